@@ -1,0 +1,10 @@
+"""Options of the capture stage. Free of torch."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class CaptureConfig:
+    """``dynamic``: None lets torch decide, True traces with symbolic sizes, False never."""
+
+    dynamic: bool | None = None

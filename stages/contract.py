@@ -1,0 +1,186 @@
+"""The one small contract behind every stage, free of torch.
+
+A stage is told what earlier stages stored (``context.artifacts``) and, in the same process, what they left alive
+(``context.live``); it returns a :class:`StageResult`. The runner stores the result; the stage does not know where.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+from models.config import ModelConfig
+from stages.constrain.config import AccelConfig
+from stages.lower.config import BackendConfig
+
+if TYPE_CHECKING:
+    from models.case import Case
+
+
+@dataclass
+class ReferenceConfig:
+    """What the test side is compared with. None means: the same as the case's."""
+
+    backend: str = "eager"
+    device: str | None = None
+    dtype: str | None = None
+
+
+@dataclass
+class Settings:
+    """What every stage may read of the configuration: all but the stages' own options and the runner's."""
+
+    model: ModelConfig
+    accel: AccelConfig = field(default_factory=AccelConfig)
+    backend: BackendConfig = field(default_factory=BackendConfig)
+    reference: ReferenceConfig = field(default_factory=ReferenceConfig)
+    dtype: str = "float32"
+    device: str = "cpu"
+    mode: str = "inference"
+    precision: str = "cast"
+    seed: int = 0
+
+
+class Artifacts(Protocol):
+    """Read-only view of what earlier stages stored, by path relative to the run (``capture/graphs/g0.forward.json``)."""
+
+    def names(self, prefix: str = "") -> list[str]:
+        """Stored paths that start with ``prefix``, sorted."""
+        ...
+
+    def read_bytes(self, name: str) -> bytes:
+        """Content of one artifact; FileNotFoundError where there is none."""
+        ...
+
+    def read_text(self, name: str) -> str: ...
+
+    def read_json(self, name: str) -> Any: ...
+
+
+@dataclass
+class StageContext:
+    """What a stage is given.
+
+    Attributes:
+        settings: the run's settings.
+        artifacts: what earlier stages stored, in this process or in one that died.
+        live: objects that stages of this process share: ``case`` (see :attr:`case`), ``compiled`` (lower's
+            compiled case, see ``stages.lower.compiled_case``). Empty in a fresh process: never rely on a key.
+        progress: call with a short text to show progress.
+    """
+
+    settings: Settings
+    artifacts: Artifacts
+    live: dict[str, Any] = field(default_factory=dict)
+    progress: Callable[[str], None] = lambda text: None
+
+    @property
+    def case(self) -> "Case":
+        """The built case; built on first use, then shared by the stages of this process."""
+        if "case" not in self.live:
+            from models.build import build_case
+
+            settings = self.settings
+            self.live["case"] = build_case(
+                settings.model,
+                dtype=settings.dtype,
+                device=settings.device,
+                mode=settings.mode,
+                precision=settings.precision,
+                seed=settings.seed,
+            )
+        return self.live["case"]
+
+
+Artifact = "str | bytes | dict | list | pandas.DataFrame"
+"""Text, bytes, a JSON-able value (path ends in .json) or a table (path ends in .csv)."""
+
+
+@dataclass
+class StageResult:
+    """What a stage found.
+
+    Attributes:
+        status: "passed" or "failed" (a verdict failed), or "skipped" where the stage had nothing to do.
+        message: one line for a person.
+        artifacts: path relative to the run → content. ``.json`` takes JSON-able values, ``.csv`` a DataFrame,
+            anything else str or bytes. The runner writes them whole, floats that JSON lacks as "nan", "inf", "-inf".
+        summary: this stage's part of ``summary.json``, e.g. ``{"graphs": {...}}``; top-level keys as in SPEC.
+        digest: artifact → columns (CSV) or keys of each record (JSON; empty for the whole) that belong to the run's
+            digest: what is equal for two runs of the same configuration on the same machine and versions.
+    """
+
+    status: Literal["passed", "failed", "skipped"]
+    message: str = ""
+    artifacts: dict[str, Any] = field(default_factory=dict)
+    summary: dict[str, Any] = field(default_factory=dict)
+    digest: dict[str, list[str]] = field(default_factory=dict)
+
+
+class Stage(ABC):
+    """One step of the pipeline. Subclasses are built with their own typed config before the first stage runs.
+
+    Attributes:
+        name: as in ``stages=[…]``.
+        needs: names of stages whose failure or absence makes this one ``skipped``. A stage whose needs are not
+            selected must be able to run alone unless it lists them here.
+        uses_torch: False where the stage must run without importing torch (report, constrain).
+    """
+
+    name: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]] = ()
+    uses_torch: ClassVar[bool] = True
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
+    def check(self, context: StageContext) -> None:  # noqa: B027 - nothing to check is a fine default
+        """Raise ConfigurationError for what only torch can tell (an operator, a dtype, an Inductor option).
+
+        Called in the worker, for every selected stage, before the first stage runs.
+        """
+
+    @abstractmethod
+    def run(self, context: StageContext) -> StageResult:
+        """Do the work. May raise anything: the runner turns it into this stage's ``crashed`` result."""
+
+
+class MemoryArtifacts:
+    """Artifacts held in memory: for notebooks and unit tests."""
+
+    def __init__(self, content: dict[str, Any] | None = None) -> None:
+        self.content: dict[str, Any] = dict(content or {})
+
+    def add(self, result: StageResult) -> None:
+        """Keep what a stage returned, for the next one."""
+        self.content |= result.artifacts
+
+    def names(self, prefix: str = "") -> list[str]:
+        return sorted(name for name in self.content if name.startswith(prefix))
+
+    def read_bytes(self, name: str) -> bytes:
+        return self._encoded(name)
+
+    def read_text(self, name: str) -> str:
+        return self._encoded(name).decode()
+
+    def read_json(self, name: str) -> Any:
+        import json
+
+        return json.loads(self._encoded(name))
+
+    def _encoded(self, name: str) -> bytes:
+        if name not in self.content:
+            raise FileNotFoundError(name)
+        from stages.encoding import encode
+
+        return encode(name, self.content[name])
+
+
+def run_stages(stages: Iterable[Stage], context: StageContext, artifacts: MemoryArtifacts) -> dict[str, StageResult]:
+    """Run stages one after the other in this process, without a run directory: for notebooks and tests."""
+    results = {}
+    for stage in stages:
+        results[stage.name] = stage.run(context)
+        artifacts.add(results[stage.name])
+    return results

@@ -1,0 +1,151 @@
+"""Graph records: a captured graph as a plain table, written as JSON and read back without torch.
+
+A node name is only ever used together with its graph's id (``g0.dynamo``, ``g0.forward``, ``g0.backward``,
+``g0.joint``, ``g1.dynamo``, …).
+"""
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+SCHEMA = 1
+
+ITEM_BYTES = {
+    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2,
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1,
+    "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1, "bool": 1,
+    "complex128": 16, "complex64": 8, "complex32": 4,
+}  # fmt: skip
+
+Size = int | str
+"""A size or a stride: an integer, or a symbolic expression such as ``"s0*64"``."""
+
+
+@dataclass(frozen=True)
+class TensorRecord:
+    """One tensor's metadata.
+
+    Attributes:
+        shape: sizes in elements; symbolic ones as expressions.
+        dtype: without the ``torch.`` prefix, e.g. ``"float32"``.
+        stride: strides in elements.
+        device: e.g. ``"cpu"`` or ``"cuda:0"``.
+        storage_offset: in elements.
+        hints: the concrete shape that symbolic sizes had in this case (equal to ``shape`` where it is concrete).
+    """
+
+    shape: list[Size]
+    dtype: str
+    stride: list[Size]
+    device: str
+    storage_offset: Size = 0
+    hints: list[int] | None = None
+
+    @property
+    def concrete_shape(self) -> list[int] | None:
+        """The shape as integers (hints where symbolic), or None where a size has no hint."""
+        sizes = self.shape if self.hints is None else self.hints
+        return [size for size in sizes if isinstance(size, int)] if all(isinstance(s, int) for s in sizes) else None
+
+    @property
+    def numel(self) -> int | None:
+        """Number of elements, or None where a size is unknown."""
+        shape = self.concrete_shape
+        return None if shape is None else math.prod(shape)
+
+    @property
+    def nbytes(self) -> int | None:
+        """Dense size in bytes, or None where a size or the dtype's width is unknown."""
+        item, numel = ITEM_BYTES.get(self.dtype), self.numel
+        return None if item is None or numel is None else item * numel
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """The user's line that a node came from. ``str()`` is ``file:line``."""
+
+    file: str
+    line: int
+    code: str = ""
+    function: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class NodeRecord:
+    """One node of a graph.
+
+    Attributes:
+        name: unique within its graph.
+        op: FX's kind: placeholder, get_attr, call_function, call_method, call_module, output.
+        target: e.g. ``"aten.addmm.default"``, or for Dynamo graphs the Python callable's qualified name
+            (``"torch.nn.functional.relu"``, ``"_operator.add"``), a method's or a module's name.
+        args, kwargs: JSON values; a reference to another node is ``{"node": name}``.
+        inputs: names of the nodes read, in order, without repeats.
+        outputs: every tensor the node makes (several for a multi-output node, none for non-tensors).
+        role: for placeholders and get_attr: parameter, buffer, input, tangent, saved, constant; else "".
+        module: path of the owning module, e.g. ``"encoder.layer.0.attention"``.
+        source: the user's line, or None where torch recorded none.
+        flops: floating-point operations (a multiply-add is two), or None where no formula is known.
+        aliases: True where the output is a view of an input (allocates nothing).
+    """
+
+    name: str
+    op: str
+    target: str
+    args: list[Any] = field(default_factory=list)
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[TensorRecord] = field(default_factory=list)
+    role: str = ""
+    module: str = ""
+    source: SourceLine | None = None
+    flops: int | None = None
+    aliases: bool = False
+
+
+@dataclass(frozen=True)
+class GraphRecord:
+    """One captured graph.
+
+    Attributes:
+        id: e.g. ``"g0.forward"``.
+        kind: dynamo, forward, backward or joint (the part of ``id`` after the dot).
+        nodes: in execution order, placeholders first, the output node last.
+        symbols: symbolic sizes with their hints and ranges: ``{"s0": {"hint": 8, "min": 2, "max": None}}``.
+    """
+
+    id: str
+    kind: str
+    nodes: list[NodeRecord]
+    symbols: dict[str, dict[str, int | None]] = field(default_factory=dict)
+
+    def node(self, name: str) -> NodeRecord:
+        """The node called ``name``; KeyError where there is none."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        raise KeyError(f"{self.id} has no node {name!r}")
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-able dict, in stable order. Each node repeats its first output's metadata at its top level."""
+        nodes = []
+        for node in self.nodes:
+            record = asdict(node)
+            first = record["outputs"][0] if record["outputs"] else {}
+            record |= {key: first.get(key) for key in ("shape", "dtype", "stride", "device")}
+            nodes.append(record)
+        return {"schema": SCHEMA, "id": self.id, "kind": self.kind, "symbols": self.symbols, "nodes": nodes}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "GraphRecord":
+        """The inverse of :meth:`to_json`."""
+        nodes = []
+        for item in data["nodes"]:
+            record = {key: value for key, value in item.items() if key in NodeRecord.__dataclass_fields__}
+            record["outputs"] = [TensorRecord(**output) for output in item["outputs"]]
+            record["source"] = SourceLine(**item["source"]) if item["source"] else None
+            nodes.append(NodeRecord(**record))
+        return cls(data["id"], data["kind"], nodes, data.get("symbols", {}))

@@ -1,0 +1,19 @@
+"""Options of the kerneldiff stage. Free of torch."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class KernelDiffConfig:
+    """Attributes:
+    factor: error over floor above which a tensor is a defect.
+    atol, rtol: tolerances; when set they decide instead of the floor.
+    plots: draw heatmaps of what fails.
+    worst: how many worst elements are kept for a tensor.
+    """
+
+    factor: float = 4.0
+    atol: float | None = None
+    rtol: float | None = None
+    plots: bool = True
+    worst: int = 8

@@ -1,0 +1,41 @@
+"""Which stages there are. Free of torch: a stage's module is imported when it is built."""
+
+import importlib
+from typing import Any
+
+from models.errors import invalid_choice
+from stages.benchmark.config import BenchmarkConfig
+from stages.capture.config import CaptureConfig
+from stages.constrain.config import ConstrainConfig
+from stages.contract import Stage
+from stages.kerneldiff.config import KernelDiffConfig
+from stages.lower.config import LowerConfig
+from stages.report.config import ReportConfig
+
+CONFIGS: dict[str, type] = {
+    "capture": CaptureConfig,
+    "constrain": ConstrainConfig,
+    "lower": LowerConfig,
+    "kerneldiff": KernelDiffConfig,
+    "benchmark": BenchmarkConfig,
+    "report": ReportConfig,
+}
+"""Stage name → its options, in the default order."""
+
+CLASSES = {
+    "capture": "stages.capture.stage:CaptureStage",
+    "constrain": "stages.constrain.stage:ConstrainStage",
+    "lower": "stages.lower.stage:LowerStage",
+    "kerneldiff": "stages.kerneldiff.stage:KernelDiffStage",
+    "benchmark": "stages.benchmark.stage:BenchmarkStage",
+    "report": "stages.report.stage:ReportStage",
+}
+
+
+def build_stage(name: str, config: Any) -> Stage:
+    """The stage called ``name`` with its options; ConfigurationError where there is none of that name."""
+    if name not in CLASSES:
+        raise invalid_choice("stages", name, CLASSES)
+    module, _, attribute = CLASSES[name].partition(":")
+    stage: Stage = getattr(importlib.import_module(module), attribute)(config)
+    return stage

@@ -1,0 +1,14 @@
+"""Options of the report stage. Free of torch."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class ReportConfig:
+    """Attributes:
+    title: heading of the report; made from the run where it is None.
+    max_rows: rows of a table shown in HTML; the files hold all.
+    """
+
+    title: str | None = None
+    max_rows: int = 200
