@@ -1,0 +1,51 @@
+# Two commands do everything on a fresh machine with Python 3.11 to 3.13 and a C++ compiler:
+#   make run     a first report          make test    all tests
+# Other arguments:  make run ARGS="model=bert accel=strict16"
+# Another torch:    make run TORCH="torch==2.11.0"     Another Python:  make run PYTHON=python3.12
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+ARGS ?= model=resnet18 accel=warn16
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: run test test-fast test-slow lint format performance clean
+
+run: $(VENV)/.installed
+	$(BIN)/inductor-debug run $(ARGS)
+
+test: test-fast test-slow
+
+test-fast: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest
+
+test-slow: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# The pipeline's CPU time over the bare work's, both from an empty cache.
+performance: $(VENV)/.installed
+	$(BIN)/python tests/performance/ratio.py
+
+# torch is named in the same resolution as the rest, so that nothing replaces the build that was chosen.
+$(VENV)/.installed: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet "$(TORCH)"
+	$(BIN)/python -m pip install --quiet "$(TORCH)" --editable .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet "$(TORCH)" --editable ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info
