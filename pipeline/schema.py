@@ -1,0 +1,52 @@
+"""What the whole configuration looks like. Imports neither torch nor Hydra.
+
+:func:`register` tells Hydra; every YAML file, ours or the user's, is then merged onto :class:`Config` and so
+validated by it.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from models.config import ModelConfig
+from stages.contract import Settings
+from stages.registry import CONFIGS
+
+ISOLATIONS = ("process", "none")
+
+
+@dataclass
+class RunnerConfig:
+    """How the stages are run.
+
+    Attributes:
+        timeout_s: seconds that one stage may take.
+        memory_limit: address space or resident memory that the worker may use, e.g. ``8GB``; None for no limit.
+        isolation: ``process`` runs the stages in a worker process, ``none`` in this one, for a debugger.
+        cache: reuse what an earlier run with the same inputs stored.
+        cache_dir: where the cache lies.
+    """
+
+    timeout_s: float = 1800.0
+    memory_limit: str | None = None
+    isolation: str = "process"
+    cache: bool = False
+    cache_dir: str | None = None
+
+
+@dataclass
+class Config(Settings):
+    """One run. ``stages`` maps a stage's name to its options, in the order in which the stages run."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    stages: dict[str, Any] = field(default_factory=dict)
+    runner: RunnerConfig = field(default_factory=RunnerConfig)
+
+
+def register() -> None:
+    """Put the schema and the stages' typed options into Hydra's ConfigStore; safe to call twice."""
+    from hydra.core.config_store import ConfigStore
+
+    store = ConfigStore.instance()
+    store.store(name="schema", node=Config)
+    for name, options in CONFIGS.items():
+        store.store(group="stages", name=name, node={name: options})
