@@ -1,0 +1,218 @@
+"""A case: a built model with its example inputs, mode, dtype and device, and one step of it."""
+
+import copy
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from models.errors import ConfigurationError
+from models.gold import double_arithmetic, to_float64
+from models.nested import map_tensors, named_tensors
+from models.random_state import preserved_random_state, seed_everything
+from models.snapshot import ModuleSnapshot, input_snapshots
+
+
+@dataclass
+class StepResult:
+    """What one step gave, detached from the module.
+
+    Attributes:
+        output: the forward's output in its own nested structure, tensors cloned.
+        loss: scalar in training, None in inference.
+        gradients: parameter name → gradient; a parameter that got none is missing. Inputs that require a
+            gradient are there as ``input.NAME``.
+        buffers: the module's buffers after the step, by name.
+        seconds: wall time of the step, the device synchronised before and after.
+    """
+
+    output: Any
+    loss: torch.Tensor | None
+    gradients: dict[str, torch.Tensor] = field(default_factory=dict)
+    buffers: dict[str, torch.Tensor] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass
+class Case:
+    """A module, its inputs and how to run them.
+
+    Attributes:
+        name: the model configuration's name.
+        module: in ``train()`` or ``eval()`` as ``mode`` says.
+        args, kwargs: what forward gets; may be nested.
+        mode: "inference" or "training".
+        dtype: of floating parameters, buffers and inputs; with ``precision="autocast"`` autocast's dtype (the
+            module and inputs are then float32).
+        device: where the module and inputs are.
+        precision: "cast" or "autocast".
+        seed: given to every generator before each :meth:`run`.
+        gold: True where this is the float64 gold standard, see :meth:`to_gold`.
+    """
+
+    name: str
+    module: torch.nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    mode: str
+    dtype: torch.dtype
+    device: torch.device
+    precision: str = "cast"
+    seed: int = 0
+    gold: bool = False
+
+    def named_inputs(self) -> dict[str, torch.Tensor]:
+        """Every input tensor by argument name; tensors inside a container as ``name.key``."""
+        named = inputs_by_name(self.module, self.args, self.kwargs)
+        return {path: tensor for name, value in named.items() for path, tensor in named_tensors(value, name)}
+
+    def step(self, fn: Callable[..., Any] | None = None) -> tuple[Any, torch.Tensor | None]:
+        """One step, exactly as it is timed; neither seeded nor undone (see :meth:`run`).
+
+        Inference is a forward under ``no_grad``. Training drops the old gradients, then runs forward, loss and
+        backward; autocast covers the forward alone.
+
+        Args:
+            fn: a callable with the module's signature, e.g. a compiled one. Default: the module itself.
+
+        Returns:
+            The output as the callable returned it, and the loss (a scalar; None in inference).
+
+        Raises:
+            ConfigurationError: training, and no floating output depends on anything that requires a gradient.
+        """
+        function = self.module if fn is None else fn
+        with self._arithmetic():
+            if self.mode == "inference":
+                with torch.no_grad(), self._autocast():
+                    return function(*self.args, **self.kwargs), None
+            self.drop_gradients()
+            with self._autocast():
+                output = function(*self.args, **self.kwargs)
+            loss = training_loss(output)
+            loss.backward()
+        return output, loss
+
+    def run(self, fn: Callable[..., Any] | None = None) -> StepResult:
+        """One step from the case's seed and its present state; module, inputs and generators are left as found."""
+        with self.preserved():
+            seed_everything(self.seed)
+            self.synchronize()
+            start = time.perf_counter()
+            output, loss = self.step(fn)
+            self.synchronize()
+            seconds = time.perf_counter() - start
+            return StepResult(
+                output=map_tensors(lambda tensor: tensor.detach().clone(), output),
+                loss=None if loss is None else loss.detach().clone(),
+                gradients=self._take_gradients(),
+                buffers={name: buffer.detach().clone() for name, buffer in self.module.named_buffers()},
+                seconds=seconds,
+            )
+
+    @contextmanager
+    def preserved(self) -> Iterator[None]:
+        """Put the module (see :class:`models.snapshot.ModuleSnapshot`), inputs and generators back on exit.
+
+        Inside, gradients start as they are outside. Costs one copy of the parameters.
+        """
+        module = ModuleSnapshot(self.module)
+        inputs = input_snapshots((self.args, self.kwargs))
+        with preserved_random_state(self.device):
+            try:
+                yield
+            finally:
+                module.restore()
+                for snapshot in inputs:
+                    snapshot.restore()
+
+    def to_gold(self) -> "Case":
+        """A deep copy in float64: the reference's mathematics without its rounding.
+
+        Weights and inputs keep the values already rounded to the case's dtype. While the copy runs, float32 that
+        the model's code asks for by name (``x.float()``, ``dtype=torch.float32``, the default dtype of
+        ``torch.zeros``) means float64 as well. Rounding to a dtype other than float32 that the code asks for
+        by name stays.
+        """
+        module, args, kwargs = copy.deepcopy((self.module, self.args, self.kwargs))
+        to_float64(module)
+        args, kwargs = map_tensors(_double, args), map_tensors(_double, kwargs)
+        return replace(self, module=module, args=args, kwargs=kwargs, dtype=torch.float64, precision="cast", gold=True)
+
+    def drop_gradients(self) -> None:
+        """Set ``.grad`` of the parameters and inputs to None."""
+        self.module.zero_grad(set_to_none=True)
+        for tensor in self.named_inputs().values():
+            if tensor.is_leaf:
+                tensor.grad = None
+
+    def synchronize(self) -> None:
+        """Wait until the device has done its work."""
+        if self.device.type not in ("cpu", "meta"):
+            torch.get_device_module(self.device).synchronize(self.device)
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        if self.precision != "autocast":
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=self.dtype)
+
+    @contextmanager
+    def _arithmetic(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            if self.gold:
+                stack.enter_context(double_arithmetic())
+            yield
+
+    def _take_gradients(self) -> dict[str, torch.Tensor]:
+        """Gradients of this step. They are fresh tensors (:meth:`step` dropped the old ones), so not cloned."""
+        if self.mode == "inference":
+            return {}
+        named = dict(self.module.named_parameters())
+        named |= {f"input.{name}": tensor for name, tensor in self.named_inputs().items()}
+        return {name: tensor.grad for name, tensor in named.items() if tensor.is_leaf and tensor.grad is not None}
+
+
+def training_loss(output: Any) -> torch.Tensor:
+    """The model's own loss where it returns one (``output.loss`` or ``output["loss"]``, a scalar), else the mean square.
+
+    The mean square is over all elements of all floating outputs together, in float32 (float64 for float64 outputs).
+
+    Raises:
+        ConfigurationError: no floating output, or none that a gradient can flow from.
+    """
+    own = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
+    if isinstance(own, torch.Tensor) and own.numel() == 1 and own.requires_grad:
+        return own.reshape(())
+    floating = [tensor for _, tensor in named_tensors(output, "output") if tensor.is_floating_point()]
+    if not any(tensor.requires_grad for tensor in floating):
+        raise ConfigurationError(
+            f"mode=training: got a model with {len(floating)} floating outputs, none of which depends on a parameter "
+            "or input that requires a gradient.\nTry: mode=inference"
+        )
+    accumulator = torch.float64 if any(tensor.dtype == torch.float64 for tensor in floating) else torch.float32
+    total = sum(tensor.to(accumulator).square().sum() for tensor in floating)
+    loss: torch.Tensor = total / sum(tensor.numel() for tensor in floating)
+    return loss
+
+
+def inputs_by_name(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The inputs by forward's parameter names; ``*args`` beyond the named ones as ``args.0``, ``args.1``, …"""
+    named: dict[str, Any] = {}
+    positional = [
+        parameter.name
+        for parameter in inspect.signature(module.forward).parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    for index, value in enumerate(args):
+        named[positional[index] if index < len(positional) else f"args.{index - len(positional)}"] = value
+    return named | kwargs
+
+
+def _double(tensor: torch.Tensor) -> torch.Tensor:
+    if not tensor.is_floating_point():
+        return tensor
+    return tensor.detach().to(torch.float64).requires_grad_(tensor.requires_grad)

@@ -1,0 +1,59 @@
+"""Float64 arithmetic for the gold standard."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from models.nested import map_tensors
+
+_BIT_CASTS = (torch.Tensor.view,)
+"""Functions whose dtype argument reinterprets memory: never rewritten."""
+
+
+def to_float64(module: torch.nn.Module) -> None:
+    """Cast floating parameters and buffers in place, and floating tensors among the plain attributes."""
+    module.to(torch.float64)
+    for child in module.modules():
+        for name, value in list(child.__dict__.items()):
+            if name not in ("_parameters", "_buffers", "_modules"):
+                converted = map_tensors(_widened, value) if isinstance(value, (torch.Tensor, list, tuple)) else value
+                if isinstance(value, torch.Tensor) or (
+                    converted is not value and any(isinstance(item, torch.Tensor) for item in value)
+                ):
+                    child.__dict__[name] = converted
+
+
+@contextmanager
+def double_arithmetic() -> Iterator[None]:
+    """Inside, float32 asked for by name and the default dtype both mean float64."""
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with _Float32MeansFloat64():
+            yield
+    finally:
+        torch.set_default_dtype(default)
+
+
+class _Float32MeansFloat64(TorchFunctionMode):
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.Tensor.float:
+            return args[0].double(**kwargs)
+        if func not in _BIT_CASTS:
+            args = tuple(_wider(value) for value in args)
+            kwargs = {key: _wider(value) for key, value in kwargs.items()}
+        return func(*args, **kwargs)
+
+
+def _wider(value: Any) -> Any:
+    return torch.float64 if value is torch.float32 else value
+
+
+def _widened(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(torch.float64) if tensor.is_floating_point() else tensor
