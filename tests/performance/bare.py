@@ -35,6 +35,12 @@ def main() -> None:
         import copy
 
         import torch
+
+        # PyPI's torchvision can't load its library beside a CPU-only torch, and transformers imports torchvision.
+        if torch.version.cuda is None:
+            library = torch.library.Library("torchvision", "DEF")
+            library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+            library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         from transformers import BertConfig, BertModel
 
         torch.manual_seed(0)
