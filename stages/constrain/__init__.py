@@ -1,1 +1,35 @@
-"""The constrain stage."""
+"""The constrain stage: a captured graph against an accelerator's rules.
+
+::
+
+    from stages.constrain import load_profile, check
+    check(graphs, load_profile("warn16", alignment=64)).table
+"""
+
+import importlib
+from typing import Any
+
+_PLACES = {
+    "check": "stages.constrain.engine",
+    "load_profile": "stages.constrain.profile",
+    "load_config": "stages.constrain.profile",
+    "validate_profile": "stages.constrain.profile",
+    "Profile": "stages.constrain.profile",
+    "Violation": "stages.constrain.violations",
+    "Violations": "stages.constrain.violations",
+}
+__all__ = [
+    "Profile",
+    "Violation",
+    "Violations",
+    "check",
+    "load_config",
+    "load_profile",
+    "validate_profile",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_PLACES[name]), name)

@@ -17,10 +17,10 @@ class Waiver:
 
 @dataclass
 class Rule:
-    """One rule in full form. ``rule`` is the rule's name; see ``stages.constrain.rules``."""
+    """One rule in full form. ``rule`` is the rule's name; see ``stages.constrain.profile``."""
 
     rule: str = "???"
-    effect: str = "reject"  # reject, pad, cast, copy, fallback
+    effect: str | None = None  # reject, pad, cast, copy, fallback; None is the rule's usual one
     dims: str | None = None  # last, last2, contraction, all
     roles: list[str] | None = None  # activation, parameter, index, …
     unit: str | None = None  # elements, bytes
@@ -37,8 +37,10 @@ class AccelConfig:
         name: profile's name, used in the run directory's name.
         strict: True fails the constrain stage on a violation; False records it as a warning.
         alignment: multiple, in elements, of the dimensions that ``alignment_dims`` names.
-        alignment_dims: last, last2, contraction, all. A dimension of size 1 counts only under ``all``.
-        alignment_roles: operand roles that alignment applies to; ``index`` adds integer and bool tensors.
+        alignment_dims: last, last2, contraction, all; None is the rule's own, else last. A dimension of size 1
+            counts only under ``all``.
+        alignment_roles: operand roles that alignment applies to (activation, parameter, index); ``index`` adds
+            integer and bool tensors; None is the rule's own, else activation and parameter.
         dtypes: allowed dtypes, e.g. ``[float32, int64]``.
         layout: contiguous or channels_last.
         max_tensor_bytes: largest tensor, in bytes.
@@ -53,8 +55,8 @@ class AccelConfig:
     description: str = ""
     strict: bool = False
     alignment: int | None = None
-    alignment_dims: str = "last"
-    alignment_roles: list[str] = field(default_factory=lambda: ["activation", "parameter"])
+    alignment_dims: str | None = None
+    alignment_roles: list[str] | None = None
     dtypes: list[str] | None = None
     layout: str | None = None
     max_tensor_bytes: int | None = None

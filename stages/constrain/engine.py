@@ -1,0 +1,78 @@
+"""All rules over all graphs. Free of torch.
+
+Which graph is checked by which rule, for the graphs of one ``gN``:
+
+=====================================  ================================================================
+alignment, dtype, layout,              forward and backward. Where neither was captured: joint, else
+memory_tensor                          dynamo. Never two pictures of the same tensors.
+operation                              dynamo (the user's own calls), and forward and backward (what they
+                                       became); joint only where neither of those was captured.
+=====================================  ================================================================
+
+A tensor is reported at the node that makes it, not again at each that reads it (but for ``contraction``, which is
+about operands). A backward graph's placeholders that its forward has shown are not reported again.
+"""
+
+import datetime
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from stages.constrain.alignment import alignment
+from stages.constrain.config import AccelConfig, Rule
+from stages.constrain.operations import operation
+from stages.constrain.profile import Profile, validate_profile
+from stages.constrain.tensor_rules import dtype, layout, memory_tensor
+from stages.constrain.violations import Violation, Violations, waive
+from stages.graphs import GraphRecord
+
+TENSOR_RULES: dict[str, Callable[..., Iterator[Violation]]] = {
+    "alignment": alignment,
+    "dtype": dtype,
+    "layout": layout,
+    "memory_tensor": memory_tensor,
+}
+
+
+def check(
+    graphs: GraphRecord | Iterable[GraphRecord],
+    profile: Profile | AccelConfig,
+    *,
+    today: datetime.date | None = None,
+) -> Violations:
+    """Every violation of ``profile`` in ``graphs``, strict or not: nothing stops at the first.
+
+    Args:
+        graphs: one graph or several, e.g. all of a run's.
+        profile: from :func:`~stages.constrain.load_profile`, or a configuration, which is validated here.
+        today: the day that waivers' expiry is compared with; default the local date.
+
+    Raises:
+        ConfigurationError: ``profile`` is a configuration that is not valid.
+    """
+    if isinstance(profile, AccelConfig):
+        profile = validate_profile(profile)
+    records = [graphs] if isinstance(graphs, GraphRecord) else list(graphs)
+    rows: list[Violation] = []
+    for graph in records:
+        kinds = {other.kind for other in records if _group(other) == _group(graph)}
+        for rule in profile.rules:
+            rows.extend(_apply(rule, graph, kinds))
+    rows = [row if row.severity == "undecided" or profile.strict else replace(row, severity="warning") for row in rows]
+    rows = waive(rows, profile.waivers, today or datetime.date.today())
+    return Violations(tuple(rows), profile, tuple(graph.id for graph in records))
+
+
+def _apply(rule: Rule, graph: GraphRecord, kinds: set[str]) -> Iterator[Violation]:
+    aten = bool(kinds & {"forward", "backward"})
+    if graph.kind == "joint" and aten:
+        return iter(())
+    if rule.rule == "operation":
+        return operation(graph, rule, aten_checked=aten or "joint" in kinds)
+    if graph.kind == "dynamo" and (aten or "joint" in kinds):
+        return iter(())
+    forward_checked = graph.kind == "backward" and "forward" in kinds
+    return TENSOR_RULES[rule.rule](graph, rule, forward_checked=forward_checked)
+
+
+def _group(graph: GraphRecord) -> str:
+    return graph.id.rpartition(".")[0]

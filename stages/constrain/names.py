@@ -1,0 +1,149 @@
+"""One name for an operation in Dynamo graphs, where targets are Python callables, and in aten graphs. Torch-free."""
+
+import fnmatch
+from dataclasses import dataclass
+
+from stages.graphs import NodeRecord
+
+ATEN_NAMES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), ("convolution", "_convolution")),
+    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), ("convolution", "_convolution")),
+    "layer_norm": ("native_layer_norm",),
+    "group_norm": ("native_group_norm",),
+    "batch_norm": ("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional"),
+    "softmax": ("_softmax",),
+    "log_softmax": ("_log_softmax",),
+    "dropout": ("native_dropout",),
+    "prelu": ("_prelu_kernel",),
+    "max_pool2d": ("max_pool2d_with_indices",),
+    "max_pool3d": ("max_pool3d_with_indices",),
+    "adaptive_avg_pool2d": ("_adaptive_avg_pool2d",),
+    "embedding_bag": ("_embedding_bag",),
+    "lu": ("_lu_with_info", "linalg_lu_factor_ex"),
+    "lu_factor": ("linalg_lu_factor", "linalg_lu_factor_ex"),
+    "lu_factor_ex": ("linalg_lu_factor_ex",),
+    "linalg_lu_factor": ("linalg_lu_factor_ex",),
+    "truediv": ("div",),
+    "floordiv": ("floor_divide",),
+    "mod": ("remainder",),
+    "invert": ("bitwise_not",),
+    "and_": ("bitwise_and", "__and__"),
+    "or_": ("bitwise_or", "__or__"),
+    "xor": ("bitwise_xor", "__xor__"),
+    "scaled_dot_product_attention": (
+        "_scaled_dot_product_flash_attention",
+        "_scaled_dot_product_flash_attention_for_cpu",
+        "_scaled_dot_product_efficient_attention",
+        "_scaled_dot_product_cudnn_attention",
+    ),
+    **{f"i{own}": (f"{aten}_", aten)
+       for own, aten in {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "pow": "pow"}.items()},
+}  # fmt: skip
+"""Last part of a Python callable's name → aten packets that it may become, besides the packet of its own name."""
+
+MAYBE_NAMES: dict[str, tuple[str, ...]] = {
+    "linear": ("addmm", "mm", "bmm"),
+    "matmul": ("mm", "bmm", "mv", "dot"),
+    "einsum": ("bmm", "mm", "mul"),
+    "bilinear": ("_trilinear", "bmm"),
+    "cross_entropy": ("nll_loss_forward", "nll_loss2d_forward", "_log_softmax"),
+    "multi_head_attention_forward": ("bmm", "addmm", "mm", "_softmax"),
+}
+"""As ``ATEN_NAMES``, where it depends on the arguments: only the aten graph can tell."""
+
+IN_PLACE_POSITION = {
+    "relu": 1, "relu6": 1, "silu": 1, "selu": 1, "mish": 1, "hardswish": 1, "hardsigmoid": 1, "elu": 2, "celu": 2,
+    "leaky_relu": 2, "hardtanh": 3, "dropout": 3, "threshold": 3, "rrelu": 4,
+}  # fmt: skip
+"""torch.nn.functional callable → position of its ``inplace`` argument."""
+
+PREFIXED = {"linalg": "linalg_", "special": "special_", "fft": "fft_"}
+"""torch.NAMESPACE.x is aten.PREFIX_x."""
+
+WILD = "*?["
+PYTHON_ROOTS = ("torch", "_operator", "operator", "builtins", "math")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Every name that one operation answers to.
+
+    Attributes:
+        names: full names: ``aten.add.Tensor``, ``aten.add``, ``torch.add``.
+        short: bare packet names: ``add``.
+        python: True for a Python callable of a Dynamo graph, which tells no overload.
+    """
+
+    names: frozenset[str]
+    short: frozenset[str]
+    python: bool
+
+    @property
+    def maybe(self) -> frozenset[str]:
+        """Packets that a Python callable may become, depending on its arguments."""
+        if not self.python:
+            return frozenset()
+        return frozenset(packet for name in self.short for packet in MAYBE_NAMES.get(name, ()))
+
+    @classmethod
+    def of(cls, node: NodeRecord) -> "Operation":
+        """The names of a node; in place as well as out of place where its arguments ask for ``inplace``."""
+        operation = cls.of_target(node.target, method=node.op == "call_method")
+        if not operation.python or not _in_place(node):
+            return operation
+        extra = {f"{name}_" for name in operation.short if name in IN_PLACE_POSITION}
+        return cls(operation.names | {f"aten.{name}" for name in extra}, operation.short | extra, True)
+
+    @classmethod
+    def of_target(cls, target: str, *, method: bool = False) -> "Operation":
+        """The names of a target or of a pattern without wildcards."""
+        target = target.removeprefix("torch.ops.").replace("::", ".")
+        parts = target.split(".")
+        if parts[0] not in PYTHON_ROOTS and not method and len(parts) > 1:
+            packet = ".".join(parts[:2])
+            return cls(frozenset({target, packet}), frozenset({parts[1]}), False)
+        own = parts[-1]
+        short = {own, *ATEN_NAMES.get(own, ())}
+        short |= {PREFIXED[part] + own for part in parts[1:-1] if part in PREFIXED}
+        if own.endswith("_") and not own.startswith("_") and own not in ("and_", "or_"):
+            short.add(own.rstrip("_"))
+        names = {target, *(f"aten.{name}" for name in short), *(f"aten.{name}.default" for name in short)}
+        return cls(frozenset(names), frozenset(short), True)
+
+
+def matches(pattern: str, operation: Operation) -> bool | None:
+    """Whether a deny list's entry names the operation; None where a Dynamo graph can't tell (an overload).
+
+    Args:
+        pattern: an overload (``aten.add.Tensor``), a packet (``aten.add``, ``add``), a pattern with wildcards over
+            those names, or a Python target (``torch.nn.functional.relu``), which also finds its aten packets.
+        operation: the node's names.
+    """
+    pattern = pattern.removeprefix("torch.ops.").replace("::", ".")
+    if any(character in pattern for character in WILD):
+        return any(fnmatch.fnmatchcase(name, pattern) for name in operation.names)
+    if pattern in operation.names or pattern in operation.short:
+        return True
+    parts = pattern.split(".")
+    if parts[0] == "torch":
+        # A Python target denies its own packet, not one that others share (conv2d is not all of convolution).
+        own = parts[-1]
+        wanted = {own} | {PREFIXED[part] + own for part in parts[1:-1] if part in PREFIXED}
+        wanted |= {name for name in ATEN_NAMES.get(own, ()) if own not in SHARED}
+        return bool(wanted & operation.short)
+    if operation.python and parts[0] in ("aten", pattern):
+        packet = parts[min(1, len(parts) - 1)]
+        if (len(parts) == 3 and packet in operation.short) or packet in operation.maybe:
+            return None
+    return False
+
+
+SHARED = frozenset(("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"))
+"""Callables that share their aten packets with others: denying one of them does not deny the packet."""
+
+
+def _in_place(node: NodeRecord) -> bool:
+    if "inplace" in node.kwargs:
+        return node.kwargs["inplace"] is True
+    position = IN_PLACE_POSITION.get(node.target.rsplit(".", 1)[-1])
+    return position is not None and len(node.args) > position and node.args[position] is True

@@ -1,0 +1,53 @@
+"""The operation rule: a deny list, the same for Dynamo's and aten graphs. Free of torch."""
+
+from collections.abc import Iterator
+
+from stages.constrain.config import Rule
+from stages.constrain.names import Operation, matches
+from stages.constrain.subjects import row
+from stages.constrain.violations import Violation
+from stages.graphs import GraphRecord, NodeRecord
+
+CALLS = ("call_function", "call_method", "call_module")
+
+
+def operation(graph: GraphRecord, rule: Rule, *, aten_checked: bool = False) -> Iterator[Violation]:
+    """One row for each node that an entry of ``rule.value`` names; the first entry that does is the limit.
+
+    Args:
+        graph: a Dynamo or an aten graph.
+        rule: ``value`` is the deny list.
+        aten_checked: True where this Dynamo graph's aten graphs are checked too. What a Python callable can't tell
+            (which overload, which decomposition) is then left to them; otherwise it is ``undecided``.
+    """
+    total = sum(node.flops or 0 for node in graph.nodes)
+    for node in graph.nodes:
+        if node.op not in CALLS:
+            continue
+        if node.op == "call_module":
+            yield row(graph, node, rule, operand="", measured=node.target, limit="", undecided=True,
+                      message=f"module {node.target} was not traced into: what it calls is not known",
+                      suggestion="let Dynamo inline the module")  # fmt: skip
+            continue
+        names = Operation.of(node)
+        verdicts = [(pattern, matches(pattern, names)) for pattern in rule.value]
+        denied = next((pattern for pattern, verdict in verdicts if verdict), None)
+        unclear = next((pattern for pattern, verdict in verdicts if verdict is None), None)
+        if denied is not None:
+            yield _denied(graph, node, rule, denied, total)
+        elif unclear is not None and not aten_checked:
+            yield row(graph, node, rule, operand="", measured=node.target, limit=unclear, undecided=True,
+                      message=f"{node.target} may become {unclear}: only the aten graph can tell",
+                      suggestion="check the aten graph")  # fmt: skip
+
+
+def _denied(graph: GraphRecord, node: NodeRecord, rule: Rule, pattern: str, total: int) -> Violation:
+    sizes = [tensor.nbytes for tensor in node.outputs]
+    known = sum(size for size in sizes if size is not None)
+    return row(
+        graph, node, rule, operand="", measured=node.target, limit=pattern,
+        cost=None if not sizes or None in sizes else known,
+        share=node.flops / total if node.flops is not None and total else None,
+        message=f"{node.target} is not supported ({pattern} is denied)",
+        suggestion="replace it, or give the backend a decomposition for it",
+    )  # fmt: skip

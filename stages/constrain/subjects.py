@@ -1,0 +1,118 @@
+"""Which tensors of a graph a rule looks at, each once. Free of torch."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stages.constrain.config import Rule
+from stages.constrain.sizes import Symbols, case_value
+from stages.constrain.violations import Violation
+from stages.graphs import ITEM_BYTES, GraphRecord, NodeRecord, TensorRecord
+
+SHARED_ROLES = ("parameter", "buffer", "input", "saved", "constant")
+"""Placeholders of a backward graph that its forward graph has shown already."""
+
+INDEX_DTYPES = ("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One tensor under a rule.
+
+    Attributes:
+        graph, node: where it is. For an operand of a contraction, the node that reads it.
+        tensor: its metadata.
+        operand: ``output``, ``output[i]``, a placeholder's role, or ``args[i]``.
+        role: activation, parameter or index, as ``alignment_roles`` names them. Buffers count as parameters.
+    """
+
+    graph: GraphRecord
+    node: NodeRecord
+    tensor: TensorRecord
+    operand: str
+    role: str
+
+    @property
+    def sizes(self) -> list[int | None]:
+        """The shape in this case; None for a size that is not known."""
+        return shape_in_case(self.tensor, self.graph.symbols)
+
+    @property
+    def nbytes(self) -> int | None:
+        """Dense bytes in this case, or None where a size or the dtype's width is unknown."""
+        item = ITEM_BYTES.get(self.tensor.dtype)
+        if item is None:
+            return None
+        for size in self.sizes:
+            if size is None:
+                return None
+            item *= size
+        return item
+
+    def violation(self, rule: Rule, *, measured: object, limit: object, message: str, suggestion: str,
+                  undecided: bool = False, cost: int | None = None,
+                  share: float | None = None) -> Violation:  # fmt: skip
+        """A row about this tensor; severity ``error`` until the profile's strictness is known."""
+        node = self.node
+        return row(self.graph, node, rule, operand=self.operand, measured=measured, limit=limit, message=message,
+                   suggestion=suggestion, undecided=undecided, cost=cost, share=share)  # fmt: skip
+
+
+def row(graph: GraphRecord, node: NodeRecord, rule: Rule, *, operand: str, measured: object, limit: object,
+        message: str, suggestion: str, undecided: bool = False, cost: int | None = None,
+        share: float | None = None) -> Violation:  # fmt: skip
+    """One violation with the node's place filled in."""
+    return Violation(
+        graph=graph.id, node=node.name, target=node.target, operand=operand, module=node.module,
+        source=str(node.source) if node.source else "", rule=rule.rule, effect=rule.effect or "reject",
+        severity="undecided" if undecided else "error", measured=str(measured), limit=str(limit), cost_bytes=cost,
+        cost_share=share, message=f"{node.name}: {message}", suggestion=suggestion,
+    )  # fmt: skip
+
+
+def shape_in_case(tensor: TensorRecord, symbols: Symbols) -> list[int | None]:
+    """The shape that a tensor had in this case; None for a size that is not known."""
+    hints: list[int | None] = list(tensor.hints) if tensor.hints else [None] * len(tensor.shape)
+    return [case_value(size, hint, symbols) for size, hint in zip(tensor.shape, hints, strict=True)]
+
+
+def tensors(graph: GraphRecord, *, forward_checked: bool) -> Iterator[Subject]:
+    """Every tensor of the graph once, as the output of the node that makes it; several of a multi-output node.
+
+    Args:
+        graph: the graph.
+        forward_checked: True where this backward graph's forward is checked too, so that the placeholders
+            it shares with it (parameters, inputs, saved tensors) are left out.
+    """
+    nodes = {node.name: node for node in graph.nodes}
+    for node in graph.nodes:
+        if node.op == "output" or _repeats_output(node, nodes, graph.kind):
+            continue
+        if node.op in ("placeholder", "get_attr") and forward_checked and node.role in SHARED_ROLES:
+            continue
+        for index, tensor in enumerate(node.outputs):
+            yield Subject(graph, node, tensor, _operand(node, index), role_of(node, tensor))
+
+
+def role_of(node: NodeRecord, tensor: TensorRecord) -> str:
+    """activation, parameter or index."""
+    if tensor.dtype in INDEX_DTYPES:
+        return "index"
+    return "parameter" if node.role in ("parameter", "buffer") else "activation"
+
+
+def _operand(node: NodeRecord, index: int) -> str:
+    if node.op in ("placeholder", "get_attr"):
+        return node.role or "input"
+    return f"output[{index}]" if len(node.outputs) > 1 else "output"
+
+
+def _repeats_output(node: NodeRecord, nodes: dict[str, NodeRecord], kind: str) -> bool:
+    """True for ``getitem`` of a multi-output node: the tensor was seen as that node's ``output[i]``."""
+    if node.target.rsplit(".", 1)[-1] != "getitem" or not node.inputs or len(node.args) < 2:
+        return False
+    producer = nodes.get(node.inputs[0])
+    if producer is None or not isinstance(node.args[1], int):
+        return False
+    if kind == "dynamo" and len(producer.outputs) < 2:  # may be x[0], an operation of its own
+        return False
+    return node.args[1] < len(producer.outputs) and node.outputs == [producer.outputs[node.args[1]]]

@@ -1,0 +1,143 @@
+"""What the rules found: a table with SPEC's columns, and what it means for the verdict. Free of torch."""
+
+import datetime
+import fnmatch
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from stages.constrain.config import Waiver
+from stages.constrain.profile import Profile, expiry
+
+if TYPE_CHECKING:
+    import pandas
+
+log = logging.getLogger(__name__)
+
+COLUMNS = ["graph", "node", "target", "operand", "module", "source", "rule", "effect", "severity", "measured", "limit",
+           "cost_bytes", "cost_share", "message", "suggestion"]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One row of ``constrain/violations.csv``.
+
+    Attributes:
+        graph, node: the graph's id and the node's name in it.
+        target: the node's target.
+        operand: ``output``, ``output[i]`` of a node with several, a placeholder's role, or ``args[i]``.
+        module: path of the owning module.
+        source: the user's line as ``file:line``; empty where torch recorded none.
+        rule, effect: as in the profile.
+        severity: error (strict), warning, waived, undecided (the check could not tell).
+        measured, limit: what was found and what is allowed, in the rule's unit.
+        cost_bytes: bytes padded, copied, or concerned, for this row alone; None where unknown.
+        cost_share: alignment: padding over the tensor's own bytes; operation: the node's share of its graph's known
+            FLOPs; None otherwise or where unknown.
+        message: one sentence. suggestion: what to try.
+    """
+
+    graph: str
+    node: str
+    target: str
+    operand: str
+    module: str
+    source: str
+    rule: str
+    effect: str
+    severity: str
+    measured: str
+    limit: str
+    cost_bytes: int | None
+    cost_share: float | None
+    message: str
+    suggestion: str
+
+
+@dataclass(frozen=True)
+class Violations:
+    """All rows of one check, in the order of graphs and nodes.
+
+    Attributes:
+        rows: the violations.
+        profile: what they were checked against.
+        graphs: ids of the graphs that were checked.
+    """
+
+    rows: tuple[Violation, ...] = ()
+    profile: Profile = field(default_factory=Profile)
+    graphs: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Violation]:
+        return iter(self.rows)
+
+    @property
+    def table(self) -> "pandas.DataFrame":
+        """The rows as a table with SPEC's columns in SPEC's order."""
+        import pandas
+
+        frame = pandas.DataFrame([asdict(row) for row in self.rows], columns=COLUMNS)
+        return frame.astype({"cost_bytes": "Int64", "cost_share": "Float64"})
+
+    @property
+    def by_severity(self) -> dict[str, int]:
+        """Rows by severity."""
+        return dict(sorted(Counter(row.severity for row in self.rows).items()))
+
+    @property
+    def failed(self) -> bool:
+        """True where a strict profile is broken, or can't be shown to be kept."""
+        counts = self.by_severity
+        return bool(counts.get("error") or (self.profile.strict and counts.get("undecided")))
+
+    def summary(self) -> dict[str, Any]:
+        """``violations`` of summary.json. ``total`` counts every row, the waived and undecided ones included."""
+        return {
+            "total": len(self.rows),
+            "by_rule": dict(sorted(Counter(row.rule for row in self.rows).items())),
+            "by_effect": dict(sorted(Counter(row.effect for row in self.rows).items())),
+            "by_severity": self.by_severity,
+            "strict": self.profile.strict,
+        }
+
+
+def waive(rows: Iterable[Violation], waivers: Iterable[Waiver], today: datetime.date) -> list[Violation]:
+    """``rows`` with those that a waiver accepts marked ``waived``. An expired waiver leaves its rows as they are."""
+    waivers = list(waivers)
+    used = set()
+    result = []
+    for row in rows:
+        for index, waiver in enumerate(waivers):
+            if _matches(waiver, row):
+                used.add(index)
+                row = _accept(row, waiver, today)
+                if row.severity == "waived":
+                    break
+        result.append(row)
+    for index, waiver in enumerate(waivers):
+        if index not in used:
+            log.warning("waiver %d (%s) matches no finding", index, waiver.reason)
+    return result
+
+
+def _matches(waiver: Waiver, row: Violation) -> bool:
+    from stages.constrain.names import Operation
+
+    names = {row.target, *Operation.of_target(row.target).names}
+    return (
+        fnmatch.fnmatchcase(row.rule, waiver.rule)
+        and fnmatch.fnmatchcase(row.source, waiver.source)
+        and any(fnmatch.fnmatchcase(name, waiver.target) for name in names)
+    )
+
+
+def _accept(row: Violation, waiver: Waiver, today: datetime.date) -> Violation:
+    expires = expiry(waiver)
+    if expires is not None and today >= expires:
+        return replace(row, message=f"{row.message} (a waiver expired on {expires}: {waiver.reason})")
+    return replace(row, severity="waived", message=f"{row.message} (waived: {waiver.reason})")
