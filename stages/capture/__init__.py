@@ -1,1 +1,23 @@
-"""The capture stage."""
+"""The capture stage: what Dynamo and AOTAutograd make of a case. Torch is imported on first use."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stages.capture.compilation import Capture, capture
+    from stages.capture.tables import peak_live, statistics
+
+__all__ = ["Capture", "capture", "peak_live", "statistics"]
+
+_HOMES = {
+    "Capture": "stages.capture.compilation",
+    "capture": "stages.capture.compilation",
+    "peak_live": "stages.capture.tables",
+    "statistics": "stages.capture.tables",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

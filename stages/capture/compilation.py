@@ -1,0 +1,133 @@
+"""Capture a case: one compilation, all its graphs as records."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import fx
+
+from models.case import Case
+from models.random_state import seed_everything
+from stages.graphs import GraphRecord, SourceLine
+from stages.torch_internals import aot, dynamo
+from stages.torch_internals.fx_records import RecordContext, graph_record
+
+KINDS = ("dynamo", "joint", "forward", "backward")
+
+
+@dataclass
+class Capture:
+    """What one ``torch.compile`` of a case made.
+
+    Attributes:
+        graphs: by number, then dynamo, joint (training), forward, backward (training).
+        code: graph id → readable FX code, with shapes and source lines as comments.
+        breaks: one dict a graph break: ``graph`` (id of the Dynamo graph that the break ended, or None where it made
+            none), ``kind`` ("break", or "skipped_frame": the whole frame ran in Python), ``reason``, ``detail``,
+            ``file``, ``line``, ``function``, ``code`` (the model's own frame), ``stack``.
+        guards: one dict a guard: ``graph`` (Dynamo graph id that it protects), ``type``, ``name``, ``scope``,
+            ``code`` (list of conditions), ``source`` (``file:line`` or None).
+        recompiles: one dict a recompilation: ``reason``, ``function``, ``file``, ``line``.
+    """
+
+    graphs: list[GraphRecord] = field(default_factory=list)
+    code: dict[str, str] = field(default_factory=dict)
+    breaks: list[dict[str, Any]] = field(default_factory=list)
+    guards: list[dict[str, Any]] = field(default_factory=list)
+    recompiles: list[dict[str, Any]] = field(default_factory=list)
+
+    def graph(self, id: str) -> GraphRecord:
+        """The graph of that id; KeyError, naming those there are, where there is none."""
+        for graph in self.graphs:
+            if graph.id == id:
+                return graph
+        raise KeyError(f"no graph {id!r}; captured: {', '.join(graph.id for graph in self.graphs) or 'none'}")
+
+    def count(self, kind: str) -> int:
+        """How many graphs of a kind there are."""
+        return sum(graph.kind == kind for graph in self.graphs)
+
+
+class _Recorder:
+    """The torch.compile backend: numbers Dynamo graphs and records each, then hands it to AOTAutograd."""
+
+    def __init__(self, context: RecordContext) -> None:
+        self.context = context
+        self.numbers: dict[Any, int] = {}
+        self.records: dict[str, GraphRecord] = {}
+        self.code: dict[str, str] = {}
+
+    def __call__(self, gm: fx.GraphModule, example_inputs: list[Any]) -> Any:
+        key = dynamo.current_compile_key()
+        number = self.numbers.setdefault(key, len(self.numbers))
+        for kind in KINDS:  # a compilation that was restarted: only what it ends with counts
+            self.records.pop(f"g{number}.{kind}", None)
+            self.code.pop(f"g{number}.{kind}", None)
+        placeholders = dynamo.dynamo_placeholders(gm, self.context)
+        names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
+        known = dict(zip(names, placeholders, strict=True))
+        context = self.context.for_graph()
+        self.store(graph_record(gm.graph, id=f"g{number}.dynamo", context=context, placeholders=known), gm)
+        return aot.recording_backend(number, placeholders, context, self.store)(gm, example_inputs)
+
+    def store(self, record: GraphRecord, gm: fx.GraphModule) -> None:
+        self.records[record.id] = record
+        self.code[record.id] = gm.print_readable(print_output=False)
+
+    def id_of(self, key: Any) -> str | None:
+        number = self.numbers.get(key)
+        return None if number is None else f"g{number}.dynamo"
+
+
+def _place(source: SourceLine | None) -> dict[str, Any]:
+    found = source or SourceLine("", 0)
+    return {
+        "file": found.file or None,
+        "line": found.line or None,
+        "function": found.function or None,
+        "code": found.code or None,
+    }
+
+
+def capture(case: Case, dynamic: bool | None = None) -> Capture:
+    """Compile a case once and record every graph on the way. The graphs run in eager mode, nothing is lowered.
+
+    One step (in training with its backward) is run from the case's seed; module, inputs and generators are left as
+    found. Dynamo's caches are reset before and after.
+
+    Args:
+        case: the case.
+        dynamic: None lets torch decide, True traces with symbolic sizes, False never.
+
+    Returns:
+        The graphs, in the order of the ids, with breaks and guards. Empty where nothing was captured.
+
+    Raises:
+        Whatever the model or torch raises while it is traced or run.
+    """
+    context = RecordContext.of(case.module)
+    recorder, log = _Recorder(context), dynamo.CompilationLog(context.sources)
+    dynamo.reset()
+    try:
+        with case.preserved(), dynamo.recorded_breaks(log):
+            seed_everything(case.seed)
+            case.step(dynamo.compile_recorded(case.module, recorder, log, dynamic))
+    finally:
+        dynamo.reset()
+    ids = [f"g{number}.{kind}" for number in range(len(recorder.numbers)) for kind in KINDS]
+    ids = [id for id in ids if id in recorder.records]
+    return Capture(
+        graphs=[recorder.records[id] for id in ids],
+        code={id: recorder.code[id] for id in ids},
+        breaks=[
+            {"graph": recorder.id_of(event.key), "kind": event.kind, "reason": event.reason, "detail": event.detail}
+            | _place(event.source)
+            | {"stack": [str(frame) for frame in event.stack]}
+            for event in log.breaks
+        ],
+        guards=[
+            {"graph": recorder.id_of(event.key), "type": event.type, "name": event.name, "scope": event.scope}
+            | {"code": event.code, "source": str(event.source) if event.source else None}
+            for event in log.guards
+        ],
+        recompiles=log.recompiles,
+    )

@@ -1,0 +1,67 @@
+"""The capture stage: one compilation of the case, written down."""
+
+from typing import Any, ClassVar
+
+from stages.capture.compilation import Capture, capture
+from stages.capture.tables import statistics
+from stages.contract import Stage, StageContext, StageResult
+
+NODE_COLUMNS = [
+    "name", "op", "target", "args", "kwargs", "inputs", "outputs", "role", "module", "source", "flops", "aliases",
+]  # fmt: skip
+"""Keys of a node that are equal for two captures of the same case on the same versions."""
+
+
+class CaptureStage(Stage):
+    """Graphs before and after AOTAutograd as records, statistics, graph breaks, guards and recompilations."""
+
+    name: ClassVar[str] = "capture"
+
+    def run(self, context: StageContext) -> StageResult:
+        """Capture the context's case; "failed" where torch.compile made no graph of it."""
+        context.progress("compiling the case once, without lowering")
+        found = capture(context.case, self.config.dynamic)
+        result = StageResult(
+            status="passed" if found.graphs else "failed",
+            message=_message(found),
+            artifacts=_artifacts(found),
+            summary={"graphs": _counts(found)},
+        )
+        result.digest = {f"capture/graphs/{graph.id}.json": NODE_COLUMNS for graph in found.graphs}
+        return result
+
+
+def _counts(found: Capture) -> dict[str, int]:
+    """``nodes`` counts each operation once: the calls of the Dynamo graphs' AOT forward and backward graphs."""
+    compiled = [graph for graph in found.graphs if graph.kind in ("forward", "backward")]
+    return {
+        "dynamo": found.count("dynamo"),
+        "forward": found.count("forward"),
+        "backward": found.count("backward"),
+        "breaks": len(found.breaks),
+        "guards": len(found.guards),
+        "nodes": sum(node.op.startswith("call_") for graph in compiled for node in graph.nodes),
+    }
+
+
+def _message(found: Capture) -> str:
+    if not found.graphs:
+        cause = f"; first break: {found.breaks[0]['reason']}" if found.breaks else ""
+        return f"not established: torch.compile made no graph of this model, nothing was captured{cause}"
+    counts = _counts(found)
+    return (
+        f"{counts['dynamo']} Dynamo, {counts['forward']} forward, {counts['backward']} backward graphs, "
+        f"{counts['nodes']} operations, {counts['breaks']} graph breaks, {counts['guards']} guards"
+    )
+
+
+def _artifacts(found: Capture) -> dict[str, Any]:
+    artifacts: dict[str, Any] = {}
+    for graph in found.graphs:
+        artifacts[f"capture/graphs/{graph.id}.json"] = graph.to_json()
+        artifacts[f"capture/graphs/{graph.id}.py"] = found.code[graph.id]
+    artifacts["capture/statistics.csv"] = statistics(found.graphs)
+    artifacts["capture/breaks.json"] = found.breaks
+    artifacts["capture/guards.json"] = found.guards
+    artifacts["capture/recompiles.json"] = found.recompiles
+    return artifacts

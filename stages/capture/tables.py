@@ -1,0 +1,144 @@
+"""Statistics of captured graphs. Free of torch.
+
+``statistics.csv`` has one row a graph × operator × dtype (``scope`` "operator"), and one a graph (``scope`` "graph"):
+
+=====================  ==============================================================================================
+graph, kind            the graph's id and kind
+scope                  "operator", or "graph" for the graph's totals
+operator, dtype        the target, and the dtype of its first output; empty in a total
+count                  calls (placeholders, attributes and the output are not counted)
+output_bytes           dense bytes of all outputs, views included
+allocated_bytes        the same without views and in-place results, which allocate nothing
+flops                  sum over the nodes with a formula; empty where none has one (a multiply-add is two)
+flops_unknown          nodes without a formula
+input_bytes            totals only: placeholders and attributes
+peak_live_bytes        totals only, see :func:`peak_live`; empty where a size has no hint
+peak_live_node         totals only: the node at which the peak is reached
+=====================  ==============================================================================================
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from stages.graphs import GraphRecord, NodeRecord
+
+if TYPE_CHECKING:
+    import pandas
+
+COLUMNS = [
+    "graph", "kind", "scope", "operator", "dtype", "count", "output_bytes", "allocated_bytes", "flops",
+    "flops_unknown", "input_bytes", "peak_live_bytes", "peak_live_node",
+]  # fmt: skip
+
+GETITEM = "_operator.getitem"
+Storage = tuple[str, int]
+"""A node and which of its outputs: what owns a piece of memory."""
+
+
+def is_call(node: NodeRecord) -> bool:
+    """True for a node that does something: calls of functions, methods and modules."""
+    return node.op.startswith("call_")
+
+
+def statistics(graphs: Iterable[GraphRecord]) -> "pandas.DataFrame":
+    """The table described above, graphs in the order given, operators by name."""
+    import pandas
+
+    rows: list[dict[str, Any]] = []
+    for graph in graphs:
+        groups: dict[tuple[str, str], list[NodeRecord]] = defaultdict(list)
+        for node in graph.nodes:
+            if is_call(node):
+                groups[node.target, node.outputs[0].dtype if node.outputs else ""].append(node)
+        for (operator, dtype), nodes in sorted(groups.items()):
+            rows.append(_row(graph, "operator", nodes) | {"operator": operator, "dtype": dtype})
+        rows.append(_total(graph))
+    table = pandas.DataFrame(rows, columns=COLUMNS)
+    integers = ["count", "output_bytes", "allocated_bytes", "flops", "flops_unknown", "input_bytes", "peak_live_bytes"]
+    return table.astype(dict.fromkeys(integers, "Int64"))
+
+
+def _bytes(nodes: Iterable[NodeRecord]) -> int | None:
+    sizes = [tensor.nbytes for node in nodes for tensor in node.outputs]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
+
+
+def _row(graph: GraphRecord, scope: str, nodes: list[NodeRecord]) -> dict[str, Any]:
+    counted = [node.flops for node in nodes if node.flops is not None]
+    return {
+        "graph": graph.id,
+        "kind": graph.kind,
+        "scope": scope,
+        "count": len(nodes),
+        "output_bytes": _bytes(nodes),
+        "allocated_bytes": _bytes(node for node in nodes if not node.aliases),
+        "flops": sum(counted) if counted else None,
+        "flops_unknown": len(nodes) - len(counted),
+    }
+
+
+def _total(graph: GraphRecord) -> dict[str, Any]:
+    row = _row(graph, "graph", [node for node in graph.nodes if is_call(node)])
+    peak, name = peak_live(graph)
+    inputs = _bytes(node for node in graph.nodes if node.op in ("placeholder", "get_attr"))
+    return row | {"input_bytes": inputs, "peak_live_bytes": peak, "peak_live_node": name}
+
+
+def _owners(graph: GraphRecord) -> dict[str, list[Storage]]:
+    """For every node the memory its outputs are in: its own, or for a view that of what it looks at."""
+    owners: dict[str, list[Storage]] = {}
+    for node in graph.nodes:
+        read = next((owners[name] for name in node.inputs if owners.get(name)), [])
+        if not node.aliases or not read:
+            owners[node.name] = [(node.name, index) for index in range(len(node.outputs))]
+        elif node.target == GETITEM and len(read) > 1 and isinstance(node.args[1], int) and len(node.outputs) == 1:
+            index = node.args[1]
+            owners[node.name] = [read[index]] if -len(read) <= index < len(read) else read
+        else:
+            owners[node.name] = list(dict.fromkeys(read))
+    return owners
+
+
+def peak_live(graph: GraphRecord) -> tuple[int | None, str]:
+    """Peak of the bytes alive at once when nodes run in order, and the node at which it is reached.
+
+    Parameters, buffers, constants and inputs are the caller's and live throughout; saved activations and tangents
+    are freed after their last use, as AOTAutograd's boxed calls do; everything else lives from the node that makes
+    it to the last that reads it or a view of it; the graph's outputs live to the end. A node's inputs and outputs
+    are alive together. Scratch memory inside kernels is not known here.
+
+    Returns:
+        Bytes (None where a size has no hint) and the node's name ("" for a graph without nodes).
+    """
+    owners = _owners(graph)
+    last_use: dict[Storage, int] = {}
+    for position, node in enumerate(graph.nodes):
+        for name in (node.name, *node.inputs):
+            for storage in owners[name]:
+                last_use[storage] = position
+    ends: dict[int, list[Storage]] = defaultdict(list)
+    size: dict[Storage, int] = {}
+    live = 0
+    for node in graph.nodes:
+        owned = node.op == "get_attr" or (node.op == "placeholder" and node.role not in ("saved", "tangent"))
+        for index, tensor in enumerate(node.outputs):
+            storage = (node.name, index)
+            if storage not in owners[node.name]:
+                continue
+            if tensor.nbytes is None:
+                return None, node.name
+            size[storage] = tensor.nbytes
+            if not owned:
+                ends[last_use[storage]].append(storage)
+            if node.op == "placeholder":
+                live += tensor.nbytes
+    peak, peak_name = live, graph.nodes[0].name if graph.nodes else ""
+    for position, node in enumerate(graph.nodes):
+        if node.op != "placeholder":
+            live += sum(size[storage] for storage in owners[node.name] if storage[0] == node.name)
+        if live > peak:
+            peak, peak_name = live, node.name
+        live -= sum(size[storage] for storage in ends[position])
+    return peak, peak_name

@@ -1,0 +1,262 @@
+"""TorchDynamo: one recorded compilation with its graph breaks, guards and recompilations.
+
+Relies on ``torch._dynamo.optimize`` (what ``torch.compile`` calls) for its guard hooks, on
+``InstructionTranslatorBase.log_graph_break`` (called once a break, whether or not a graph came of it), on the
+``graph_breaks`` log for frames that Dynamo gave up, and on Dynamo's placeholders' ``grapharg``.
+"""
+
+import contextlib
+import logging
+import re
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import torch
+import torch._dynamo
+from torch import fx
+from torch._dynamo import convert_frame, symbolic_convert
+from torch._guards import CompileContext
+
+from stages.capture.sources import SourceFinder, function_name, parse_frames
+from stages.graphs import SourceLine
+from stages.torch_internals.fx_records import (
+    PlaceholderInfo,
+    RecordContext,
+    module_path,
+    node_value,
+    size_of,
+)
+
+CompileKey = tuple[int, int] | None
+"""Frame and how many times it was compiled: what ties a guard or a break to the graph of the same compilation."""
+
+_OBJECT_ID = re.compile(r"(___check_(?:obj|type)_id\(.*?, )\d{6,}(\))")
+_SKIPPED = "Graph break: torch.compile cannot properly resume"
+
+
+@dataclass
+class BreakEvent:
+    """One graph break. ``kind`` is "break", or "skipped_frame" where Dynamo left the whole frame to Python."""
+
+    key: CompileKey
+    kind: str
+    reason: str
+    detail: str
+    source: SourceLine | None
+    stack: list[SourceLine] = field(default_factory=list)
+
+
+@dataclass
+class GuardEvent:
+    """One guard of one compilation. ``code`` holds the conditions as Python, object addresses left out."""
+
+    key: CompileKey
+    type: str
+    name: str
+    scope: str
+    code: list[str]
+    source: SourceLine | None
+
+
+@dataclass
+class CompilationLog:
+    """What Dynamo said while it compiled."""
+
+    sources: SourceFinder
+    breaks: list[BreakEvent] = field(default_factory=list)
+    guards: list[GuardEvent] = field(default_factory=list)
+    recompiles: list[dict[str, Any]] = field(default_factory=list)
+
+
+def current_compile_key() -> CompileKey:
+    """The compilation that runs now; None outside one. A restarted attempt has its predecessor's key."""
+    compile_id = CompileContext.current_compile_id()
+    frame = getattr(compile_id, "frame_id", None)
+    count = getattr(compile_id, "frame_compile_id", None)
+    return None if frame is None or count is None else (frame, count)
+
+
+def reset() -> None:
+    """Forget everything Dynamo compiled in this process."""
+    torch._dynamo.reset()
+
+
+def compile_recorded(
+    module: torch.nn.Module,
+    backend: Callable[[fx.GraphModule, list[Any]], Callable[..., Any]],
+    log: CompilationLog,
+    dynamic: bool | None,
+) -> Callable[..., Any]:
+    """``torch.compile(module, backend=backend, dynamic=dynamic)`` that writes guards and recompilations to ``log``.
+
+    Compilation happens in the first call; make it inside :func:`recorded_breaks`.
+    """
+    compiled: Callable[..., Any] = torch._dynamo.optimize(
+        backend,
+        dynamic=dynamic,
+        guard_export_fn=lambda guards: log.guards.extend(_guard_events(guards, log.sources)),
+        guard_fail_fn=lambda failure: log.recompiles.append(_recompile(failure)),
+    )(module)
+    return compiled
+
+
+def _recompile(failure: Any) -> dict[str, Any]:
+    code = failure.orig_code
+    return {
+        "reason": str(failure.reason),
+        "function": function_name(code.co_name),
+        "file": code.co_filename,
+        "line": code.co_firstlineno,
+    }
+
+
+def _guard_events(guards: Iterable[Any], sources: SourceFinder) -> Iterator[GuardEvent]:
+    key = current_compile_key()
+    for guard in sorted(guards):
+        name = guard.name() if callable(guard.name) else guard.name
+        code = list(dict.fromkeys(guard.code_list or []))
+        kind = guard.create_fn_name()
+        if kind == "TENSOR_MATCH":
+            code.insert(0, _tensor_condition(name, guard.obj_weakref))
+        yield GuardEvent(
+            key=key,
+            type=kind,
+            name=name,
+            scope=guard.source.name.lower() if guard.source is not None else "",
+            code=[_OBJECT_ID.sub(r"\1…\2", str(condition)) for condition in code],
+            source=sources.own_frame(_frames(guard.user_stack or [])),
+        )
+
+
+def _tensor_condition(name: str, reference: Any) -> str:
+    """What TENSOR_MATCH (which torch checks in C++, without Python code) holds the tensor to."""
+    tensor = reference() if callable(reference) else reference
+    if not isinstance(tensor, torch.Tensor):
+        return f"check_tensor({name})"
+    shape = [size_of(size) for size in tensor.shape]
+    return (
+        f"check_tensor({name}, {type(tensor).__name__}, {tensor.dtype}, device={str(tensor.device)!r}, "
+        f"requires_grad={tensor.requires_grad}, traced_size={shape})"
+    )
+
+
+def _frames(stack: Iterable[traceback.FrameSummary]) -> list[SourceLine]:
+    return [
+        SourceLine(frame.filename, frame.lineno or 0, (frame.line or "").strip(), function_name(frame.name))
+        for frame in stack
+    ]
+
+
+@contextlib.contextmanager
+def recorded_breaks(log: CompilationLog) -> Iterator[None]:
+    """While open, every graph break of this process is written to ``log``, those that made no graph included."""
+    original = symbolic_convert.InstructionTranslatorBase.log_graph_break
+
+    def record(translator: Any, *args: Any, **kwargs: Any) -> None:
+        values = [*args, *kwargs.values()]
+        errors = [value for value in values if isinstance(value, BaseException)]
+        error = errors[0] if errors else None
+        if not getattr(error, "logged", False):
+            reason = kwargs.get("reason", args[1] if len(args) > 1 else "")
+            log.breaks.append(_break_event(str(reason), error, translator, log.sources))
+        original(translator, *args, **kwargs)
+
+    with (
+        mock.patch.object(symbolic_convert.InstructionTranslatorBase, "log_graph_break", record),
+        _skipped_frames(log),
+    ):
+        yield
+
+
+def _break_event(reason: str, error: BaseException | None, translator: Any, sources: SourceFinder) -> BreakEvent:
+    stack = getattr(error, "real_stack", None) or list(torch._guards.TracingContext.extract_stack())
+    frames = _frames(stack)
+    if not frames:
+        code = translator.f_code
+        frames = [SourceLine(code.co_filename, translator.lineno or code.co_firstlineno, "", code.co_name)]
+    lines = [line for line in reason.splitlines() if line.strip()]
+    if lines and lines[0].startswith("Encountered graph break") and len(lines) > 1:
+        lines = lines[1:]
+    return BreakEvent(
+        key=current_compile_key(),
+        kind="break",
+        reason=lines[0].strip() if lines else "",
+        detail="\n".join(lines),
+        source=sources.own_frame(frames),
+        stack=frames,
+    )
+
+
+class _SkippedFrameHandler(logging.Handler):
+    def __init__(self, log: CompilationLog) -> None:
+        super().__init__(logging.DEBUG)
+        self.log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        if not message.startswith(_SKIPPED):
+            return
+        frames = list(parse_frames(message))
+        error = record.exc_info[1] if record.exc_info else None
+        lines = [line for line in str(error or message).splitlines() if line.strip()]
+        self.log.breaks.append(
+            BreakEvent(
+                key=current_compile_key(),
+                kind="skipped_frame",
+                reason=lines[0].strip(),
+                detail="\n".join(lines),
+                source=self.log.sources.own_frame(frames),
+                stack=frames,
+            )
+        )
+
+
+@contextlib.contextmanager
+def _skipped_frames(log: CompilationLog) -> Iterator[None]:
+    logger = convert_frame.graph_break_log
+    level, propagate = logger.level, logger.propagate
+    handler = _SkippedFrameHandler(log)
+    logger.addHandler(handler)
+    if not logger.isEnabledFor(logging.DEBUG):  # else somebody else wants these lines too
+        logger.setLevel(logging.DEBUG)
+        logger.propagate = False
+    silenced = [(other, other.level) for other in logger.handlers if other is not handler and not logger.propagate]
+    for other, _ in silenced:
+        other.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
+        for other, other_level in silenced:
+            other.setLevel(other_level)
+
+
+def dynamo_placeholders(gm: fx.GraphModule, context: RecordContext) -> list[PlaceholderInfo]:
+    """What each placeholder of a Dynamo graph stands for, in order: the model's parameter or buffer, or an input."""
+    return [_placeholder(node, context) for node in gm.graph.nodes if node.op == "placeholder"]
+
+
+def _placeholder(node: fx.Node, context: RecordContext) -> PlaceholderInfo:
+    source = context.sources.find(node.meta.get("stack_trace"))
+    argument = node.meta.get("grapharg")
+    example = getattr(argument, "example", None) if argument is not None else None
+    known = context.tensors.get(id(example)) if isinstance(example, torch.Tensor) else None
+    if known is not None:
+        name, role = known
+        return PlaceholderInfo(name, role, name.rpartition(".")[0], source)
+    origin = getattr(argument, "source", None)
+    name = getattr(origin, "name", "") if origin is not None else ""
+    name = name() if callable(name) else name
+    role = "parameter" if isinstance(node_value(node), torch.nn.Parameter) else "input"
+    return PlaceholderInfo(_input_name(str(name)), role, module_path(node, context.modules), source)
+
+
+def _input_name(source: str) -> str:
+    """``"L['args'][0]"`` → ``"args[0]"``: the name as the user's frame knows it."""
+    match = re.match(r"^[LG]\['([^']+)'\](.*)$", source)
+    return f"{match[1]}{match[2]}" if match else source

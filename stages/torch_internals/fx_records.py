@@ -1,0 +1,319 @@
+"""FX graphs as :mod:`stages.graphs` records. Relies on FX's node metadata and on symbolic shapes' internals."""
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils._pytree import tree_map
+
+from stages.capture.flops import count_flops, has_formula
+from stages.capture.sources import SourceFinder
+from stages.graphs import GraphRecord, NodeRecord, Size, SourceLine, TensorRecord
+
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+@dataclass(frozen=True)
+class PlaceholderInfo:
+    """What is known of a placeholder: the name of what it stands for (``""``: keep FX's target), role, owner, line."""
+
+    target: str = ""
+    role: str = "input"
+    module: str = ""
+    source: SourceLine | None = None
+
+
+@dataclass
+class RecordContext:
+    """What the graphs of one compilation share.
+
+    Attributes:
+        sources: finds the user's line.
+        modules: ``id(module)`` → its path in the model.
+        tensors: ``id(tensor)`` → (path, "parameter" or "buffer").
+        by_sequence: autograd sequence number → (line, module path) of the forward node that had it; filled while
+            graphs are recorded, read for backward nodes that carry no line of their own.
+    """
+
+    sources: SourceFinder
+    modules: dict[int, str] = field(default_factory=dict)
+    tensors: dict[int, tuple[str, str]] = field(default_factory=dict)
+    by_sequence: dict[int, tuple[SourceLine | None, str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, module: torch.nn.Module) -> "RecordContext":
+        """The context of one model."""
+        tensors = {id(tensor): (name, "buffer") for name, tensor in module.named_buffers()}
+        tensors |= {id(tensor): (name, "parameter") for name, tensor in module.named_parameters()}
+        return cls(SourceFinder(module), {id(child): name for name, child in module.named_modules()}, tensors)
+
+    def for_graph(self) -> "RecordContext":
+        """The same, with sequence numbers of its own (they are unique within one AOTAutograd trace only)."""
+        return RecordContext(self.sources, self.modules, self.tensors, {})
+
+
+def node_value(node: fx.Node) -> Any:
+    """The fake value that tracing stored: ``val`` in aten graphs, ``example_value`` in Dynamo's."""
+    return node.meta["val"] if "val" in node.meta else node.meta.get("example_value")
+
+
+def size_of(size: Any) -> Size:
+    """An integer, or the expression of a symbolic size."""
+    if isinstance(size, torch.SymInt):
+        expression = size.node.expr
+        return int(expression) if expression.is_number else str(expression)
+    return int(size)
+
+
+def hint_of(size: Any) -> int | None:
+    """The concrete value that a size had while tracing; None for an unbacked one. Adds no guard."""
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    if size.node.expr.is_number:
+        return int(size.node.expr)
+    return int(size.node.hint) if size.node.has_hint() else None
+
+
+def tensor_record(tensor: torch.Tensor) -> TensorRecord:
+    """A tensor's metadata; strides are empty where the layout has none (sparse tensors)."""
+    shape = [size_of(size) for size in tensor.shape]
+    strided = tensor.layout == torch.strided
+    hints = None
+    if any(isinstance(size, str) for size in shape):
+        found = [hint_of(size) for size in tensor.shape]
+        known = [hint for hint in found if hint is not None]
+        hints = known if len(known) == len(found) else None
+    return TensorRecord(
+        shape=shape,
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        stride=[size_of(stride) for stride in tensor.stride()] if strided else [],
+        device=str(tensor.device),
+        storage_offset=size_of(tensor.storage_offset()) if strided else 0,
+        hints=hints,
+    )
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """Every tensor of a (nested) value, in order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+
+
+def target_name(target: Any) -> str:
+    """A call's name.
+
+    ``aten.addmm.default`` for an ATen overload, ``higher_order.cond`` for a higher-order operator. For a Python
+    callable its qualified name: the public ``torch.nn.functional`` or ``torch`` name where that namespace exposes the
+    very object (``torch.nn.functional.linear`` rather than ``torch._C._nn.linear``), else ``module.qualname``
+    (``_operator.add``). Methods and modules are their names already.
+    """
+    if isinstance(target, (str, torch._ops.OpOverload)):
+        return str(target)
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return f"higher_order.{target.name()}"
+    name = getattr(target, "__name__", "")
+    for namespace, prefix in ((torch.nn.functional, "torch.nn.functional"), (torch, "torch")):
+        if name and getattr(namespace, name, None) is target:
+            return f"{prefix}.{name}"
+    module = getattr(target, "__module__", None)
+    qualified = getattr(target, "__qualname__", name) or type(target).__qualname__
+    if module is None:  # a method of a C type, e.g. Tensor.add_
+        owner = getattr(target, "__objclass__", None)
+        return f"{owner.__module__}.{owner.__qualname__}.{name}" if owner is not None else qualified
+    return f"{module}.{qualified}"
+
+
+def argument_json(value: Any) -> Any:
+    """One argument as a JSON value; a node is ``{"node": name}``, a slice ``{"slice": [start, stop, step]}``."""
+    if isinstance(value, fx.Node):
+        return {"node": value.name}
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, (list, tuple)):
+        return [argument_json(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): argument_json(item) for key, item in value.items()}
+    if isinstance(value, slice):
+        return {"slice": [argument_json(item) for item in (value.start, value.stop, value.step)]}
+    if isinstance(value, _SYMBOLIC):
+        return str(value.node.expr)
+    if isinstance(value, torch.Tensor):
+        return {"tensor": [size_of(size) for size in value.shape], "dtype": str(value.dtype)}
+    if value is Ellipsis:
+        return "..."
+    if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format, complex)):
+        return str(value)
+    return target_name(value) if callable(value) else f"<{type(value).__module__}.{type(value).__qualname__}>"
+
+
+def clean_module_path(path: str) -> str:
+    """``"L['self']._modules['encoder'].layer[0]"`` → ``"encoder.layer.0"``."""
+    path = re.sub(r"^[LG]\['[^']*'\]", "", path)
+    path = re.sub(r"\[['\"]?([^'\"\]]+)['\"]?\]", r".\1", path)
+    return ".".join(part for part in path.split(".") if part and part not in ("_modules", "_orig_mod"))
+
+
+def module_path(node: fx.Node, modules: dict[int, str]) -> str:
+    """Path of the innermost module that the node ran in; for backward nodes that of its forward node."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
+    if not stack:
+        return ""
+    key, (path, _) = next(reversed(stack.items()))
+    identity = str(key).partition("@")[0]
+    known = modules.get(int(identity)) if identity.isdigit() else None
+    return clean_module_path(str(path)) if known is None else known
+
+
+def _storages(value: Any) -> set[int]:
+    return {tensor.untyped_storage()._cdata for tensor in tensors_in(value) if tensor.layout == torch.strided}
+
+
+def _is_alias(node: fx.Node, storages: dict[fx.Node, set[int]]) -> bool:
+    mine = storages[node]
+    return bool(mine) and mine <= set().union(*(storages[source] for source in node.all_input_nodes))
+
+
+def _concrete(value: Any) -> Any:
+    """Stand-ins without symbols, so that formulas add no guard: meta tensors and hints."""
+    if isinstance(value, fx.Node):
+        value = node_value(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)([_concrete(item) for item in value])
+    if isinstance(value, torch.Tensor):
+        if not any(isinstance(size, torch.SymInt) for size in value.shape):
+            return value
+        hints = [hint_of(size) for size in value.shape]
+        return None if None in hints else torch.empty(hints, dtype=value.dtype, device="meta")  # type: ignore[arg-type]
+    return hint_of(value) if isinstance(value, torch.SymInt) else value
+
+
+def _flops(node: fx.Node) -> int | None:
+    if not has_formula(node.target):
+        return None
+    unknown: list[bool] = []
+
+    def stand_in(item: Any) -> Any:
+        concrete = _concrete(item)
+        unknown.append(item is not None and concrete is None)
+        return concrete
+
+    args = tree_map(stand_in, node.args, is_leaf=lambda item: isinstance(item, fx.Node))
+    kwargs = tree_map(stand_in, node.kwargs, is_leaf=lambda item: isinstance(item, fx.Node))
+    output = _concrete(node_value(node))
+    return None if any(unknown) else count_flops(node.target, args, kwargs, output)
+
+
+def _source_and_module(
+    node: fx.Node, context: RecordContext, done: dict[str, NodeRecord]
+) -> tuple[SourceLine | None, str]:
+    source = context.sources.find(node.meta.get("stack_trace"))
+    module = module_path(node, context.modules)
+    sequence = node.meta.get("seq_nr", -1)
+    if source is None or not module:
+        forward_source, forward_module = context.by_sequence.get(sequence, (None, ""))
+        source, module = source or forward_source, module or (forward_module if source is None else module)
+    if source is None:  # e.g. where autograd sums two gradients: the line of what is summed
+        for argument in reversed(node.all_input_nodes):
+            if argument.op != "placeholder" and done[argument.name].source is not None:
+                source, module = done[argument.name].source, module or done[argument.name].module
+                break
+    if source is not None and sequence >= 0:
+        context.by_sequence.setdefault(sequence, (source, module))
+    return source, module
+
+
+def _node_record(
+    node: fx.Node,
+    context: RecordContext,
+    done: dict[str, NodeRecord],
+    info: PlaceholderInfo | None,
+    storages: dict[fx.Node, set[int]],
+) -> NodeRecord:
+    value = None if node.op == "output" else node_value(node)
+    storages[node] = _storages(value)
+    source: SourceLine | None
+    if node.op == "output":
+        source, module = None, ""
+    elif info is not None and info.source is not None:
+        source, module = info.source, info.module
+    else:
+        source, module = _source_and_module(node, context, done)
+    role = info.role if info is not None else ("constant" if node.op == "get_attr" else "")
+    return NodeRecord(
+        name=node.name,
+        op=node.op,
+        target=(info.target if info is not None else "") or target_name(node.target),
+        args=argument_json(node.args),
+        kwargs=argument_json(node.kwargs),
+        inputs=[argument.name for argument in node.all_input_nodes],
+        outputs=[tensor_record(tensor) for tensor in tensors_in(value)],
+        role=role,
+        module=module,
+        source=source,
+        flops=_flops(node) if node.op == "call_function" else None,
+        aliases=node.op in ("call_function", "call_method") and _is_alias(node, storages),
+    )
+
+
+def graph_symbols(graph: fx.Graph) -> dict[str, dict[str, int | None]]:
+    """Symbols of a graph's sizes with hint and range; an open end of a range is None."""
+    symbols: dict[str, dict[str, int | None]] = {}
+    for node in graph.nodes:
+        value = node_value(node)
+        sizes = [value] if isinstance(value, torch.SymInt) else [s for t in tensors_in(value) for s in t.shape]
+        for size in sizes:
+            if not isinstance(size, torch.SymInt):
+                continue
+            environment = size.node.shape_env
+            for symbol in size.node.expr.free_symbols:
+                if str(symbol) not in symbols:
+                    symbols[str(symbol)] = _symbol(symbol, environment)
+    return dict(sorted(symbols.items()))
+
+
+def _symbol(symbol: Any, environment: Any) -> dict[str, int | None]:
+    hints = getattr(environment, "backed_var_to_val", None)
+    hint = (environment.var_to_val if hints is None else hints).get(symbol)
+    bounds = environment.var_to_range.get(symbol)
+    lower, upper = (None, None) if bounds is None else (bounds.lower, bounds.upper)
+
+    def finite(bound: Any) -> int | None:
+        return int(bound) if bound is not None and bound.is_number and bound.is_finite and abs(bound) < 2**62 else None
+
+    return {"hint": None if hint is None else int(hint), "min": finite(lower), "max": finite(upper)}
+
+
+def graph_record(
+    graph: fx.Graph,
+    *,
+    id: str,
+    context: RecordContext,
+    placeholders: dict[str, PlaceholderInfo] | None = None,
+) -> GraphRecord:
+    """One FX graph with tracing metadata as a record. Linear in the number of nodes; the graph is not changed.
+
+    Args:
+        graph: its nodes carry ``val`` or ``example_value``.
+        id: e.g. ``"g0.forward"``.
+        context: see :class:`RecordContext`; sequence numbers found here are added to it.
+        placeholders: by node name; those that are missing are plain inputs.
+    """
+    known = placeholders or {}
+    done: dict[str, NodeRecord] = {}
+    storages: dict[fx.Node, set[int]] = {}
+    for node in graph.nodes:
+        info = known.get(node.name, PlaceholderInfo()) if node.op == "placeholder" else known.get(node.name)
+        done[node.name] = _node_record(node, context, done, info, storages)
+    return GraphRecord(id, id.rpartition(".")[2], list(done.values()), graph_symbols(graph))
