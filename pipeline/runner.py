@@ -1,0 +1,285 @@
+"""Runs the stages of one configuration in worker processes and leaves a complete run directory. Free of torch.
+
+The parent (this module) composes nothing and computes nothing: it starts a worker, listens to its events, watches its
+memory and its time, and writes down what became of each stage. A worker that dies costs one stage; the next worker
+goes on with the rest.
+"""
+
+import contextlib
+import datetime
+import logging
+import os
+import signal
+import site
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from models.errors import ConfigurationError, UserError
+
+from . import manifest, summary
+from .plan import Plan, execution_order, settings_of
+from .rundir import CONFIGURATION_ERROR, MANIFEST, SUMMARY, RunDirectory
+from .session import PREFLIGHT, WorkerSession, log_event
+from .watch import parse_bytes
+
+logger = logging.getLogger("pipeline.runner")
+
+
+class Interrupted(KeyboardInterrupt):
+    """The run was stopped from outside (Ctrl-C, SIGTERM). The run directory tells the truth all the same."""
+
+
+def run(
+    config: Any,
+    directory: Path,
+    overrides: Sequence[str] = (),
+    *,
+    keep_rejected: bool = False,
+    stage_classes: Mapping[str, str] | None = None,
+) -> int:
+    """Run one experiment.
+
+    Args:
+        config: a ``pipeline.schema.Config``: the fields of ``stages.contract.Settings``, ``stages`` (name → options,
+            in order) and ``runner`` (``timeout_s`` a stage, ``memory_limit``, ``isolation``, ``cache``).
+        directory: the run directory; made if it is not there.
+        overrides: what the user typed, recorded in ``summary.json``.
+        keep_rejected: keep the directory of a configuration that can't be run, with ``configuration_error.json`` in
+            it (a sweep's table reads it), instead of removing what the run left there.
+        stage_classes: stages beyond the registry's, name → ``"module:Class"``.
+
+    Returns:
+        0 every stage passed; 1 a verdict failed; 2 the configuration can't be run (the message is on stderr);
+        3 a stage crashed, ran out of memory or timed out.
+
+    Raises:
+        KeyboardInterrupt: on Ctrl-C or SIGTERM, after the worker was killed and the summary written.
+    """
+    rundir = RunDirectory(directory)
+    with _logging_to(rundir.log):
+        try:
+            return Runner(config, rundir, overrides, stage_classes).run()
+        except UserError as error:
+            sys.stderr.write(f"{error}\n")
+            message, rejected = str(error), {"exit_code": summary.EXIT_CONFIGURATION, "overrides": list(overrides)}
+    if keep_rejected:
+        rundir.remove_caches()
+        rundir.forget_stages()
+        rundir.store(CONFIGURATION_ERROR, rejected | {"message": message})
+    else:
+        rundir.discard()
+    return summary.EXIT_CONFIGURATION
+
+
+class Runner:
+    """One run: see :func:`run`."""
+
+    def __init__(
+        self, config: Any, rundir: RunDirectory, overrides: Sequence[str], stage_classes: Mapping[str, str] | None
+    ) -> None:
+        self.options = config.runner
+        if self.options.timeout_s <= 0:
+            raise ConfigurationError(f"runner.timeout_s: got {self.options.timeout_s}; valid: seconds above 0.")
+        if not config.stages:
+            raise ConfigurationError("stages: none is selected.\nTry: stages=[capture,constrain,report]")
+        self.memory_limit = parse_bytes(self.options.memory_limit)
+        self.rundir = rundir
+        rundir.forget_stages()
+        self.began = time.time()
+        settings = settings_of(config)
+        order = execution_order(config.stages)
+        self.environment = self._environment(settings.device)
+        self.plan = Plan(
+            directory=str(rundir.path),
+            settings=settings,
+            stages={name: config.stages[name] for name in order},
+            run={
+                "id": f"{rundir.path.parent.name}/{rundir.path.name}",
+                "model": settings.model.name,
+                "accel": settings.accel.name,
+                "backend": settings.backend.name,
+                "dtype": settings.dtype,
+                "device": settings.device,
+                "mode": settings.mode,
+                "overrides": list(overrides),
+                "started": datetime.datetime.fromtimestamp(self.began).astimezone().isoformat(timespec="microseconds"),
+            },
+            remaining=order,
+            stage_classes=dict(stage_classes or {}),
+            memory_limit=self.memory_limit,
+        )
+        self.plan.manifest = manifest.describe_run(settings, self.environment) | {"started_at": self.began}
+        self.devices: Any = None
+
+    def run(self) -> int:
+        """Run all stages and write ``summary.json`` and ``manifest.json``. UserError where nothing could run."""
+        interrupted: KeyboardInterrupt | None = None
+        try:
+            with _sigterm_interrupts():
+                self._run_stages()
+        except KeyboardInterrupt as error:
+            interrupted = error
+            self._record_rest("crashed", "interrupted")
+        finally:
+            self.rundir.remove_caches()
+        code = self._finish()
+        if interrupted is not None:
+            raise interrupted
+        return code
+
+    def _run_stages(self) -> None:
+        if self.options.isolation == "none":
+            self._run_in_process()
+            return
+        while self.plan.remaining:
+            before = len(self.plan.remaining)
+            self._run_worker()
+            self._forget_finished()
+            self.plan.preflight = False
+            assert len(self.plan.remaining) < before, "every worker finishes a stage or is blamed for one"
+
+    def _run_in_process(self) -> None:
+        """All stages in this process, for a debugger: nothing is caught but what Python raises."""
+        from .worker import Worker
+
+        before = dict(os.environ)
+        os.environ.update(self.environment)
+        try:
+            Worker(self.plan, self._handle_in_process).run()
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+    def _handle_in_process(self, event: dict[str, Any]) -> None:
+        log_event(event)
+        if event["event"] == "devices":
+            self.devices = event["found"]
+
+    def _run_worker(self) -> None:
+        session = WorkerSession(self.plan, self.environment, self.rundir, self.options.timeout_s)
+        try:
+            session.serve()
+        finally:
+            session.close()
+        self.devices = session.devices or self.devices
+        if session.rejected is not None:
+            raise ConfigurationError(session.rejected)
+        if session.ending is not None:
+            self._blame(session.stage, session.stage_seconds, *session.ending)
+
+    def _blame(self, stage: str, seconds: float, status: str, message: str) -> None:
+        """Record a worker's end with the stage that ran; one that ended between two stages costs none of them."""
+        records = self.rundir.stage_records()
+        unfinished = [name for name in self.plan.remaining if name not in records]
+        if stage in unfinished:
+            self._record(stage, status, seconds, message)
+        elif stage == PREFLIGHT:
+            self._record(unfinished[0], status, seconds, f"while the stages were being checked: {message}")
+        elif unfinished == self.plan.remaining:
+            self._record(unfinished[0], status, seconds, f"before the stage started: {message}")
+        else:
+            logger.warning("between stages the worker %s: %s", status, message)
+
+    def _forget_finished(self) -> None:
+        records = self.rundir.stage_records()
+        self.plan.remaining = [name for name in self.plan.remaining if name not in records]
+
+    def _record(self, name: str, status: str, seconds: float, message: str) -> None:
+        record = {"name": name, "status": status, "seconds": round(seconds, 3), "message": message}
+        self.rundir.store_stage(record | {"summary": {}, "digest": {}, "artifacts": []})
+        logger.error("%s %s: %s", name, status, message)
+
+    def _record_rest(self, status: str, message: str) -> None:
+        """After an interruption: the first unfinished stage gets the status, those behind it did not run."""
+        self._forget_finished()
+        for name in self.plan.remaining:
+            self._record(name, status, 0.0, message)
+            status, message = summary.SKIPPED, "not run: the run was interrupted"
+
+    def _finish(self) -> int:
+        records = self.rundir.stage_records()
+        seconds = time.time() - self.began
+        result = summary.build_summary(self.plan.run, self.plan.stages, records, seconds)
+        self.rundir.store(SUMMARY, result)
+        logger.info("%s in %.1f s: %s", result["verdict"], seconds, self.rundir.path)
+        for handler in logging.getLogger().handlers + logging.getLogger("pipeline").handlers:
+            handler.flush()
+        described = {key: value for key, value in self.plan.manifest.items() if key != "started_at"}
+        described["devices"] = dict(described["devices"]) | {"found": self.devices}
+        self.rundir.store(MANIFEST, manifest.build_manifest(described, self.rundir, self.plan.stages, records))
+        return summary.exit_code(record["status"] for record in records.values())
+
+    def _environment(self, device: str) -> dict[str, str]:
+        """The worker's variables. With ``runner.cache=false`` every cache is private to the run and removed after it:
+        a compilation is then as cold as it claims, and nothing is written outside the run directory."""
+        cache = _shared_cache(self.options) if self.options.cache else self.rundir.make_cache()
+        cache_variables = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton", "MPLCONFIGDIR": "mpl"}
+        environment = dict(os.environ)
+        for variable, folder in cache_variables.items():
+            (cache / folder).mkdir(parents=True, exist_ok=True)
+            environment[variable] = str(cache / folder)
+        environment["PYTHONHASHSEED"] = "0"
+        environment["MPLBACKEND"] = "Agg"
+        environment.setdefault("HF_HUB_OFFLINE", "1")  # nothing is downloaded
+        environment["PYTHONPATH"] = _python_path(environment.get("PYTHONPATH", ""))
+        if device.startswith("cuda"):
+            environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        return environment
+
+
+def _python_path(inherited: str) -> str:
+    """The user's PYTHONPATH with this package's folder: before it where the package runs from its sources, so that a
+    folder called ``models`` shadows nothing; after it where it is installed, so that the user's packages come first."""
+    root = str(Path(__file__).resolve().parents[1])
+    installed = root in {os.path.realpath(path) for path in [*site.getsitepackages(), site.getusersitepackages()]}
+    parts = [inherited, root] if installed else [root, inherited]
+    return os.pathsep.join(part for part in parts if part)
+
+
+def _shared_cache(options: Any) -> Path:
+    """``runner.cache_dir`` where the configuration has one, else the user's cache folder."""
+    given = getattr(options, "cache_dir", None)
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(given or Path(base) / "inductor-debug").expanduser().absolute()
+
+
+@contextlib.contextmanager
+def _logging_to(path: Path) -> Iterator[None]:
+    """Append this package's log records to ``path``, unless a handler of the application's already does."""
+    root, ours = logging.getLogger(), logging.getLogger("pipeline")
+    if any(getattr(handler, "baseFilename", None) == str(path) for handler in root.handlers):
+        yield
+        return
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"))
+    level = ours.level
+    if ours.getEffectiveLevel() > logging.INFO:
+        ours.setLevel(logging.INFO)
+    ours.addHandler(handler)
+    try:
+        yield
+    finally:
+        ours.removeHandler(handler)
+        ours.setLevel(level)
+        handler.close()
+
+
+@contextlib.contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """Treat SIGTERM (a cluster's way to end a job) like Ctrl-C. Only a main thread can, others leave it alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise Interrupted(signal.Signals(number).name)
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)

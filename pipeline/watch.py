@@ -1,0 +1,118 @@
+"""Watching a worker process: its memory, its death, and how to end it with all that it started. Free of torch."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import time
+
+import psutil
+
+from models.errors import ConfigurationError
+
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+
+
+def parse_bytes(text: str | int | float | None, key: str = "runner.memory_limit") -> int | None:
+    """``"8GiB"``, ``"512MiB"``, ``"1.5GB"`` or a plain number as bytes; None stays None.
+
+    Raises:
+        ConfigurationError: for anything else, and for zero.
+    """
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", str(text).lower())
+    size = int(float(match[1]) * _UNITS[match[2]]) if match and match[2] in _UNITS else 0
+    if size <= 0:
+        raise ConfigurationError(
+            f"{key}: got {text!r}; valid: null, or a positive number of bytes with B, KB, MB, GB, TB, KiB, MiB, GiB or "
+            f"TiB.\nTry: {key}=8GiB"
+        )
+    return size
+
+
+def format_bytes(size: float) -> str:
+    """``1536 MiB`` below 10 GiB, ``12.5 GiB`` from there on."""
+    return f"{size / 2**20:.0f} MiB" if size < 10 * 2**30 else f"{size / 2**30:.1f} GiB"
+
+
+class Watch:
+    """One worker's process tree.
+
+    Args:
+        process: the worker, leader of its own session and process group.
+        memory_limit: bytes that the tree may have resident, or None.
+    """
+
+    def __init__(self, process: "subprocess.Popen[bytes]", memory_limit: int | None = None) -> None:
+        self.process = process
+        self.memory_limit = memory_limit
+        self.peak = 0
+        self._root = psutil.Process(process.pid)
+        self._seen: set[psutil.Process] = set()
+
+    def over_limit(self) -> int | None:
+        """Bytes in use where the tree is beyond the limit, else None.
+
+        The sum of resident sizes counts shared pages once a process, so that a sum beyond the limit is confirmed with
+        what is unique to each process before anybody is killed for it.
+        """
+        if self.memory_limit is None:
+            return None
+        used = self._sum("rss")
+        self.peak = max(self.peak, used)
+        if used <= self.memory_limit:
+            return None
+        confirmed = used if len(self._seen) == 0 else self._sum("uss")
+        return confirmed if confirmed > self.memory_limit else None
+
+    def end(self, *, dump_stacks: bool = False) -> None:
+        """Kill the worker's process group and every descendant that was seen, and wait for the worker.
+
+        Args:
+            dump_stacks: first have the worker write its threads' Python stacks to its standard error.
+        """
+        self._note_children()
+        if dump_stacks and self.process.poll() is None and hasattr(signal, "SIGUSR1"):
+            self.process.send_signal(signal.SIGUSR1)
+            time.sleep(0.3)  # the dump is written by the signal's handler; there is nothing to wait on
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        for child in self._seen:  # those that made a session of their own, as Inductor's compile workers do
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                if child.is_running():
+                    child.kill()
+        self.process.wait()
+
+    def _note_children(self) -> None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self._seen.update(self._root.children(recursive=True))
+
+    def _sum(self, kind: str) -> int:
+        self._note_children()
+        total = 0
+        for process in (self._root, *self._seen):
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                if kind == "uss":
+                    total += process.memory_full_info().uss
+                else:
+                    total += process.memory_info().rss
+        return total
+
+
+def describe_death(returncode: int, *, memory_limit: int | None = None, peak: int = 0) -> str:
+    """One truthful line on a worker that ended by itself: the signal's name, or the exit code."""
+    if returncode >= 0:
+        return f"the worker process ended by itself with exit code {returncode}; see run.log"
+    number = -returncode
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    if number == signal.SIGKILL:
+        hint = "from outside; the operating system does this when memory runs out"
+    else:
+        hint = signal.strsignal(number) or "no description"
+    near = ""
+    if memory_limit is not None and peak > 0.9 * memory_limit:
+        near = f", at {format_bytes(peak)} of runner.memory_limit={format_bytes(memory_limit)}"
+    return f"killed by {name} ({hint}){near}; see run.log"

@@ -1,0 +1,293 @@
+"""The process in which stages run: ``python -P -m pipeline.worker EVENTS_FD``, with the plan as JSON on its input.
+
+It reports through JSON lines on the events' file descriptor::
+
+    {"event": "preflight_ok"}                    every stage was built and checked
+    {"event": "configuration_error", "message"}  nothing ran, and nothing will
+    {"event": "stage_started", "name"}
+    {"event": "progress", "name", "text"}
+    {"event": "stage_finished", "name", "status", "seconds", "message"}
+    {"event": "devices", "found"}                what torch found, once it was imported
+    {"event": "done"}                            no stage remains
+"""
+
+import contextlib
+import ctypes
+import faulthandler
+import json
+import logging
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from models.errors import ConfigurationError, UserError
+from stages.contract import Stage, StageContext, StageResult
+from stages.registry import CLASSES, build_stage
+
+from .plan import ALWAYS_LAST, Plan
+from .rundir import MANIFEST, SUMMARY, RunDirectory
+from .summary import CRASHED, FAILED, PASSED, SKIPPED, build_summary
+from .watch import format_bytes
+
+logger = logging.getLogger("pipeline.worker")
+
+Emit = Callable[[dict[str, Any]], None]
+STOPPED_BY_STRICT = ("lower", "kerneldiff", "benchmark", "bisect", "profile")
+"""Stages that a strict violation skips."""
+_OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "not enough memory", "std::bad_alloc",
+                  "out of memory", "unable to mmap", "can't start new thread")  # fmt: skip
+
+
+class Worker:
+    """Runs the remaining stages of a plan in this process.
+
+    Args:
+        plan: what to run.
+        emit: told of every event.
+    """
+
+    def __init__(self, plan: Plan, emit: Emit) -> None:
+        self.plan = plan
+        self.emit = emit
+        self.directory = RunDirectory(Path(plan.directory))
+        self.context = StageContext(plan.settings, self.directory, progress=self._progress)
+        self.stages: dict[str, Stage] = {}
+        self.current = ""
+        CLASSES.update(plan.stage_classes)
+
+    def run(self) -> None:
+        """Check all stages, then run them in order; nothing that a stage raises gets out of here.
+
+        Raises:
+            ConfigurationError: in the preflight; no stage ran.
+        """
+        for name in self.plan.remaining:
+            self._build(name)
+        if self.plan.preflight:
+            self._preflight()
+            self.emit({"event": "preflight_ok"})
+        for name in self.plan.remaining:
+            if name not in self.directory.stage_records():
+                self._run_stage(name)
+        self.emit({"event": "devices", "found": describe_devices()})
+        self.emit({"event": "done"})
+
+    def _build(self, name: str) -> None:
+        try:
+            self.stages[name] = build_stage(name, self.plan.stages[name])
+        except UserError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a stage that can't be built is that stage's result
+            self._record(name, CRASHED, 0.0, self._crash(name, error))
+
+    def _preflight(self) -> None:
+        for name, stage in self.stages.items():
+            self._check_needs(name, stage)
+        if any(stage.uses_torch for stage in self.stages.values()):
+            first = next(name for name, stage in self.stages.items() if stage.uses_torch)
+            self._checked(first, lambda: self.context.case)
+        for name, stage in self.stages.items():
+            self._checked(name, lambda stage=stage: stage.check(self.context))  # type: ignore[misc]
+
+    def _checked(self, name: str, check: Callable[[], object]) -> None:
+        """Call a check. What is no mistake in the configuration is left to the stage, which meets it again."""
+        try:
+            check()
+        except UserError:
+            raise
+        except (Exception, SystemExit) as error:  # a model may raise anything
+            logger.warning("checking %s raised %s; the stage runs all the same", name, _headline(error), exc_info=True)
+
+    def _check_needs(self, name: str, stage: Stage) -> None:
+        order = list(self.plan.stages)
+        for need in stage.needs:
+            if need not in order[: order.index(name)]:
+                wanted = ",".join([need, *(item for item in order if item != need)])
+                problem = "which comes after it" if need in order else "which is not selected"
+                raise ConfigurationError(
+                    f"stages: {name} needs {need}, {problem}; selected: {', '.join(order)}.\nTry: stages=[{wanted}]"
+                )
+
+    def _run_stage(self, name: str) -> None:
+        self.current = name
+        stage = self.stages[name]
+        reason = self._skip_reason(name, stage)
+        self.emit({"event": "stage_started", "name": name, "skipped": reason is not None})
+        if reason is not None:
+            self._record(name, SKIPPED, 0.0, reason)
+            return
+        if name == ALWAYS_LAST:
+            self._show_preliminary_summary()
+        began = time.perf_counter()
+        try:
+            result = stage.run(self.context)
+            self._store(result)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a stage raises is its result
+            self._record(name, CRASHED, time.perf_counter() - began, self._crash(name, error))
+        else:
+            self._record(name, result.status, time.perf_counter() - began, result.message, result)
+
+    def _skip_reason(self, name: str, stage: Stage) -> str | None:
+        if name == ALWAYS_LAST:
+            return None
+        records = self.directory.stage_records()
+        constrain = records.get("constrain", {})
+        if name in STOPPED_BY_STRICT and constrain.get("status") == FAILED:
+            return f"constrain failed in strict mode: {constrain['message']}"
+        for need in stage.needs:
+            status = records.get(need, {}).get("status", "absent")
+            if status != PASSED:
+                return f"needs {need}, which is {status}"
+        return None
+
+    def _store(self, result: StageResult) -> None:
+        for name, content in result.artifacts.items():
+            self.directory.store(name, content)
+
+    def _record(self, name: str, status: str, seconds: float, message: str, result: StageResult | None = None) -> None:
+        result = result or StageResult("skipped")
+        record = {
+            "name": name,
+            "status": status,
+            "seconds": round(seconds, 3),
+            "message": message,
+            "summary": result.summary,
+            "digest": result.digest,
+            "artifacts": sorted(result.artifacts),
+        }
+        self.directory.store_stage(record)
+        self.emit({"event": "stage_finished"} | {key: record[key] for key in ("name", "status", "seconds", "message")})
+
+    def _crash(self, name: str, error: BaseException) -> str:
+        logger.error("stage %s raised", name, exc_info=error)
+        if is_out_of_memory(error):
+            limit = self.plan.memory_limit
+            told = f"runner.memory_limit is {format_bytes(limit)}" if limit else "no runner.memory_limit is set"
+            return f"ran out of memory ({told}): {_headline(error)}"
+        return _headline(error)
+
+    def _show_preliminary_summary(self) -> None:
+        """Let the report read the summary and the manifest as they are now; neither is stored before the run ends."""
+        seconds = time.time() - self.plan.manifest.get("started_at", time.time())
+        records = self.directory.stage_records()
+        summary = build_summary(self.plan.run, self.plan.stages, records, seconds)
+        overlay = {SUMMARY: summary, MANIFEST: self.plan.manifest}
+        self.context.artifacts = RunDirectory(self.directory.path, overlay)
+
+    def _progress(self, text: str) -> None:
+        self.emit({"event": "progress", "name": self.current, "text": text})
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error, or one that it wraps or came from, says that memory ran out."""
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        item = pending.pop()
+        if item is None or id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, MemoryError) or type(item).__name__ == "OutOfMemoryError":
+            return True
+        if isinstance(item, (RuntimeError, OSError)) and any(text in str(item).lower() for text in _OUT_OF_MEMORY):
+            return True
+        pending += [item.__cause__, item.__context__, getattr(item, "inner_exception", None)]
+    return False
+
+
+def _headline(error: BaseException) -> str:
+    """``Type: first line of the message``."""
+    lines = str(error).strip().splitlines()
+    text = next((line.strip() for line in lines if line.strip()), "")
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def describe_devices() -> dict[str, Any] | None:
+    """What torch found: threads, determinism, CUDA devices. None where no stage imported torch."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return None
+    cuda = []
+    if torch.cuda.is_initialized():  # a run on the CPU has no reason to start CUDA
+        for index in range(torch.cuda.device_count()):
+            properties = torch.cuda.get_device_properties(index)
+            cuda.append({"name": properties.name, "memory_bytes": properties.total_memory})
+    return {
+        "threads": torch.get_num_threads(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+        "cuda": cuda,
+        "cuda_version": torch.version.cuda,
+    }
+
+
+def limit_memory(limit: int | None, device: str) -> None:
+    """Let allocations beyond ``limit`` bytes of private writable memory fail, so that they raise.
+
+    Not on a GPU, whose driver maps far more than it uses; the parent process watches resident memory in either case.
+    """
+    if limit is None or not device.startswith("cpu"):
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (allowed, hard))
+
+
+def _prepare_process() -> None:
+    """Make what is printed reach the log even if this process is killed, and this process end with its parent."""
+    faulthandler.enable(all_threads=True)
+    if hasattr(signal, "SIGUSR1"):
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    if sys.platform.startswith("linux"):
+        libc = ctypes.CDLL(None)
+        libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        with contextlib.suppress(ValueError):
+            libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, 1, 0)  # _IOLBF
+    logging.basicConfig(
+        level=os.environ.get("INDUCTOR_DEBUG_LOG_LEVEL", "INFO"),
+        format="[%(asctime)s][%(name)s][%(levelname)s] - %(message)s",
+    )
+
+
+def _append_working_directory() -> None:
+    """The user's working directory comes last: a folder there called ``models`` shadows nothing."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+
+
+def _writer(file: TextIO) -> Emit:
+    def emit(event: Mapping[str, Any]) -> None:
+        file.write(json.dumps(event) + "\n")
+        file.flush()
+
+    return emit
+
+
+def main(arguments: list[str]) -> int:
+    """Read the plan and run it. Exit code 0 where every stage has a result, 2 for a configuration error."""
+    events = int(arguments[0])
+    os.set_inheritable(events, False)
+    _prepare_process()
+    _append_working_directory()
+    content = json.loads(sys.stdin.read())
+    with open(events, "w", encoding="utf-8") as file:
+        emit = _writer(file)
+        try:
+            plan = Plan.from_json(content)
+            limit_memory(plan.memory_limit, plan.settings.device)
+            Worker(plan, emit).run()
+        except UserError as error:
+            emit({"event": "configuration_error", "message": str(error)})
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

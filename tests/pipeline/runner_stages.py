@@ -1,0 +1,181 @@
+"""Stages for the runner's tests: each does one real thing to its process. Loaded by the worker through PYTHONPATH."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from models.errors import ConfigurationError
+from stages.contract import Stage, StageContext, StageResult
+
+
+class Plain(Stage):
+    name = "plain"
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        context.live["token"] = os.getpid()
+        table = {"value": 3 * context.settings.seed, "nan": float("nan"), "pid": os.getpid()}
+        return StageResult(
+            "passed", "all is well", {"plain/numbers.json": table, "plain/rows.json": [{"a": 1, "t": time.time()}]},
+            {"graphs": {"dynamo": 1, "nodes": 7}}, {"plain/numbers.json": ["value"], "plain/rows.json": ["a"]},
+        )  # fmt: skip
+
+
+class After(Stage):
+    """Says whether it shares a process with ``plain``, and what it sees of it."""
+
+    name = "after"
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        shared = context.live.get("token") == os.getpid()
+        value = (
+            context.artifacts.read_json("plain/numbers.json")["value"] if context.artifacts.names("plain/") else None
+        )
+        return StageResult("passed", f"shared={shared} value={value} torch={'torch' in sys.modules}")
+
+
+class Raises(Stage):
+    name = "raises"
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        raise RuntimeError("planted failure\nsecond line")
+
+
+class Exits(Stage):
+    name = "exits"
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        os._exit(self.config["code"])
+
+
+class Segfaults(Stage):
+    name = "segfaults"
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        ctypes.CDLL(None).puts(b"native line before the fault")
+        os.write(1, b"descriptor line before the fault\n")
+        ctypes.string_at(0)
+        return StageResult("passed")
+
+
+class Killed(Stage):
+    name = "killed"
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return StageResult("passed")
+
+
+class Hangs(Stage):
+    """Hangs, and so does a child in a session of its own."""
+
+    name = "hangs"
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+        Path(context.artifacts.path, "child.pid").write_text(str(child.pid))  # type: ignore[attr-defined]
+        while True:
+            time.sleep(60)
+
+
+class HangsPlainly(Stage):
+    name = "hangs_plainly"
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        context.progress("hanging now")
+        while True:
+            time.sleep(60)
+
+
+class Allocates(Stage):
+    """Allocates in this process: the limit on private memory makes it raise."""
+
+    name = "allocates"
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        return StageResult("passed", str(len(bytearray(4 << 30))))
+
+
+class AllocatesInChildren(Stage):
+    """Two children below the limit each, beyond it together."""
+
+    name = "allocates_in_children"
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        code = "import time; data = bytearray(b'x' * (180 << 20)); time.sleep(600)"
+        children = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
+        return StageResult("passed", str([child.wait() for child in children]))
+
+
+class Needy(Stage):
+    name = "needy"
+    needs = ("raises",)
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        return StageResult("passed")
+
+
+class NeedsPlain(Needy):
+    name = "needs_plain"
+    needs = ("plain",)
+
+
+class Constrain(Stage):
+    name = "constrain"
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        violations = {"total": 2, "by_rule": {"alignment": 2}, "by_effect": {"reject": 2}, "strict": True}
+        return StageResult("failed", "2 violations", summary={"violations": violations})
+
+
+class Lower(Plain):
+    name = "lower"
+
+
+class Rejects(Stage):
+    name = "rejects"
+    uses_torch = False
+
+    def check(self, context: StageContext) -> None:
+        raise ConfigurationError("stages.rejects.x: got 1; valid: 2.\nTry: stages.rejects.x=2")
+
+    def run(self, context: StageContext) -> StageResult:
+        return StageResult("passed")
+
+
+class KernelDiff(Segfaults):
+    name = "kerneldiff"
+
+
+class Report(Stage):
+    """Stores what it was shown of the run."""
+
+    name = "report"
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        shown = context.artifacts.read_json("summary.json")
+        versions = context.artifacts.read_json("manifest.json")["versions"]
+        return StageResult("passed", "", {"report/seen.json": {"summary": shown, "versions": versions}})
+
+
+CLASSES = {
+    cls.name: f"runner_stages:{cls.__name__}"
+    for cls in (Plain, After, Raises, Exits, Segfaults, Killed, Hangs, HangsPlainly, Allocates, AllocatesInChildren,
+                Needy, NeedsPlain, Constrain, Lower, Rejects, KernelDiff, Report)
+}  # fmt: skip
