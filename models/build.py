@@ -1,0 +1,150 @@
+"""From a model's configuration to a :class:`~models.case.Case`."""
+
+import inspect
+from typing import Any
+
+import torch
+
+from models.case import Case, inputs_by_name
+from models.compat import prepare_torchvision
+from models.config import DTYPES, MODES, PRECISIONS, ModelConfig
+from models.errors import ConfigurationError, invalid_choice
+from models.inputs_file import replace_inputs
+from models.nested import map_tensors
+from models.random_state import preserved_random_state, seed_everything
+from models.target import resolve_target
+
+SIZES = ("batch_size", "sequence_length", "image_size")
+"""Fields of ModelConfig that a build callable gets where its signature names them."""
+
+AUTOCAST_DTYPES = ("bfloat16", "float16")
+
+
+def build_case(
+    model_config: ModelConfig,
+    *,
+    dtype: str = "float32",
+    device: str = "cpu",
+    mode: str = "inference",
+    precision: str = "cast",
+    seed: int = 0,
+) -> Case:
+    """Build a model and its inputs. The process's generators are left as they were found.
+
+    The callable that ``model_config.build._target_`` names runs on the CPU with every generator seeded, so that
+    equal seeds give equal weights on every device; the result is then cast and moved.
+
+    Args:
+        model_config: what to build.
+        dtype: of floating parameters, buffers and inputs, one of ``models.config.DTYPES``; with
+            ``precision="autocast"`` autocast's dtype, the module staying in float32.
+        device: e.g. "cpu", "cuda" or "cuda:1".
+        mode: "inference" (``module.eval()``) or "training" (``module.train()``).
+        precision: "cast" or "autocast".
+        seed: of the weights and the inputs, and of every step that the case runs.
+
+    Raises:
+        ConfigurationError: an unknown name or value anywhere in the above, arguments that the callable does not
+            take, a callable that returns something else, inputs that the module does not take, a device that is
+            not there. What the callable itself raises is passed on.
+    """
+    for key, value, choices in (("dtype", dtype, DTYPES), ("mode", mode, MODES), ("precision", precision, PRECISIONS)):
+        if value not in choices:
+            raise invalid_choice(key, value, choices)
+    if precision == "autocast" and dtype not in AUTOCAST_DTYPES:
+        error = invalid_choice("dtype", dtype, AUTOCAST_DTYPES)
+        raise ConfigurationError(f"precision=autocast computes in a narrow dtype. {error}")
+    where = available_device(device)
+    prepare_torchvision()
+    with preserved_random_state(torch.device("cpu")):
+        seed_everything(seed)
+        module, args, kwargs = _call(model_config)
+        module.train(mode == "training")
+        _check_inputs(module, args, kwargs, _target(model_config))
+        if model_config.inputs:
+            args, kwargs = replace_inputs(model_config.inputs, module, args, kwargs)
+    compute = getattr(torch, dtype)
+    stored = torch.float32 if precision == "autocast" else compute
+    module.to(device=where, dtype=stored)
+    args, kwargs = map_tensors(lambda tensor: _moved(tensor, where, stored), (args, kwargs))
+    return Case(model_config.name, module, args, kwargs, mode, compute, where, precision, seed)
+
+
+def available_device(name: str) -> torch.device:
+    """The device called ``name``; ConfigurationError, listing what this machine has, where it is not there."""
+    choices = available_devices()
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise invalid_choice("device", name, choices) from None
+    if str(device) not in choices and not (device.index is None and f"{device.type}:0" in choices):
+        raise invalid_choice("device", name, choices)
+    return device
+
+
+def available_devices() -> list[str]:
+    """What this machine and this torch can compute on: "cpu", and the accelerator's devices as "cuda:0", ..."""
+    devices = ["cpu"]
+    if torch.accelerator.is_available():
+        accelerator = torch.accelerator.current_accelerator()
+        if accelerator is not None:
+            devices += [f"{accelerator.type}:{index}" for index in range(torch.accelerator.device_count())]
+    return devices
+
+
+def _target(config: ModelConfig) -> str:
+    return str(config.build.get("_target_") or "???")
+
+
+def _call(config: ModelConfig) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
+    """Call the build callable and check what it returns."""
+    target = _target(config)
+    function = resolve_target(target, "model.build._target_")
+    arguments = {str(key): value for key, value in config.build.items() if key != "_target_"}
+    for key, value in arguments.items():
+        if value == "???":
+            raise ConfigurationError(f"model.build.{key}: missing.\nTry: model.build.{key}=VALUE")
+    try:
+        parameters = inspect.signature(function).parameters
+    except ValueError:  # some callables written in C have no signature
+        parameters = inspect.Signature().parameters
+    named = [name for name, item in parameters.items() if item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)]
+    sizes = {name: getattr(config, name) for name in SIZES if name in named}
+    takes_any = any(item.kind == item.VAR_KEYWORD for item in parameters.values())
+    for key in arguments:
+        if key not in named and not takes_any:
+            choices = [name for name in named if name not in SIZES]
+            raise invalid_choice("model.build", key, choices, where=f"arguments of {target}")
+    for name in named:
+        if parameters[name].default is inspect.Parameter.empty and name not in arguments | sizes:
+            raise ConfigurationError(f"model.build.{name}: {target} needs it.\nTry: +model.build.{name}=VALUE")
+    return _checked_result(function(**(sizes | arguments)), target)
+
+
+def _checked_result(result: Any, target: str) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
+    parts = result if isinstance(result, tuple) else (result,)
+    module, args, kwargs = (*parts, {})[:3] if len(parts) in (2, 3) else (None, None, None)
+    if isinstance(module, torch.nn.Module) and isinstance(args, tuple) and isinstance(kwargs, dict):
+        return module, args, kwargs
+    got = ", ".join(type(part).__name__ for part in parts)
+    raise ConfigurationError(
+        f"model.build._target_: {target} returned {f'({got})' if isinstance(result, tuple) else got}; valid: "
+        "(module, args) or (module, args, kwargs), a torch.nn.Module, a tuple and a dict.\n"
+        "Try: return model, (inputs,)"
+    )
+
+
+def _check_inputs(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], target: str) -> None:
+    signature = inspect.signature(module.forward)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise ConfigurationError(
+            f"model.build._target_: {target} returned inputs {list(inputs_by_name(module, args, kwargs))} that "
+            f"{type(module).__name__}.forward{signature} does not take: {error}."
+        ) from error
+
+
+def _moved(tensor: torch.Tensor, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    moved = tensor.detach().to(device=device, dtype=dtype if tensor.is_floating_point() else None)
+    return moved.requires_grad_(tensor.requires_grad)

@@ -1,0 +1,141 @@
+"""Any transformers architecture by its configuration class, or a local checkpoint."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from models.errors import ConfigurationError, closest_first, invalid_choice
+from models.huggingface_inputs import make_inputs
+
+SHOWN = 20
+"""Names that a message lists; transformers has hundreds."""
+
+
+def build(
+    batch_size: int,
+    sequence_length: int,
+    image_size: int,
+    config: str | None = None,
+    overrides: dict[str, Any] | None = None,
+    model_class: str | None = None,
+    checkpoint: str | None = None,
+    input_shapes: dict[str, list[int]] | None = None,
+) -> tuple[nn.Module, tuple[()], dict[str, torch.Tensor]]:
+    """A transformers model in float32 and inputs that fit its forward, all by keyword.
+
+    Args:
+        batch_size, sequence_length, image_size: of the inputs. The sequence is cut to what the model can read; a
+            vision model that reads one size alone is built for ``image_size`` unless ``overrides`` name another.
+        config: a configuration class, e.g. "GPT2Config"; weights are random.
+        overrides: fields of that class. ``use_cache`` is false unless it is named here: a cache is no output
+            that a single step needs.
+        model_class: e.g. "BertForSequenceClassification" or "AutoModelForMaskedLM". Default: ``AutoModel``.
+        checkpoint: a folder that ``save_pretrained`` wrote; used instead of ``config``.
+        input_shapes: further inputs, or other shapes for the made ones, by forward's argument names.
+
+    Raises:
+        ConfigurationError: an unknown class or field, a value that the class refuses, a folder that is not there,
+            or a forward whose inputs can't be guessed.
+    """
+    import transformers
+
+    fields = dict(overrides or {})
+    if checkpoint:
+        model = _from_checkpoint(transformers, checkpoint, model_class, fields)
+    else:
+        model = _from_config(transformers, _config(transformers, config, fields, image_size), model_class)
+    kwargs = make_inputs(model, batch_size, sequence_length, image_size, dict(input_shapes or {}))
+    return model, (), kwargs
+
+
+def _config(transformers: Any, name: str | None, fields: dict[str, Any], image_size: int) -> Any:
+    kind = getattr(transformers, name or "", None)
+    base = transformers.PretrainedConfig
+    if not (isinstance(kind, type) and issubclass(kind, base) and kind is not base):
+        known = {item for item in dir(transformers) if item.endswith("Config")}
+        raise _unknown_class("model.build.config", name, sorted(known))
+    defaults = kind().to_dict()
+    for key in fields:
+        if key not in defaults and key not in kind.attribute_map and key != "attn_implementation":
+            raise invalid_choice(
+                "model.build.overrides", key, sorted({*defaults, *kind.attribute_map}), where=name or ""
+            )
+    fields = dict(fields)
+    if "use_cache" in defaults:
+        fields.setdefault("use_cache", False)
+    if isinstance(defaults.get("image_size"), int):
+        fields.setdefault("image_size", image_size)
+    elif isinstance(defaults.get("vision_config"), dict) and "image_size" in defaults["vision_config"]:
+        fields["vision_config"] = {"image_size": image_size} | dict(fields.get("vision_config") or {})
+    try:
+        return kind(**fields)
+    except (TypeError, ValueError, KeyError, AttributeError, *_validation_errors()) as error:
+        raise ConfigurationError(f"model.build.overrides: {name} refuses {fields}: {error}") from error
+
+
+def _validation_errors() -> tuple[type[Exception], ...]:
+    """What transformers 5 raises for a field of the wrong type; earlier versions have no such class."""
+    import huggingface_hub.errors
+
+    kind = getattr(huggingface_hub.errors, "StrictDataclassError", None)
+    return () if kind is None else (kind,)
+
+
+def _model_class(transformers: Any, name: str | None) -> Any:
+    kind = getattr(transformers, name or "AutoModel", None)
+    usable = isinstance(kind, type) and (hasattr(kind, "from_config") or issubclass(kind, transformers.PreTrainedModel))
+    if not usable:
+        choices = [item for item in dir(transformers) if item.startswith("AutoModel") or "For" in item]
+        choices += [item for item in dir(transformers) if item.endswith("Model")]
+        raise _unknown_class("model.build.model_class", name, choices)
+    return kind
+
+
+def _from_config(transformers: Any, config: Any, model_class: str | None) -> nn.Module:
+    kind = _model_class(transformers, model_class)
+    try:
+        if issubclass(kind, transformers.PreTrainedModel):
+            expected = kind.config_class
+            if expected is not None and not isinstance(config, expected):
+                raise invalid_choice("model.build.config", type(config).__name__, [expected.__name__])
+            model: nn.Module = kind(config)
+        else:
+            model = kind.from_config(config)
+    except ConfigurationError:
+        raise
+    except ValueError as error:
+        raise ConfigurationError(
+            f"model.build: {kind.__name__} can't be built from {type(config).__name__}: {str(error).splitlines()[0]}\n"
+            "Try: model.build.model_class=… with a class of that architecture"
+        ) from error
+    return model.float()
+
+
+def _from_checkpoint(transformers: Any, folder: str, model_class: str | None, fields: dict[str, Any]) -> nn.Module:
+    if not (Path(folder) / "config.json").is_file():
+        raise ConfigurationError(
+            f"model.build.checkpoint: got {folder!r}: there is no {Path(folder) / 'config.json'}; valid: a folder "
+            "that save_pretrained wrote."
+        )
+    kind = _model_class(transformers, model_class)
+    config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+    if hasattr(config, "use_cache"):
+        config.use_cache = False
+    for key, value in fields.items():
+        if not hasattr(config, key):
+            raise invalid_choice("model.build.overrides", key, sorted(config.to_dict()), where=folder)
+        setattr(config, key, value)
+    try:
+        model: nn.Module = kind.from_pretrained(folder, config=config, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"model.build.checkpoint: {folder} can't be loaded: {error}") from error
+    return model.float()
+
+
+def _unknown_class(key: str, name: str | None, choices: list[str]) -> ConfigurationError:
+    ordered = closest_first(name or "", choices)
+    rest = f" and {len(ordered) - SHOWN} more of transformers" if len(ordered) > SHOWN else ""
+    got = "nothing" if name is None else repr(name)
+    return ConfigurationError(f"{key}: got {got}; valid: {', '.join(ordered[:SHOWN])}{rest}.\nTry: {key}={ordered[0]}")

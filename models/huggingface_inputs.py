@@ -1,0 +1,142 @@
+"""Inputs that fit the forward signature of a transformers model."""
+
+import inspect
+import logging
+from typing import Any
+
+import torch
+from torch import nn
+
+from models.errors import ConfigurationError
+from models.random_state import input_generator
+
+logger = logging.getLogger(__name__)
+
+_LENGTH_FIELDS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
+
+
+def make_inputs(
+    model: Any, batch: int, sequence: int, image: int, shapes: dict[str, list[int]]
+) -> dict[str, torch.Tensor]:
+    """Inputs by forward's argument names.
+
+    Tokens are (batch, sequence) in int64 with an all-ones mask, and ``decoder_input_ids`` for an encoder-decoder;
+    images (batch, channels, height, width), videos with frames before the channels, audio (batch, samples) or
+    (batch, bins, frames) or (batch, frames, bins), in float32 from a normal distribution.
+
+    Args:
+        model: a transformers model on the CPU.
+        batch, sequence, image: sizes; the sequence is cut to what the model can read, with a warning.
+        shapes: further inputs or other shapes, by argument name. Names ending in ``ids``, ``labels`` or ``mask``
+            are integers, ``bbox`` zeros, all others floats.
+
+    Raises:
+        ConfigurationError: forward does not take a name in ``shapes``, or nothing that is made here.
+    """
+    names = inspect.signature(model.forward).parameters
+    generator, config, main = input_generator(), model.config, model.main_input_name
+    made: dict[str, torch.Tensor] = {}
+    if "input_ids" in names and main not in ("pixel_values", "input_values", "input_features"):
+        text = config.get_text_config(encoder=True) if config.is_encoder_decoder else _text_config(config)
+        made["input_ids"] = _tokens(text, batch, _readable(model, text, sequence), generator)
+        if "attention_mask" in names:
+            made["attention_mask"] = torch.ones_like(made["input_ids"])
+    if "pixel_values" in names and (main == "pixel_values" or hasattr(config, "projection_dim")):
+        made["pixel_values"] = torch.randn(_image_shape(config, batch, image), generator=generator)
+    if main == "input_values":
+        made["input_values"] = torch.randn(_wave_shape(config, batch, sequence), generator=generator)
+    if main == "input_features":
+        made["input_features"] = torch.randn(_feature_shape(config, batch, sequence), generator=generator)
+    if "decoder_input_ids" in names and getattr(config, "is_encoder_decoder", False):
+        length = _readable(model, config, sequence, ("max_target_positions", *_LENGTH_FIELDS))
+        made["decoder_input_ids"] = _tokens(_text_config(config), batch, length, generator)
+    for name, shape in shapes.items():
+        if name not in names and not any(item.kind == item.VAR_KEYWORD for item in names.values()):
+            valid = ", ".join(names)
+            raise ConfigurationError(f"model.build.input_shapes: got {name!r}; valid: {valid}.")
+        made[name] = _of_shape(name, [int(size) for size in shape], _text_config(config), generator)
+    if not made:
+        raise ConfigurationError(
+            f"model=huggingface: {type(model).__name__}.forward takes {main!r}, which has no known shape.\n"
+            f"Try: '+model.build.input_shapes.{main}=[{batch},{sequence},…]'"
+        )
+    return made
+
+
+def _text_config(config: Any) -> Any:
+    return config.get_text_config() if hasattr(config, "get_text_config") else config
+
+
+def _tokens(config: Any, batch: int, length: int, generator: torch.Generator) -> torch.Tensor:
+    """Random tokens without padding, the last one the end token where there is one: some heads look for it."""
+    vocabulary = getattr(config, "vocab_size", None) or 2
+    tokens = torch.randint(vocabulary, (batch, length), generator=generator)
+    padding, end = getattr(config, "pad_token_id", None), getattr(config, "eos_token_id", None)
+    if vocabulary > 3:
+        special = [token for token in (padding, end) if isinstance(token, int) and 0 <= token < vocabulary]
+        plain = next(token for token in range(vocabulary) if token not in special)
+        for token in special:
+            tokens[tokens == token] = plain
+    if isinstance(end, int) and 0 <= end < vocabulary:
+        tokens[:, -1] = end
+    return tokens
+
+
+def _readable(model: nn.Module, config: Any, length: int, fields: tuple[str, ...] = _LENGTH_FIELDS) -> int:
+    """``length``, cut to the longest sequence the model can read."""
+    limits = [getattr(config, name) for name in fields if isinstance(getattr(config, name, None), int)][:1]
+    for name, module in model.named_modules():
+        # RoBERTa's kin count positions from the padding token's index on.
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            limits.append(module.num_embeddings - module.padding_idx - 1)
+    limit = min((value for value in limits if value > 0), default=length)
+    if limit < length:
+        logger.warning("model.sequence_length=%d is more than this model reads; using %d", length, limit)
+    return min(limit, length)
+
+
+def _image_shape(config: Any, batch: int, image: int) -> list[int]:
+    vision = getattr(config, "vision_config", None) or config
+    size = getattr(vision, "image_size", None) or image
+    height, width = size if isinstance(size, (list, tuple)) else (size, size)
+    if (height, width) != (image, image):
+        logger.warning("model.image_size=%d: this model reads %dx%d alone; using that", image, height, width)
+    channels = getattr(vision, "num_channels", None) or 3
+    frames = getattr(vision, "num_frames", None)
+    return [batch, *([frames] if isinstance(frames, int) else []), channels, height, width]
+
+
+def _wave_shape(config: Any, batch: int, frames: int) -> list[int]:
+    """Samples that the convolutions turn into ``frames`` frames; spectrogram models get their own fixed shape."""
+    if hasattr(config, "max_length") and hasattr(config, "num_mel_bins"):
+        return [batch, config.max_length, config.num_mel_bins]
+    samples = frames
+    pairs = zip(getattr(config, "conv_kernel", ()), getattr(config, "conv_stride", ()), strict=True)
+    for kernel, stride in reversed(list(pairs)):
+        samples = (samples - 1) * stride + kernel
+    return [batch, samples]
+
+
+def _feature_shape(config: Any, batch: int, frames: int) -> list[int]:
+    bins = getattr(config, "num_mel_bins", None)
+    if bins and hasattr(config, "max_source_positions") and not hasattr(config, "input_feat_per_channel"):
+        return [batch, bins, 2 * config.max_source_positions]  # Whisper reads exactly this many frames
+    for name in ("input_feat_per_channel", "feature_projection_input_dim", "num_mel_bins", "input_dim"):
+        if isinstance(getattr(config, name, None), int):
+            return [batch, frames, getattr(config, name)]
+    raise ConfigurationError(
+        "model=huggingface: input_features of this architecture have no known shape.\n"
+        f"Try: '+model.build.input_shapes.input_features=[{batch},{frames},…]'"
+    )
+
+
+def _of_shape(name: str, shape: list[int], config: Any, generator: torch.Generator) -> torch.Tensor:
+    if name.endswith("mask"):
+        return torch.ones(shape, dtype=torch.int64)
+    if name == "bbox":
+        return torch.zeros(shape, dtype=torch.int64)
+    if name.endswith("input_ids"):
+        return torch.randint(getattr(config, "vocab_size", None) or 2, shape, generator=generator)
+    if name.endswith(("ids", "labels")):
+        return torch.zeros(shape, dtype=torch.int64)
+    return torch.randn(shape, generator=generator)

@@ -1,0 +1,64 @@
+"""From the dotted name of a callable to the callable."""
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from models.errors import ConfigurationError, closest_first
+
+
+def resolve_target(target: str, key: str) -> Callable[..., Any]:
+    """The callable that ``target`` names, e.g. ``"my_package.nets.build"`` or ``"my_package.nets.Net.build"``.
+
+    Args:
+        target: module, then attributes, joined by dots.
+        key: the configuration key that it came from, for messages.
+
+    Raises:
+        ConfigurationError: missing, not importable, no such attribute, or not callable.
+    """
+    if not target or target == "???" or "." not in target:
+        got = "nothing" if target in ("", "???") else repr(target)
+        raise ConfigurationError(
+            f"{key}: got {got}; valid: the dotted name of a callable.\nTry: {key}=my_package.nets.build"
+        )
+    value, rest = _imported(target, key)
+    done = target.split(".")[: len(target.split(".")) - len(rest)]
+    for name in rest:
+        if not hasattr(value, name):
+            raise _no_attribute(target, key, ".".join(done), name, value)
+        value = getattr(value, name)
+        done.append(name)
+    if not callable(value):
+        raise ConfigurationError(f"{key}: {target} is a {type(value).__name__}; valid: a callable.")
+    found: Callable[..., Any] = value
+    return found
+
+
+def _imported(target: str, key: str) -> tuple[Any, list[str]]:
+    """The innermost module of ``target`` that can be imported, and the names that are left after it."""
+    parts = target.split(".")
+    for count in range(len(parts) - 1, 0, -1):
+        name = ".".join(parts[:count])
+        try:
+            return importlib.import_module(name), parts[count:]
+        except ModuleNotFoundError as error:
+            if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
+                raise ConfigurationError(
+                    f"{key}: {target}: importing {name} failed: {error}.\nTry: pip install {error.name}"
+                ) from error
+        except (ImportError, SyntaxError) as error:
+            raise ConfigurationError(f"{key}: {target}: importing {name} failed: {error}") from error
+    raise ConfigurationError(
+        f"{key}: got {target!r}: there is no module {parts[0]!r} on Python's path.\n"
+        f"Try: run in the folder that contains {parts[0]}, or PYTHONPATH=FOLDER"
+    )
+
+
+def _no_attribute(target: str, key: str, module: str, name: str, value: Any) -> ConfigurationError:
+    choices = [item for item in dir(value) if not item.startswith("_") and callable(getattr(value, item, None))]
+    ordered = closest_first(name, choices)
+    hint = f"\nTry: {key}={module}.{ordered[0]}" if ordered else ""
+    return ConfigurationError(
+        f"{key}: got {target!r}: {module} has no {name!r}; valid: {', '.join(ordered) or 'nothing callable'}.{hint}"
+    )
