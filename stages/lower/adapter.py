@@ -1,0 +1,79 @@
+"""The door behind which every backend stands."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, fx
+
+from stages.constrain.config import AccelConfig
+from stages.graphs import GraphRecord
+
+if TYPE_CHECKING:
+    import pandas
+
+    Profile = AccelConfig
+    Violations = pandas.DataFrame
+
+
+class AcceleratorAdapter(ABC):
+    """A backend: what it can do, what it refuses, and how it compiles a graph.
+
+    A subclass gives ``name`` and :meth:`compile`; the rest has defaults. It becomes a backend of the pipeline as
+    ``backend.adapter=package.module.Class`` (arguments from ``backend.options``), and of ``torch.compile`` through
+    :meth:`dynamo_backend`.
+
+    Attributes:
+        name: shown in reports and messages.
+        lowers: True where compiling leaves an intermediate representation that the lower stage can show.
+        decompositions: operator → function, applied by AOTAutograd before :meth:`compile` sees the graph.
+    """
+
+    name: str
+    lowers: bool = False
+    decompositions: Mapping[Any, Callable[..., Any]] | None = None
+
+    def capabilities(self) -> "Profile":
+        """The accelerator's rules; empty by default: no rule, not a default rule."""
+        return AccelConfig(name=self.name)
+
+    def check(self, graph: GraphRecord) -> "Violations":
+        """Violations of ``graph`` against :meth:`capabilities`, one row each (columns of constrain/violations.csv)."""
+        from stages.constrain import check
+
+        return check(graph, self.capabilities())
+
+    @abstractmethod
+    def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
+        """A callable that computes what ``gm`` computes.
+
+        Args:
+            gm: an AOT graph: aten operations, functional, flat inputs and a flat tuple of outputs. Forward and
+                backward are given apart.
+            example_inputs: fake or real tensors with the shapes, dtypes and strides of the inputs.
+
+        Returns:
+            called with the inputs as positional arguments; returns the outputs in the graph's order.
+        """
+
+    def emulate(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
+        """The graph with this accelerator's numerics on the host. NotImplementedError where there is no emulation."""
+        raise NotImplementedError(f"{self.name} has no emulation")
+
+    def validate(self) -> None:  # noqa: B027 - nothing to validate is a fine default
+        """Raise ConfigurationError for options that only torch can judge. Called before the first stage runs."""
+
+    def dynamo_backend(self) -> Callable[..., Any]:
+        """A callable for ``torch.compile(backend=…)``: AOTAutograd in front of :meth:`compile`."""
+        from stages.torch_internals.backends import aot_backend
+
+        return aot_backend(
+            forward=self.compile, backward=self.compile, inference=self.compile, decompositions=self.decompositions
+        )
+
+
+def run_as_traced(gm: fx.GraphModule) -> Callable[..., Sequence[Tensor]]:
+    """The graph itself, executed operation by operation by torch."""
+    assert isinstance(gm, torch.nn.Module)
+    return gm.forward

@@ -1,0 +1,184 @@
+"""Which adapter stands behind a backend's configuration."""
+
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, fx
+
+from models.errors import ConfigurationError, invalid_choice
+from stages.constrain.config import AccelConfig
+from stages.contract import Settings
+from stages.lower.adapter import AcceleratorAdapter, run_as_traced
+from stages.lower.config import BackendConfig
+
+
+class EagerAdapter(AcceleratorAdapter):
+    """Dynamo's graph, executed by torch operation by operation."""
+
+    name = "eager"
+
+    def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
+        return run_as_traced(gm)
+
+    def dynamo_backend(self) -> Callable[..., Any]:
+        return self.compile
+
+
+class AotEagerAdapter(EagerAdapter):
+    """AOTAutograd's graphs, executed by torch operation by operation."""
+
+    name = "aot_eager"
+
+    def dynamo_backend(self) -> Callable[..., Any]:
+        return AcceleratorAdapter.dynamo_backend(self)
+
+
+class InductorAdapter(AcceleratorAdapter):
+    """TorchInductor, recorded.
+
+    Args:
+        inductor: options of ``torch._inductor.config``, nested or with dotted keys, for this adapter's compilations
+            alone. ``fallback_random`` is on unless it is given: random operations then draw what eager draws, so that
+            dropout can be compared.
+    """
+
+    name = "inductor"
+    lowers = True
+
+    def __init__(self, inductor: Mapping[str, Any] | None = None) -> None:
+        self.inductor = dict(inductor or {})
+
+    @functools.cached_property
+    def options(self) -> dict[str, Any]:
+        """The flat patch in force; ConfigurationError for an unknown key or a wrong type."""
+        from stages.torch_internals.inductor import check_options
+
+        return {"fallback_random": True} | check_options(self.inductor)
+
+    @functools.cached_property
+    def decompositions(self) -> Mapping[Any, Callable[..., Any]]:  # type: ignore[override]
+        """Inductor's own."""
+        from stages.torch_internals.inductor import inductor_decompositions
+
+        return inductor_decompositions()
+
+    def validate(self) -> None:
+        assert self.options
+
+    def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
+        from stages.torch_internals.inductor import compile_aot_graph
+
+        return compile_aot_graph(gm, example_inputs, self.options)
+
+    def dynamo_backend(self) -> Callable[..., Any]:
+        """A fresh ``RecordingCompiler``: its ``graphs`` hold what each compilation made."""
+        from stages.torch_internals.inductor import RecordingCompiler
+
+        return RecordingCompiler(self.options)
+
+
+class DynamoAdapter(AcceleratorAdapter):
+    """A backend registered with torch, by this or any installed package.
+
+    Args:
+        name: as in ``torch.compile(backend=name)``.
+        options: given to the backend as ``options`` where there are any.
+    """
+
+    def __init__(self, name: str, options: Mapping[str, Any] | None = None) -> None:
+        self.name = name
+        self.options = dict(options or {})
+
+    def validate(self) -> None:
+        self.dynamo_backend()
+
+    def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
+        compiled: Callable[..., Sequence[Tensor]] = self.dynamo_backend()(gm, list(example_inputs))
+        return compiled
+
+    def dynamo_backend(self) -> Callable[..., Any]:
+        from stages.torch_internals.backends import registered_backend
+
+        backend = registered_backend(self.name)
+        return functools.partial(backend, options=self.options) if self.options else backend
+
+
+BUILT_IN = ("eager", "aot_eager", "inductor", "mock", "aot_mock", "dynamo")
+
+
+def build_adapter(settings: Settings | BackendConfig) -> AcceleratorAdapter:
+    """The adapter that the configuration asks for.
+
+    Args:
+        settings: a run's settings (``mock`` and ``aot_mock`` then enforce ``settings.accel``, or the ``mock`` profile
+            where that is ``none``), or a backend's configuration alone.
+
+    Raises:
+        ConfigurationError: no such adapter, options that it does not take, or a dotted path that leads to nothing.
+    """
+    config = settings.backend if isinstance(settings, Settings) else settings
+    accel = settings.accel if isinstance(settings, Settings) else None
+    if config.inductor and config.adapter != "inductor":
+        raise ConfigurationError(
+            f"backend.inductor: got {', '.join(config.inductor)} with backend.adapter={config.adapter}, which does not "
+            f"compile with TorchInductor; valid: backend.adapter=inductor.\nTry: backend=inductor"
+        )
+    if config.adapter in BUILT_IN:
+        adapter = _built_in(config, accel)
+    elif "." in config.adapter or ":" in config.adapter:
+        adapter = _from_path(config.adapter, config.options)
+    else:
+        raise invalid_choice("backend.adapter", config.adapter, [*BUILT_IN, "package.module.Class"])
+    return adapter
+
+
+def _built_in(config: BackendConfig, accel: AccelConfig | None) -> AcceleratorAdapter:
+    from stages.lower.mock import AotMockAdapter, MockAdapter
+
+    if config.adapter == "dynamo":
+        return DynamoAdapter(config.name, config.options)
+    if config.options:
+        raise ConfigurationError(
+            f"backend.options: got {', '.join(map(str, config.options))}; valid: none, {config.adapter} takes no options."
+            "\nTry: backend.options={}"
+        )
+    if config.adapter == "inductor":
+        return InductorAdapter(config.inductor)
+    if config.adapter in ("mock", "aot_mock"):
+        profile = None if accel is None or accel.name == "none" else accel
+        return MockAdapter(profile) if config.adapter == "mock" else AotMockAdapter(profile)
+    return EagerAdapter() if config.adapter == "eager" else AotEagerAdapter()
+
+
+def _from_path(path: str, options: Mapping[str, Any]) -> AcceleratorAdapter:
+    """The adapter made by the callable at ``package.module.attribute``."""
+    module_name, _, attribute = path.replace(":", ".").rpartition(".")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            raise
+        raise ConfigurationError(
+            f"backend.adapter: got {path!r}, but there is no module {error.name!r}; valid: "
+            f"{', '.join(BUILT_IN)}, or package.module.Class.\nTry: PYTHONPATH=FOLDER that holds it"
+        ) from error
+    factory = getattr(module, attribute, None)
+    if not callable(factory):
+        names = [name for name in vars(module) if not name.startswith("_") and callable(getattr(module, name))]
+        raise invalid_choice("backend.adapter", path, [f"{module_name}.{name}" for name in names])
+    try:
+        inspect.signature(factory).bind(**options)
+    except TypeError as error:
+        raise ConfigurationError(
+            f"backend.options: got {dict(options)!r}; valid: the arguments of {path}{inspect.signature(factory)}: {error}"
+        ) from error
+    adapter = factory(**options)
+    if not isinstance(adapter, AcceleratorAdapter):
+        raise ConfigurationError(
+            f"backend.adapter: {path} gave {type(adapter).__name__}; valid: an instance of "
+            "stages.lower.adapter.AcceleratorAdapter."
+        )
+    return adapter

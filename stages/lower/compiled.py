@@ -1,0 +1,77 @@
+"""A case compiled once, shared by every stage of a process."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from models.case import Case
+from stages.contract import StageContext
+from stages.lower.adapter import AcceleratorAdapter
+from stages.lower.adapters import InductorAdapter, build_adapter
+
+if TYPE_CHECKING:
+    from stages.torch_internals.inductor import LoweredGraph
+
+
+class CompiledCase:
+    """A case's module behind a backend, called with the module's signature.
+
+    Attributes:
+        backend: the adapter's name.
+        adapter: what compiled it.
+        compile_s: wall seconds of the first step, the compilation of forward and (in training) backward included.
+        options: what was patched in TorchInductor's configuration for it; empty for other backends.
+    """
+
+    def __init__(self, case: Case, adapter: AcceleratorAdapter) -> None:
+        self.adapter = adapter
+        self.backend = adapter.name
+        self.compile_s: float | None = None
+        self.options: dict[str, Any] = dict(adapter.options) if isinstance(adapter, InductorAdapter) else {}
+        self._compiler = adapter.dynamo_backend()
+        self._function: Callable[..., Any] = torch.compile(case.module, backend=self._compiler)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+    @property
+    def graphs(self) -> "dict[str, LoweredGraph]":
+        """What each graph was lowered to, by id; empty for a backend that lowers nothing."""
+        return getattr(self._compiler, "graphs", {}) if self.adapter.lowers else {}
+
+
+def compile_case(
+    case: Case, adapter: AcceleratorAdapter, inductor_options: Mapping[str, Any] | None = None
+) -> CompiledCase:
+    """Compile a case and take its first step, in which compilation happens. The case is left as it was.
+
+    Args:
+        inductor_options: options of TorchInductor on top of the adapter's, for this compilation alone.
+
+    Raises:
+        ConfigurationError: an option that TorchInductor does not have.
+        Exception: whatever the backend raises.
+    """
+    if inductor_options:
+        assert isinstance(adapter, InductorAdapter), f"{adapter.name} has no TorchInductor options"
+        adapter = InductorAdapter(adapter.inductor | dict(inductor_options))
+    compiled = CompiledCase(case, adapter)
+    with case.preserved():
+        torch.manual_seed(case.seed)
+        began = time.perf_counter()
+        case.step(compiled)
+        case.synchronize()
+        compiled.compile_s = time.perf_counter() - began
+    return compiled
+
+
+def compiled_case(context: StageContext) -> CompiledCase:
+    """This process's compiled case: what an earlier stage made, or made now."""
+    if "compiled" not in context.live:
+        adapter = build_adapter(context.settings)
+        context.progress(f"compiling with {adapter.name}")
+        context.live["compiled"] = compile_case(context.case, adapter)
+    compiled: CompiledCase = context.live["compiled"]
+    return compiled

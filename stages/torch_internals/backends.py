@@ -1,0 +1,66 @@
+"""Backends registered with torch, and AOTAutograd as a backend.
+
+Relies on ``torch._dynamo.list_backends``, ``torch._dynamo.lookup_backend`` and
+``torch._dynamo.backends.common.aot_autograd``.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import fx
+
+from models.errors import invalid_choice
+
+
+def registered_backends() -> list[str]:
+    """Names that ``torch.compile(backend=…)`` knows, entry points of installed packages included."""
+    import torch._dynamo
+
+    return sorted(torch._dynamo.list_backends(None))
+
+
+def registered_backend(name: str, *, key: str = "backend.name") -> Callable[..., Any]:
+    """The backend registered as ``name``; ConfigurationError with all names, closest first, where there is none."""
+    import torch._dynamo
+
+    names = registered_backends()
+    if name not in names:
+        raise invalid_choice(key, name, names)
+    return torch._dynamo.lookup_backend(name)
+
+
+def aot_backend(
+    *,
+    forward: Callable[..., Any],
+    backward: Callable[..., Any],
+    inference: Callable[..., Any],
+    decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+    partitioned: Callable[[fx.GraphModule, fx.GraphModule], None] | None = None,
+) -> Callable[..., Any]:
+    """A Dynamo backend that gives AOT graphs to the three compilers.
+
+    Args:
+        forward, backward: compile the two halves of a training graph, as torch's min-cut partitioner makes them.
+        inference: compiles a graph that needs no gradient.
+        decompositions: applied while AOTAutograd traces.
+        partitioned: called with both halves before either is compiled.
+    """
+    from functorch.compile import min_cut_rematerialization_partition
+    from torch._dynamo.backends.common import aot_autograd
+
+    def partition(joint: fx.GraphModule, joint_inputs: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+        halves = min_cut_rematerialization_partition(joint, joint_inputs, **kwargs)
+        if partitioned is not None:
+            partitioned(*halves)
+        return halves
+
+    options: dict[str, Any] = {} if decompositions is None else {"decompositions": dict(decompositions)}
+    backend: Callable[..., Any] = aot_autograd(
+        fw_compiler=forward,
+        bw_compiler=backward,
+        inference_compiler=inference,
+        partition_fn=partition,
+        keep_inference_input_mutations=True,
+        **options,
+    )
+    return backend
