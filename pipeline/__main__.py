@@ -1,0 +1,20 @@
+"""``python -m pipeline``."""
+
+import os
+import sys
+from pathlib import Path
+
+
+def _working_directory_last() -> None:
+    """``python -m`` puts the working directory first on the path: a folder ``models`` there must shadow nothing."""
+    here, root = os.getcwd(), str(Path(__file__).resolve().parent.parent)
+    rest = [entry for entry in sys.path if entry not in ("", here, root)]
+    packages = next((index for index, entry in enumerate(rest) if entry.endswith("-packages")), len(rest))
+    sys.path[:] = [*rest[:packages], root, *rest[packages:], here]
+
+
+if __name__ == "__main__":
+    _working_directory_last()
+    from pipeline.entry import main
+
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""Reads the command line: Hydra's flags, and overrides in the forms that this program promises."""
+
+import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from models.errors import ConfigurationError, closest_first
+from stages.registry import CONFIGS
+
+OPEN_KEYS = ("backend.inductor", "backend.options", "model.build")
+"""Mappings with keys of their own (TorchInductor's, a builder's arguments): new keys need no plus."""
+
+_OPEN = re.compile(rf"({'|'.join(re.escape(key) for key in OPEN_KEYS)})(\.[^=]+)?=")
+_STAGE_LIST = re.compile(r"(\+{0,2})stages=(.*)", re.DOTALL)
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Flags and overrides; ConfigurationError for a flag that there is not."""
+    from hydra._internal.utils import get_args_parser
+
+    parser = get_args_parser()
+    parser.prog = "python -m pipeline"
+    flags = [option for action in parser._actions for option in action.option_strings]
+
+    def fail(message: str) -> NoReturn:
+        given = message.rpartition(":")[2].strip()
+        ordered = ", ".join(closest_first(given.partition("=")[0], flags))
+        raise ConfigurationError(f"command line: {message}; valid flags: {ordered}.\nTry: python -m pipeline --help")
+
+    parser.error = fail  # type: ignore[method-assign]
+    return parser.parse_intermixed_args(list(argv))
+
+
+def normalise(overrides: Sequence[str]) -> list[str]:
+    """Overrides as Hydra wants them: ``++`` before the open mappings' keys; duplicate stages are an error."""
+    result = []
+    for override in overrides:
+        _reject_duplicate_stages(override)
+        result.append(f"++{override}" if _OPEN.match(override) else override)
+    return result
+
+
+def overridden_groups(overrides: Sequence[str], groups: Sequence[str]) -> set[str]:
+    """Those of ``groups`` that an override selects anew (``accel=strict16``)."""
+    return {key for override in overrides if (key := override.lstrip("+").partition("=")[0]) in groups}
+
+
+def _reject_duplicate_stages(override: str) -> None:
+    match = _STAGE_LIST.fullmatch(override)
+    if not match:
+        return
+    for names in re.findall(r"\[([^\[\]]*)\]", match[2]) or [match[2]] * match[2].startswith("["):
+        listed = [name.strip().strip("'\"") for name in names.split(",") if name.strip()]
+        repeated = sorted({name for name in listed if listed.count(name) > 1})
+        if repeated:
+            unique = ",".join(dict.fromkeys(listed))
+            raise ConfigurationError(
+                f"stages: {', '.join(repeated)} is listed twice (in {override}); valid: each of "
+                f"{', '.join(closest_first(repeated[0], CONFIGS))} at most once.\nTry: stages=[{unique}]"
+            )
+
+
+def stored_config(path: str | None, name: str | None) -> Path | None:
+    """The file that ``--config-path`` and ``--config-name`` name, relative to the working directory; None for ours."""
+    if path is None and name is None:
+        return None
+    folder = Path(path).absolute() if path is not None else Path.cwd()
+    if not folder.is_dir():
+        raise ConfigurationError(
+            f"--config-path: no folder {folder}; valid: a folder that exists, such as a run's .hydra "
+            "(a relative path is taken from the working directory).\nTry: --config-path RUN/.hydra --config-name config"
+        )
+    stem = name or "config"
+    file = folder / (stem if stem.endswith((".yaml", ".yml")) else f"{stem}.yaml")
+    if not file.is_file():
+        found = closest_first(stem, sorted(entry.stem for entry in folder.glob("*.yaml")))
+        example = f"\nTry: --config-name {found[0]}" if found else ""
+        raise ConfigurationError(
+            f"--config-name: got {stem!r}, no such file in {folder}; valid: {', '.join(found) or 'none'}.{example}"
+        )
+    return file
+
+
+def config_directory(path: str | None) -> Path | None:
+    """The folder of ``--config-dir``, absolute; ConfigurationError where there is none."""
+    if path is None:
+        return None
+    folder = Path(path).absolute()
+    if not folder.is_dir():
+        beside = [str(entry.name) for entry in sorted(folder.parent.glob("*")) if entry.is_dir()]
+        choices = ", ".join(closest_first(folder.name, beside)) or "none"
+        raise ConfigurationError(
+            f"--config-dir: no folder {folder}; folders beside it: {choices}.\n"
+            "Try: --config-dir FOLDER, with FOLDER/accel/my_chip.yaml for accel=my_chip"
+        )
+    return folder
+
+
+def rerun_node(file: Path, base: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """A primary configuration made of a stored one, on top of our schema and our ``hydra`` section.
+
+    Args:
+        file: the stored ``config.yaml``.
+        base: content of ``conf/config.yaml``.
+        overrides: those of the command line; a group selected anew replaces the stored one.
+    """
+    import yaml
+
+    stored = yaml.safe_load(file.read_text()) or {}
+    if not isinstance(stored, dict):
+        raise ConfigurationError(f"{file}: got {type(stored).__name__}, valid: a mapping of keys.")
+    groups = ("model", "accel", "backend", "stages")
+    replaced = overridden_groups(overrides, groups)
+    defaults: list[Any] = []
+    for entry in base["defaults"]:
+        group = next((key for key in groups if isinstance(entry, dict) and key in entry), None)
+        if group is None or group in replaced or group not in stored:
+            defaults.append(entry)
+        elif group == "stages":
+            defaults.append({"stages": list(stored["stages"] or {})})
+        else:
+            defaults.append({group: None})
+    body = {key: value for key, value in stored.items() if key not in replaced and key not in ("hydra", "defaults")}
+    return {"defaults": defaults, "hydra": base["hydra"], **body}

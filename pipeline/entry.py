@@ -1,0 +1,261 @@
+"""The one entry behind ``python -m pipeline`` and ``inductor-debug run``: compose, check everything, then run.
+
+Nothing is written before every job of the command has been composed and validated. Imports no torch.
+"""
+
+import argparse
+import logging
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from models.errors import UserError
+from pipeline import arguments
+from pipeline.help import CONF, help_text
+from pipeline.schema import register
+
+logger = logging.getLogger(__name__)
+
+EXIT_CONFIGURATION, EXIT_CRASHED, EXIT_INTERRUPTED = 2, 3, 130
+BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
+_SLUG_LIMIT = 120
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code (0, 1, 2 or 3; 130 where the user interrupted it)."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _main(words)
+    except UserError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_CONFIGURATION
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return EXIT_INTERRUPTED
+
+
+def slug(text: object) -> str:
+    """A text as one file name: no slash, no blank, no shell character, at most 120 characters."""
+    name = re.sub(r"[^\w.=,+\[\]-]+", "_", str(text)).strip("._") or "default"
+    return name[:_SLUG_LIMIT]
+
+
+def _main(argv: list[str]) -> int:
+    if any(word in ("--help", "-h") for word in argv):
+        sys.stdout.write(help_text(_config_dir_of(argv)))
+        return 0
+    args = arguments.parse(argv)
+    args.overrides = arguments.normalise(args.overrides)
+    with _hydra_session(args) as session:
+        if args.hydra_help:
+            session.hydra.hydra_help(config_name=session.name, args_parser=None, args=args)
+            return 0
+        if args.cfg or args.info or args.shell_completion:
+            return _show(session, args)
+        if _is_sweep(session, args):
+            return _sweep(session)
+        return _single(session)
+
+
+@dataclass
+class _Session:
+    """One composition: Hydra, the primary configuration's name, the overrides, and the stored file it came from."""
+
+    hydra: Any
+    name: str
+    overrides: list[str]
+    stored_file: str
+
+    @contextmanager
+    def wording(self, overrides: Sequence[str] = (), choices: Mapping[str, Any] | None = None) -> Iterator[None]:
+        """Errors of Hydra, omegaconf and YAML leave as ConfigurationError.
+
+        Args:
+            overrides: a job's own, where they are not those of the command line.
+            choices: group → selected option, where they are known.
+        """
+        import yaml
+        from hydra.errors import HydraException
+        from omegaconf.errors import OmegaConfBaseException
+
+        from pipeline.hydra_errors import translate
+
+        typed = [override.removeprefix("++") for override in [*self.overrides, *overrides]]
+        try:
+            yield
+        except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, OSError) as error:
+            raise translate(error, typed, self.stored_file, choices) from None
+
+    def compose(self, mode: Any) -> Any:
+        with self.wording():
+            return self.hydra.compose_config(
+                config_name=self.name, overrides=self.overrides, run_mode=mode, with_log_configuration=False
+            )
+
+
+@contextmanager
+def _hydra_session(args: argparse.Namespace) -> Iterator[_Session]:
+    import yaml
+    from hydra import version
+    from hydra._internal.hydra import Hydra
+    from hydra._internal.utils import create_config_search_path
+    from hydra.core.config_search_path import SearchPathQuery
+    from hydra.core.config_store import ConfigStore
+    from hydra.core.global_hydra import GlobalHydra
+    from omegaconf import OmegaConf
+
+    stored = arguments.stored_config(args.config_path, args.config_name)
+    extra = arguments.config_directory(args.config_dir)
+    version.setbase("1.3")
+    register()
+    OmegaConf.register_new_resolver("slug", slug, replace=True)
+    name = "config"
+    if stored is not None:
+        base = yaml.safe_load((CONF / "config.yaml").read_text())
+        session = _Session(None, name, args.overrides, str(stored))
+        with session.wording():
+            ConfigStore.instance().store(name="stored_run", node=arguments.rerun_node(stored, base, session.overrides))
+        name = "stored_run"
+    search_path = create_config_search_path(f"file://{CONF}")
+    if extra is not None:
+        search_path.prepend("command-line", f"file://{extra}", SearchPathQuery(provider="schema"))
+    GlobalHydra.instance().clear()
+    try:
+        hydra = Hydra.create_main_hydra2("inductor-debug", search_path)
+        yield _Session(hydra, name, args.overrides, str(stored or ""))
+    finally:
+        GlobalHydra.instance().clear()
+
+
+def _show(session: _Session, args: argparse.Namespace) -> int:
+    with session.wording():
+        if args.cfg:
+            session.hydra.show_cfg(session.name, args.overrides, args.cfg, args.package, args.resolve)
+        elif args.info:
+            session.hydra.show_info(args.info, config_name=session.name, overrides=args.overrides)
+        else:
+            session.hydra.shell_completion(config_name=session.name, overrides=args.overrides)
+    return 0
+
+
+def _is_sweep(session: _Session, args: argparse.Namespace) -> bool:
+    """True for ``--multirun`` and where the configuration says ``hydra.mode: MULTIRUN``."""
+    from hydra.types import RunMode
+
+    if args.multirun:
+        return True
+    with session.wording():
+        composed = session.hydra.compose_config(
+            config_name=session.name,
+            overrides=session.overrides,
+            run_mode=RunMode.MULTIRUN,
+            with_log_configuration=False,
+            validate_sweep_overrides=False,
+        )
+    return bool(composed.hydra.mode == RunMode.MULTIRUN)
+
+
+def _single(session: _Session) -> int:
+    from hydra.types import RunMode
+
+    check(session, session.compose(RunMode.RUN))
+    session.overrides.append("hydra.mode=RUN")
+    with session.wording():
+        result = session.hydra.run(config_name=session.name, task_function=run_job, overrides=session.overrides)
+    return int(result.return_value)
+
+
+def _sweep(session: _Session) -> int:
+    from hydra.types import RunMode
+
+    from pipeline.sweep import sweep_exit_code, write_sweep_table
+
+    session.overrides.append("hydra.mode=MULTIRUN")
+    master = session.compose(RunMode.MULTIRUN)
+    for overrides in _jobs(session, master):
+        with session.wording(overrides):
+            composed = session.hydra.config_loader.load_sweep_config(master, overrides)
+        check(session, composed, overrides)
+    with session.wording():
+        batches = session.hydra.multirun(config_name=session.name, task_function=run_job, overrides=session.overrides)
+    if not isinstance(batches, list):
+        logger.warning("the sweeper returned no jobs, so no sweep.csv was written and the exit code is not established")
+        return EXIT_CRASHED
+    jobs = [job for batch in batches for job in batch]
+    directories = [Path(job.hydra_cfg.hydra.runtime.output_dir) for job in jobs]
+    codes = [int(job.return_value) for job in jobs]
+    table = write_sweep_table(directories[0].parent, directories)
+    code = max(sweep_exit_code(directories), *codes)
+    logger.info("sweep of %d runs: exit code %d, table %s", len(jobs), code, table)
+    return code
+
+
+def _jobs(session: _Session, master: Any) -> list[list[str]]:
+    """Every job's overrides, as the basic sweeper will make them; none for a sweeper that decides as it goes."""
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from omegaconf import OmegaConf
+
+    sweeper = master.hydra.sweeper
+    if sweeper._target_ != BASIC_SWEEPER:
+        logger.warning("%s decides its jobs as it goes: each is checked only when it starts", sweeper._target_)
+        return []
+    with session.wording():
+        params: Any = OmegaConf.to_container(sweeper.params, resolve=True) if sweeper.params else {}
+        words = [f"{key}={value}" for key, value in params.items()] + list(master.hydra.overrides.task)
+        parsed = OverridesParser.create(config_loader=session.hydra.config_loader).parse_overrides(words)
+        return BasicSweeper.split_arguments(parsed, None)[0]
+
+
+def check(session: _Session, composed: Any, overrides: Sequence[str] = ()) -> None:
+    """Raise ConfigurationError where a composed job (of a sweep, with its overrides) can't be run; touches no file."""
+    from omegaconf import open_dict, read_write
+
+    from pipeline.validate import to_config, validate
+
+    choices = dict(composed.hydra.runtime.choices)
+    with session.wording(overrides, choices):
+        with read_write(composed), open_dict(composed):
+            composed.pop("hydra")
+        validate(to_config(composed))
+
+
+def run_job(composed: Any) -> int:
+    """Hydra's task: one run, and its exit code. Raises nothing, so that a sweep's other jobs go on."""
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    from pipeline.runner import run
+    from pipeline.validate import to_config
+
+    hydra = HydraConfig.get()
+    directory = Path(hydra.runtime.output_dir)
+    in_sweep = hydra.mode == RunMode.MULTIRUN  # its table tells of a rejected job too
+    try:
+        code = run(to_config(composed), directory, list(hydra.overrides.task), keep_rejected=in_sweep)
+    except UserError as error:
+        logger.error("%s", error)
+        return EXIT_CONFIGURATION
+    except SystemExit as error:
+        logger.error("the run ended itself with exit code %s", error.code)
+        return EXIT_CRASHED
+    except Exception:
+        logger.exception("the run in %s crashed", directory)
+        return EXIT_CRASHED
+    report = directory / "report" / "report.html"
+    if report.is_file():
+        logger.info("report: %s", report)
+    return code
+
+
+def _config_dir_of(argv: Sequence[str]) -> Path | None:
+    for index, word in enumerate(argv):
+        if word in ("--config-dir", "-cd") and index + 1 < len(argv):
+            return Path(argv[index + 1])
+        if word.startswith("--config-dir="):
+            return Path(word.partition("=")[2])
+    return None

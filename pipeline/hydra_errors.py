@@ -1,0 +1,177 @@
+"""Words Hydra's, omegaconf's and YAML's errors the way ours are worded: what was got, what is valid, what to type."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from models.errors import ConfigurationError, closest_first, invalid_choice
+from pipeline.help import GROUPS, options
+from pipeline.keys import expected, fields_of, in_place, override_of, unknown_key
+from pipeline.schema import Config
+from stages.registry import CONFIGS
+
+_IN_FILE = re.compile(r"^In '([^']+)'")
+
+
+def translate(
+    error: BaseException, overrides: Sequence[str], stored_file: str = "", choices: Mapping[str, Any] | None = None
+) -> ConfigurationError:
+    """The ConfigurationError that says what ``error`` means.
+
+    Args:
+        error: anything raised while composing or converting a configuration.
+        overrides: the command line's, to say which of them it was.
+        stored_file: the file of ``--config-path``, where there is one.
+        choices: group → selected option, where composition got that far.
+    """
+    import yaml
+    from hydra.errors import MissingConfigException, OverrideParseException
+    from omegaconf.errors import OmegaConfBaseException
+
+    chain = list(_chain(error))
+    where = _where(chain, stored_file)
+    for cause in chain:
+        if isinstance(cause, ConfigurationError):
+            return _placed(cause, overrides, choices or {})
+        if isinstance(cause, yaml.MarkedYAMLError):
+            return _yaml_error(cause)
+        if isinstance(cause, MissingConfigException):
+            return _missing(cause, overrides)
+        if isinstance(cause, OverrideParseException):
+            return _unreadable(cause)
+    for cause in chain:
+        if isinstance(cause, OmegaConfBaseException) and cause.full_key:
+            return _key_error(cause, overrides, where)
+    return _other(chain, overrides, where)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _where(chain: Sequence[BaseException], stored_file: str) -> str:
+    for cause in chain:
+        match = _IN_FILE.match(str(cause))
+        if match:
+            name = match[1]
+            return stored_file if name == "stored_run" else f"{name}.yaml"
+    return ""
+
+
+def _placed(error: ConfigurationError, overrides: Sequence[str], choices: Mapping[str, Any]) -> ConfigurationError:
+    """A check's message, with the override or the file that its key came from where it does not say so itself."""
+    first, newline, rest = str(error).partition("\n")
+    key = first.partition(":")[0]
+    group = key.partition(".")[0]
+    place = override_of(key, overrides) or (f"{group}/{choices[group]}.yaml" if choices.get(group) else "")
+    if "(in " in first or "; valid" not in first or not place:
+        return error
+    return ConfigurationError(first.replace("; valid", f" (in {place}); valid", 1) + newline + rest)
+
+
+def _missing(error: Any, overrides: Sequence[str]) -> ConfigurationError:
+    """A group's option that there is not (``model=berrt``)."""
+    group, _, name = str(error.missing_cfg_file or "").partition("/")
+    if not group or not name:
+        return _other([error], overrides, "")
+    choices = list(CONFIGS) if group == "stages" else [choice for choice in error.options or [] if choice[0] != "_"]
+    if not choices and group not in (*GROUPS, "stages"):
+        return invalid_choice("group", group, (*GROUPS, "stages"), where=override_of(group, overrides))
+    override = override_of(group, overrides)
+    wrong = invalid_choice(group, name, choices, where=override)
+    if "[" not in override:
+        return wrong
+    nearest = override.replace(name, closest_first(name, choices)[0])
+    return ConfigurationError(f"{str(wrong).partition(chr(10))[0]}\nTry: {nearest}")
+
+
+def _unreadable(error: Any) -> ConfigurationError:
+    reason = str(error.message).splitlines()[0]
+    given = str(error.override)
+    valid = "KEY=VALUE, KEY=[a,b], KEY={a: 1}, +KEY=VALUE, ~KEY, with a value that holds =, ( or , in quotes"
+    key = given.lstrip("+~").partition("=")[0]
+    keys = [*GROUPS, *fields_of(Config)]
+    near = ", ".join(closest_first(key, keys))
+    example = f"{key}='VALUE'" if "=" in given else f"{GROUPS[0]}={given}"
+    return ConfigurationError(
+        f"command line: got {given!r}, which can't be read ({reason}); valid: {valid}; keys: {near}.\nTry: {example}"
+    )
+
+
+def _yaml_error(error: Any) -> ConfigurationError:
+    mark = error.problem_mark or error.context_mark
+    place = f"{mark.name}:{mark.line + 1}:{mark.column + 1}" if mark else "a YAML file"
+    problem = " ".join(part for part in (error.context, error.problem) if part)
+    return ConfigurationError(
+        f"{place}: not YAML ({problem}); valid: one 'key: value' a line, with keys of one block at one indentation.\n"
+        f"Try: correct line {mark.line + 1 if mark else '?'} and run again"
+    )
+
+
+def _key_error(error: Any, overrides: Sequence[str], where: str) -> ConfigurationError:
+    """An unknown key or a wrong type, from a file or from an override."""
+    from omegaconf.errors import InterpolationResolutionError, ValidationError
+
+    key = _plain_key(error.full_key)
+    override = override_of(key, overrides)
+    place = override or where
+    if isinstance(error, InterpolationResolutionError):
+        return ConfigurationError(
+            f"{key}: {_first_line(error)}{in_place(place)}; valid: ${{KEY}} with KEY one of "
+            f"{', '.join(fields_of(Config))}.\n"
+            f"Try: {key}=VALUE"
+        )
+    if isinstance(error, ValidationError):
+        return _type_error(key, error, override, place)
+    return unknown_key(key, overrides, where)
+
+
+def _type_error(key: str, error: Any, override: str, place: str) -> ConfigurationError:
+    wanted = expected(key)
+    if not wanted:
+        return ConfigurationError(f"{key}: {_first_line(error)}{in_place(place)}.\nTry: python -m pipeline --help")
+    quoted = re.search(r"Value '(.*?)'", str(error))
+    typed = override.partition("=")[2] if override.lstrip("+").partition("=")[0] == key else ""
+    named = typed or (quoted[1] if quoted else "")
+    got = repr(named) if named else _first_line(error)
+    return ConfigurationError(f"{key}: got {got}{in_place(place)}; valid: {wanted[0]}.\nTry: {key}={wanted[1]}")
+
+
+def _other(chain: Sequence[BaseException], overrides: Sequence[str], where: str) -> ConfigurationError:
+    """What has no form of its own: a group that there is not, a sweep without --multirun, a duplicate, …"""
+    text = str(chain[0]) or str(chain[-1])
+    deleted = re.search(r"Could not delete from config\. '([^']+)'", text)
+    if deleted:
+        return unknown_key(deleted[1], overrides, where)
+    repeated = re.search(r"Multiple values for (\w+)\.", text)
+    if repeated:
+        group = repeated[1]
+        override = override_of(group, overrides)
+        return ConfigurationError(
+            f"{group}: got a second value{in_place(override)}; valid: one of {', '.join(options(group))}.\n"
+            f"Try: {override.lstrip('+') or group + '=NAME'}"
+        )
+    named = re.search(r"Could not override '([\w./@]+)", text) or re.search(r"config group '([\w/]+)'", text)
+    if named:
+        return unknown_key(named[1].replace("/", "."), overrides, where)
+    ambiguous = re.search(r"Ambiguous value for argument '(.*?)'|Sweep parameters '(.*?)'", text)
+    if ambiguous:
+        override = ambiguous[1] or ambiguous[2]
+        key, _, value = override.partition("=")
+        return ConfigurationError(
+            f"{key}: got several values (in {override}); valid: one value, a list [a,b], or several with --multirun.\n"
+            f"Try: --multirun {override}, or {key}=[{value}]"
+        )
+    message = " ".join(line.strip() for line in text.splitlines() if line.strip())
+    return ConfigurationError(f"configuration: {message}{in_place(where)}.\nTry: python -m pipeline --help")
+
+
+def _plain_key(key: str) -> str:
+    return key.strip().removeprefix("Config.")
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].strip() if lines else type(error).__name__

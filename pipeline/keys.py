@@ -1,0 +1,154 @@
+"""What keys the schema has and what each takes, and the errors that say so. Free of torch and Hydra."""
+
+import dataclasses
+import re
+import types
+import typing
+from collections.abc import Sequence
+from typing import Any
+
+from models.errors import ConfigurationError, closest_first, invalid_choice
+from pipeline.schema import Config
+from stages.registry import CONFIGS
+
+_TOP_LEVEL = ["hydra", "experiment"]
+
+
+def stage_not_selected(key: str, name: str, selected: list[str]) -> ConfigurationError:
+    """The error for an option of a stage that is not in the list."""
+    listed = ", ".join(closest_first(name, selected)) or "none"
+    return ConfigurationError(
+        f"{key}: the stage {name} is not selected, so its options have no effect; selected: {listed}; "
+        f"all stages: {', '.join(closest_first(name, CONFIGS))}.\nTry: stages=[{','.join([*selected, name])}]"
+    )
+
+
+def unknown_key(key: str, overrides: Sequence[str] = (), where: str = "") -> ConfigurationError:
+    """The error for a key that the schema does not have.
+
+    Args:
+        key: dotted.
+        overrides: the command line's, to name the one that set the key.
+        where: the file that the key stands in, if it is known.
+    """
+    parts = key.split(".")
+    override = override_of(key, overrides)
+    place = override or where
+    if parts[0] == "hydra":
+        return ConfigurationError(
+            f"{key}: Hydra has no such key{in_place(place)}; valid: those that --cfg hydra prints.\n"
+            "Try: python -m pipeline --cfg hydra"
+        )
+    if parts[0] == "stages" and len(parts) > 1:
+        name = parts[1]
+        if name not in CONFIGS:
+            return invalid_choice("stages", name, CONFIGS, where=place)
+        if len(parts) == 2 or parts[2] in fields_of(CONFIGS[name]):
+            return stage_not_selected(override or key, name, selected_stages(overrides))
+        parent, bad, choices = f"stages.{name}.", parts[2], list(fields_of(CONFIGS[name]))
+    else:
+        parent, bad, choices = _deepest(parts)
+    if not choices:
+        return ConfigurationError(
+            f"{key}: {parent[:-1]} has no keys of its own{in_place(place)}; valid: none.\n"
+            f"Try: {parent.rpartition('.')[0]}=VALUE"
+        )
+    full = [f"{parent}{choice}" for choice in closest_first(bad, choices)]
+    value = override.partition("=")[2] or "VALUE"
+    return ConfigurationError(f"{key}: no such key{in_place(place)}; valid: {', '.join(full)}.\nTry: {full[0]}={value}")
+
+
+def _deepest(parts: Sequence[str]) -> tuple[str, str, list[str]]:
+    """The known part of a key with its dot, the first part that is not known, and what could stand there."""
+    node: Any = Config
+    for depth, part in enumerate(parts):
+        fields = fields_of(node)
+        if part not in fields:
+            parent = "".join(f"{known}." for known in parts[:depth])
+            return parent, part, [*fields] + ([] if parent else _TOP_LEVEL)
+        node = fields[part]
+    return ".".join(parts) + ".", "", list(fields_of(node))
+
+
+def override_of(key: str, overrides: Sequence[str]) -> str:
+    """The last override that set ``key``, else one within it, else one above it, as typed; "" where none did."""
+    names = [(override.lstrip("+~").partition("=")[0], override) for override in overrides]
+    tests = (
+        lambda name: name == key,
+        lambda name: name.startswith(f"{key}."),
+        lambda name: bool(name) and key.startswith((f"{name}.", f"{name}[")),
+    )
+    for test in tests:
+        found = [override for name, override in names if test(name)]
+        if found:
+            return found[-1]
+    return ""
+
+
+def selected_stages(overrides: Sequence[str]) -> list[str]:
+    """The stages that a command line selects: the default list, or ``stages=[…]``, with additions and removals."""
+    selected = list(CONFIGS)
+    for override in overrides:
+        name, _, value = override.partition("=")
+        names = [word for word in re.findall(r"\w+", value) if word in CONFIGS]
+        if name == "stages":
+            selected = names
+        elif name.lstrip("+") == "stages":
+            selected += names
+        elif name.startswith("~stages."):
+            selected = [stage for stage in selected if stage != name.partition(".")[2]]
+    return selected
+
+
+def expected(key: str) -> tuple[str, str] | None:
+    """What the schema says that a key takes, for a person, and an example."""
+    node: Any = Config
+    for part in key.split("."):
+        match = re.fullmatch(r"(\w+)(\[\d+\])?", part)
+        name = match[1] if match else part
+        fields = {name: CONFIGS.get(name)} if node == dict[str, Any] else fields_of(node)
+        if name not in fields:
+            return None
+        node = fields[name]
+        if match and match[2]:
+            node = typing.get_args(_without_none(node)[0])[0]
+    return _describe(node)
+
+
+def _describe(annotation: Any) -> tuple[str, str]:
+    inner, optional = _without_none(annotation)
+    suffix = " or null" if optional else ""
+    words = {int: ("an integer", "16"), float: ("a number", "0.5"), bool: ("true or false", "true")}
+    words |= {str: ("a text", "text")}
+    origin = typing.get_origin(inner)
+    if inner in words:
+        text, example = words[inner]
+    elif origin is list:
+        text, example = f"a list of {_describe(typing.get_args(inner)[0])[0]}", "[a,b]"
+    elif dataclasses.is_dataclass(inner):
+        text, example = f"a mapping with the keys {', '.join(fields_of(inner))}", "NAME"
+    else:
+        text, example = "a mapping", "{key: value}"
+    return text + suffix, example
+
+
+def _without_none(annotation: Any) -> tuple[Any, bool]:
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        inner = [item for item in typing.get_args(annotation) if item is not type(None)]
+        return inner[0], True
+    return annotation, False
+
+
+def fields_of(node: Any) -> dict[str, Any]:
+    """Key → annotation of a dataclass, or of a mapping given as a dict; empty for a value."""
+    if isinstance(node, dict):
+        return node
+    inner = _without_none(node)[0]
+    if not dataclasses.is_dataclass(inner):
+        return {}
+    hints = typing.get_type_hints(inner)
+    return {item.name: hints[item.name] for item in dataclasses.fields(inner)}
+
+
+def in_place(place: str) -> str:
+    return f" (in {place})" if place else ""
