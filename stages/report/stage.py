@@ -1,0 +1,29 @@
+"""The report stage: what the run found, for someone who was not there. Runs without torch."""
+
+import logging
+
+from stages.contract import Stage, StageContext, StageResult
+from stages.report.collect import collect
+from stages.report.render import render
+
+log = logging.getLogger(__name__)
+
+
+class ReportStage(Stage):
+    """Reads what the other stages stored, whatever became of them, and writes ``report/report.{html,json}``."""
+
+    name = "report"
+    needs = ()
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        """Always passes: a missing artifact is said in the report, not an error of it."""
+        data = collect(context.artifacts, context.settings, title=self.config.title, max_rows=self.config.max_rows)
+        names = (data["numerics"] or {}).get("plots", [])
+        html = render(data, {name: context.artifacts.read_bytes(name) for name in names})
+        log.info("report: %s", data["sentence"])
+        return StageResult(
+            "passed",
+            "report/report.html",
+            artifacts={"report/report.html": html, "report/report.json": {"schema": 1, **data}},
+        )

@@ -1,0 +1,144 @@
+"""One deny list for Dynamo's graphs and for aten graphs."""
+
+import pytest
+import torch
+
+from models.errors import ConfigurationError
+from stages.constrain import check, load_profile
+from stages.constrain.config import AccelConfig
+from stages.constrain.torch_names import check_names
+from stages.graphs import GraphRecord, NodeRecord
+
+
+def denied(pattern, target, *, kind="dynamo", op="call_function", args=(), kwargs=None):
+    node = NodeRecord("n", op, target, args=list(args), kwargs=kwargs or {})
+    return [row.severity for row in check(GraphRecord(f"g0.{kind}", kind, [node]), AccelConfig(denied=[pattern]))]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "target"),
+    [
+        ("aten.relu", "torch.nn.functional.relu"),
+        ("aten.relu", "torch.relu"),
+        ("aten.relu.default", "torch.relu"),
+        ("aten::relu", "torch.relu"),
+        ("relu", "torch.relu"),
+        ("aten.convolution", "torch.conv2d"),
+        ("aten.convolution", "torch.nn.functional.conv_transpose1d"),
+        ("aten.gelu", "torch._C._nn.gelu"),
+        ("aten.add", "_operator.add"),
+        ("aten.add_", "_operator.iadd"),
+        ("aten.div", "_operator.truediv"),
+        ("aten.linalg_lu_factor", "torch._C._linalg.linalg_lu_factor"),
+        ("aten.linalg_lu_factor", "torch.linalg.lu_factor"),
+        ("aten.native_layer_norm", "torch.nn.functional.layer_norm"),
+        ("torch.nn.functional.relu", "torch.nn.functional.relu"),
+        ("torch.nn.functional.*", "torch.nn.functional.relu"),
+        ("aten.conv*", "torch.conv2d"),
+    ],
+)
+def test_an_aten_name_finds_the_python_callable(pattern, target):
+    assert denied(pattern, target) == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "target"),
+    [
+        ("aten.relu", "torch.nn.functional.prelu"),
+        ("aten.relu_", "torch.relu"),
+        ("aten.relu", "torch.nn.functional.relu6"),
+        ("aten.convolution", "torch.nn.functional.linear"),
+        ("torch.conv2d", "torch.conv1d"),
+    ],
+)
+def test_it_finds_no_other(pattern, target):
+    assert denied(pattern, target) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "target", "hits"),
+    [
+        ("aten.add.Tensor", "aten.add.Tensor", 1),
+        ("aten.add.Scalar", "aten.add.Tensor", 0),
+        ("aten.add", "aten.add.Tensor", 1),
+        ("aten.*norm*", "aten.native_layer_norm.default", 1),
+        ("torch.nn.functional.relu", "aten.relu.default", 1),
+        ("torch.linalg.lu_factor", "aten.linalg_lu_factor.default", 1),
+        ("torch.nn.functional.layer_norm", "aten.native_layer_norm.default", 1),
+        ("torch.ops.aten.relu.default", "aten.relu.default", 1),
+        ("mylib.op", "mylib.op.default", 1),
+    ],
+)
+def test_aten_targets(pattern, target, hits):
+    assert len(denied(pattern, target, kind="forward")) == hits
+
+
+def test_in_place_calls_answer_to_the_in_place_name():
+    assert denied("aten.relu_", "relu_", op="call_method") == ["warning"]
+    assert denied("aten.relu", "relu_", op="call_method") == ["warning"]
+    functional = "torch.nn.functional.relu"
+    assert denied("aten.relu_", functional, kwargs={"inplace": True}) == ["warning"]
+    assert denied("aten.relu_", functional, kwargs={"inplace": False}) == []
+    assert denied("aten.relu_", functional, args=[{"node": "x"}, True]) == ["warning"]
+    assert denied("aten.elu_", "torch.nn.functional.elu", args=[{"node": "x"}, 1.0, True]) == ["warning"]
+
+
+def test_what_a_callable_cannot_tell_is_left_to_the_aten_graph_or_undecided():
+    assert denied("aten.add.Tensor", "_operator.add") == ["undecided"]
+    assert denied("aten.addmm", "torch.nn.functional.linear") == ["undecided"]
+    graphs = [GraphRecord("g0.dynamo", "dynamo", [NodeRecord("n", "call_function", "_operator.add")]),
+              GraphRecord("g0.forward", "forward", [NodeRecord("n", "call_function", "aten.add.Tensor")])]  # fmt: skip
+    rows = list(check(graphs, AccelConfig(denied=["aten.add.Tensor"])))
+    assert [(row.graph, row.severity) for row in rows] == [("g0.forward", "warning")]
+
+
+def test_a_module_that_was_not_traced_is_undecided():
+    assert denied("aten.relu", "encoder.layer", op="call_module") == ["undecided"]
+
+
+def test_a_dynamo_graph_of_this_torch_is_found():
+    from stages.torch_internals.fx_records import target_name
+
+    names = []
+
+    def backend(gm, inputs):
+        names.extend((node.op, target_name(node.target), node.kwargs) for node in gm.graph.nodes)
+        return gm.forward
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.act = torch.nn.Conv2d(3, 4, 1), torch.nn.ReLU(inplace=True)
+
+        def forward(self, x):
+            y = self.act(self.conv(x))
+            return torch.nn.functional.gelu(y), torch.linalg.lu_factor(y)[0], y.kthvalue(1)[0]
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        torch.compile(Net(), backend=backend)(torch.randn(1, 3, 4, 4))
+    nodes = [NodeRecord(f"n{index}", op, name, kwargs=dict(kwargs) if name.endswith("relu") else {})
+             for index, (op, name, kwargs) in enumerate(names)]  # fmt: skip
+    record = GraphRecord("g0.dynamo", "dynamo", nodes)
+    for pattern in ("aten.convolution", "aten.relu", "aten.relu_", "aten.gelu", "aten.linalg_lu_factor",
+                    "aten.kthvalue"):  # fmt: skip
+        assert len(check(record, AccelConfig(denied=[pattern]))) == 1, (pattern, names)
+
+
+def test_every_operation_of_the_mock_profile_exists():
+    check_names(load_profile("mock"))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "nearest"),
+    [
+        ("aten.rellu", "aten.relu"),
+        ("rellu", "relu"),
+        ("aten.add.Tensr", "aten.add.Tensor"),
+        ("torch.nn.functional.rellu", "torch.nn.functional.relu"),
+    ],
+)
+def test_an_operation_that_torch_lacks_is_an_error_with_the_nearest(pattern, nearest):
+    with pytest.raises(ConfigurationError) as caught:
+        check_names(load_profile("none", denied=[pattern]))
+    assert pattern in str(caught.value) and f"{nearest}" in str(caught.value).splitlines()[-1]
