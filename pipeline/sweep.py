@@ -20,8 +20,9 @@ def write_sweep_table(sweep_dir: Path, job_dirs: Iterable[Path]) -> Path:
     """Write ``sweep.csv``: one row a job, in the order given; a job that left no result has its error in ``error``.
 
     Columns: ``id``, ``dir`` (relative to the sweep), ``override.KEY`` (those that differ first), ``verdict``,
-    ``exit_code``, ``error``, ``seconds``, ``stage.NAME`` (status), ``violations``, ``numerics``, ``max_abs``, ``max_rel``, ``rmse``,
-    ``max_ulp``, ``reference.*`` and ``test.*`` (median in ms, compile time in s, peak memory in bytes), ``speedup``.
+    ``exit_code``, ``error``, ``seconds``, ``stage.NAME`` (status), ``violations``, ``numerics``,
+    ``max_abs``, ``max_rel``, ``rmse``, ``max_ulp``, ``reference.*`` and ``test.*`` (median in ms,
+    compile time in s, peak memory in bytes), ``speedup``.
 
     Returns:
         The table's path.

@@ -10,6 +10,8 @@ from models.config import ModelConfig
 from pipeline.runner import run
 from pipeline.schema import Config, RunnerConfig
 
+HERE = Path(__file__).parent
+
 
 class Outcome:
     """One finished run: its exit code, and what is in its directory."""
