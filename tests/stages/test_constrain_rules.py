@@ -70,7 +70,9 @@ def test_one_element_either_side_of_a_multiple_is_a_violation(limit, blocks):
     exact = limit * blocks
     assert found(graph(placeholder("x", exact)), alignment=limit) == []
     assert len(found(graph(placeholder("x", exact + 1)), alignment=limit)) == 1
-    assert len(found(graph(placeholder("x", exact - 1)), alignment=limit)) == (exact - 1 > 1 and (exact - 1) % limit > 0)
+    assert len(found(graph(placeholder("x", exact - 1)), alignment=limit)) == (
+        exact - 1 > 1 and (exact - 1) % limit > 0
+    )
 
 
 def test_each_tensor_is_reported_once_at_the_node_that_makes_it():

@@ -1,0 +1,76 @@
+"""The stage: stored graphs in, a table and a verdict out."""
+
+import io
+
+import pandas
+import pytest
+
+from models.config import ModelConfig
+from models.errors import ConfigurationError
+from stages.constrain.config import AccelConfig, ConstrainConfig
+from stages.constrain.stage import ConstrainStage
+from stages.constrain.violations import COLUMNS
+from stages.contract import MemoryArtifacts, Settings, StageContext
+from stages.encoding import encode
+from stages.graphs import GraphRecord, NodeRecord, TensorRecord
+
+TABLE = "constrain/violations.csv"
+GRAPH = GraphRecord("g0.forward", "forward", [
+    NodeRecord("x", "placeholder", "x", outputs=[TensorRecord([4, 10], "float32", [10, 1], "cpu")], role="input"),
+    NodeRecord("relu", "call_function", "aten.relu.default", args=[{"node": "x"}], inputs=["x"],
+               outputs=[TensorRecord([4, 10], "float32", [10, 1], "cpu")]),
+    NodeRecord("output", "output", "output", inputs=["relu"]),
+])  # fmt: skip
+
+
+def context(accel, graphs=(GRAPH,)):
+    stored = MemoryArtifacts({f"capture/graphs/{graph.id}.json": graph.to_json() for graph in graphs})
+    return StageContext(Settings(ModelConfig(), accel=AccelConfig(**accel)), stored)
+
+
+def run(accel, **more):
+    return ConstrainStage(ConstrainConfig()).run(context(accel, **more))
+
+
+def test_strict_fails_with_every_violation_and_warning_passes():
+    strict, warning = run({"alignment": 8, "strict": True}), run({"alignment": 8})
+    assert (strict.status, warning.status) == ("failed", "passed")
+    assert len(strict.artifacts[TABLE]) == len(warning.artifacts[TABLE]) == 2
+    assert strict.message == "2 violations of none in strict mode (alignment 2)"
+    assert strict.summary["violations"]["strict"] is True and warning.summary["violations"]["strict"] is False
+    assert set(strict.artifacts[TABLE]["severity"]) == {"error"}
+
+
+def test_the_table_survives_csv_with_the_contracts_columns():
+    content = encode(TABLE, run({"alignment": 8, "denied": ["aten.relu"]}).artifacts[TABLE])
+    table = pandas.read_csv(io.BytesIO(content))
+    assert list(table.columns) == COLUMNS
+    assert table["cost_bytes"].tolist() == [96, 96, 160]
+    assert b".0," not in content.split(b"\n")[1]
+
+
+def test_digest_columns_are_columns():
+    result = run({"alignment": 8})
+    assert set(result.digest[TABLE]) < set(COLUMNS) and {"node", "rule", "measured"} < set(result.digest[TABLE])
+
+
+def test_no_graph_is_not_established():
+    for accel in ({}, {"alignment": 8}):
+        result = run(accel, graphs=())
+        assert (result.status, result.message) == ("failed", "not established: no captured graph")
+        assert result.artifacts == {}
+
+
+def test_no_rules_and_a_fit_are_told_apart():
+    assert "no rules" in run({}).message
+    assert run({"alignment": 2}).message == "1 graphs fit none"
+    assert list(run({}).artifacts[TABLE].columns) == COLUMNS
+
+
+def test_check_refuses_what_torch_lacks_before_anything_runs():
+    stage = ConstrainStage(ConstrainConfig())
+    with pytest.raises(ConfigurationError, match=r"aten\.relu"):
+        stage.check(context({"denied": ["aten.rellu"]}))
+    with pytest.raises(ConfigurationError, match=r"accel\.alignment"):
+        stage.check(context({"alignment": 0}))
+    stage.check(context({"denied": ["aten.relu", "torch.*", "torch.nn.functional.gelu"], "dtypes": ["float32"]}))

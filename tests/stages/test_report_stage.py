@@ -1,0 +1,188 @@
+"""The report: the verdict first, what is missing said, hostile strings harmless."""
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from models.config import ModelConfig
+from stages.contract import MemoryArtifacts, Settings, StageContext
+from stages.encoding import encode
+from stages.report.config import ReportConfig
+from stages.report.render import cell, human_bytes
+from stages.report.stage import ReportStage
+
+HOSTILE = "<script>alert('x')</script>\"&"
+PNG = b"\x89PNG fake"
+
+
+def summary(**more):
+    stages = [{"name": name, "status": "passed", "seconds": 1.5, "cached": False, "message": ""}
+              for name in ("capture", "constrain", "lower", "kerneldiff", "benchmark")]  # fmt: skip
+    side = {"median_ms": 2.5, "iqr_ms": 0.1, "ci95_ms": [2.4, 2.6], "samples": 10, "compile_s": 20.25,
+            "peak_memory_bytes": 3 * 1024**2}  # fmt: skip
+    return {
+        "schema": 1,
+        "run": {"id": "r1", "model": "bert", "accel": "warn16", "backend": "inductor", "dtype": "float32",
+                "device": "cpu", "mode": "training", "overrides": ["model=bert", "model.name=a b"]},
+        "verdict": "passed", "stages": stages,
+        "graphs": {"dynamo": 1, "forward": 1, "backward": 1, "breaks": 1, "guards": 3, "nodes": 9},
+        "violations": {"total": 3, "by_rule": {"alignment": 3}, "by_effect": {"pad": 3}, "strict": False},
+        "numerics": {"compared": 2, "failed": 1, "verdict": "defect", "max_abs": 0.5},
+        "benchmark": {"reference": side, "test": side, "speedup": 1.25, "speedup_ci95": [1.2, 1.3]}, "repros": [],
+    } | more  # fmt: skip
+
+
+def violations(count=3, node="mm", source="net.py:7"):
+    header = ("graph,node,target,operand,module,source,rule,effect,severity,measured,limit,cost_bytes,cost_share,"
+              "message,suggestion\n")  # fmt: skip
+    quoted = '"' + node.replace('"', '""') + '"'
+    return (
+        header
+        + f"g0.forward,{quoted},aten.mm.default,output,m,{source},alignment,pad,warning,100,16,96,0.12,msg,pad\n"
+        * count
+    )  # noqa: E501
+
+
+def full(**more):
+    graph = {"nodes": [{"source": {"file": "net.py", "line": 7, "code": "y = x @ w"}}]}
+    return {
+        "summary.json": summary(),
+        "manifest.json": {"versions": {"torch": "2.13.0"}},
+        "capture/graphs/g0.forward.json": graph,
+        "capture/statistics.csv": "graph,op,count\ng0.forward,aten.mm.default,4\n",
+        "capture/breaks.json": [{"reason": "call to print", "frame": {"file": "net.py", "line": 12}}],
+        "constrain/violations.csv": violations(),
+        "lower/g0.forward/provenance.json": {
+            "kernels": [{"name": "cpp_fused_mm_0", "kind": "cpp", "nodes": ["mm"],
+                         "sources": [{"file": "net.py", "line": 7}]}],
+            "kernels_mapped_share": 1.0, "nodes_mapped_share": 0.5},
+        "kerneldiff/outputs.csv": "path,verdict,bound,max_abs\noutput,exact,,0.0\nloss,defect,floor,0.5\n",
+        "kerneldiff/plots/loss.png": PNG,
+    } | more  # fmt: skip
+
+
+def report(content, **options):
+    settings = Settings(ModelConfig(name="tiny"))
+    result = ReportStage(ReportConfig(**options)).run(StageContext(settings, MemoryArtifacts(content)))
+    assert result.status == "passed"
+    data = json.loads(encode("report/report.json", result.artifacts["report/report.json"]))
+    return result.artifacts["report/report.html"], data
+
+
+class Text(HTMLParser):
+    """Text and tags of a page."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.words = [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def test_the_verdict_comes_first_in_words():
+    html, data = report(full())
+    text = " ".join(Text(html).words)
+    assert text.index("Passed") < text.index("What was run") < text.index("Stages")
+    assert "bert (training, float32, cpu) against the profile warn16, compiled by inductor" in text
+    assert data["verdict"] == "passed" and data["not_established"] == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["call to print", "12", "y = x @ w", "net.py:7", "cpp_fused_mm_0", "2.13.0", "defect", "20.25", "3.0 MiB",
+     "1.25", "96 B", "inductor-debug rerun r1", "python -m pipeline model=bert 'model.name=a b'", "288 B"],
+)  # fmt: skip
+def test_the_findings_are_shown(words):
+    html, _ = report(full())
+    assert words in " ".join(Text(html).words)
+
+
+def test_the_page_needs_nothing_from_outside():
+    html, _ = report(full())
+    tags = Text(html).tags
+    sources = [attributes["src"] for tag, attributes in tags if "src" in attributes]
+    assert sources == [f"data:image/png;base64,{base64.b64encode(PNG).decode()}"]
+    assert not [tag for tag, attributes in tags if tag in ("script", "link", "iframe") or "href" in attributes]
+    assert not re.search(r"url\(|@import|https?://", html)
+
+
+def test_defects_come_first_in_the_table():
+    _, data = report(full())
+    assert [row["path"] for row in data["numerics"]["table"]["rows"]] == ["loss", "output"]
+
+
+def test_hostile_strings_are_text():
+    hostile = summary(run={"id": HOSTILE, "model": HOSTILE, "overrides": [HOSTILE]})
+    hostile["stages"][0]["message"] = HOSTILE
+    content = full(**{
+        "summary.json": hostile, "constrain/violations.csv": violations(node=HOSTILE),
+        "capture/breaks.json": [{"reason": HOSTILE}, HOSTILE],
+        "kerneldiff/plots/<img src=x>.png": PNG})  # fmt: skip
+    html, _ = report(content, title=HOSTILE)
+    page = Text(html)
+    assert "script" not in [tag for tag, _ in page.tags] and "<script" not in html
+    assert all(attributes.get("src", "data:").startswith("data:") for _, attributes in page.tags)
+    assert HOSTILE in "".join(page.words)
+
+
+def test_a_table_is_capped_and_names_the_file():
+    html, data = report(full(**{"constrain/violations.csv": violations(30)}), max_rows=4)
+    assert "4 of 30 rows are shown; all are in constrain/violations.csv" in "".join(Text(html).words)
+    assert len(data["violations"]["rows"]) == 4 and data["violations"]["rows_total"] == 30
+    assert data["violations"]["top_lines"][0]["findings"] == 30
+
+
+def test_top_lines_rank_by_cost_and_leave_waived_findings_out():
+    text = violations(2, source="a.py:1") + violations(3, source="b.py:2").split("\n", 1)[1]
+    _, data = report(full(**{"constrain/violations.csv": text}))
+    assert [(line["source"], line["findings"], line["cost_bytes"]) for line in data["violations"]["top_lines"]] == [
+        ("b.py:2", 3, 288), ("a.py:1", 2, 192)]  # fmt: skip
+    _, data = report(full(**{"constrain/violations.csv": text.replace("warning", "waived")}))
+    assert data["violations"]["top_lines"] == []
+
+
+def test_a_skipped_or_crashed_stage_is_said():
+    broken = summary(verdict="crashed", numerics={"verdict": None}, benchmark=None)
+    broken["stages"][3] |= {"status": "crashed", "message": "signal 11"}
+    broken["stages"][4] |= {"status": "skipped", "message": "kerneldiff crashed"}
+    content = full(**{"summary.json": broken})
+    del content["kerneldiff/outputs.csv"], content["kerneldiff/plots/loss.png"]
+    html, data = report(content)
+    text = " ".join(Text(html).words)
+    assert "the stage kerneldiff crashed: signal 11" in text
+    assert "the stage benchmark was skipped: kerneldiff crashed" in text
+    assert data["verdict"] == "crashed" and len(data["not_established"]) == 2
+
+
+def test_nothing_stored_is_not_a_pass():
+    html, data = report({})
+    assert data["verdict"] == "not_established" and len(data["not_established"]) == 5
+    assert "nothing is established" in "".join(Text(html).words)
+    assert "Passed" not in "".join(Text(html).words)
+
+
+def test_a_stage_that_passed_and_stored_nothing_is_said():
+    content = full()
+    del content["lower/g0.forward/provenance.json"]
+    _, data = report(content)
+    assert any("stage lower passed but stored nothing" in line for line in data["not_established"])
+
+
+def test_undecided_checks_are_said():
+    content = full(**{"constrain/violations.csv": violations().replace("warning", "undecided")})
+    _, data = report(content)
+    assert any("3 checks" in line for line in data["not_established"])
+
+
+def test_cells():
+    assert [cell(value) for value in (None, "", 0.1234567, "0.1234567", "1e-09", "v1.2.3", "12", [1, 2.0])] == [
+        "–", "–", "0.12346", "0.12346", "1e-09", "v1.2.3", "12", "1, 2"]  # fmt: skip
+    assert [human_bytes(value) for value in (None, 12, 2048, "x")] == ["–", "12 B", "2.0 KiB", "–"]
