@@ -8,7 +8,7 @@ import torch
 from models.case import Case, inputs_by_name
 from models.compat import prepare_torchvision
 from models.config import DTYPES, MODES, PRECISIONS, ModelConfig
-from models.errors import ConfigurationError, invalid_choice
+from models.errors import ConfigurationError, closest_first, invalid_choice
 from models.inputs_file import replace_inputs
 from models.nested import map_tensors
 from models.random_state import preserved_random_state, seed_everything
@@ -114,7 +114,11 @@ def _call(config: ModelConfig) -> tuple[torch.nn.Module, tuple[Any, ...], dict[s
     for key in arguments:
         if key not in named and not takes_any:
             choices = [name for name in named if name not in SIZES]
-            raise invalid_choice("model.build", key, choices, where=f"arguments of {target}")
+            ordered = closest_first(key, choices)
+            hint = f"\nTry: model.build.{ordered[0]}={value}" if ordered else ""
+            raise ConfigurationError(
+                f"model.build.{key}: {target} takes no such argument; valid: {', '.join(ordered) or 'none'}.{hint}"
+            )
     for name in named:
         if parameters[name].default is inspect.Parameter.empty and name not in arguments | sizes:
             raise ConfigurationError(f"model.build.{name}: {target} needs it.\nTry: +model.build.{name}=VALUE")
