@@ -250,6 +250,7 @@ def _node_record(
         source, module = info.source, info.module
     else:
         source, module = _source_and_module(node, context, done)
+        module = module or (info.module if info is not None else "")
     role = info.role if info is not None else ("constant" if node.op == "get_attr" else "")
     return NodeRecord(
         name=node.name,

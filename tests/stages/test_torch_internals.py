@@ -1,0 +1,67 @@
+"""Names every private torch API that capture's adapters rely on: a new torch release breaks here first."""
+
+import inspect
+
+import torch
+import torch._dynamo
+
+
+def test_dynamo_names() -> None:
+    from torch._dynamo import convert_frame, symbolic_convert
+    from torch._dynamo.eval_frame import _optimize
+    from torch._guards import CompileContext, CompileId, Guard, TracingContext
+
+    assert {"backend", "dynamic", "guard_export_fn", "guard_fail_fn"} <= set(inspect.signature(_optimize).parameters)
+    assert callable(torch._dynamo.optimize)
+    assert callable(torch._dynamo.reset)
+    parameters = inspect.signature(symbolic_convert.InstructionTranslatorBase.log_graph_break).parameters
+    assert list(parameters)[:3] == ["self", "code_options", "reason"]
+    assert hasattr(convert_frame, "graph_break_log")
+    assert callable(CompileContext.current_compile_id)
+    assert {"frame_id", "frame_compile_id"} <= set(CompileId.__annotations__)
+    assert callable(TracingContext.extract_stack)
+    assert {"name", "source", "create_fn_name"} <= set(dir(Guard))
+    assert {"code_list", "user_stack", "obj_weakref"} <= set(Guard.__dataclass_fields__)
+
+
+def test_guard_failures_carry_reason_and_code() -> None:
+    from torch._dynamo.types import GuardFail
+
+    assert {"reason", "orig_code"} <= set(GuardFail._fields)
+
+
+def test_dynamo_placeholders_carry_their_source_and_example() -> None:
+    from torch._dynamo.variables.builder import GraphArg
+
+    assert {"source", "example"} <= set(dir(GraphArg)) | set(GraphArg.__dataclass_fields__)
+
+
+def test_aot_names() -> None:
+    from functorch.compile import default_partition, make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch._aot_autograd.descriptors import PlainAOTInput, TangentAOTInput
+
+    assert callable(aot_autograd)
+    assert callable(make_boxed_func)
+    assert list(inspect.signature(default_partition).parameters)[:2] == ["joint_module", "_joint_inputs"]
+    assert "idx" in PlainAOTInput.__dataclass_fields__
+    assert "output" in TangentAOTInput.__dataclass_fields__
+
+
+def test_symbolic_shape_names() -> None:
+    from torch.fx.experimental.sym_node import SymNode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    environment = ShapeEnv()
+    assert hasattr(environment, "var_to_range")
+    assert hasattr(environment, "backed_var_to_val") or hasattr(environment, "var_to_val")
+    assert {"expr", "hint", "has_hint"} <= set(dir(SymNode))
+
+
+def test_flop_names() -> None:
+    from torch.utils import flop_counter
+
+    assert torch.ops.aten.addmm in flop_counter.flop_registry
+    assert callable(flop_counter.sdpa_flop_count)
+    assert callable(flop_counter.sdpa_backward_flop_count)
+    assert hasattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward")
