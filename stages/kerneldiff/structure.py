@@ -1,0 +1,61 @@
+"""A nested output as a flat list of named leaves: ``logits``, ``hidden_states[3]``, ``past['key'][0]``."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+LEAVES = (bool, int, float, complex, str, bytes, type(None))
+
+
+def flatten(value: Any, path: str = "output") -> dict[str, Any]:
+    """Leaves of ``value`` by path, in the structure's own order.
+
+    Dicts, ModelOutputs, lists, tuples, namedtuples and dataclasses are entered; a tensor, a number, a string and
+    None are leaves, and so is an object of any other type. An empty container is one leaf, the container itself, so
+    that ``[]`` against ``[tensor]`` shows. Top-level fields are named without ``path``: ``logits``, not
+    ``output.logits``; top-level items are ``output[0]``.
+    """
+    return dict(_walk(value, path, True))
+
+
+def _walk(value: Any, path: str, top: bool) -> Iterator[tuple[str, Any]]:
+    parts = list(_children(value))
+    if not parts:
+        yield path, value
+    for key, child in parts:
+        yield from _walk(child, _join(path, key, top), False)
+
+
+def _join(path: str, key: Any, top: bool) -> str:
+    if isinstance(key, str) and key.isidentifier():
+        return key if top else f"{path}.{key}"
+    return f"{path}[{key!r}]"
+
+
+def _children(value: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(value, (torch.Tensor, *LEAVES)):
+        return
+    if isinstance(value, Mapping):  # transformers' ModelOutput is an OrderedDict
+        yield from value.items()
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        yield from zip(value._fields, value, strict=True)
+    elif isinstance(value, (list, tuple)):
+        yield from enumerate(value)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield field.name, getattr(value, field.name)
+
+
+def container_kind(value: Any) -> str:
+    """A leaf's kind in words: ``tensor``, ``None``, ``number``, ``string``, or the type's name."""
+    if isinstance(value, torch.Tensor):
+        return "tensor"
+    if value is None:
+        return "None"
+    if isinstance(value, (bool, int, float, complex)):
+        return "number"
+    if isinstance(value, (str, bytes)):
+        return "string"
+    return type(value).__name__
