@@ -38,6 +38,7 @@ class TensorComparison:
         ratio, factor: error over floor (the larger of RMS and maximum), and the limit on it.
         atol, rtol: tolerances that ``mismatched`` counts by.
         worst: the worst elements, worst first (not a column).
+        reference_rms: RMS of the reference's finite elements (not a column).
     """
 
     kind: str
@@ -75,6 +76,7 @@ class TensorComparison:
     atol: float | None = None
     rtol: float | None = None
     worst: list[Worst] = field(default_factory=list, repr=False)
+    reference_rms: float = field(default=0.0, repr=False)
 
     @property
     def failed(self) -> bool:
@@ -83,10 +85,10 @@ class TensorComparison:
 
     def row(self) -> dict[str, Any]:
         """The columns of ``outputs.csv``, in order."""
-        return {name: value for name, value in asdict(self).items() if name != "worst"}
+        return {name: value for name, value in asdict(self).items() if name in COLUMNS}
 
 
-COLUMNS = [name for name in TensorComparison.__dataclass_fields__ if name != "worst"]
+COLUMNS = [name for name in TensorComparison.__dataclass_fields__ if name not in ("worst", "reference_rms")]
 
 
 def compare_tensors(
@@ -177,7 +179,7 @@ def _usable_gold(reference: torch.Tensor, gold: torch.Tensor | None) -> torch.Te
 def _fill(record: TensorComparison, figures: Figures) -> None:
     for name in (
         "elements", "mismatched", "max_abs", "mean_abs", "max_rel", "mean_rel", "rmse", "max_ulp", "cosine", "snr_db",
-        "zero_reference", "nan_reference", "nan_test", "inf_reference", "inf_test", "worst",
+        "zero_reference", "nan_reference", "nan_test", "inf_reference", "inf_test", "worst", "reference_rms",
     ):  # fmt: skip
         setattr(record, name, getattr(figures, name))
     record.mismatched_share = figures.mismatched / figures.elements if figures.elements else 0.0

@@ -88,6 +88,7 @@ class Figures:
     max_ulp: int | None = None
     cosine: float = math.nan
     snr_db: float = math.nan
+    reference_rms: float = 0.0
     worst: list[Worst] = field(default_factory=list)
     gold_elements: int = 0
     floor: Spread = field(default_factory=Spread)
@@ -255,6 +256,7 @@ class _Accumulator:
         if not self.same_dtype:
             figures.bitwise_equal = False
         figures.rmse = self.errors.rms
+        figures.reference_rms = self.left.rms
         figures.mean_abs = self.sum_abs / figures.elements if figures.elements else 0.0
         figures.mean_rel = self.sum_rel / self.relative if self.relative else 0.0
         figures.cosine = self.dot.cosine(self.left, self.right)

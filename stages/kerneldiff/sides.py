@@ -107,7 +107,7 @@ def _changed(before: torch.Tensor, after: torch.Tensor) -> bool:
 
 
 def reference_case(context: StageContext) -> Case:
-    """The case that the reference runs: the case itself, or a copy of it in ``reference.dtype`` on ``reference.device``.
+    """The case itself, or a copy of it in ``reference.dtype`` on ``reference.device``: what the reference runs.
 
     The copy's weights and inputs keep the values already rounded to the case's dtype.
     """
