@@ -106,6 +106,9 @@ class DynamoAdapter(AcceleratorAdapter):
         return functools.partial(backend, options=self.options) if self.options else backend
 
 
+MISSING = "???"
+"""A mandatory value that nobody gave, as OmegaConf writes it."""
+
 BUILT_IN = ("eager", "aot_eager", "inductor", "mock", "aot_mock", "dynamo")
 
 
@@ -121,6 +124,10 @@ def build_adapter(settings: Settings | BackendConfig) -> AcceleratorAdapter:
     """
     config = settings.backend if isinstance(settings, Settings) else settings
     accel = settings.accel if isinstance(settings, Settings) else None
+    if config.adapter == MISSING or config.name == MISSING:
+        from stages.torch_internals.backends import registered_backends
+
+        raise invalid_choice("backend.name", config.name, registered_backends())
     if config.inductor and config.adapter != "inductor":
         raise ConfigurationError(
             f"backend.inductor: got {', '.join(config.inductor)} with backend.adapter={config.adapter}, which does not "
@@ -142,7 +149,8 @@ def _built_in(config: BackendConfig, accel: AccelConfig | None) -> AcceleratorAd
         return DynamoAdapter(config.name, config.options)
     if config.options:
         raise ConfigurationError(
-            f"backend.options: got {', '.join(map(str, config.options))}; valid: none, {config.adapter} takes no options."
+            f"backend.options: got {', '.join(map(str, config.options))}; "
+            f"valid: none, {config.adapter} takes no options."
             "\nTry: backend.options={}"
         )
     if config.adapter == "inductor":
@@ -173,7 +181,8 @@ def _from_path(path: str, options: Mapping[str, Any]) -> AcceleratorAdapter:
         inspect.signature(factory).bind(**options)
     except TypeError as error:
         raise ConfigurationError(
-            f"backend.options: got {dict(options)!r}; valid: the arguments of {path}{inspect.signature(factory)}: {error}"
+            f"backend.options: got {dict(options)!r}; "
+            f"valid: the arguments of {path}{inspect.signature(factory)}: {error}"
         ) from error
     adapter = factory(**options)
     if not isinstance(adapter, AcceleratorAdapter):

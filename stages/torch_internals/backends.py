@@ -45,7 +45,7 @@ def aot_backend(
         decompositions: applied while AOTAutograd traces.
         partitioned: called with both halves before either is compiled.
     """
-    from functorch.compile import min_cut_rematerialization_partition
+    from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
 
     def partition(joint: fx.GraphModule, joint_inputs: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
@@ -54,11 +54,18 @@ def aot_backend(
             partitioned(*halves)
         return halves
 
+    def boxed(compiler: Callable[..., Any]) -> Callable[..., Any]:
+        def compile_boxed(gm: fx.GraphModule, example_inputs: Any) -> Any:
+            compiled = compiler(gm, example_inputs)
+            return compiled if getattr(compiled, "_boxed_call", False) else make_boxed_func(compiled)
+
+        return compile_boxed
+
     options: dict[str, Any] = {} if decompositions is None else {"decompositions": dict(decompositions)}
     backend: Callable[..., Any] = aot_autograd(
-        fw_compiler=forward,
-        bw_compiler=backward,
-        inference_compiler=inference,
+        fw_compiler=boxed(forward),
+        bw_compiler=boxed(backward),
+        inference_compiler=boxed(inference),
         partition_fn=partition,
         keep_inference_input_mutations=True,
         **options,

@@ -1,0 +1,47 @@
+"""Generated code taken apart: the kernels that a generated module defines. Free of torch."""
+
+import ast
+from dataclasses import dataclass
+
+KINDS = {"cpp_pybinding": "cpp", "cpp": "cpp", "triton": "triton"}
+SUFFIXES = {"cpp": "cpp", "triton": "py"}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel that a generated module defines.
+
+    Attributes:
+        name: as the module calls it.
+        kind: cpp, triton, or the name of the ``AsyncCompile`` method that builds it.
+        source: its code.
+    """
+
+    name: str
+    kind: str
+    source: str
+
+    @property
+    def file(self) -> str:
+        """Its file's name."""
+        return f"{self.name}.{SUFFIXES.get(self.kind, 'txt')}"
+
+
+def split_kernels(source_code: str) -> list[Kernel]:
+    """The kernels of a generated module, in order: each ``name = async_compile.KIND(…, '''source''', …)``.
+
+    Raises:
+        SyntaxError: the module is not Python.
+    """
+    kernels = []
+    for statement in ast.parse(source_code).body:
+        match statement:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Call(func=ast.Attribute(value=ast.Name(id="async_compile"), attr=kind), args=args),
+            ):
+                texts = [item.value for item in args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+                kernels.append(Kernel(name, KINDS.get(kind, kind), max(texts, key=len, default="")))
+            case _:
+                pass
+    return kernels

@@ -1,0 +1,109 @@
+"""The lower stage: what TorchInductor made of each graph, and which line each kernel came from."""
+
+from typing import TYPE_CHECKING, Any
+
+from stages.contract import Artifacts, Stage, StageContext, StageResult
+from stages.graphs import GraphRecord
+from stages.lower.adapters import build_adapter
+from stages.lower.compiled import CompiledCase, compiled_case
+from stages.lower.kernels import split_kernels
+
+if TYPE_CHECKING:
+    from stages.capture.sources import SourceFinder
+    from stages.torch_internals.inductor import LoweredGraph
+
+
+class LowerStage(Stage):
+    """Compiles the case once and shows every representation on the way to the kernels."""
+
+    name = "lower"
+
+    def check(self, context: StageContext) -> None:
+        """ConfigurationError for an unknown backend or adapter, and for options that it does not take."""
+        build_adapter(context.settings).validate()
+
+    def run(self, context: StageContext) -> StageResult:
+        adapter = build_adapter(context.settings)
+        if not adapter.lowers:
+            return StageResult("skipped", f"backend {adapter.name} lowers nothing")
+        compiled = compiled_case(context)
+        context.progress("reading what was generated")
+        from stages.capture.sources import SourceFinder
+
+        finder = SourceFinder(context.case.module)
+        artifacts: dict[str, Any] = {}
+        graphs: dict[str, Any] = {}
+        for graph_id, lowered in compiled.graphs.items():
+            files, facts = graph_files(lowered, captured_graphs(context.artifacts, graph_id), finder)
+            artifacts |= {f"lower/{graph_id}/{name}": content for name, content in files.items()}
+            graphs[graph_id] = facts
+        artifacts["lower/summary.json"] = summary(compiled, graphs)
+        return StageResult("passed", message_of(graphs), artifacts)
+
+
+def captured_graphs(artifacts: Artifacts, graph_id: str) -> list[GraphRecord]:
+    """The captured graph of that id, then (for a backward, which may recompute it) its forward; [] without capture."""
+    wanted = [graph_id]
+    if graph_id.endswith(".backward"):
+        wanted.append(graph_id.replace(".backward", ".forward"))
+    stored = set(artifacts.names("capture/graphs/"))
+    names = [f"capture/graphs/{name}.json" for name in wanted]
+    return [GraphRecord.from_json(artifacts.read_json(name)) for name in names if name in stored]
+
+
+def graph_files(
+    lowered: "LoweredGraph", captured: list[GraphRecord], finder: "SourceFinder"
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """One graph's files by name, and its part of ``lower/summary.json``.
+
+    ``nodes_mapped_share`` is None without a captured graph: nothing could be mapped, which is not a share of 0.
+    """
+    from stages.lower.provenance import describe_kernels, map_nodes, share
+
+    kernels = split_kernels(lowered.source_code)
+    nodes = map_nodes(lowered.nodes, captured, finder)
+    launches = describe_kernels(lowered, kernels, nodes, finder)
+    mapped_nodes = sum(bool(record["captured"]) for record in nodes)
+    facts: dict[str, Any] = {
+        "seconds": lowered.seconds,
+        "kernels": len(kernels),
+        "launches": len(launches),
+        "kernels_mapped_share": share(sum(bool(record["sources"]) for record in launches), len(launches)),
+        "nodes_mapped_share": share(mapped_nodes, len(nodes)) if captured else None,
+        "nodes_pre_fusion": lowered.nodes_pre_fusion,
+        "nodes_post_fusion": lowered.nodes_post_fusion,
+        "not_established": lowered.not_established
+        + ([] if captured else ["no captured graph of this id: nodes are not mapped"]),
+    }
+    shares = ("kernels_mapped_share", "nodes_mapped_share", "nodes_pre_fusion", "nodes_post_fusion", "not_established")
+    provenance = {"graph": lowered.id, "kernels": launches, **{key: facts[key] for key in shares}}
+    files: dict[str, Any] = {
+        "pre_grad.py": lowered.pre_grad,
+        "post_grad.py": lowered.post_grad,
+        "ir_pre_fusion.txt": lowered.ir_pre_fusion,
+        "ir_post_fusion.txt": lowered.ir_post_fusion,
+        "output_code.py": lowered.source_code,
+        "provenance.json": provenance | {"fusions": lowered.fusions},
+        "nodes.json": {"graph": lowered.id, "nodes": nodes},
+    }
+    return files | {f"kernels/{kernel.file}": kernel.source for kernel in kernels}, facts
+
+
+def summary(compiled: CompiledCase, graphs: dict[str, Any]) -> dict[str, Any]:
+    """``lower/summary.json``: ``compile_s`` (wall seconds of the first step), what was patched, facts by graph."""
+    return {
+        "backend": compiled.backend,
+        "compile_s": compiled.compile_s,
+        "inductor_options": compiled.options,
+        "graphs": graphs,
+    }
+
+
+def message_of(graphs: dict[str, Any]) -> str:
+    """One line for a person."""
+    if not graphs:
+        return "nothing was compiled: the model has no operation that Dynamo captured"
+    kernels = sum(facts["kernels"] for facts in graphs.values())
+    missing = sum(bool(facts["not_established"]) for facts in graphs.values())
+    gaps = f"; {missing} with parts not established" if missing else ""
+    return f"{len(graphs)} graphs lowered to {kernels} kernels{gaps}"

@@ -1,0 +1,135 @@
+"""Adapters: which one stands behind a configuration, and what the mock refuses."""
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from models.errors import ConfigurationError
+from stages.lower import ProfileViolated, aot_mock_backend, build_adapter, mock_backend
+from stages.lower.config import BackendConfig
+
+from lower_model import Small, line_of  # isort: skip
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.syspath_prepend(str(TESTS))
+    for name in ("MOCK_STRICT", "MOCK_ALIGNMENT", "MOCK_MAX_MEMORY"):
+        monkeypatch.delenv(name, raising=False)
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+class Odd(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 7)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        narrow = self.linear(x)
+        return torch.relu(narrow).sum(-1)
+
+
+def violated(compiled: Any, x: torch.Tensor) -> ProfileViolated:
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
+        compiled(x)
+    error = caught.value.inner_exception
+    assert isinstance(error, ProfileViolated)
+    return error
+
+
+@pytest.mark.parametrize("backend", [mock_backend, aot_mock_backend, "mock", "aot_mock"])
+def test_strict_mode_lists_every_violation_with_its_line(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOCK_STRICT", "1")
+    monkeypatch.setenv("MOCK_ALIGNMENT", "16")
+    if isinstance(backend, str) and backend not in torch._dynamo.list_backends(None):
+        pytest.skip("the project's entry points are not installed")
+    error = violated(torch.compile(Odd(), backend=backend), torch.randn(4, 8))
+    rows = [row for row in error.violations if row.rule == "alignment"]
+    lines = {row.source.rpartition(":")[2] for row in rows if row.source}
+    first = Odd.forward.__code__.co_firstlineno
+    assert {str(first + 1), str(first + 2)} <= lines
+    for row in error.violations:
+        assert row.message in str(error)
+        assert row.source in str(error)
+
+
+def test_the_aot_mock_checks_forward_and_backward_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOCK_STRICT", "true")
+    monkeypatch.setenv("MOCK_ALIGNMENT", "16")
+    error = violated(torch.compile(Odd(), backend=aot_mock_backend), torch.randn(4, 8, requires_grad=True))
+    kinds = {row.graph.rpartition(".")[2] for row in error.violations}
+    assert kinds == {"forward", "backward"}
+
+
+@pytest.mark.parametrize("backend", [mock_backend, aot_mock_backend])
+def test_warning_mode_runs_as_eager_does(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOCK_STRICT", "0")
+    monkeypatch.setenv("MOCK_ALIGNMENT", "16")
+    module, x = Odd(), torch.randn(4, 8)
+    assert torch.equal(torch.compile(module, backend=backend)(x), module(x))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("MOCK_ALIGNMENT", "0"), ("MOCK_STRICT", "maybe"), ("MOCK_MAX_MEMORY", "much")]
+)
+def test_an_unreadable_variable_is_an_error(variable: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigurationError, match=variable):
+        build_adapter(BackendConfig("mock", "mock")).validate()
+
+
+def test_an_unknown_dynamo_backend_lists_the_registered_ones() -> None:
+    adapter = build_adapter(BackendConfig("aot_eagre", "dynamo"))
+    with pytest.raises(ConfigurationError, match=r"backend\.name: got 'aot_eagre'; valid: aot_eager.*inductor"):
+        adapter.validate()
+
+
+def test_a_registered_backend_runs() -> None:
+    module, x = Small().eval(), torch.randn(4, 8)
+    adapter = build_adapter(BackendConfig("aot_eager", "dynamo"))
+    assert torch.equal(torch.compile(module, backend=adapter.dynamo_backend())(x), module(x))
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (BackendConfig("x", "inductr"), r"backend\.adapter: got 'inductr'; valid: inductor"),
+        (BackendConfig("x", "no_such_module.Thing"), r"backend\.adapter.*no module 'no_such_module'"),
+        (BackendConfig("x", "faulty_adapters.ScaledOuput"), r"valid: faulty_adapters\.ScaledOutput"),
+        (BackendConfig("x", "faulty_adapters.ScaledOutput", {"facto": 2}), r"backend\.options.*factor"),
+        (BackendConfig("eager", "eager", {"a": 1}), r"backend\.options: got a; valid: none"),
+        (BackendConfig("eager", "eager", {}, {"pattern_matcher": False}), r"backend\.inductor: got pattern_matcher"),
+        (BackendConfig("x", "torch.nn.Identity"), r"gave Identity; valid: an instance of"),
+        (BackendConfig("???", "dynamo"), r"backend\.name.*inductor"),
+    ],
+)
+def test_a_wrong_backend_is_a_configuration_error(config: BackendConfig, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        build_adapter(config)
+
+
+def test_a_users_adapter_gets_aot_graphs() -> None:
+    assert importlib.util.find_spec("faulty_adapters") is not None
+    adapter = build_adapter(BackendConfig("scaled", "faulty_adapters.ScaledOutput", {"factor": 2.0}))
+    module, x = Small().eval(), torch.randn(4, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(module, backend=adapter.dynamo_backend())(x), 2 * module(x))
+    assert line_of("torch.softmax") > 0
+
+
+@pytest.mark.parametrize("name", ["eager", "aot_eager", "inductor"])
+def test_compile_runs_an_aot_graph(name: str) -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    x = torch.randn(4, 8)
+    graph = make_fx(lambda value: (torch.relu(value) + 1,), tracing_mode="fake")(x)
+    (result,) = build_adapter(BackendConfig(name, name)).compile(graph, [x])(x)
+    torch.testing.assert_close(result, torch.relu(x) + 1)

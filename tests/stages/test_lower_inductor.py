@@ -1,0 +1,159 @@
+"""The lower stage on a small model in training: kernels of this run alone, down to the user's lines."""
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch._inductor.config as inductor_config
+
+from models.case import Case
+from models.config import ModelConfig
+from models.errors import ConfigurationError
+from stages.contract import MemoryArtifacts, Settings, StageContext
+from stages.lower import build_adapter, compile_case
+from stages.lower.config import BackendConfig, LowerConfig
+from stages.lower.stage import LowerStage
+
+from lower_model import Small, line_of  # isort: skip
+
+
+def small_case(mode: str = "training", dropout: float = 0.0, size: int = 4) -> Case:
+    torch.manual_seed(0)
+    module = Small(dropout).train(mode == "training")
+    return Case("small", module, (torch.randn(size, 8),), {}, mode, torch.float32, torch.device("cpu"))
+
+
+def context_for(case: Case, **backend: object) -> tuple[StageContext, MemoryArtifacts]:
+    artifacts = MemoryArtifacts()
+    settings = Settings(ModelConfig("small"), backend=BackendConfig(**backend), mode=case.mode)
+    return StageContext(settings, artifacts, {"case": case}), artifacts
+
+
+@pytest.fixture(scope="module")
+def lowered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemoryArtifacts]:
+    """Artifacts of capture and lower for the small model in training."""
+    from stages.capture.config import CaptureConfig
+    from stages.capture.stage import CaptureStage
+
+    context, artifacts = context_for(small_case())
+    artifacts.add(CaptureStage(CaptureConfig()).run(context))
+    result = LowerStage(LowerConfig()).run(context)
+    assert result.status == "passed"
+    artifacts.add(result)
+    return artifacts
+
+
+@pytest.mark.parametrize("graph_id", ["g0.forward", "g0.backward"])
+def test_every_representation_is_there(lowered: MemoryArtifacts, graph_id: str) -> None:
+    text = {name: lowered.read_text(f"lower/{graph_id}/{name}") for name in (
+        "pre_grad.py", "post_grad.py", "ir_pre_fusion.txt", "ir_post_fusion.txt", "output_code.py")}  # fmt: skip
+    assert "gelu" in text["pre_grad.py"]
+    assert "torch.ops.aten" in text["post_grad.py"]
+    assert "SchedulerNode" in text["ir_pre_fusion.txt"]
+    assert text["ir_pre_fusion.txt"] != text["ir_post_fusion.txt"]
+    kernels = lowered.names(f"lower/{graph_id}/kernels/")
+    assert kernels
+    for name in kernels:
+        assert lowered.read_text(name).strip() in text["output_code.py"]
+    assert lowered.read_json(f"lower/{graph_id}/provenance.json")["not_established"] == []
+
+
+@pytest.mark.parametrize("graph_id", ["g0.forward", "g0.backward"])
+def test_kernels_lead_to_the_users_lines(lowered: MemoryArtifacts, graph_id: str) -> None:
+    provenance = lowered.read_json(f"lower/{graph_id}/provenance.json")
+    assert provenance["kernels_mapped_share"] == 1.0
+    lines = {(line["file"], line["line"]) for kernel in provenance["kernels"] for line in kernel["sources"]}
+    file = inspect.getsourcefile(Small)
+    assert lines == {(file, line_of("gelu(self.linear")), (file, line_of("torch.softmax"))}
+    code = {line["code"] for kernel in provenance["kernels"] for line in kernel["sources"]}
+    assert "return torch.softmax(hidden, -1) * 2.5" in code
+    kinds = {kernel["kind"] for kernel in provenance["kernels"]}
+    assert kinds == {"cpp", "extern"}
+    assert all(kernel["nodes"] for kernel in provenance["kernels"])
+
+
+@pytest.mark.parametrize("graph_id", ["g0.forward", "g0.backward"])
+def test_nodes_lead_to_the_captured_graph(lowered: MemoryArtifacts, graph_id: str) -> None:
+    captured = {
+        id: {node["name"]: node for node in lowered.read_json(f"capture/graphs/{id}.json")["nodes"]}
+        for id in ("g0.forward", "g0.backward")
+    }
+    nodes = lowered.read_json(f"lower/{graph_id}/nodes.json")["nodes"]
+    for record in nodes:
+        for place in record["captured"]:
+            origin = captured[place["graph"]][place["node"]]
+            if record["by"] == "operation":
+                assert origin["target"] == (record["original"] or record["target"])
+    assert lowered.read_json(f"lower/{graph_id}/provenance.json")["nodes_mapped_share"] == 1.0
+    by_operation = [record for record in nodes if record["by"] == "operation"]
+    assert len(by_operation) >= 0.9 * len(nodes)
+
+
+def test_compile_seconds_are_stored(lowered: MemoryArtifacts) -> None:
+    summary = lowered.read_json("lower/summary.json")
+    assert summary["compile_s"] >= sum(graph["seconds"] for graph in summary["graphs"].values()) > 0
+    assert summary["inductor_options"]["fallback_random"] is True
+
+
+def test_two_compilations_do_not_mix() -> None:
+    torch._dynamo.reset()
+    adapter = build_adapter(BackendConfig())
+    first = compile_case(small_case("inference"), adapter)
+    torch._dynamo.reset()  # else Dynamo makes the size that differs symbolic
+    second = compile_case(small_case("inference", size=6), adapter)
+    assert "f32[4, 8]" in first.graphs["g0.forward"].post_grad
+    assert "f32[6, 8]" in second.graphs["g0.forward"].post_grad
+    assert list(first.graphs) == list(second.graphs) == ["g0.forward"]
+    assert "f32[4, 8]" not in second.graphs["g0.forward"].post_grad
+
+
+def test_an_option_holds_for_forward_and_backward_and_is_restored() -> None:
+    before = inductor_config.get_config_copy()
+    adapter = build_adapter(BackendConfig(inductor={"cpp": {"simdlen": 1}, "max_fusion_size": 1}))
+    compiled = compile_case(small_case(), adapter)
+    assert compiled.options == {"fallback_random": True, "cpp.simdlen": 1, "max_fusion_size": 1}
+    for graph in compiled.graphs.values():
+        assert "Vectorized" not in graph.source_code
+        assert graph.fusions == []
+    assert len(compiled.graphs) == 2
+    assert inductor_config.get_config_copy() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"patern_matcher": False}, r"backend\.inductor\.patern_matcher.*valid: pattern_matcher"),
+        ({"cpp": {"thread": 2}}, r"'cpp\.thread'.*valid: cpp\.threads"),
+        ({"pattern_matcher": "no"}, r"backend\.inductor\.pattern_matcher: got 'no' \(str\); valid: bool"),
+        ({"max_fusion_size": True}, r"max_fusion_size: got True \(bool\); valid: int"),
+    ],
+)
+def test_a_wrong_option_names_the_key_and_the_choices(options: dict[str, object], message: str) -> None:
+    context, _ = context_for(small_case("inference"), inductor=options)
+    with pytest.raises(ConfigurationError, match=message):
+        LowerStage(LowerConfig()).check(context)
+
+
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
+def test_dropout_draws_what_eager_draws(backend: str) -> None:
+    case = small_case(dropout=0.5)
+    compiled = compile_case(case, build_adapter(BackendConfig(backend, backend)))
+    eager, test = case.run(), case.run(compiled)
+    torch.testing.assert_close(test.output, eager.output)
+    for name, gradient in eager.gradients.items():
+        torch.testing.assert_close(test.gradients[name], gradient)
+
+
+def test_a_backend_that_lowers_nothing_is_skipped() -> None:
+    context, _ = context_for(small_case("inference"), name="eager", adapter="eager")
+    result = LowerStage(LowerConfig()).run(context)
+    assert (result.status, result.message) == ("skipped", "backend eager lowers nothing")
+    assert "compiled" not in context.live
+
+
+def test_nothing_is_written_into_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    compile_case(small_case("inference"), build_adapter(BackendConfig()))
+    assert list(tmp_path.iterdir()) == []
