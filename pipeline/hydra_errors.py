@@ -1,12 +1,13 @@
 """Words Hydra's, omegaconf's and YAML's errors the way ours are worded: what was got, what is valid, what to type."""
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from models.errors import ConfigurationError, closest_first, invalid_choice
 from pipeline.help import GROUPS, options
-from pipeline.keys import expected, fields_of, in_place, override_of, unknown_key
+from pipeline.keys import expected, fields_of, in_place, override_of, place_of, unknown_key
 from pipeline.schema import Config
 from stages.registry import CONFIGS
 
@@ -116,13 +117,22 @@ def _key_error(error: Any, overrides: Sequence[str], where: str) -> Configuratio
 
     key = _plain_key(error.full_key)
     override = override_of(key, overrides)
-    place = override or where
+    place = place_of(key, overrides, where)
     if isinstance(error, InterpolationResolutionError):
         return ConfigurationError(
             f"{key}: {_first_line(error)}{in_place(place)}; valid: ${{KEY}} with KEY one of "
             f"{', '.join(fields_of(Config))}.\n"
             f"Try: {key}=VALUE"
         )
+    if "." not in key and key not in fields_of(Config) and dataclasses.is_dataclass(error.object_type):
+        valid = list(fields_of(error.object_type))
+        if error.object_type is not Config and valid:  # within a list: omegaconf does not say which
+            near = ", ".join(closest_first(key, valid))
+            place = next((typed for typed in overrides if re.search(rf"\b{re.escape(key)}\b", typed)), where)
+            what = str(getattr(error.object_type, "__name__", "mapping")).lower()
+            return ConfigurationError(
+                f"{key}: no such key of a {what}{in_place(place)}; valid: {near}.\nTry: {near.partition(',')[0]}"
+            )
     if isinstance(error, ValidationError):
         return _type_error(key, error, override, place)
     return unknown_key(key, overrides, where)
@@ -142,6 +152,12 @@ def _type_error(key: str, error: Any, override: str, place: str) -> Configuratio
 def _other(chain: Sequence[BaseException], overrides: Sequence[str], where: str) -> ConfigurationError:
     """What has no form of its own: a group that there is not, a sweep without --multirun, a duplicate, …"""
     text = str(chain[0]) or str(chain[-1])
+    misshapen = re.search(r"In '(\w+)/[^']*'.*Merge error: (\w+) is not a subclass", text, re.DOTALL)
+    wanted = expected(misshapen[1]) if misshapen else None
+    if misshapen and wanted:
+        return ConfigurationError(
+            f"{misshapen[1]}: got a {misshapen[2]}{in_place(where)}; valid: {wanted[0]}.\nTry: name: my_{misshapen[1]}"
+        )
     deleted = re.search(r"Could not delete from config\. '([^']+)'", text)
     if deleted:
         return unknown_key(deleted[1], overrides, where)

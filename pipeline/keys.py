@@ -33,7 +33,7 @@ def unknown_key(key: str, overrides: Sequence[str] = (), where: str = "") -> Con
     """
     parts = key.split(".")
     override = override_of(key, overrides)
-    place = override or where
+    place = place_of(key, overrides, where)
     if parts[0] == "hydra":
         return ConfigurationError(
             f"{key}: Hydra has no such key{in_place(place)}; valid: those that --cfg hydra prints.\n"
@@ -54,7 +54,7 @@ def unknown_key(key: str, overrides: Sequence[str] = (), where: str = "") -> Con
             f"Try: {parent.rpartition('.')[0]}=VALUE"
         )
     full = [f"{parent}{choice}" for choice in closest_first(bad, choices)]
-    value = override.partition("=")[2] or "VALUE"
+    value = override.partition("=")[2] if override.lstrip("+").startswith(f"{key}=") else "VALUE"
     return ConfigurationError(f"{key}: no such key{in_place(place)}; valid: {', '.join(full)}.\nTry: {full[0]}={value}")
 
 
@@ -83,6 +83,12 @@ def override_of(key: str, overrides: Sequence[str]) -> str:
         if found:
             return found[-1]
     return ""
+
+
+def place_of(key: str, overrides: Sequence[str], where: str) -> str:
+    """Where a key came from: an override that names it, else the file ``where``, else an override above it."""
+    override = override_of(key, overrides)
+    return override if override.lstrip("+~").startswith(key) or not where else where
 
 
 def selected_stages(overrides: Sequence[str]) -> list[str]:

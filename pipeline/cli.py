@@ -1,0 +1,124 @@
+"""``inductor-debug``: ``run`` is ``python -m pipeline`` from any directory; the rest reads stored runs."""
+
+import json
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from models.errors import UserError
+from pipeline import entry, store
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, help=__doc__
+)
+
+
+class Format(StrEnum):
+    """How a table is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+FormatOption = Annotated[Format, typer.Option("--format", help="table, or json for a program to read")]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The console script. ``run`` and its overrides go to the entry untouched, typer never sees them."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["run"]:
+        return entry.main(words[1:])
+    try:
+        code = app(words, prog_name="inductor-debug", standalone_mode=False)
+    except UserError as error:
+        sys.stderr.write(f"{error}\n")
+        return entry.EXIT_CONFIGURATION
+    except Exception as error:
+        if not hasattr(error, "exit_code") or not hasattr(error, "format_message"):
+            raise  # not one of the command line parser's own
+        commands = ", ".join(command.name or "" for command in app.registered_commands)
+        sys.stderr.write(
+            f"command line: {error.format_message()}; valid commands: {commands}.\nTry: inductor-debug --help\n"
+        )
+        return entry.EXIT_CONFIGURATION
+    return int(code or 0)
+
+
+@app.command(
+    "run",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    help="Run the pipeline: inductor-debug run model=bert accel=strict16 (the same as python -m pipeline).",
+)
+def run_command(context: typer.Context) -> int:
+    return entry.main(context.args)
+
+
+@app.command("list", help="List the stored runs below a folder, oldest first.")
+def list_command(
+    root: Annotated[Path, typer.Argument(help="folder to look in")] = Path("outputs"),
+    output: FormatOption = Format.TABLE,
+) -> int:
+    rows = [store.row(run, store.read_summary(run)) for run in store.find_runs(root)]
+    if output is Format.JSON:
+        _print_json(rows)
+    else:
+        _print_table(list(store.COLUMNS), rows)
+    return 0
+
+
+@app.command("show", help="Show one stored run: its verdict, its stages and what they found.")
+def show_command(
+    run: Annotated[Path, typer.Argument(help="the run's folder")], output: FormatOption = Format.TABLE
+) -> int:
+    summary = store.read_summary(run)
+    if output is Format.JSON:
+        _print_json(summary)
+        return 0
+    about = {**summary["run"], "verdict": summary["verdict"]}
+    _print_table(["key", "value"], [{"key": key, "value": _text(value)} for key, value in about.items()])
+    _print_table(["name", "status", "seconds", "message"], summary["stages"])
+    for part in ("graphs", "violations", "numerics", "benchmark"):
+        found = summary.get(part) or {}
+        _print_table([part, "value"], [{part: key, "value": _text(value)} for key, value in found.items()])
+    return 0
+
+
+@app.command(
+    "rerun",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    help="Run a stored run again, in a new directory; KEY=VALUE words change its configuration.",
+)
+def rerun_command(context: typer.Context, run: Annotated[Path, typer.Argument(help="the run's folder")]) -> int:
+    if not (run / ".hydra" / "config.yaml").is_file():
+        store.read_summary(run)  # says that it is no run, where it is none
+        raise UserError(f"{run}: holds no .hydra/config.yaml, so it can't be run again.\nTry: inductor-debug list")
+    return entry.main(["--config-path", str(run / ".hydra"), "--config-name", "config", *context.args])
+
+
+def _print_json(content: Any) -> None:
+    print(json.dumps(content, indent=1, allow_nan=False))
+
+
+def _print_table(columns: list[str], rows: list[dict[str, Any]]) -> None:
+    """Columns as wide as their widest cell: a pipe or a CI log gets whole paths, never a cut one."""
+    cells = [columns, *([_text(row.get(column)) for column in columns] for row in rows)]
+    widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
+    for line in cells:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    print()
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
