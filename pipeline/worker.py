@@ -11,6 +11,7 @@ It reports through JSON lines on the events' file descriptor::
     {"event": "done"}                            no stage remains
 """
 
+import atexit
 import contextlib
 import ctypes
 import faulthandler
@@ -23,7 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 from models.errors import ConfigurationError, UserError
 from stages.contract import Stage, StageContext, StageResult
@@ -289,5 +290,15 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _leave(code: int) -> NoReturn:
+    """End the process: exit handlers and buffers, but not the seconds that Python needs to take torch apart."""
+    atexit._run_exitfuncs()
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    ctypes.CDLL(None).fflush(None)
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    _leave(main(sys.argv[1:]))

@@ -115,7 +115,7 @@ class AllocatesInChildren(Stage):
     uses_torch = False
 
     def run(self, context: StageContext) -> StageResult:
-        code = "import time; data = bytearray(b'x' * (180 << 20)); time.sleep(600)"
+        code = "import time; data = b'x' * (180 << 20); time.sleep(600)"
         children = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
         return StageResult("passed", str([child.wait() for child in children]))
 
