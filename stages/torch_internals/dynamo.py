@@ -34,6 +34,8 @@ CompileKey = tuple[int, int] | None
 """Frame and how many times it was compiled: what ties a guard or a break to the graph of the same compilation."""
 
 _OBJECT_ID = re.compile(r"(___check_(?:obj|type)_id\(.*?, )\d{6,}(\))")
+_UNRESUMABLE = "Failed to handle graph break gracefully"
+_PREAMBLES = ("Encountered graph break", _UNRESUMABLE, "Graph Break Reason")
 _SKIPPED = "Graph break: torch.compile cannot properly resume"
 
 
@@ -178,11 +180,12 @@ def _break_event(reason: str, error: BaseException | None, translator: Any, sour
         code = translator.f_code
         frames = [SourceLine(code.co_filename, translator.lineno or code.co_firstlineno, "", code.co_name)]
     lines = [line for line in reason.splitlines() if line.strip()]
-    if lines and lines[0].startswith("Encountered graph break") and len(lines) > 1:
+    skipped = any(line.startswith(_UNRESUMABLE) for line in lines)
+    while len(lines) > 1 and lines[0].startswith(_PREAMBLES):
         lines = lines[1:]
     return BreakEvent(
         key=current_compile_key(),
-        kind="break",
+        kind="skipped_frame" if skipped else "break",
         reason=lines[0].strip() if lines else "",
         detail="\n".join(lines),
         source=sources.own_frame(frames),

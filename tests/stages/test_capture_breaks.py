@@ -53,7 +53,10 @@ def test_a_break_before_the_first_operation_is_recorded_without_a_graph() -> Non
 def test_a_frame_left_to_python_is_recorded() -> None:
     module = SkippedFrame()
     found = capture(case_of(module, torch.randn(3)))
-    assert line_of(module, "block") in {item["line"] for item in found.breaks}
+    assert [(item["kind"], item["line"], item["graph"]) for item in found.breaks] == [
+        ("skipped_frame", line_of(module, "block"), None)
+    ]
+    assert "print" in found.breaks[0]["detail"]
     assert found.count("dynamo") == 1
 
 
