@@ -138,12 +138,12 @@ def mock_backend(gm: fx.GraphModule, example_inputs: Sequence[Tensor], **options
         ProfileViolated: the profile is strict and the graph breaks it.
         ConfigurationError: a profile, field or environment variable is not valid.
     """
-    return MockAdapter(_profile_of(options)).dynamo_backend()(gm, example_inputs)  # type: ignore[no-any-return]
+    return MockAdapter(_profile_of(options)).dynamo_backend()(gm, example_inputs)
 
 
 def aot_mock_backend(gm: fx.GraphModule, example_inputs: Sequence[Tensor], **options: Any) -> Callable[..., Any]:
     """``torch.compile(model, backend="aot_mock")``: as :func:`mock_backend`, for AOTAutograd's forward and backward."""
-    return AotMockAdapter(_profile_of(options)).dynamo_backend()(gm, example_inputs)  # type: ignore[no-any-return]
+    return AotMockAdapter(_profile_of(options)).dynamo_backend()(gm, example_inputs)
 
 
 def _profile_of(options: dict[str, Any]) -> AccelConfig | None:

@@ -50,7 +50,7 @@ def check_options(options: Mapping[str, Any], *, key_prefix: str = "backend.indu
     for key, value in flat.items():
         if key not in known:
             raise invalid_choice(f"{key_prefix}KEY", key, known, where=f"{key_prefix}{key}")
-        expected = inductor_config.get_type(key)
+        expected = inductor_config.get_type(key)  # type: ignore[attr-defined]
         if not _fits(value, expected):
             name = expected.__name__ if isinstance(expected, type) else str(expected).replace("typing.", "")
             raise ConfigurationError(
@@ -167,7 +167,8 @@ class RecordingCompiler:
             return self._inner_compile(f"g{number}.{direction}", pre_grad, graph_module, inputs, inner_kwargs)
 
         with patched_config(self.options):
-            return compile_fx(gm, list(example_inputs), inner_compile=inner)
+            compiled: Any = compile_fx(gm, list(example_inputs), inner_compile=inner)
+        return compiled
 
     def _inner_compile(
         self, graph_id: str, pre_grad: str, gm: fx.GraphModule, inputs: Sequence[Any], kwargs: dict[str, Any]
@@ -249,7 +250,7 @@ def _ir_text(nodes: list[Any]) -> str:
     return heading + "".join(f"{node.debug_str()}\n\n\n" for node in nodes)
 
 
-def post_grad_nodes(gm: fx.GraphModule, prefix: str = "") -> list[PostGradNode]:
+def post_grad_nodes(gm: Any, prefix: str = "") -> list[PostGradNode]:
     """The call nodes of a graph with where they came from."""
     records = []
     for node in gm.graph.nodes:
