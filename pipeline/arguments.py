@@ -36,7 +36,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 def normalise(overrides: Sequence[str]) -> list[str]:
     """Overrides as Hydra wants them: ``++`` before the open mappings' keys; duplicate stages are an error."""
     result = []
-    for override in overrides:
+    for override in _one_stage_list(overrides):
         _reject_duplicate_stages(override)
         result.append(f"++{override}" if _OPEN.match(override) else override)
     return result
@@ -45,6 +45,22 @@ def normalise(overrides: Sequence[str]) -> list[str]:
 def overridden_groups(overrides: Sequence[str], groups: Sequence[str]) -> set[str]:
     """Those of ``groups`` that an override selects anew (``accel=strict16``)."""
     return {key for override in overrides if (key := override.lstrip("+").partition("=")[0]) in groups}
+
+
+def _one_stage_list(overrides: Sequence[str]) -> list[str]:
+    """``stages=[a] +stages=b`` as ``stages=[a,b]``: beside a list of the user's, Hydra drops the addition in silence."""
+    lists = [index for index, override in enumerate(overrides) if re.fullmatch(r"stages=\[[^\[\]]*\]", override)]
+    if not lists:
+        return list(overrides)
+    merged = list(overrides)
+    names = [overrides[lists[-1]].partition("=")[2].strip("[]")]
+    for override in overrides:
+        match = _STAGE_LIST.fullmatch(override)
+        if match and match[1] and "," not in re.sub(r"\[.*\]", "", match[2]):
+            names.append(match[2].strip("[]"))
+            merged.remove(override)
+    merged[merged.index(overrides[lists[-1]])] = f"stages=[{','.join(name for name in names if name)}]"
+    return merged
 
 
 def _reject_duplicate_stages(override: str) -> None:

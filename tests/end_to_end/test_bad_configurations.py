@@ -124,7 +124,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def assert_one_message(message: str, key: str, words: list[str], workplace: Path) -> None:
-    assert message.startswith(f"{key}:" if key else str(workplace)) or message.startswith(f"{key}="), message
+    assert message.startswith((f"{key}:" if key else str(workplace), f"{key}=")), message
     assert "Traceback" not in message
     assert len(message.splitlines()) <= 2, message
     for word in words:

@@ -1,0 +1,144 @@
+"""``inductor-debug`` and ``python -m pipeline``: help, stored runs, and what a job's end does to a sweep."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipeline.runner
+from pipeline import cli, entry
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def make_run(folder: Path, verdict: str = "passed", **about: Any) -> Path:
+    """A stored run with the parts that are read here."""
+    folder.mkdir(parents=True)
+    (folder / "run.log").touch()
+    run = {"id": folder.name, "model": "resnet18", "accel": "warn16", "backend": "inductor", "dtype": "float32"}
+    stages = [{"name": "capture", "status": "passed", "seconds": 1.0, "message": "one graph"}]
+    content = {"schema": 1, "run": run | about, "verdict": verdict, "stages": stages, "violations": {"total": 3}}
+    (folder / "summary.json").write_text(json.dumps(content))
+    return folder
+
+
+def test_help_tells_every_choice_and_imports_neither_torch_nor_hydra(tmp_path: Path) -> None:
+    heavy = ["torch", "hydra", "omegaconf", "pandas", "matplotlib", "transformers"]
+    program = (
+        "import sys; from pipeline.entry import main; main(['--help']); "
+        f"print([m for m in {heavy} if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+    for word in ("bert", "strict16", "aot_mock", "alignment_sweep", "kerneldiff", "accel.alignment", "--multirun"):
+        assert word in done.stdout
+
+
+def test_composing_imports_no_torch(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pipeline.entry import main; code = main(['--cfg', 'job', 'accel=strict16']); "
+        "print(code, [m for m in ('torch', 'pandas', 'matplotlib', 'transformers') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.splitlines()[-1] == "0 []", done.stderr
+    assert "alignment: 16" in done.stdout
+
+
+def test_folders_named_like_ours_in_the_working_directory_shadow_nothing(tmp_path: Path) -> None:
+    for name in ("models", "stages", "conf"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('the wrong package')")
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline", "--cfg", "job"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_list_and_show_read_the_stored_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path / "day" / "1-a", seconds=2.5)
+    second = make_run(tmp_path / "day" / "2-b", verdict="failed", model="bert")
+
+    assert cli.main(["list", str(tmp_path), "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["model"], row["verdict"], row["violations"]) for row in rows] == [
+        ("resnet18", "passed", 3),
+        ("bert", "failed", 3),
+    ]
+    assert cli.main(["list", str(tmp_path)]) == 0
+    assert str(second) in capsys.readouterr().out
+    assert cli.main(["show", str(second)]) == 0
+    shown = capsys.readouterr().out
+    assert "failed" in shown and "one graph" in shown
+    assert cli.main(["show", str(second), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "failed"
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", "{}"])
+def test_what_is_not_a_run_is_exit_code_2(
+    content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if content is not None:
+        (tmp_path / "summary.json").write_text(content)
+    assert cli.main(["show", str(tmp_path)]) == 2
+    message = capsys.readouterr().err
+    assert str(tmp_path) in message and "Try: inductor-debug" in message and "Traceback" not in message
+
+
+def test_an_unknown_command_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["lsit"]) == 2
+    message = capsys.readouterr().err
+    assert all(word in message for word in ("lsit", "run, list, show, rerun"))
+
+
+def test_every_end_of_a_job_leaves_the_others_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One job passes, one ends the process, one raises: all run, the table has all, the worst code is the sweep's."""
+    ran: list[int] = []
+
+    def run(config: Any, directory: Path, overrides: list[str], keep_rejected: bool = False) -> int:
+        assert keep_rejected
+        ran.append(config.seed)
+        if config.seed == 1:
+            sys.exit(0)
+        if config.seed == 2:
+            raise RuntimeError("planted")
+        (directory / "summary.json").write_text(
+            json.dumps(
+                {"run": {"id": directory.name, "overrides": overrides, "seconds": 1}, "verdict": "passed", "stages": []}
+            )
+        )
+        return 0
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pipeline.runner, "run", run)
+    code = entry.main(["-m", "seed=0,1,2,3", "model.build.name=a/b"])
+
+    assert ran == [0, 1, 2, 3]
+    assert code == 3
+    (sweep,) = tmp_path.glob("outputs/*/*-sweep")
+    jobs = sorted(folder.name for folder in sweep.iterdir() if folder.is_dir())
+    assert [name.partition("-")[0] for name in jobs] == ["0", "1", "2", "3"]
+    assert len((sweep / "sweep.csv").read_text().splitlines()) == 5
+    assert not list(tmp_path.rglob("__main__.log"))
+    assert str(sweep / "sweep.csv") in capsys.readouterr().out
