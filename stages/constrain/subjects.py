@@ -107,12 +107,13 @@ def _operand(node: NodeRecord, index: int) -> str:
 
 
 def _repeats_output(node: NodeRecord, nodes: dict[str, NodeRecord], kind: str) -> bool:
-    """True for ``getitem`` of a multi-output node: the tensor was seen as that node's ``output[i]``."""
-    if node.target.rsplit(".", 1)[-1] != "getitem" or not node.inputs or len(node.args) < 2:
+    """True where the node's tensor was seen at the node it reads: ``getitem`` of a multi-output node, or an alias
+    (``detach``) with the very same metadata. Outputs that a node leaves out are not recorded, so that ``getitem``'s
+    index need not be the record's.
+    """
+    producer = nodes.get(node.inputs[0]) if len(node.inputs) == 1 else None
+    if producer is None or len(node.outputs) != 1 or node.outputs[0] not in producer.outputs:
         return False
-    producer = nodes.get(node.inputs[0])
-    if producer is None or not isinstance(node.args[1], int):
-        return False
-    if kind == "dynamo" and len(producer.outputs) < 2:  # may be x[0], an operation of its own
-        return False
-    return node.args[1] < len(producer.outputs) and node.outputs == [producer.outputs[node.args[1]]]
+    if node.target.rsplit(".", 1)[-1] != "getitem":
+        return node.aliases and len(producer.outputs) == 1
+    return kind != "dynamo" or len(producer.outputs) > 1  # on one tensor, x[0] is an operation of its own

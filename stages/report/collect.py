@@ -92,6 +92,8 @@ def not_established(data: Mapping[str, Any]) -> list[str]:
     undecided = (data["violations"] or {}).get("by_severity", {}).get("undecided", 0)
     if undecided:
         notes.append(f"{undecided} checks against the profile could not be decided (severity undecided).")
+    for graph in data["lowering"]:
+        notes.extend(f"{graph['graph']}, lowering: {note}." for note in graph["not_established"])
     verdict = (data["numerics"] or {}).get("summary", {}).get("verdict")
     if verdict in ("not_established", "not_exercised"):
         notes.append(f"The comparison's verdict is {verdict}.")

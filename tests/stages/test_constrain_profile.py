@@ -32,7 +32,10 @@ def test_none_has_no_rules():
 def test_mock_has_the_simulators_defaults():
     mock = load_profile("mock")
     assert {rule.rule: rule.value for rule in mock.rules if rule.rule != "operation"} == {
-        "alignment": 1, "dtype": ["float32", "float16", "int64", "int32", "bool"], "memory_tensor": 16 * 1024**3}  # fmt: skip
+        "alignment": 1,
+        "dtype": ["float32", "float16", "int64", "int32", "bool"],
+        "memory_tensor": 16 * 1024**3,
+    }
     assert len(mock.of("operation")[0].value) == 26 and mock.strict
 
 

@@ -186,6 +186,26 @@ def test_multi_output_nodes_are_checked_output_by_output_and_getitem_does_not_re
     assert places(found(norm, alignment=8)) == [("n", "output[1]", "3"), ("n", "output[2]", "5")]
 
 
+def test_an_output_left_out_does_not_make_getitem_a_tensor_of_its_own():
+    backward = graph(
+        placeholder("x", 4, 16),
+        call("c", "aten.convolution_backward.default", ["x"], tensor(4, 3)),  # its first output is None
+        call("g", "_operator.getitem", ["c", 1], tensor(4, 3)),
+        kind="backward",
+    )
+    assert places(found(backward, alignment=8)) == [("c", "output", "3")]
+    indexed = graph(placeholder("x", 1, 3), call("g", "_operator.getitem", ["x", 0], tensor(3)), kind="dynamo")
+    assert [row.node for row in found(indexed, alignment=8)] == ["x", "g"]
+
+
+def test_an_alias_with_the_same_metadata_is_the_same_tensor():
+    same = call("d", "aten.detach.default", ["x"], tensor(2, 3), aliases=True)
+    other = call("v", "aten.view.default", ["x"], tensor(3, 2), aliases=True)
+    copied = call("k", "aten.clone.default", ["x"], tensor(2, 3))
+    rows = found(graph(placeholder("x", 2, 3), same, other, copied), alignment=8)
+    assert [row.node for row in rows] == ["x", "v", "k"]
+
+
 def test_a_backward_graph_does_not_repeat_what_its_forward_showed():
     backward = graph(placeholder("w", 100, 24, role="saved"), placeholder("tangents_1", 3, 24, role="tangent"),
                      kind="backward")  # fmt: skip

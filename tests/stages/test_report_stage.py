@@ -43,7 +43,7 @@ def violations(count=3, node="mm", source="net.py:7"):
         header
         + f"g0.forward,{quoted},aten.mm.default,output,m,{source},alignment,pad,warning,100,16,96,0.12,msg,pad\n"
         * count
-    )  # noqa: E501
+    )
 
 
 def full(**more):
@@ -174,6 +174,13 @@ def test_a_stage_that_passed_and_stored_nothing_is_said():
     del content["lower/g0.forward/provenance.json"]
     _, data = report(content)
     assert any("stage lower passed but stored nothing" in line for line in data["not_established"])
+
+
+def test_what_lowering_did_not_establish_is_said():
+    content = full()
+    content["lower/g0.forward/provenance.json"]["not_established"] = ["no post-fusion IR"]
+    _, data = report(content)
+    assert data["not_established"] == ["g0.forward, lowering: no post-fusion IR."]
 
 
 def test_undecided_checks_are_said():
