@@ -175,7 +175,7 @@ class Case:
         """Gradients of this step. They are fresh tensors (:meth:`step` dropped the old ones), so not cloned."""
         if self.mode == "inference":
             return {}
-        named = dict(self.module.named_parameters())
+        named: dict[str, torch.Tensor] = dict(self.module.named_parameters())
         named |= {f"input.{name}": tensor for name, tensor in self.named_inputs().items()}
         return {name: tensor.grad for name, tensor in named.items() if tensor.is_leaf and tensor.grad is not None}
 
@@ -199,9 +199,8 @@ def training_loss(output: Any) -> torch.Tensor:
             "or input that requires a gradient.\nTry: mode=inference"
         )
     accumulator = torch.float64 if any(tensor.dtype == torch.float64 for tensor in floating) else torch.float32
-    total = sum(tensor.to(accumulator).square().sum() for tensor in floating)
-    loss: torch.Tensor = total / sum(tensor.numel() for tensor in floating)
-    return loss
+    squares = torch.stack([tensor.to(accumulator).square().sum() for tensor in floating])
+    return squares.sum() / sum(tensor.numel() for tensor in floating)
 
 
 def inputs_by_name(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

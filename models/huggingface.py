@@ -51,17 +51,16 @@ def build(
 
 
 def _config(transformers: Any, name: str | None, fields: dict[str, Any], image_size: int) -> Any:
-    kind = getattr(transformers, name or "", None)
+    kind: Any = getattr(transformers, name or "", None)
     base = transformers.PretrainedConfig
     if not (isinstance(kind, type) and issubclass(kind, base) and kind is not base):
         known = {item for item in dir(transformers) if item.endswith("Config")}
         raise _unknown_class("model.build.config", name, sorted(known))
-    defaults = kind().to_dict()
+    template = kind()
+    defaults = template.to_dict()
     for key in fields:
-        if key not in defaults and key not in kind.attribute_map and key != "attn_implementation":
-            raise invalid_choice(
-                "model.build.overrides", key, sorted({*defaults, *kind.attribute_map}), where=name or ""
-            )
+        if not hasattr(template, key) and key != "attn_implementation":
+            raise _unknown_field(key, [*defaults, *template.attribute_map], str(name))
     fields = dict(fields)
     if "use_cache" in defaults:
         fields.setdefault("use_cache", False)
@@ -71,16 +70,17 @@ def _config(transformers: Any, name: str | None, fields: dict[str, Any], image_s
         fields["vision_config"] = {"image_size": image_size} | dict(fields.get("vision_config") or {})
     try:
         return kind(**fields)
-    except (TypeError, ValueError, KeyError, AttributeError, *_validation_errors()) as error:
+    except _refusals() as error:
         raise ConfigurationError(f"model.build.overrides: {name} refuses {fields}: {error}") from error
 
 
-def _validation_errors() -> tuple[type[Exception], ...]:
-    """What transformers 5 raises for a field of the wrong type; earlier versions have no such class."""
+def _refusals() -> tuple[type[Exception], ...]:
+    """What a configuration class raises for a value; transformers 5 has an exception of its own for a wrong type."""
     import huggingface_hub.errors
 
-    kind = getattr(huggingface_hub.errors, "StrictDataclassError", None)
-    return () if kind is None else (kind,)
+    usual = (TypeError, ValueError, KeyError, AttributeError)
+    strict = getattr(huggingface_hub.errors, "StrictDataclassError", None)
+    return usual if strict is None else (*usual, strict)
 
 
 def _model_class(transformers: Any, name: str | None) -> Any:
@@ -125,13 +125,21 @@ def _from_checkpoint(transformers: Any, folder: str, model_class: str | None, fi
         config.use_cache = False
     for key, value in fields.items():
         if not hasattr(config, key):
-            raise invalid_choice("model.build.overrides", key, sorted(config.to_dict()), where=folder)
+            raise _unknown_field(key, [*config.to_dict()], folder)
         setattr(config, key, value)
     try:
         model: nn.Module = kind.from_pretrained(folder, config=config, local_files_only=True)
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"model.build.checkpoint: {folder} can't be loaded: {error}") from error
     return model.float()
+
+
+def _unknown_field(field: str, choices: list[str], where: str) -> ConfigurationError:
+    ordered = closest_first(field, sorted(set(choices)))
+    return ConfigurationError(
+        f"model.build.overrides: got {field!r} (in {where}); valid: {', '.join(ordered)}.\n"
+        f"Try: +model.build.overrides.{ordered[0]}=VALUE"
+    )
 
 
 def _unknown_class(key: str, name: str | None, choices: list[str]) -> ConfigurationError:

@@ -37,8 +37,8 @@ def map_tensors(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
 def _items(value: Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(value, Mapping):
         yield from value.items()
-    elif hasattr(value, "_fields") and isinstance(value, tuple):
-        yield from zip(value._fields, value, strict=True)
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        yield from zip(getattr(value, "_fields"), value, strict=True)  # noqa: B009 - a tuple to mypy
     elif isinstance(value, (tuple, list)):
         yield from enumerate(value)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
