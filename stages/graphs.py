@@ -5,7 +5,7 @@ A node name is only ever used together with its graph's id (``g0.dynamo``, ``g0.
 """
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 SCHEMA = 1
@@ -133,7 +133,10 @@ class GraphRecord:
         """A JSON-able dict, in stable order. Each node repeats its first output's metadata at its top level."""
         nodes = []
         for node in self.nodes:
-            record = asdict(node)
+            record = vars(node) | {  # not asdict: its deep copies cost most of a capture's writing
+                "outputs": [dict(vars(output)) for output in node.outputs],
+                "source": dict(vars(node.source)) if node.source else None,
+            }
             first = record["outputs"][0] if record["outputs"] else {}
             record |= {key: first.get(key) for key in ("shape", "dtype", "stride", "device")}
             nodes.append(record)
