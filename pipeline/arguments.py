@@ -48,7 +48,7 @@ def overridden_groups(overrides: Sequence[str], groups: Sequence[str]) -> set[st
 
 
 def _one_stage_list(overrides: Sequence[str]) -> list[str]:
-    """``stages=[a] +stages=b`` as ``stages=[a,b]``: beside a list of the user's, Hydra drops the addition in silence."""
+    """``stages=[a] +stages=b`` as ``stages=[a,b]``: beside such a list Hydra drops the addition in silence."""
     lists = [index for index, override in enumerate(overrides) if re.fullmatch(r"stages=\[[^\[\]]*\]", override)]
     if not lists:
         return list(overrides)
