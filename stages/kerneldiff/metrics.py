@@ -202,7 +202,8 @@ class _Accumulator:
         # float8 has no isfinite of its own
         finite = reference.to(torch.float64).isfinite() & test.to(torch.float64).isfinite()
         gap = formats.distance(formats.ordered(reference), formats.ordered(test))
-        self.figures.max_ulp = max(self.figures.max_ulp or 0, formats.largest_unsigned(gap[finite]))
+        gap = gap if bool(finite.all()) else gap[finite]
+        self.figures.max_ulp = max(self.figures.max_ulp or 0, formats.largest_unsigned(gap))
 
     def _sums(self, absolute: torch.Tensor, equal: torch.Tensor, reference: torch.Tensor, test: torch.Tensor) -> None:
         figures = self.figures
@@ -212,9 +213,12 @@ class _Accumulator:
         self.errors.add(absolute)
         self.sum_abs += absolute.sum().item()
         nonzero = size_reference != 0
-        relative = absolute[nonzero] / size_reference[nonzero]
-        relative = torch.where(absolute[nonzero] == 0, 0.0, relative)
-        relative = torch.where(absolute[nonzero].isinf(), math.inf, relative)
+        error, size = absolute, size_reference
+        if not bool(nonzero.all()):  # picking by mask costs more than all the sums together
+            error, size = error[nonzero], size[nonzero]
+        relative = error / size
+        if not bool(relative.isfinite().all()):
+            relative = torch.where(error == 0, 0.0, torch.where(error.isinf(), math.inf, relative))
         figures.zero_reference += absolute.numel() - relative.numel()
         self.relative += relative.numel()
         if relative.numel():

@@ -148,10 +148,10 @@ def reference_function(context: StageContext, case: Case) -> Callable[..., Any]:
     name = context.settings.reference.backend
     if name == "eager":
         return case.module
-    from stages.lower.adapters import build_adapter
+    from stages.lower.adapters import BUILT_IN, build_adapter
     from stages.lower.config import BackendConfig
 
-    adapter = build_adapter(BackendConfig(name=name, adapter=name))
+    adapter = build_adapter(BackendConfig(name=name, adapter=name if name in BUILT_IN else "dynamo"))
     compiled: Callable[..., Any] = torch.compile(case.module, backend=adapter.dynamo_backend())
     return compiled
 

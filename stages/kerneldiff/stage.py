@@ -206,6 +206,8 @@ def _same_code(context: StageContext, compiled: Any) -> str:
     same_place = settings.reference.device is None and settings.reference.dtype is None
     if settings.backend.adapter == settings.reference.backend == "eager" and same_place:
         return "reference and test are both eager"
+    if compiled.adapter.lowers and not compiled.graphs:
+        return f"{compiled.backend} compiled no graph, so all of the model ran in eager"
     return ""
 
 
