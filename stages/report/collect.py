@@ -242,6 +242,7 @@ def _lowering(artifacts: Artifacts, max_rows: int) -> list[Row]:
             "kernels_mapped_share": stored.get("kernels_mapped_share"),
             "nodes_mapped_share": stored.get("nodes_mapped_share"),
             "kernels": [_kernel(kernel) for kernel in kernels[:max_rows]],
+            "not_established": [str(note) for note in stored.get("not_established") or []],
             "rows_total": len(kernels),
             "file": name,
         })  # fmt: skip
