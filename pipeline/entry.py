@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def slug(text: object) -> str:
     """A text as one file name: no slash, no blank, no shell character, at most 120 characters."""
-    name = re.sub(r"[^\w.=,+\[\]-]+", "_", str(text)).strip("._") or "default"
+    name = re.sub(r"[^\w.=,+-]+", "_", str(text)).strip("._") or "default"
     return name[:_SLUG_LIMIT]
 
 
