@@ -87,7 +87,9 @@ def draw(reference: torch.Tensor, test: torch.Tensor, row: TensorComparison) -> 
     colors = "viridis"
     shown = numpy.ma.masked_where(~numpy.isfinite(canvas) | (canvas == 0), canvas)
     left.set_facecolor("#dddddd")
-    image = left.imshow(shown, norm=norm, cmap=colors, aspect="auto", interpolation="nearest")
+    image = left.imshow(
+        shown if shown.size else numpy.zeros((1, 1)), norm=norm, cmap=colors, aspect="auto", interpolation="nearest"
+    )
     if positive.size:
         figure.colorbar(image, ax=left, label="largest |test − reference| of the block")
     bad_rows, bad_columns = numpy.nonzero(numpy.isinf(canvas))

@@ -1,0 +1,123 @@
+"""Timing with a clock of ours, and the stage on a small real model."""
+
+import numpy
+import pytest
+import torch
+
+from models.case import Case
+from models.config import ModelConfig
+from stages.benchmark import timing
+from stages.benchmark.config import BenchmarkConfig
+from stages.benchmark.memory import Peak, _sampled_peak, peak_memory
+from stages.benchmark.stage import BenchmarkStage
+from stages.contract import MemoryArtifacts, Settings, StageContext
+from stages.encoding import encode
+from stages.lower.config import BackendConfig
+
+
+class Clock:
+    """Time that passes only when a call says so."""
+
+    def __init__(self):
+        self.now, self.order = 0.0, []
+
+    def __call__(self):
+        return self.now
+
+    def side(self, name, seconds):
+        def call():
+            self.order.append(name)
+            self.now += seconds
+
+        return call
+
+
+def timed(reference=0.2, test=0.1, **options):
+    clock = Clock()
+    calls = {"reference": clock.side("reference", reference), "test": clock.side("test", test)}
+    defaults = {"repeats": 5, "max_repeats": 9, "relative_ci": 0.05, "budget_s": 100.0}
+    return timing.interleave(calls, clock=clock, **(defaults | options)), clock
+
+
+def test_sides_alternate_and_the_order_reverses():
+    samples, clock = timed()
+    assert clock.order[:4] == ["reference", "test", "test", "reference"]
+    assert samples.stopped == "interval" and len(samples.milliseconds["test"]) == 5
+    assert samples.milliseconds["reference"] == pytest.approx([200.0] * 5)
+    assert timing.speedup(samples.milliseconds["reference"], samples.milliseconds["test"]) == pytest.approx(2.0)
+
+
+def test_the_budget_ends_timing_but_never_below_three_samples():
+    samples, _ = timed(budget_s=0.01)
+    assert samples.stopped == "budget" and len(samples.milliseconds["reference"]) == 3
+
+
+def test_a_wide_interval_goes_on_to_the_most_repeats():
+    samples, _ = timed(relative_ci=-1.0)
+    assert samples.stopped == "max_repeats" and len(samples.milliseconds["test"]) == 9
+
+
+def test_the_interval_covers_the_true_ratio_and_is_seeded():
+    draw, hits = numpy.random.default_rng(1), 0
+    for _ in range(60):
+        reference, test = list(draw.normal(20, 1, 25)), list(draw.normal(10, 1, 25))
+        low, high = timing.speedup_interval(reference, test)
+        assert (low, high) == timing.speedup_interval(reference, test)
+        hits += low <= 2.0 <= high
+    assert hits >= 51
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_peak_memory_sees_what_was_freed_again(sampled):
+    size = 64 * 2**20
+    if sampled:
+        peak = Peak(host_before=0)
+        with _sampled_peak(peak):
+            before = peak.host
+            kept = torch.ones(size, dtype=torch.uint8)
+        assert peak.host - before > size * 0.9 and kept.numel() == size
+    else:
+        with peak_memory(torch.device("cpu")) as peak:
+            torch.ones(size, dtype=torch.uint8)
+        assert peak.host - peak.host_before > size * 0.9 and peak.device is None
+
+
+def context_of(adapter):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.5))
+    case = Case("net", module, (torch.randn(3, 4),), {}, "training", torch.float32, torch.device("cpu"))
+    settings = Settings(ModelConfig("net"), backend=BackendConfig(adapter, adapter), mode="training")
+    return StageContext(settings, MemoryArtifacts(), {"case": case})
+
+
+def test_the_stage_reports_both_sides_and_leaves_the_model_alone():
+    context = context_of("aot_eager")
+    before = {name: value.clone() for name, value in context.case.module.state_dict().items()}
+    random = torch.get_rng_state()
+    result = BenchmarkStage(BenchmarkConfig(warmup=1, repeats=3, max_repeats=4)).run(context)
+    figures = result.summary["benchmark"]
+    samples = result.artifacts["benchmark/samples.csv"]
+    assert list(samples.columns) == ["side", "index", "ms", "started"]
+    for side in ("reference", "test"):
+        assert figures[side]["samples"] == sum(samples["side"] == side) >= 3
+        assert figures[side]["ci95_ms"][0] <= figures[side]["median_ms"] <= figures[side]["ci95_ms"][1]
+        assert figures[side]["peak_memory_bytes"] > 2**20
+    assert figures["test"]["compile_s"] == context.live["compiled"].compile_s > figures["test"]["median_ms"] / 1e3
+    assert figures["speedup_ci95"][0] <= figures["speedup"] <= figures["speedup_ci95"][1]
+    for name in result.artifacts:
+        assert encode(name, result.artifacts[name])
+    for name, value in context.case.module.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    assert torch.equal(torch.get_rng_state(), random)
+    assert all(parameter.grad is None for parameter in context.case.module.parameters())
+
+
+def test_an_unknown_compile_time_is_null_with_a_reason():
+    context = context_of("aot_eager")
+    stage = BenchmarkStage(BenchmarkConfig(warmup=0, repeats=3, max_repeats=3))
+    stage.run(context)
+    context.live["compiled"].compile_s = None
+    result = stage.run(context)
+    assert result.summary["benchmark"]["test"]["compile_s"] is None
+    assert "cold" in result.summary["benchmark"]["test"]["compile_reason"]
