@@ -3,7 +3,7 @@
 import datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.constrain import check, validate_profile
@@ -53,6 +53,7 @@ MATMUL = graph(
 )
 
 
+@settings(deadline=None)
 @given(limit=st.integers(1, 128), size=st.integers(2, 2000))
 def test_alignment_is_the_multiple_on_both_sides_of_the_limit(limit, size):
     rows = found(graph(placeholder("x", 5, size)), alignment=limit)
@@ -65,6 +66,7 @@ def test_alignment_is_the_multiple_on_both_sides_of_the_limit(limit, size):
         ]
 
 
+@settings(deadline=None)
 @given(limit=st.integers(2, 64), blocks=st.integers(1, 40))
 def test_one_element_either_side_of_a_multiple_is_a_violation(limit, blocks):
     exact = limit * blocks
