@@ -14,3 +14,4 @@ if str(HERE) not in sys.path:
 def stages_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers import this folder's helper modules."""
     monkeypatch.setenv("PYTHONPATH", str(HERE))
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # it would unbuffer what native code prints too
