@@ -17,6 +17,14 @@ VERDICTS = {
     "not_established": "Not established",
 }
 LINES = 20
+NUMERIC_WORDS = {
+    "exact": "equal bit for bit",
+    "within_floor": "within the noise floor",
+    "within_tolerance": "within the tolerance",
+    "defect": "a defect",
+    "not_established": "not established",
+    "not_exercised": "not exercised",
+}
 Row = dict[str, Any]
 
 
@@ -36,6 +44,8 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
     summary = _json(artifacts, "summary.json") or {}
     manifest = _json(artifacts, "manifest.json") or {}
     run = {**_run_of(settings), **summary.get("run", {})}
+    if "seconds" in run:  # the run isn't over: summary.json's final figure has the report's time in it too
+        run["seconds_before_report"] = run.pop("seconds")
     stages = [stage for stage in summary.get("stages", []) if stage.get("name") != "report"]
     data: dict[str, Any] = {
         "title": title or f"{run['model']} on {run['accel']}, {run['backend']}",
@@ -94,10 +104,29 @@ def not_established(data: Mapping[str, Any]) -> list[str]:
         notes.append(f"{undecided} checks against the profile could not be decided (severity undecided).")
     for graph in data["lowering"]:
         notes.extend(f"{graph['graph']}, lowering: {note}." for note in graph["not_established"])
-    verdict = (data["numerics"] or {}).get("summary", {}).get("verdict")
+    numerics = data["numerics"] or {}
+    localization = str((numerics.get("diagnosis") or {}).get("localization") or "")
+    if numerics.get("summary", {}).get("failed") and localization.startswith("not established"):
+        notes.append(f"Where the numbers first go wrong: {localization}.")
+    interval = speed_interval(data["benchmark"])
+    if interval and interval[0] <= 1 <= interval[1]:
+        notes.append(f"Whether it is faster or slower: the speed-up's 95 % interval, {short(interval[0])} to "
+                     f"{short(interval[1])}, contains 1.")  # fmt: skip
+    verdict = numerics.get("summary", {}).get("verdict")
     if verdict in ("not_established", "not_exercised"):
         notes.append(f"The comparison's verdict is {verdict}.")
     return notes
+
+
+def speed_interval(benchmark: Mapping[str, Any] | None) -> tuple[float, float] | None:
+    """The speed-up's 95 % interval, where there is one."""
+    found = (benchmark or {}).get("speedup_ci95")
+    return (float(found[0]), float(found[1])) if found and None not in found else None
+
+
+def short(value: Any) -> str:
+    """A number to three digits; ``unknown`` where there is none."""
+    return f"{float(value):.3g}" if value is not None else "unknown"
 
 
 def _was(status: str) -> str:
@@ -153,15 +182,28 @@ def _findings(data: Mapping[str, Any]) -> list[str]:
         found.append(f"Fit: {violations['total']} findings in {mode} mode{f' ({by_rule})' if by_rule else ''}.")
     counts = (numerics or {}).get("summary", {})
     if counts.get("verdict"):
-        found.append(f"Numbers: {counts['verdict']}; {counts.get('failed')} of {counts.get('compared')} compared "
-                     f"tensors failed, largest absolute error {counts.get('max_abs')}.")  # fmt: skip
+        found.append(f"Numbers: {NUMERIC_WORDS.get(counts['verdict'], counts['verdict'])}; {counts.get('failed')} of "
+                     f"{counts.get('compared')} compared tensors failed, largest absolute error "
+                     f"{short(counts.get('max_abs'))}.")  # fmt: skip
     if benchmark.get("speedup") is not None:
-        low_high = benchmark.get("speedup_ci95")
-        found.append(f"Speed: {benchmark['speedup']} times the reference's (95 % interval {low_high}).")
+        found.append(f"Speed: {_speed(benchmark, bool(counts.get('failed')))}")
     graphs = data["graphs"]["summary"]
     if graphs.get("dynamo") is not None:
         found.append(f"Graphs: {graphs['dynamo']} from Dynamo, {graphs.get('breaks')} graph breaks.")
     return found
+
+
+def _speed(benchmark: Mapping[str, Any], wrong: bool) -> str:
+    """The speed-up, with what weakens it said beside it."""
+    sides = [(benchmark.get(side) or {}).get("median_ms") for side in ("reference", "test")]
+    text = f"{short(benchmark['speedup'])} times as fast as the reference"
+    if None not in sides:
+        text += f" (median step {short(sides[0])} ms → {short(sides[1])} ms)"
+    interval = speed_interval(benchmark)
+    if interval:
+        text += f", 95 % interval {short(interval[0])} to {short(interval[1])}"
+        text += "; the interval contains 1, so no difference is established" if interval[0] <= 1 <= interval[1] else ""
+    return text + ("; the code timed failed the comparison of numbers." if wrong else ".")
 
 
 def _versions(manifest: Mapping[str, Any]) -> Row:
@@ -173,8 +215,12 @@ def _versions(manifest: Mapping[str, Any]) -> Row:
 
 def _graphs(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) -> Row:
     breaks = _json(artifacts, "capture/breaks.json") or []
+    recompiles = _json(artifacts, "capture/recompiles.json")
+    statistics = _table(artifacts, "capture/statistics.csv") or []
     return {
         "summary": summary.get("graphs") or {},
+        "recompiles": len(recompiles) if isinstance(recompiles, list) else None,
+        "totals": [row for row in statistics if row.get("scope") == "graph"],
         "statistics": _capped(artifacts, "capture/statistics.csv", max_rows),
         "breaks": breaks if isinstance(breaks, list) else breaks.get("breaks", [breaks]),
     }
@@ -241,6 +287,8 @@ def _lowering(artifacts: Artifacts, max_rows: int) -> list[Row]:
             "graph": name.split("/")[1],
             "kernels_mapped_share": stored.get("kernels_mapped_share"),
             "nodes_mapped_share": stored.get("nodes_mapped_share"),
+            "distinct": len({kernel.get("name") for kernel in kernels}),
+            "kinds": dict(Counter(str(kernel.get("kind")) for kernel in kernels)),
             "kernels": [_kernel(kernel) for kernel in kernels[:max_rows]],
             "not_established": [str(note) for note in stored.get("not_established") or []],
             "rows_total": len(kernels),
@@ -250,8 +298,7 @@ def _lowering(artifacts: Artifacts, max_rows: int) -> list[Row]:
 
 
 def _kernel(kernel: Mapping[str, Any]) -> Row:
-    lines: Any = next((kernel[key] for key in ("source_lines", "sources", "source", "lines") if kernel.get(key)), [])
-    lines = lines if isinstance(lines, list) else [lines]
+    lines = kernel.get("sources") or []
     return {
         "name": kernel.get("name"),
         "kind": kernel.get("kind"),
@@ -265,7 +312,7 @@ def _line(line: Any) -> str:
 
 
 def _numerics(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) -> Row | None:
-    table = _capped(artifacts, "kerneldiff/outputs.csv", max_rows, first=lambda row: row.get("verdict") == "defect")
+    table = _capped(artifacts, "kerneldiff/outputs.csv", max_rows, order=_worst_first)
     stored = summary.get("numerics") or {}
     diagnosis = _json(artifacts, "kerneldiff/diagnosis.json")
     if table is None and stored.get("verdict") is None and diagnosis is None:
@@ -274,11 +321,17 @@ def _numerics(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) -
     return {"summary": stored, "diagnosis": diagnosis, "table": table, "plots": plots}
 
 
-def _capped(artifacts: Artifacts, name: str, max_rows: int, first: Any = None) -> Row | None:
+def _worst_first(row: Row) -> tuple[bool, float]:
+    """Defects before the rest, each by how far beyond its bound; no ratio among the worst of its kind."""
+    ratio = row.get("ratio")
+    return row.get("verdict") != "defect", -float(ratio) if ratio and ratio != "nan" else float("-inf")
+
+
+def _capped(artifacts: Artifacts, name: str, max_rows: int, order: Any = None) -> Row | None:
     rows = _table(artifacts, name)
     if rows is None:
         return None
-    ordered = sorted(rows, key=lambda row: not first(row)) if first else rows
+    ordered = sorted(rows, key=order) if order else rows
     return {"columns": list(rows[0]) if rows else [], "rows": ordered[:max_rows], "rows_total": len(rows), "file": name}
 
 

@@ -25,6 +25,7 @@ def render(data: Mapping[str, Any], plots: Mapping[str, bytes]) -> str:
                                      lstrip_blocks=True)  # fmt: skip
     environment.filters["cell"] = cell
     environment.filters["bytes"] = human_bytes
+    environment.filters["place"] = place
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     images = {name: f"data:image/png;base64,{base64.b64encode(png).decode()}" for name, png in plots.items()}
     return template.render(
@@ -36,6 +37,8 @@ def cell(value: Any) -> str:
     """A table's cell: floats to five digits, what is missing as a dash."""
     if value is None or value == "":
         return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.5g}"
     if isinstance(value, str) and NUMBER.fullmatch(value):
@@ -45,6 +48,11 @@ def cell(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(cell(item) for item in value)
     return str(value)
+
+
+def place(value: Any) -> str:
+    """A source line without the folders that hold installed packages; the whole path is in the files."""
+    return re.sub(r".*/(?:site|dist)-packages/", "", str(value)) if value else "–"
 
 
 def human_bytes(value: Any) -> str:

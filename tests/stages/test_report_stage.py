@@ -11,7 +11,7 @@ from models.config import ModelConfig
 from stages.contract import MemoryArtifacts, Settings, StageContext
 from stages.encoding import encode
 from stages.report.config import ReportConfig
-from stages.report.render import cell, human_bytes
+from stages.report.render import cell, human_bytes, place
 from stages.report.stage import ReportStage
 
 HOSTILE = "<script>alert('x')</script>\"&"
@@ -187,6 +187,39 @@ def test_undecided_checks_are_said():
     content = full(**{"constrain/violations.csv": violations().replace("warning", "undecided")})
     _, data = report(content)
     assert any("3 checks" in line for line in data["not_established"])
+
+
+def test_a_speed_up_that_is_not_established_is_said():
+    noisy = summary()
+    noisy["benchmark"] = noisy["benchmark"] | {"speedup_ci95": [0.15, 6.3]}
+    _, data = report(full(**{"summary.json": noisy}))
+    assert any("0.15 to 6.3; the interval contains 1, so no difference" in line for line in data["findings"])
+    assert any("Whether it is faster or slower" in line for line in data["not_established"])
+    _, data = report(full())
+    assert not any("contains 1" in line for line in [*data["findings"], *data["not_established"]])
+
+
+def test_a_defect_without_localization_is_said():
+    _, data = report(full(**{"kerneldiff/diagnosis.json": {"localization": "not established: it did not run"}}))
+    assert data["not_established"] == ["Where the numbers first go wrong: not established: it did not run."]
+
+
+def test_calls_and_distinct_kernels_are_told_apart():
+    content = full()
+    content["lower/g0.forward/provenance.json"]["kernels"] *= 3
+    html, _ = report(content)
+    assert "3 kernel calls (cpp 3) of 1 distinct kernels" in "".join(Text(html).words)
+
+
+def test_the_worst_defect_comes_first():
+    rows = "path,verdict,ratio\na,exact,1\nb,defect,5\nc,defect,700\nd,defect,\n"
+    _, data = report(full(**{"kerneldiff/outputs.csv": rows}))
+    assert [row["path"] for row in data["numerics"]["table"]["rows"]] == ["d", "c", "b", "a"]
+
+
+def test_installed_packages_are_shown_without_their_folder():
+    assert place("/x/lib/python3.11/site-packages/torch/nn.py:3") == "torch/nn.py:3"
+    assert place("/home/me/net.py:7") == "/home/me/net.py:7"
 
 
 def test_cells():
