@@ -125,8 +125,11 @@ def speed_interval(benchmark: Mapping[str, Any] | None) -> tuple[float, float] |
 
 
 def short(value: Any) -> str:
-    """A number to three digits; ``unknown`` where there is none."""
-    return f"{float(value):.3g}" if value is not None else "unknown"
+    """A number to three digits, four-digit whole numbers in full; ``unknown`` where there is none."""
+    if value is None:
+        return "unknown"
+    number = float(value)
+    return f"{number:.0f}" if 1000 <= abs(number) < 1e6 else f"{number:.3g}"
 
 
 def _was(status: str) -> str:

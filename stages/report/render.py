@@ -26,6 +26,7 @@ def render(data: Mapping[str, Any], plots: Mapping[str, bytes]) -> str:
     environment.filters["cell"] = cell
     environment.filters["bytes"] = human_bytes
     environment.filters["place"] = place
+    environment.filters["percent"] = percent
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     images = {name: f"data:image/png;base64,{base64.b64encode(png).decode()}" for name, png in plots.items()}
     return template.render(
@@ -48,6 +49,15 @@ def cell(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(cell(item) for item in value)
     return str(value)
+
+
+def percent(value: Any) -> str:
+    """A share as percent; a dash where unknown."""
+    try:
+        share = 100 * float(value)
+    except (TypeError, ValueError):
+        return "–"
+    return f"{share:.0f} %" if abs(share) >= 1000 else f"{share:.3g} %"
 
 
 def place(value: Any) -> str:
