@@ -13,7 +13,7 @@ DEFAULT_TOLERANCES: dict[torch.dtype, tuple[float, float]] = {
 }
 """dtype → (rtol, atol): the table in the documentation of ``torch.testing.assert_close``. Others: (0, 0)."""
 
-_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _INT64_MIN = -(2**63)
 _UNSIGNED_FLOATS = ("float8_e8m0fnu",)
 
@@ -35,7 +35,7 @@ def default_tolerances(reference: torch.dtype, test: torch.dtype) -> tuple[float
 
 
 def _as_bits(values: torch.Tensor) -> torch.Tensor:
-    """The bit patterns of a floating tensor, as a signed (uint8 for one byte) integer tensor of its width."""
+    """The bit patterns of a floating tensor, as a signed integer tensor of its width."""
     return values.contiguous().view(_BITS[values.element_size()])
 
 
@@ -46,20 +46,22 @@ def same_bits(reference: torch.Tensor, test: torch.Tensor) -> torch.Tensor:
     return _as_bits(reference) == _as_bits(test)
 
 
+def identical(reference: torch.Tensor, test: torch.Tensor) -> bool:
+    """True where every stored bit of two real floating tensors of one dtype is equal."""
+    return torch.equal(_as_bits(reference), _as_bits(test))
+
+
 def ordered(values: torch.Tensor) -> torch.Tensor:
     """Floats as int64 whose differences count representable numbers; both zeros are 0, so signs meet there.
 
     See Bruce Dawson, "Comparing Floating Point Numbers" (2012). NaN and infinities get values beyond the finite ones.
     """
-    bits = _as_bits(values).to(torch.int64)
     if str(values.dtype).removeprefix("torch.") in _UNSIGNED_FLOATS:
-        return bits
+        return values.contiguous().view(torch.uint8).to(torch.int64)
+    bits = _as_bits(values)
     width = 8 * values.element_size()
-    if width == 64:
-        return torch.where(bits < 0, _INT64_MIN - bits, bits)
-    magnitude = bits & (2 ** (width - 1) - 1)
-    negative = bits >= 128 if width == 8 else bits < 0
-    return torch.where(negative, -magnitude, magnitude)
+    sign = bits >> (width - 1)  # -1 where negative, else 0
+    return ((bits ^ (sign & (2 ** (width - 1) - 1))) - sign).to(torch.int64)
 
 
 def exact_integers(values: torch.Tensor) -> torch.Tensor:
@@ -77,6 +79,15 @@ def distance(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 def largest_unsigned(values: torch.Tensor) -> int:
     """The largest of int64 values read as unsigned; 0 for none."""
     return int((values ^ _INT64_MIN).max().item()) + 2**63 if values.numel() else 0
+
+
+def largest_distance(reference: torch.Tensor, test: torch.Tensor) -> int:
+    """The most representable numbers between two real floating tensors of one dtype, all elements finite."""
+    left, right = ordered(reference), ordered(test)
+    if reference.element_size() == 8:
+        return largest_unsigned(distance(left, right))
+    lowest, highest = torch.aminmax(left.sub_(right))
+    return max(-int(lowest.item()), int(highest.item()))
 
 
 def unsigned_to_float64(values: torch.Tensor) -> torch.Tensor:

@@ -3,6 +3,9 @@
 Floats are widened to float64 (complex to complex128) a chunk at a time, and sums are kept in float64 with a running
 scale, so that values near 1e300 and errors near 1e-300 neither overflow nor vanish. Integers are compared as integers.
 Extra memory is bounded by :data:`CHUNK` elements, whatever the tensors' size and strides.
+
+Chunks of real numbers that are all finite take a short way through five buffers that are used again for every chunk;
+all others (complex, integers, NaN, infinities) take the general way. Both give the same figures.
 """
 
 import math
@@ -12,9 +15,15 @@ from dataclasses import dataclass, field
 import torch
 
 from stages.kerneldiff import formats
+from stages.kerneldiff.sums import Dot, Spread, decibel
 
-CHUNK = 1 << 18
-"""Elements handled at a time: 2 MiB a float64 temporary."""
+CHUNK = 1 << 14
+"""Elements handled at a time on the CPU: temporaries stay in its cache, and below the size from which torch splits an
+operation over threads (32768 elements), whose barriers cost many times the work where other processes want the cores.
+"""
+
+DEVICE_CHUNK = 1 << 18
+"""Elements handled at a time elsewhere, where starting an operation costs more: 2 MiB a float64 temporary."""
 
 Number = bool | int | float | complex
 
@@ -27,44 +36,6 @@ class Worst:
     reference: Number
     test: Number
     error: float
-
-
-class Spread:
-    """Maximum and RMS of absolute values, accumulated with a running scale (LAPACK's ``lassq``)."""
-
-    def __init__(self) -> None:
-        self.count, self.largest, self._scale, self._squares, self._nan = 0, 0.0, 0.0, 0.0, False
-
-    def add(self, absolute: torch.Tensor) -> None:
-        """Add non-negative float64 values. NaN makes every figure NaN."""
-        if not absolute.numel():
-            return
-        self.count += absolute.numel()
-        top = absolute.max().item()
-        if math.isnan(top):
-            self._nan = True
-        elif top > self.largest:
-            self.largest = top
-        if 0 < top < math.inf:
-            if top > self._scale:
-                self._squares *= (self._scale / top) ** 2
-                self._scale = top
-            self._squares += (absolute / self._scale).square_().sum().item()
-
-    @property
-    def maximum(self) -> float:
-        return math.nan if self._nan else self.largest
-
-    @property
-    def norm(self) -> float:
-        """Square root of the sum of squares."""
-        if self._nan or math.isinf(self.largest):
-            return self.maximum
-        return self._scale * math.sqrt(self._squares)
-
-    @property
-    def rms(self) -> float:
-        return self.norm / math.sqrt(self.count) if self.count else 0.0
 
 
 @dataclass
@@ -98,6 +69,8 @@ class Figures:
 
 def chunks(tensors: list[torch.Tensor], limit: int = CHUNK) -> Iterator[tuple[int, list[torch.Tensor]]]:
     """Equal-shaped tensors as (flat offset, 1-D pieces) in row-major order; only a piece is ever made contiguous."""
+    if all(tensor.is_contiguous() for tensor in tensors):
+        tensors = [tensor.view(-1) for tensor in tensors]
     yield from _split(tensors, limit, 0)
 
 
@@ -125,23 +98,41 @@ def measure(
     rtol: float,
     atol: float,
     worst: int = 8,
-    limit: int = CHUNK,
+    limit: int | None = None,
+    general: bool = False,
 ) -> Figures:
     """All figures of ``test`` against ``reference`` (equal shapes, any dtypes and devices).
 
     Where both hold NaN, or the same infinity, the element is equal and adds no error. Where only one side holds NaN
     the error is NaN, where only one side is infinite it is infinite. Figures against gold (``floor``, ``error``,
     ``magnitude``) leave out elements that are not finite in all three.
+
+    Args:
+        limit: elements at a time; default :data:`CHUNK` on the CPU, :data:`DEVICE_CHUNK` elsewhere.
+        general: True sends every chunk the general way.
     """
     accumulator = _Accumulator(reference, test, rtol, atol, worst)
+    accumulator.short &= not general
+    limit = limit or (CHUNK if reference.device.type == "cpu" else DEVICE_CHUNK)
     tensors = [reference, test] + ([gold] if gold is not None else [])
     for offset, pieces in chunks([tensor.detach() for tensor in tensors], limit):
         accumulator.add(offset, [piece.to(reference.device).resolve_conj().resolve_neg() for piece in pieces])
-    return accumulator.finish()
+    return accumulator.finish(reference, test)
 
 
 def _widen(values: torch.Tensor) -> torch.Tensor:
     return values.to(torch.complex128 if values.dtype.is_complex else torch.float64)
+
+
+def _largest(values: torch.Tensor) -> float:
+    """The largest absolute value; NaN where there is one."""
+    lowest, highest = torch.aminmax(values)
+    return max(-lowest.item(), highest.item())
+
+
+def _greater(left: float, right: float) -> float:
+    """The greater, NaN where either is."""
+    return math.nan if math.isnan(left) or math.isnan(right) else max(left, right)
 
 
 class _Accumulator:
@@ -156,10 +147,15 @@ class _Accumulator:
             self.figures.max_ulp = 0
         self.errors = Spread()
         self.sum_abs, self.sum_rel, self.relative = 0.0, 0.0, 0
-        self.left, self.right, self.dot = Spread(), Spread(), _Dot()
-        self.candidates: list[tuple[float, int, Number, Number]] = []
+        self.left, self.right, self.dot = Spread(), Spread(), Dot()
+        self.candidates: list[tuple[float, int]] = []
+        complexes = reference.dtype.is_complex or test.dtype.is_complex
+        self.short = not self.integers and not complexes and 0 <= atol < math.inf and 0 <= rtol < math.inf
+        self.buffers = torch.empty(5, 0, dtype=torch.float64, device=reference.device)
 
     def add(self, offset: int, pieces: list[torch.Tensor]) -> None:
+        if self.short and not any(piece.dtype.is_complex for piece in pieces) and self._add_finite(offset, pieces):
+            return
         reference, test = pieces[0], pieces[1]
         if self.integers:
             gap = formats.distance(formats.exact_integers(reference), formats.exact_integers(test))
@@ -177,9 +173,67 @@ class _Accumulator:
             absolute = (wide_test - wide_reference).abs()
             absolute = torch.where(equal, 0.0, absolute)
         self._sums(absolute, equal, wide_reference, wide_test)
-        self._remember(offset, absolute, reference, test)
+        rank = torch.where(absolute.isnan(), math.inf, absolute)
+        self._remember(offset, rank, rank.amax().item())
         if len(pieces) > 2:
             self._against_gold(wide_reference, wide_test, _widen(pieces[2]))
+
+    def _add_finite(self, offset: int, pieces: list[torch.Tensor]) -> bool:
+        """The short way. False, with nothing added, where a value, or a difference, is not finite."""
+        count = pieces[0].numel()
+        if self.buffers.shape[1] < count:
+            self.buffers = self.buffers.new_empty(5, count)
+        reference, test, error, size, work = (buffer[:count] for buffer in self.buffers)
+        reference.copy_(pieces[0])
+        test.copy_(pieces[1])
+        torch.sub(test, reference, out=error).abs_()
+        top = error.amax().item()
+        if not math.isfinite(top):  # a difference is finite only where both sides are
+            return False
+        figures = self.figures
+        lowest, highest = (bound.item() for bound in torch.aminmax(torch.abs(reference, out=size)))
+        nonzero = count if lowest > 0 else int(torch.count_nonzero(size))
+        figures.zero_reference += count - nonzero
+        self.relative += nonzero
+        self.errors.add(error, top, work)
+        self.left.add(reference, highest, work)
+        self.right.add(test, _largest(test), work)
+        self.dot.add(reference, test, self.left.largest, self.right.largest, work)
+        if top > 0:
+            self._add_different(error, size, work, lowest)
+            self._remember(offset, error, top)
+        if self.same_dtype:
+            figures.bitwise_equal = figures.bitwise_equal and top == 0 and formats.identical(pieces[0], pieces[1])
+            if top > 0:
+                figures.max_ulp = max(figures.max_ulp or 0, formats.largest_distance(pieces[0], pieces[1]))
+        if len(pieces) > 2:
+            self._against_finite_gold(reference, test, size.copy_(pieces[2]), work)
+        return True
+
+    def _add_different(self, error: torch.Tensor, size: torch.Tensor, work: torch.Tensor, lowest: float) -> None:
+        """Mismatches, sums and relative errors of finite values; overwrites ``work``, and zeros of ``size``."""
+        figures = self.figures
+        self.sum_abs += error.sum().item()
+        torch.mul(size, self.rtol, out=work).add_(self.atol)
+        figures.mismatched += int(torch.count_nonzero(error > work))
+        if lowest == 0:
+            size.masked_fill_(size == 0, math.inf)  # these are left out: error / infinity adds 0
+        torch.div(error, size, out=work)
+        figures.max_rel = _greater(figures.max_rel, work.amax().item())
+        self.sum_rel += work.sum().item()
+
+    def _against_finite_gold(
+        self, reference: torch.Tensor, test: torch.Tensor, gold: torch.Tensor, work: torch.Tensor
+    ) -> None:
+        """Figures against gold of finite sides; overwrites all but ``gold``."""
+        largest = _largest(gold)
+        if not math.isfinite(largest):
+            self._against_gold(reference, test, gold)
+            return
+        self.figures.gold_elements += gold.numel()
+        self.figures.floor.add(reference.sub_(gold).abs_(), work=work)
+        self.figures.error.add(test.sub_(gold).abs_(), work=work)
+        self.figures.magnitude.add(gold, largest, work)
 
     def _count_nonfinite(self, reference: torch.Tensor, test: torch.Tensor) -> torch.Tensor:
         """Count NaN and infinities; returns where the two sides are equal, NaN with NaN included."""
@@ -222,8 +276,7 @@ class _Accumulator:
         figures.zero_reference += absolute.numel() - relative.numel()
         self.relative += relative.numel()
         if relative.numel():
-            top = relative.max().item()
-            figures.max_rel = top if math.isnan(top) else max(figures.max_rel, top)
+            figures.max_rel = _greater(figures.max_rel, relative.max().item())
             self.sum_rel += relative.sum().item()
         finite = size_reference.isfinite() & size_test.isfinite()
         if not bool(finite.all()):
@@ -233,14 +286,16 @@ class _Accumulator:
         self.right.add(size_test)
         self.dot.add(reference, test, self.left.largest, self.right.largest)
 
-    def _remember(self, offset: int, absolute: torch.Tensor, reference: torch.Tensor, test: torch.Tensor) -> None:
-        if not self.keep:
+    def _remember(self, offset: int, rank: torch.Tensor, top: float) -> None:
+        """Keep the worst of the errors ``rank`` (no NaN; the largest is ``top``): of equal ones the lowest indices."""
+        full = len(self.candidates) == self.keep
+        if not self.keep or not top > (self.candidates[-1][0] if full else 0.0):
             return
-        rank = torch.where(absolute.isnan(), math.inf, absolute)
-        values, indices = rank.topk(min(self.keep, rank.numel()))
-        for value, index in zip(values.tolist(), indices.tolist(), strict=True):
-            if value > 0 and (len(self.candidates) < self.keep or value > self.candidates[-1][0]):
-                self.candidates.append((value, offset + index, reference[index].item(), test[index].item()))
+        least = rank.topk(min(self.keep, rank.numel())).values[-1]
+        indices = torch.cat([(rank > least).nonzero()[:, 0], (rank == least).nonzero()[: self.keep, 0]])
+        for value, index in zip(rank[indices].tolist(), indices.tolist(), strict=True):
+            if value > 0:
+                self.candidates.append((value, offset + index))
         self.candidates.sort(key=lambda candidate: (-candidate[0], candidate[1]))
         del self.candidates[self.keep :]
 
@@ -253,7 +308,7 @@ class _Accumulator:
         self.figures.error.add((test - gold).abs())
         self.figures.magnitude.add(gold.abs())
 
-    def finish(self) -> Figures:
+    def finish(self, reference: torch.Tensor, test: torch.Tensor) -> Figures:
         figures = self.figures
         if not self.integers:
             figures.max_abs = self.errors.maximum
@@ -264,48 +319,11 @@ class _Accumulator:
         figures.mean_abs = self.sum_abs / figures.elements if figures.elements else 0.0
         figures.mean_rel = self.sum_rel / self.relative if self.relative else 0.0
         figures.cosine = self.dot.cosine(self.left, self.right)
-        figures.snr_db = _decibel(self.left.norm, self.errors.norm)
-        figures.worst = [
-            Worst(_unravel(flat, self.shape), reference, test, error)
-            for error, flat, reference, test in self.candidates
-        ]
+        figures.snr_db = decibel(self.left.norm, self.errors.norm)
+        for error, flat in self.candidates:
+            index = _unravel(flat, self.shape)
+            figures.worst.append(Worst(index, reference[tuple(index)].item(), test[tuple(index)].item(), error))
         return figures
-
-
-class _Dot:
-    """Inner product with a running scale for each side."""
-
-    def __init__(self) -> None:
-        self.value, self.left, self.right = 0.0, 0.0, 0.0
-
-    def add(self, left: torch.Tensor, right: torch.Tensor, scale_left: float, scale_right: float) -> None:
-        """Add Re(left · conj(right)); the scales are the largest magnitudes so far."""
-        if scale_left == 0 or scale_right == 0 or not left.numel():
-            return
-        self.value *= (self.left / scale_left) * (self.right / scale_right)
-        self.left, self.right = scale_left, scale_right
-        product = (left / scale_left) * (right / scale_right).conj()
-        self.value += (product.real if product.is_complex() else product).sum().item()
-
-    def cosine(self, left: Spread, right: Spread) -> float:
-        """Cosine of the angle between the sides; two zero vectors have 1, a zero and another 0, nothing NaN."""
-        if not left.count:
-            return math.nan
-        if left.norm == 0 or right.norm == 0:
-            return 1.0 if left.norm == right.norm else 0.0
-        value = self.value / ((left.norm / self.left) * (right.norm / self.right))
-        return max(-1.0, min(1.0, value))
-
-
-def _decibel(signal: float, noise: float) -> float:
-    """20 log10(signal / noise): infinite without noise, -infinite without signal."""
-    if math.isnan(signal) or math.isnan(noise):
-        return math.nan
-    if noise == 0:
-        return math.inf
-    if signal == 0 or math.isinf(noise):
-        return -math.inf
-    return 20 * (math.log10(signal) - math.log10(noise))
 
 
 def _unravel(flat: int, shape: torch.Size) -> list[int]:

@@ -1,0 +1,102 @@
+"""Sums that neither overflow nor vanish: norms, inner products and what follows from them, kept in float64."""
+
+import math
+
+import torch
+
+TINY, HUGE = 1e-140, 1e140
+"""Between these the largest of 1e28 float64 values can be squared and summed as it is: the sum stays below 1e308, and
+what underflows is below 1e-28 of it. Outside, every value is divided by the scale first."""
+
+
+class Spread:
+    """Maximum and RMS of absolute values, accumulated with a running scale (LAPACK's ``lassq``)."""
+
+    def __init__(self) -> None:
+        self.count, self.largest, self._scale, self._squares, self._nan = 0, 0.0, 0.0, 0.0, False
+
+    def add(self, values: torch.Tensor, top: float | None = None, work: torch.Tensor | None = None) -> None:
+        """Add the absolute values of real float64 ``values``. NaN makes every figure NaN.
+
+        Args:
+            values: non-negative where ``top`` is not given.
+            top: the largest absolute value of ``values``, where the caller knows it.
+            work: a float64 tensor of the same shape to overwrite; allocated where not given.
+        """
+        if not values.numel():
+            return
+        self.count += values.numel()
+        top = values.max().item() if top is None else top
+        if math.isnan(top):
+            self._nan = True
+        elif top > self.largest:
+            self.largest = top
+        if 0 < top < math.inf:
+            if top > self._scale:
+                self._squares *= (self._scale / top) ** 2
+                self._scale = top
+            if TINY < top < HUGE:
+                self._squares += torch.mul(values, values, out=work).sum().item() / self._scale / self._scale
+            else:
+                self._squares += torch.div(values, self._scale, out=work).square_().sum().item()
+
+    @property
+    def maximum(self) -> float:
+        return math.nan if self._nan else self.largest
+
+    @property
+    def norm(self) -> float:
+        """Square root of the sum of squares."""
+        if self._nan or math.isinf(self.largest):
+            return self.maximum
+        return self._scale * math.sqrt(self._squares)
+
+    @property
+    def rms(self) -> float:
+        return self.norm / math.sqrt(self.count) if self.count else 0.0
+
+
+class Dot:
+    """Inner product with a running scale for each side."""
+
+    def __init__(self) -> None:
+        self.value, self.left, self.right = 0.0, 0.0, 0.0
+
+    def add(
+        self,
+        left: torch.Tensor,
+        right: torch.Tensor,
+        scale_left: float,
+        scale_right: float,
+        work: torch.Tensor | None = None,
+    ) -> None:
+        """Add Re(left · conj(right)); the scales are the largest magnitudes so far; see :meth:`Spread.add` for work."""
+        if scale_left == 0 or scale_right == 0 or not left.numel():
+            return
+        self.value *= (self.left / scale_left) * (self.right / scale_right)
+        self.left, self.right = scale_left, scale_right
+        if not left.is_complex() and TINY < scale_left < HUGE and TINY < scale_right < HUGE:
+            self.value += torch.mul(left, right, out=work).sum().item() / scale_left / scale_right
+            return
+        product = (left / scale_left) * (right / scale_right).conj()
+        self.value += (product.real if product.is_complex() else product).sum().item()
+
+    def cosine(self, left: Spread, right: Spread) -> float:
+        """Cosine of the angle between the sides; two zero vectors have 1, a zero and another 0, nothing NaN."""
+        if not left.count:
+            return math.nan
+        if left.norm == 0 or right.norm == 0:
+            return 1.0 if left.norm == right.norm else 0.0
+        value = self.value / ((left.norm / self.left) * (right.norm / self.right))
+        return max(-1.0, min(1.0, value))
+
+
+def decibel(signal: float, noise: float) -> float:
+    """20 log10(signal / noise): infinite without noise, -infinite without signal."""
+    if math.isnan(signal) or math.isnan(noise):
+        return math.nan
+    if noise == 0:
+        return math.inf
+    if signal == 0 or math.isinf(noise):
+        return -math.inf
+    return 20 * (math.log10(signal) - math.log10(noise))
