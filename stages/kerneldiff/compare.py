@@ -21,7 +21,8 @@ class TensorComparison:
         path: where in the structure, e.g. ``logits`` or ``hidden_states[3]``.
         shape, dtype: the reference's (``A vs B`` in the dtype where they differ).
         verdict: exact, within_floor, within_tolerance, defect or not_established.
-        bound: what decided: bits, floor_rms, floor_max, tolerance, nonfinite, shape, dtype, structure, value, random.
+        bound: what decided: bits, floor_rms, floor_max, conditioning, tolerance, nonfinite, shape, dtype,
+            structure, value, random.
         message: one line for a person.
         elements: number of elements compared.
         mismatched, mismatched_share: elements beyond atol + rtol·|reference|, and their share.
@@ -38,7 +39,7 @@ class TensorComparison:
         ratio, factor: error over floor (the larger of RMS and maximum), and the limit on it.
         atol, rtol: tolerances that ``mismatched`` counts by.
         worst: the worst elements, worst first (not a column).
-        reference_rms: RMS of the reference's finite elements (not a column).
+        reference_rms: RMS of the reference's finite elements.
     """
 
     kind: str
@@ -76,7 +77,7 @@ class TensorComparison:
     atol: float | None = None
     rtol: float | None = None
     worst: list[Worst] = field(default_factory=list, repr=False)
-    reference_rms: float = field(default=0.0, repr=False)
+    reference_rms: float | None = None
 
     @property
     def failed(self) -> bool:
@@ -88,7 +89,7 @@ class TensorComparison:
         return {name: value for name, value in asdict(self).items() if name in COLUMNS}
 
 
-COLUMNS = [name for name in TensorComparison.__dataclass_fields__ if name not in ("worst", "reference_rms")]
+COLUMNS = [name for name in TensorComparison.__dataclass_fields__ if name != "worst"]
 
 
 def compare_tensors(

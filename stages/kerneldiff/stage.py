@@ -9,7 +9,7 @@ import torch
 
 from models.case import Case
 from stages.contract import Stage, StageContext, StageResult
-from stages.kerneldiff import formats, sides
+from stages.kerneldiff import conditioning, formats, sides
 from stages.kerneldiff.compare import COLUMNS, KernelDiff, TensorComparison
 from stages.kerneldiff.verdict import FAILING, VERDICTS
 
@@ -18,7 +18,10 @@ log = logging.getLogger(__name__)
 PICTURES = 8
 """Failing tensors that are drawn, worst first."""
 
-DIGEST_COLUMNS = ["kind", "path", "shape", "dtype", "verdict", "elements", "mismatched", "max_abs", "rmse", "max_ulp"]
+DIGEST_COLUMNS = [
+    *("kind", "path", "shape", "dtype", "verdict", "elements", "mismatched", "max_abs", "rmse", "max_ulp"),
+    *("reference_rms", "floor_rms", "error_rms"),
+]
 
 
 class KernelDiffStage(Stage):
@@ -52,6 +55,10 @@ class KernelDiffStage(Stage):
             difference.compare_leaves(
                 reference.leaves.get(kind, {}), test.leaves.get(kind, {}), gold.leaves.get(kind, {}), kind=kind
             )
+        conditioning.accept_statistics(difference.rows)
+        if gold.leaves and difference.failed and context.settings.reference.backend == "eager":
+            context.progress("perturbing the reference, to tell a defect from a branch within rounding")
+            conditioning.reconsider(difference.rows, base, gold.leaves, draws=self.config.perturbations)
         random = _random_draws(reference, gold, test, case.dtype, difference.rows)
         verdict, message = _conclusion(context, difference, compiled[0])
         return self._result(difference, verdict, message, reference.leaves, test.leaves, gold, random)

@@ -1,0 +1,100 @@
+"""A branch within rounding is not a defect; a wrong result is one, branch or no branch."""
+
+import torch
+from torch import nn
+
+from models.case import Case
+from stages.kerneldiff import KernelDiff
+from stages.kerneldiff.conditioning import accept_statistics, reconsider
+from stages.kerneldiff.sides import collect
+
+EDGE = 2.0**-24  # rounding noise of numbers near 1
+
+
+class Gate(nn.Module):
+    """x·w - 1 through a ReLU: the first element lies within rounding of the branch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([1.0, 2.0, 3.0]))
+        self.tail = nn.Parameter(torch.tensor([0.5]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 1 + self.tail * torch.relu(x * self.weight - 1)
+
+
+def gate() -> Case:
+    case = Case(
+        name="gate",
+        module=Gate().train(),
+        args=(torch.tensor([1.0 + 2 * EDGE, 1.0, 1.0]),),
+        kwargs={},
+        mode="training",
+        dtype=torch.float32,
+        device=torch.device("cpu"),
+        precision="cast",
+        seed=0,
+    )
+    return case
+
+
+def compared(case: Case, test_weight_gradient: torch.Tensor, draws: int = 32) -> dict[str, str]:
+    """Verdict by gradient, where the test side's gradient of ``weight`` is the given one."""
+    reference, gold = collect(case, case.run()), collect(case, case.to_gold().run())
+    test = {name: gradient.clone() for name, gradient in reference["gradient"].items()}
+    test["weight"] = test_weight_gradient
+    difference = KernelDiff()
+    difference.compare_leaves(reference["gradient"], test, gold["gradient"], kind="gradient")
+    reconsider(difference.rows, case, gold, draws=draws)
+    return {row.path: row.verdict for row in difference.rows}
+
+
+def flipped(case: Case) -> torch.Tensor:
+    """The gradient of ``weight`` as a backend gives it whose ReLU fell on the other side of 0."""
+    gradient = case.run().gradients["weight"].clone()
+    assert gradient[0] != 0
+    gradient[0] = 0
+    return gradient
+
+
+def test_a_flipped_branch_within_rounding_is_no_defect() -> None:
+    case = gate()
+    assert compared(case, flipped(case))["weight"] == "within_floor"
+
+
+def test_without_perturbed_references_the_floor_alone_would_call_it_one() -> None:
+    case = gate()
+    assert compared(case, flipped(case), draws=0)["weight"] == "defect"
+
+
+def test_an_error_larger_than_the_jump_stays_a_defect() -> None:
+    case = gate()
+    assert compared(case, case.run().gradients["weight"] * 10)["weight"] == "defect"
+
+
+def test_a_smooth_tensor_gets_no_second_chance() -> None:
+    case = gate()
+    case.args = (torch.tensor([2.0, 1.0, 1.0]),)
+    assert compared(case, case.run().gradients["weight"] * 1.001)["weight"] == "defect"
+
+
+def test_the_case_is_left_as_it_was() -> None:
+    case = gate()
+    before = [tensor.clone() for tensor in (*case.module.parameters(), *case.args)]
+    compared(case, flipped(case))
+    assert all(torch.equal(a, b) for a, b in zip(before, (*case.module.parameters(), *case.args), strict=True))
+
+
+def statistic(error: float) -> str:
+    """Verdict of a buffer near 0.05 whose reference is gold's last bit and whose test is off by ``error``."""
+    gold = torch.full((8,), 0.05, dtype=torch.float64)
+    reference = gold.float()
+    difference = KernelDiff()
+    difference.compare_leaves({"mean": reference}, {"mean": reference + error}, {"mean": gold}, kind="buffer")
+    accept_statistics(difference.rows)
+    return difference.rows[0].verdict
+
+
+def test_statistics_are_held_to_the_tolerance() -> None:
+    assert statistic(1e-6) == "within_tolerance"
+    assert statistic(1e-3) == "defect"
