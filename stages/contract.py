@@ -42,7 +42,7 @@ class Settings:
 
 
 class Artifacts(Protocol):
-    """Read-only view of what earlier stages stored, by path relative to the run (``capture/graphs/g0.forward.json``)."""
+    """What earlier stages stored, read-only, by path relative to the run: ``capture/graphs/g0.forward.json``."""
 
     def names(self, prefix: str = "") -> list[str]:
         """Stored paths that start with ``prefix``, sorted."""
@@ -122,8 +122,8 @@ class Stage(ABC):
 
     Attributes:
         name: as in ``stages=[…]``.
-        needs: names of stages whose failure or absence makes this one ``skipped``. A stage whose needs are not
-            selected must be able to run alone unless it lists them here.
+        needs: names of stages whose failure makes this one ``skipped``. Selecting a stage without its needs, or
+            before them, is a configuration error: a run that checked nothing must not pass.
         uses_torch: False where the stage must run without importing torch (report, constrain).
     """
 

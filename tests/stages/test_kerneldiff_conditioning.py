@@ -24,7 +24,7 @@ class Gate(nn.Module):
 
 
 def gate() -> Case:
-    case = Case(
+    return Case(
         name="gate",
         module=Gate().train(),
         args=(torch.tensor([1.0 + 2 * EDGE, 1.0, 1.0]),),
@@ -35,7 +35,6 @@ def gate() -> Case:
         precision="cast",
         seed=0,
     )
-    return case
 
 
 def compared(case: Case, test_weight_gradient: torch.Tensor, draws: int = 32) -> dict[str, str]:
