@@ -206,8 +206,6 @@ class Runner:
         result = summary.build_summary(self.plan.run, self.plan.stages, records, seconds)
         self.rundir.store(SUMMARY, result)
         logger.info("%s in %.1f s: %s", result["verdict"], seconds, self.rundir.path)
-        for handler in logging.getLogger().handlers + logging.getLogger("pipeline").handlers:
-            handler.flush()
         described = {key: value for key, value in self.plan.manifest.items() if key != "started_at"}
         described["devices"] = dict(described["devices"]) | {"found": self.devices}
         self.rundir.store(MANIFEST, manifest.build_manifest(described, self.rundir, self.plan.stages, records))
