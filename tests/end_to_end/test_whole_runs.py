@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import small_models
-from command_line import SMALL, Finished, command
+from command_line import QUICK, SMALL, Finished, command
 
 LINES, FIRST_LINE = inspect.getsourcelines(small_models.Block)
 SOURCE_LINES = range(FIRST_LINE, FIRST_LINE + len(LINES))
@@ -162,7 +162,7 @@ def test_rerun_gives_the_same_digest_and_another_seed_another(run: Callable[...,
 
 
 def test_sweep_gives_one_table_and_survives_a_failing_job(tmp_path) -> None:
-    adapters = "inductor,faulty_adapters.CrashInCompile,eager"
+    adapters = "aot_eager,faulty_adapters.CrashInCompile,eager"
     finished = command(
         "--multirun", *SMALL, "accel=warn16", "accel.alignment=8,16", "stages=[capture,constrain]", cwd=tmp_path
     )
@@ -174,7 +174,7 @@ def test_sweep_gives_one_table_and_survives_a_failing_job(tmp_path) -> None:
     assert rows["violations"].nunique() == 2 or rows["violations"].min() > 0
 
     finished = command(
-        "--multirun", *SMALL, f"backend.adapter={adapters}", "stages=[capture,lower]", cwd=tmp_path / "."
+        "--multirun", *SMALL, f"backend.adapter={adapters}", *QUICK, "stages=[capture,benchmark]", cwd=tmp_path / "."
     )
     assert finished.returncode == 3, finished.stdout + finished.stderr
     tables = sorted(tmp_path.glob("outputs/*/*/sweep.csv"))
