@@ -1,18 +1,26 @@
-"""Peak memory of a piece of work: resident memory of this process, and the device's allocator.
+"""Peak memory of a piece of work: what torch's allocator handed out, and resident memory of this process.
 
-On Linux the kernel's own high-water mark is used: writing 5 to ``/proc/self/clear_refs`` resets ``VmHWM`` (proc(5)).
-Where that is not allowed, a thread samples the resident size every 2 ms, which may miss a shorter peak; ``method``
-says which.
+On a device the allocator keeps its own high-water mark. On the CPU it keeps none, but ``torch.profiler`` reports every
+allocation: the highest sum of a step's, on top of the case's own tensors, is the like of ``max_memory_allocated``.
+
+Resident memory is the whole process's, so it hardly tells two sides apart; it is what a machine must have. On Linux the
+kernel's own high-water mark is used: writing 5 to ``/proc/self/clear_refs`` resets ``VmHWM`` (proc(5)). Where that is
+not allowed, a thread samples the resident size every 2 ms, which may miss a shorter peak; ``method`` says which.
 """
 
+import json
+import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import torch
+from torch.profiler import ProfilerActivity, profile
+
+from models.case import Case
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 SAMPLE_S = 0.002
@@ -26,7 +34,7 @@ class Peak:
         host: resident memory of the process at its highest.
         host_before: resident memory when the work began.
         device: memory that torch's allocator had handed out at its highest, on the case's device; None on the CPU.
-        method: ``VmHWM`` or ``sampled``.
+        method: of ``host``: ``VmHWM`` or ``sampled``.
     """
 
     host: int | None = None
@@ -46,6 +54,29 @@ def peak_memory(device: torch.device) -> Iterator[Peak]:
         yield peak
     if on_device:
         peak.device = torch.get_device_module(device).max_memory_allocated(device)
+
+
+def allocated_peak(case: Case, call: Callable[[], None]) -> int:
+    """Bytes that torch's CPU allocator held at the highest point of ``call()``, the case's own tensors included.
+
+    Counted are tensors, and what generated kernels take from the allocator; not what a library such as oneDNN takes
+    for itself, nor constants that a compiled side keeps.
+    """
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        call()
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(trace))
+        events = json.loads(trace.read_bytes())["traceEvents"]
+    on_host = [event["args"] for event in events if event["name"] == "[memory]" and event["args"]["Device Type"] == 0]
+    return case_bytes(case) + max((event["Total Allocated"] for event in on_host), default=0)
+
+
+def case_bytes(case: Case) -> int:
+    """Bytes of the parameters, buffers and inputs, each storage once; sparse tensors are left out."""
+    tensors = [*case.module.parameters(), *case.module.buffers(), *case.named_inputs().values()]
+    storages = [tensor.untyped_storage() for tensor in tensors if tensor.layout == torch.strided]
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
 def _reset_high_water_mark() -> bool:

@@ -11,12 +11,12 @@ import torch
 
 from models.case import Case
 from stages.benchmark import timing
-from stages.benchmark.memory import Peak, peak_memory
+from stages.benchmark.memory import allocated_peak, peak_memory
 from stages.contract import Stage, StageContext, StageResult
 
 SUMMARY_COLUMNS = [
     "side", "median_ms", "iqr_ms", "ci95_low_ms", "ci95_high_ms", "samples", "compile_s", "compile_reason",
-    "peak_memory_bytes", "peak_device_bytes", "memory_method",
+    "peak_memory_bytes", "peak_host_bytes", "host_method",
 ]  # fmt: skip
 
 
@@ -40,7 +40,7 @@ class BenchmarkStage(Stage):
             }
             context.progress("warming up")
             warm = {side: self._warm(call) for side, call in calls.items()}
-            peaks = {side: _peak(call, context.case.device) for side, call in calls.items()}
+            peaks = {side: _peak(case, calls[side]) for side, case in (("reference", base), ("test", context.case))}
             context.progress("timing")
             samples = timing.interleave(
                 calls,
@@ -78,10 +78,15 @@ def stepper(case: Case, function: Callable[..., Any]) -> Callable[[], None]:
     return call
 
 
-def _peak(call: Callable[[], None], device: torch.device) -> Peak:
-    with peak_memory(device) as peak:
+def _peak(case: Case, call: Callable[[], None]) -> dict[str, Any]:
+    """Peaks in bytes of one step; ``peak_memory_bytes`` is the allocator's of the device that the case is on."""
+    with peak_memory(case.device) as peak:
         call()
-    return peak
+    return {
+        "peak_memory_bytes": allocated_peak(case, call) if peak.device is None else peak.device,
+        "peak_host_bytes": peak.host,
+        "host_method": peak.method,
+    }
 
 
 def compile_seconds(context: StageContext, compiled: Any) -> tuple[float | None, str]:
@@ -105,7 +110,9 @@ def _reference_compile(context: StageContext) -> tuple[float | None, str]:
     return None, f"the first step of reference.backend={name} was not timed apart"
 
 
-def _figures(values: list[float], compiled: tuple[float | None, str], peak: Peak, seed: int) -> dict[str, Any]:
+def _figures(
+    values: list[float], compiled: tuple[float | None, str], peak: dict[str, Any], seed: int
+) -> dict[str, Any]:
     return {
         "median_ms": float(pd.Series(values).median()),
         "iqr_ms": timing.interquartile_range(values),
@@ -113,11 +120,7 @@ def _figures(values: list[float], compiled: tuple[float | None, str], peak: Peak
         "samples": len(values),
         "compile_s": compiled[0],
         "compile_reason": compiled[1],
-        "peak_memory_bytes": peak.host if peak.device is None else peak.device,
-        "peak_host_bytes": peak.host,
-        "peak_device_bytes": peak.device,
-        "memory_method": peak.method,
-    }
+    } | peak
 
 
 def _result(
@@ -140,9 +143,11 @@ def _result(
     ]
     noise = {"before": before, "after": environment(), "stopped": samples.stopped, "first_warm_step_s": warm}
     message = (
-        f"{figures['reference']['median_ms']:.3g} ms → {figures['test']['median_ms']:.3g} ms, "
+        f"{milliseconds(figures['reference']['median_ms'])} → {milliseconds(figures['test']['median_ms'])}, "
         f"{ratio:.3g}× (95 %: {interval[0]:.3g} to {interval[1]:.3g}), {len(test)} samples a side"
     )
+    if interval[0] <= 1 <= interval[1]:
+        message += "; no difference established"
     return StageResult(
         "passed",
         message,
@@ -153,6 +158,11 @@ def _result(
         },
         {"benchmark": figures | {"speedup": ratio, "speedup_ci95": list(interval)}},
     )
+
+
+def milliseconds(value: float) -> str:
+    """Three digits or all whole ones, never an exponent: ``0.0123 ms``, ``20.1 ms``, ``2012 ms``."""
+    return f"{value:.0f} ms" if value >= 100 else f"{value:.3g} ms"
 
 
 def environment() -> dict[str, Any]:

@@ -8,8 +8,8 @@ from models.case import Case
 from models.config import ModelConfig
 from stages.benchmark import timing
 from stages.benchmark.config import BenchmarkConfig
-from stages.benchmark.memory import Peak, _sampled_peak, peak_memory
-from stages.benchmark.stage import BenchmarkStage
+from stages.benchmark.memory import Peak, _sampled_peak, allocated_peak, case_bytes, peak_memory
+from stages.benchmark.stage import BenchmarkStage, milliseconds
 from stages.contract import MemoryArtifacts, Settings, StageContext
 from stages.encoding import encode
 from stages.lower.config import BackendConfig
@@ -82,6 +82,23 @@ def test_peak_memory_sees_what_was_freed_again(sampled):
         assert peak.host - peak.host_before > size * 0.9 and peak.device is None
 
 
+def test_the_allocated_peak_is_of_live_tensors_and_counts_each_storage_once():
+    size = 8 * 2**20
+    module = torch.nn.Linear(512, 512, bias=False)
+    module.register_buffer("shared", module.weight.detach().view(-1))
+    case = Case("net", module, (torch.zeros(1024),), {}, "inference", torch.float32, torch.device("cpu"))
+
+    def step():
+        first = torch.ones(size, dtype=torch.uint8)
+        second = torch.ones(size, dtype=torch.uint8)
+        del first, second
+        torch.ones(size, dtype=torch.uint8)
+
+    own = 512 * 512 * 4 + 1024 * 4
+    assert case_bytes(case) == own
+    assert allocated_peak(case, step) == own + 2 * size
+
+
 def context_of(adapter):
     torch._dynamo.reset()
     torch.manual_seed(0)
@@ -102,7 +119,7 @@ def test_the_stage_reports_both_sides_and_leaves_the_model_alone():
     for side in ("reference", "test"):
         assert figures[side]["samples"] == sum(samples["side"] == side) >= 3
         assert figures[side]["ci95_ms"][0] <= figures[side]["median_ms"] <= figures[side]["ci95_ms"][1]
-        assert figures[side]["peak_memory_bytes"] > 2**20
+        assert case_bytes(context.case) < figures[side]["peak_memory_bytes"] < 2**16 < figures[side]["peak_host_bytes"]
     assert figures["test"]["compile_s"] == context.live["compiled"].compile_s > figures["test"]["median_ms"] / 1e3
     assert figures["speedup_ci95"][0] <= figures["speedup"] <= figures["speedup_ci95"][1]
     for name in result.artifacts:
@@ -111,6 +128,10 @@ def test_the_stage_reports_both_sides_and_leaves_the_model_alone():
         assert torch.equal(value, before[name]), name
     assert torch.equal(torch.get_rng_state(), random)
     assert all(parameter.grad is None for parameter in context.case.module.parameters())
+
+
+def test_the_message_has_no_exponents():
+    assert [milliseconds(value) for value in (0.01234, 20.123, 2012.3)] == ["0.0123 ms", "20.1 ms", "2012 ms"]
 
 
 def test_an_unknown_compile_time_is_null_with_a_reason():
