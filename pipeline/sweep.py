@@ -45,7 +45,7 @@ def sweep_exit_code(job_dirs: Iterable[Path]) -> int:
 
 def job_exit_code(job: Path) -> int:
     """One job's exit code, from its ``summary.json`` or its ``configuration_error.json``."""
-    result = _read(job / SUMMARY)
+    result = _read_summary(job)
     if result is not None:
         return summary.EXIT_CODES[result["verdict"]]
     return summary.EXIT_CRASHED if _read(job / CONFIGURATION_ERROR) is None else summary.EXIT_CONFIGURATION
@@ -62,11 +62,11 @@ def split_override(override: str) -> tuple[str, str]:
 def _row(sweep_dir: Path, job: Path) -> dict[str, Any]:
     inside = job.is_relative_to(sweep_dir)
     row: dict[str, Any] = {"id": job.name, "dir": (job.relative_to(sweep_dir) if inside else job).as_posix()}
-    result, rejected = _read(job / SUMMARY), _read(job / CONFIGURATION_ERROR)
+    result, rejected = _read_summary(job), _read(job / CONFIGURATION_ERROR)
     row["exit_code"] = job_exit_code(job)
     if result is None:
         row["verdict"] = "rejected" if rejected else summary.CRASHED
-        row["error"] = " ".join(rejected["message"].split()) if rejected else f"the job left no {SUMMARY}"
+        row["error"] = " ".join(rejected["message"].split()) if rejected else f"the job left no valid {SUMMARY}"
         return row | _override_columns(rejected["overrides"] if rejected else _hydra_overrides(job))
     row |= {"id": result["run"]["id"], "verdict": result["verdict"], "seconds": result["run"]["seconds"]}
     row["error"] = _first_trouble(result["stages"])
@@ -105,6 +105,12 @@ def _ordered_columns(rows: Sequence[dict[str, Any]]) -> list[str]:
     overrides.sort(key=lambda key: len({row.get(key) for row in rows}) == 1)
     head = ["id", "dir", *overrides, "verdict", "exit_code", "error", "seconds"]
     return head + [key for key in every if key not in head]
+
+
+def _read_summary(job: Path) -> Any:
+    """The job's summary; None where it is missing, torn or of another schema, which is no result."""
+    result = _read(job / SUMMARY)
+    return result if isinstance(result, dict) and result.get("schema") == summary.SCHEMA else None
 
 
 def _read(path: Path) -> Any:

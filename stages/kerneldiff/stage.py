@@ -235,12 +235,13 @@ def _diagnosis(
     drawn: int = 0,
     failed: int = 0,
 ) -> dict[str, Any]:
+    bad = verdict in FAILING
     return {
         "verdict": verdict,
-        "kind": "none",
+        "kind": None if bad else "none",  # which kind of fault it is, only localization can tell
         "message": message,
         "first_divergence": None,
-        "localization": "not established: localization did not run",
+        "localization": "not established: localization did not run" if bad else "not needed: nothing failed",
         "error": error,
         "gold_error": gold_error,
         "random": random,

@@ -68,6 +68,7 @@ def graph_files(
         "seconds": lowered.seconds,
         "kernels": len(kernels),
         "launches": len(launches),
+        "extern_launches": sum(record["kind"] == "extern" for record in launches),
         "kernels_mapped_share": share(sum(bool(record["sources"]) for record in launches), len(launches)),
         "nodes_mapped_share": share(mapped_nodes, len(nodes)) if captured else None,
         "nodes_pre_fusion": lowered.nodes_pre_fusion,
@@ -103,7 +104,12 @@ def message_of(graphs: dict[str, Any]) -> str:
     """One line for a person."""
     if not graphs:
         return "nothing was compiled: the model has no operation that Dynamo captured"
-    kernels = sum(facts["kernels"] for facts in graphs.values())
+    kernels, launches, extern = (
+        sum(facts[key] for facts in graphs.values()) for key in ("kernels", "launches", "extern_launches")
+    )
     missing = sum(bool(facts["not_established"]) for facts in graphs.values())
     gaps = f"; {missing} with parts not established" if missing else ""
-    return f"{len(graphs)} graphs lowered to {kernels} kernels{gaps}"
+    return (
+        f"{len(graphs)} graphs lowered to {kernels} generated kernels; "
+        f"{launches} launches, {extern} of them of library kernels{gaps}"
+    )

@@ -128,12 +128,13 @@ def test_the_sweeps_table_has_a_row_for_every_job_whatever_became_of_it(tmp_path
     execute(jobs[2], "plain", "rejects", keep_rejected=True)
     (jobs[3] / ".hydra").mkdir(parents=True)
     (jobs[3] / ".hydra" / "overrides.yaml").write_text("- seed=9\n- dtype=float16\n")
+    (jobs[3] / "summary.json").write_text('{"schema": 0, "verdict": "passed"}')
     rows = list(csv.DictReader(write_sweep_table(tmp_path, jobs).open()))
     assert [row["dir"] for row in rows] == ["0", "1", "2", "3"]
     assert [row["verdict"] for row in rows] == ["passed", "failed", "rejected", "crashed"]
     assert [row["exit_code"] for row in rows] == ["0", "1", "2", "3"]
     assert [row["override.seed"] for row in rows] == ["1", "1", "1", "9"]
     assert rows[1]["violations"] == "2" and rows[1]["stage.lower"] == "skipped"
-    assert "stages.rejects.x: got 1" in rows[2]["error"] and "no summary.json" in rows[3]["error"]
+    assert "stages.rejects.x: got 1" in rows[2]["error"] and "no valid summary.json" in rows[3]["error"]
     assert [sweep_exit_code(jobs[:2]), sweep_exit_code(jobs[:3]), sweep_exit_code(jobs)] == [1, 2, 3]
     assert json.loads((jobs[2] / "configuration_error.json").read_text())["exit_code"] == 2

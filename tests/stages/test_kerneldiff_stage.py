@@ -81,6 +81,8 @@ def test_aot_eager_trains_alike_and_rows_cover_every_kind():
     assert result.status == "passed" and result.summary["numerics"]["failed"] == 0
     assert set(rows["kind"]) == {"output", "loss", "gradient", "buffer"}
     assert {"logits", "hidden[0]", "loss", "first.weight", "norm.running_mean"} <= set(rows["path"])
+    diagnosis = result.artifacts["kerneldiff/diagnosis.json"]
+    assert (diagnosis["kind"], diagnosis["localization"]) == ("none", "not needed: nothing failed")
     for name in ("kerneldiff/outputs.csv", "kerneldiff/diagnosis.json", "kerneldiff/worst.json"):
         assert encode(name, result.artifacts[name])
 
@@ -96,6 +98,8 @@ def test_a_scaled_output_is_a_defect_and_is_drawn(mode):
     result = run(context_of("scaled", mode=mode, adapter=f"{__name__}.Scaled"))
     assert (result.status, result.summary["numerics"]["verdict"]) == ("failed", "defect")
     assert "defect" in verdicts(result).values()
+    diagnosis = result.artifacts["kerneldiff/diagnosis.json"]
+    assert diagnosis["kind"] is None and diagnosis["localization"].startswith("not established")
     pictures = [name for name in result.artifacts if name.startswith("kerneldiff/plots/")]
     assert pictures and all(result.artifacts[name].startswith(b"\x89PNG") for name in pictures)
     assert result.artifacts["kerneldiff/worst.json"]

@@ -69,8 +69,10 @@ def test_kernels_lead_to_the_users_lines(lowered: MemoryArtifacts, graph_id: str
     assert lines == {(file, line_of("gelu(self.linear")), (file, line_of("torch.softmax"))}
     code = {line["code"] for kernel in provenance["kernels"] for line in kernel["sources"]}
     assert "return torch.softmax(hidden, -1) * 2.5" in code
-    kinds = {kernel["kind"] for kernel in provenance["kernels"]}
-    assert kinds == {"cpp", "extern"}
+    kinds = [kernel["kind"] for kernel in provenance["kernels"]]
+    assert set(kinds) == {"cpp", "extern"}
+    facts = lowered.read_json("lower/summary.json")["graphs"][graph_id]
+    assert (facts["launches"], facts["extern_launches"]) == (len(kinds), kinds.count("extern"))
     assert all(kernel["nodes"] for kernel in provenance["kernels"])
 
 
