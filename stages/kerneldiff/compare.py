@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from stages.kerneldiff import formats
-from stages.kerneldiff.metrics import Figures, Number, Worst, chunks, measure
+from stages.kerneldiff.accumulator import Figures, Number, Worst
+from stages.kerneldiff.metrics import chunks, measure
 from stages.kerneldiff.structure import container_kind, flatten
 from stages.kerneldiff.verdict import Judgement, judge, overall
 

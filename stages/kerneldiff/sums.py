@@ -25,8 +25,17 @@ class Spread:
         """
         if not values.numel():
             return
-        self.count += values.numel()
         top = values.max().item() if top is None else top
+        if TINY < top < HUGE:
+            self.merge(values.numel(), top, torch.mul(values, values, out=work).sum().item())
+            return
+        self.merge(values.numel(), top, 0.0)
+        if 0 < top < math.inf:
+            self._squares += torch.div(values, self._scale, out=work).square_().sum().item()
+
+    def merge(self, count: int, top: float, squares: float) -> None:
+        """Add values known by their number, their largest and the sum of their squares (between TINY and HUGE)."""
+        self.count += count
         if math.isnan(top):
             self._nan = True
         elif top > self.largest:
@@ -35,10 +44,7 @@ class Spread:
             if top > self._scale:
                 self._squares *= (self._scale / top) ** 2
                 self._scale = top
-            if TINY < top < HUGE:
-                self._squares += torch.mul(values, values, out=work).sum().item() / self._scale / self._scale
-            else:
-                self._squares += torch.div(values, self._scale, out=work).square_().sum().item()
+            self._squares += squares / self._scale / self._scale
 
     @property
     def maximum(self) -> float:
@@ -73,13 +79,20 @@ class Dot:
         """Add Re(left · conj(right)); the scales are the largest magnitudes so far; see :meth:`Spread.add` for work."""
         if scale_left == 0 or scale_right == 0 or not left.numel():
             return
-        self.value *= (self.left / scale_left) * (self.right / scale_right)
-        self.left, self.right = scale_left, scale_right
         if not left.is_complex() and TINY < scale_left < HUGE and TINY < scale_right < HUGE:
-            self.value += torch.mul(left, right, out=work).sum().item() / scale_left / scale_right
+            self.merge(torch.mul(left, right, out=work).sum().item(), scale_left, scale_right)
             return
+        self.merge(0.0, scale_left, scale_right)
         product = (left / scale_left) * (right / scale_right).conj()
         self.value += (product.real if product.is_complex() else product).sum().item()
+
+    def merge(self, value: float, scale_left: float, scale_right: float) -> None:
+        """Add an inner product; the scales are the largest magnitudes so far."""
+        if scale_left == 0 or scale_right == 0:
+            return
+        self.value *= (self.left / scale_left) * (self.right / scale_right)
+        self.left, self.right = scale_left, scale_right
+        self.value += value / scale_left / scale_right
 
     def cosine(self, left: Spread, right: Spread) -> float:
         """Cosine of the angle between the sides; two zero vectors have 1, a zero and another 0, nothing NaN."""

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from stages.kerneldiff import compare_tensors, formats, metrics
+from stages.kerneldiff import accumulator, compare_tensors, formats, metrics
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
 SPECIAL = [0.0, -0.0, math.nan, math.inf, -math.inf, 1e-310, -5e-324, 1e-40, -1e-45, 6e-8, 1e308, -1e308, 3e38, 1e-200]
@@ -32,7 +32,7 @@ def sides(dtype: torch.dtype, seed: int, special: list[float]) -> list[torch.Ten
 
 def flat(figures: metrics.Figures) -> dict[str, object]:
     """Every figure, with the spreads' own figures in place of their scaled sums."""
-    found = {name: value for name, value in vars(figures).items() if not isinstance(value, metrics.Spread)}
+    found = {name: value for name, value in vars(figures).items() if not isinstance(value, accumulator.Spread)}
     found["worst"] = [asdict(worst) for worst in figures.worst]
     for name in ("floor", "error", "magnitude"):
         spread = getattr(figures, name)
@@ -88,13 +88,13 @@ def test_the_short_way_agrees_where_dtypes_differ(other):
 
 def test_finite_chunks_take_the_short_way_and_others_do_not(monkeypatch):
     taken = []
-    original = metrics._Accumulator._add_finite
+    original = metrics.Accumulator._add_finite
 
     def add(self, offset, pieces):
         taken.append((offset, original(self, offset, pieces)))
         return taken[-1][1]
 
-    monkeypatch.setattr(metrics._Accumulator, "_add_finite", add)
+    monkeypatch.setattr(metrics.Accumulator, "_add_finite", add)
     broken = torch.ones(30)
     broken[15] = math.nan
     metrics.measure(torch.ones(30), broken, None, rtol=0.0, atol=0.0, limit=10)
