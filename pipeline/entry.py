@@ -17,6 +17,7 @@ from models.errors import UserError
 from pipeline import arguments
 from pipeline.help import CONF, help_text
 from pipeline.schema import register
+from stages.lower.config import shown_name
 
 logger = logging.getLogger(__name__)
 
@@ -113,6 +114,7 @@ def _hydra_session(args: argparse.Namespace) -> Iterator[_Session]:
     version.setbase("1.3")
     register()
     OmegaConf.register_new_resolver("slug", slug, replace=True)
+    OmegaConf.register_new_resolver("shown_backend", shown_name, replace=True)
     name = "config"
     if stored is not None:
         base = yaml.safe_load((CONF / "config.yaml").read_text())

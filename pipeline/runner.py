@@ -101,7 +101,7 @@ class Runner:
                 "id": f"{rundir.path.parent.name}/{rundir.path.name}",
                 "model": settings.model.name,
                 "accel": settings.accel.name,
-                "backend": settings.backend.name,
+                "backend": settings.backend.shown,
                 "dtype": settings.dtype,
                 "device": settings.device,
                 "mode": settings.mode,

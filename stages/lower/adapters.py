@@ -12,7 +12,7 @@ from models.errors import ConfigurationError, invalid_choice
 from stages.constrain.config import AccelConfig
 from stages.contract import Settings
 from stages.lower.adapter import AcceleratorAdapter, run_as_traced
-from stages.lower.config import BackendConfig
+from stages.lower.config import BUILT_IN, BackendConfig
 
 
 class EagerAdapter(AcceleratorAdapter):
@@ -108,8 +108,6 @@ class DynamoAdapter(AcceleratorAdapter):
 
 MISSING = "???"
 """A mandatory value that nobody gave, as OmegaConf writes it."""
-
-BUILT_IN = ("eager", "aot_eager", "inductor", "mock", "aot_mock", "dynamo")
 
 
 def build_adapter(settings: Settings | BackendConfig) -> AcceleratorAdapter:

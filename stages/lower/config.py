@@ -3,6 +3,20 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+BUILT_IN = ("eager", "aot_eager", "inductor", "mock", "aot_mock", "dynamo")
+"""Adapters with a name of their own; any other is a dotted path."""
+
+
+def shown_name(name: str, adapter: str) -> str:
+    """What a run is called after its backend: ``name``, unless that is only what another adapter is called.
+
+    ``backend.adapter=my_package.MyAdapter`` alone leaves ``name`` at that of the selected group's file; the run is
+    the adapter's, so it is called ``MyAdapter``.
+    """
+    if adapter in (name, "dynamo") or name not in BUILT_IN:
+        return name
+    return adapter.replace(":", ".").rpartition(".")[2]
+
 
 @dataclass
 class BackendConfig:
@@ -10,6 +24,7 @@ class BackendConfig:
 
     Attributes:
         name: eager, aot_eager, inductor, mock, aot_mock; for ``adapter=dynamo`` any backend registered with torch.
+            See :attr:`shown` for what reports call it.
         adapter: which adapter stands behind it: eager, aot_eager, inductor, mock, aot_mock, dynamo, or the dotted
             path of a callable that returns an AcceleratorAdapter.
         options: arguments of the adapter.
@@ -20,6 +35,11 @@ class BackendConfig:
     adapter: str = "inductor"
     options: dict[str, Any] = field(default_factory=dict)
     inductor: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> str:
+        """The name in folders, summaries and reports."""
+        return shown_name(self.name, self.adapter)
 
 
 @dataclass

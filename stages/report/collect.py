@@ -146,7 +146,7 @@ def _empty(section: Any) -> bool:
 
 def _run_of(settings: Settings) -> Row:
     return {
-        "id": None, "model": settings.model.name, "accel": settings.accel.name, "backend": settings.backend.name,
+        "id": None, "model": settings.model.name, "accel": settings.accel.name, "backend": settings.backend.shown,
         "dtype": settings.dtype, "device": settings.device, "mode": settings.mode, "overrides": [],
     }  # fmt: skip
 

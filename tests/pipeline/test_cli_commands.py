@@ -140,3 +140,38 @@ def test_every_end_of_a_job_leaves_the_others_running(
     assert len((sweep / "sweep.csv").read_text().splitlines()) == 5
     assert not list(tmp_path.rglob("__main__.log"))
     assert str(sweep / "sweep.csv") in capsys.readouterr().out
+
+
+def only_run(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """The one run below a working directory, and its summary."""
+    (run,) = [file.parent for file in folder.glob("outputs/*/*/summary.json")]
+    return run, json.loads((run / "summary.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("overrides", "shown"),
+    [
+        (["backend.adapter=my_package.MyAdapter"], "MyAdapter"),
+        (["backend=eager", "backend.adapter=my_package:MyAdapter"], "MyAdapter"),
+        (["backend.adapter=my_package.MyAdapter", "backend.name=my_chip"], "my_chip"),
+        (["backend=dynamo", "backend.name=aot_eager"], "aot_eager"),
+        (["backend=aot_mock"], "aot_mock"),
+    ],
+)
+def test_a_run_is_called_after_the_adapter_that_compiled_it(
+    overrides: list[str],
+    shown: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert entry.main(["stages=[report]", *overrides]) == 0
+    run, summary = only_run(tmp_path)
+    assert run.name.endswith(f"-resnet18-none-{shown}")
+    assert summary["run"]["backend"] == shown
+    report = json.loads((run / "report/report.json").read_text())
+    assert report["title"] == f"resnet18 on none, {shown}" and f"compiled by {shown}" in report["sentence"]
+    capsys.readouterr()
+    assert cli.main(["list", "--format", "json"]) == 0
+    assert [row["backend"] for row in json.loads(capsys.readouterr().out)] == [shown]
