@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 class AcceleratorAdapter(ABC):
     """A backend: what it can do, what it refuses, and how it compiles a graph.
 
-    A subclass gives ``name`` and :meth:`compile`; the rest has defaults. It becomes a backend of the pipeline as
+    A subclass gives :meth:`compile`; the rest has defaults. It becomes a backend of the pipeline as
     ``backend.adapter=package.module.Class`` (arguments from ``backend.options``), and of ``torch.compile`` through
     :meth:`dynamo_backend`.
 
     Attributes:
-        name: shown in reports and messages.
+        name: shown in messages; by default the class's name.
         lowers: True where compiling leaves an intermediate representation that the lower stage can show.
         decompositions: operator → function, applied by AOTAutograd before :meth:`compile` sees the graph.
     """
@@ -33,6 +33,11 @@ class AcceleratorAdapter(ABC):
     name: str
     lowers: bool = False
     decompositions: Mapping[Any, Callable[..., Any]] | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not hasattr(cls, "name"):
+            cls.name = cls.__name__
 
     def capabilities(self) -> "Profile":
         """The accelerator's rules; empty by default: no rule, not a default rule."""

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from models.errors import ConfigurationError
-from stages.lower import ProfileViolated, aot_mock_backend, build_adapter, mock_backend
+from stages.lower import AcceleratorAdapter, ProfileViolated, aot_mock_backend, build_adapter, mock_backend
 from stages.lower.config import BackendConfig
 
 from lower_model import Small, line_of  # isort: skip
@@ -114,6 +114,19 @@ def test_a_registered_backend_runs() -> None:
 def test_a_wrong_backend_is_a_configuration_error(config: BackendConfig, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         build_adapter(config)
+
+
+def test_an_adapter_needs_compile_alone() -> None:
+    class Plain(AcceleratorAdapter):
+        def compile(self, gm: Any, example_inputs: Any) -> Any:
+            return gm.forward
+
+    class Named(Plain):
+        name = "chip"
+
+    assert (Plain().name, Plain().capabilities().name, Named().name) == ("Plain", "Plain", "chip")
+    module, x = Small().eval(), torch.randn(4, 8)
+    assert torch.equal(torch.compile(module, backend=Plain().dynamo_backend())(x), module(x))
 
 
 def test_a_users_adapter_gets_aot_graphs() -> None:
