@@ -89,11 +89,18 @@ class Worker:
     def _preflight(self) -> None:
         for name, stage in self.stages.items():
             self._check_needs(name, stage)
-        if any(stage.uses_torch for stage in self.stages.values()):
-            first = next(name for name, stage in self.stages.items() if stage.uses_torch)
+        first = next((name for name, stage in self.stages.items() if stage.uses_torch), None)
+        if first is not None:
+            self._checked(first, self._check_backend)
             self._checked(first, lambda: self.context.case)
         for name, stage in self.stages.items():
             self._checked(name, lambda stage=stage: stage.check(self.context))  # type: ignore[misc]
+
+    def _check_backend(self) -> None:
+        """The run's backend, whichever of the stages that compile are selected."""
+        from stages.lower import build_adapter
+
+        build_adapter(self.plan.settings).validate()
 
     def _checked(self, name: str, check: Callable[[], object]) -> None:
         """Call a check. What is no mistake in the configuration is left to the stage, which meets it again."""

@@ -16,6 +16,8 @@ class ScaledOutput(AcceleratorAdapter):
     name = "scaled_output"
 
     def __init__(self, factor: float = 1.001) -> None:
+        if not factor > 0:
+            raise ValueError(f"factor is {factor}, not above 0")
         self.factor = factor
         self.graphs = 0
 

@@ -182,7 +182,15 @@ def _from_path(path: str, options: Mapping[str, Any]) -> AcceleratorAdapter:
             f"backend.options: got {dict(options)!r}; "
             f"valid: the arguments of {path}{inspect.signature(factory)}: {error}"
         ) from error
-    adapter = factory(**options)
+    try:
+        adapter = factory(**options)
+    except (TypeError, ValueError) as error:
+        if not options or isinstance(error, ConfigurationError):
+            raise
+        raise ConfigurationError(
+            f"backend.options: got {dict(options)!r}, at which {path} raised {type(error).__name__}: {error}; "
+            f"valid: what {path}{inspect.signature(factory)} takes."
+        ) from error
     if not isinstance(adapter, AcceleratorAdapter):
         raise ConfigurationError(
             f"backend.adapter: {path} gave {type(adapter).__name__}; valid: an instance of "

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import SMALL, command
 
 from pipeline.entry import main
 
@@ -170,3 +171,18 @@ def test_the_real_command_line_says_the_same(command: list[str], name: str, work
 
     assert done.returncode == 2, done.stderr
     assert_one_message(done.stderr, key, words, workplace)
+
+
+@pytest.mark.parametrize(
+    ("stage", "options"), [("capture", "{facto: 2}"), ("kerneldiff", "{facto: 2}"), ("kerneldiff", "{factor: 0}")]
+)
+def test_options_that_the_adapter_does_not_take_stop_the_run_before_any_stage(
+    stage: str, options: str, workplace: Path
+) -> None:
+    adapter = ("backend.adapter=faulty_adapters.ScaledOutput", f"backend.options={options}")
+    done = command(*SMALL, *adapter, f"stages=[{stage}]", cwd=workplace)
+
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "backend.options" in done.stderr and "factor" in done.stderr
+    assert f"{stage} …" not in done.stdout
+    assert not list(workplace.glob("outputs/*/*"))

@@ -105,6 +105,10 @@ def test_a_registered_backend_runs() -> None:
         (BackendConfig("x", "no_such_module.Thing"), r"backend\.adapter.*no module 'no_such_module'"),
         (BackendConfig("x", "faulty_adapters.ScaledOuput"), r"valid: faulty_adapters\.ScaledOutput"),
         (BackendConfig("x", "faulty_adapters.ScaledOutput", {"facto": 2}), r"backend\.options.*factor"),
+        (
+            BackendConfig("x", "faulty_adapters.ScaledOutput", {"factor": 0}),
+            r"options.*ValueError: factor is 0",
+        ),
         (BackendConfig("eager", "eager", {"a": 1}), r"backend\.options: got a; valid: none"),
         (BackendConfig("eager", "eager", {}, {"pattern_matcher": False}), r"backend\.inductor: got pattern_matcher"),
         (BackendConfig("x", "torch.nn.Identity"), r"gave Identity; valid: an instance of"),
