@@ -27,6 +27,7 @@ class StepResult:
         gradients: parameter name → gradient; a parameter that got none is missing. Inputs that require a
             gradient are there as ``input.NAME``.
         buffers: the module's buffers after the step, by name.
+        inputs: the input tensors after the step, by name (see :meth:`Case.named_inputs`): a step may write into them.
         seconds: wall time of the step, the device synchronised before and after.
     """
 
@@ -34,6 +35,7 @@ class StepResult:
     loss: torch.Tensor | None
     gradients: dict[str, torch.Tensor] = field(default_factory=dict)
     buffers: dict[str, torch.Tensor] = field(default_factory=dict)
+    inputs: dict[str, torch.Tensor] = field(default_factory=dict)
     seconds: float = 0.0
 
 
@@ -111,6 +113,7 @@ class Case:
                 loss=None if loss is None else loss.detach().clone(),
                 gradients=self._take_gradients(),
                 buffers={name: buffer.detach().clone() for name, buffer in self.module.named_buffers()},
+                inputs={name: tensor.detach().clone() for name, tensor in self.named_inputs().items()},
                 seconds=seconds,
             )
 

@@ -95,12 +95,12 @@ def _restore_mapping(current: dict[Any, Any], saved: dict[Any, Any]) -> None:
 
 
 def _write_back(tensor: torch.Tensor, content: torch.Tensor) -> None:
-    if not _same_bits(tensor, content):
+    if not same_bits(tensor, content):
         with torch.no_grad():
             tensor.detach().copy_(content)
 
 
-def _same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
+def same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
     """True where both hold the same bits: 0.0 and -0.0 differ, a NaN is equal to itself."""
     integer = _INTEGER_OF_SIZE.get(left.element_size())
     plain = left.layout == torch.strided and not left.is_quantized and type(right) is torch.Tensor

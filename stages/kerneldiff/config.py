@@ -10,7 +10,7 @@ class KernelDiffConfig:
     atol, rtol: tolerances; when set they decide instead of the floor.
     plots: draw heatmaps of what fails.
     worst: how many worst elements are kept for a tensor.
-    perturbations: perturbed references run at most before a tensor is called a defect (conditioning.py); 0 for none.
+    perturbations: perturbed references run at most before a tensor is called a defect (conditioning.py); 0: none.
     """
 
     factor: float = 4.0
@@ -18,4 +18,4 @@ class KernelDiffConfig:
     rtol: float | None = None
     plots: bool = True
     worst: int = 8
-    perturbations: int = 32
+    perturbations: int = 12

@@ -2,15 +2,18 @@
 
 import dataclasses
 import logging
+import random
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy
 import torch
 
 from models.case import Case, StepResult
 from models.errors import UserError
+from models.snapshot import same_bits
 from stages.contract import StageContext
 from stages.kerneldiff.structure import flatten
 
@@ -53,11 +56,13 @@ class _Watched:
 
 
 def generator_state(device: torch.device) -> bytes:
-    """State of torch's generators on the CPU and on ``device``."""
+    """State of Python's and NumPy's generators, and of torch's on the CPU and on ``device``."""
     states = [torch.get_rng_state()]
     if device.type not in ("cpu", "meta"):
         states.append(torch.get_device_module(device).get_rng_state(device))
-    return b"".join(state.cpu().numpy().tobytes() for state in states)
+    legacy: dict[str, Any] = numpy.random.get_state(legacy=False)
+    others = (random.getstate(), legacy["state"]["key"].tolist(), legacy["state"]["pos"], legacy["gauss"])
+    return b"".join(state.cpu().numpy().tobytes() for state in states) + repr(others).encode()
 
 
 def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) -> Side:
@@ -77,33 +82,51 @@ def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) 
             raise MemoryError(str(error)) from error
         log.exception("kerneldiff: the %s side raised", name)
         return Side(error=describe(error))
-    return Side(collect(case, result), watched.before != watched.after, watched.after)
+    return Side(collect(result), watched.before != watched.after, watched.after)
 
 
 def describe(error: BaseException) -> dict[str, str]:
-    """Type, message and traceback of an exception, for ``diagnosis.json``."""
+    """Type and message of the exception at the bottom of ``error``, and the whole traceback, for ``diagnosis.json``.
+
+    Dynamo wraps what a backend raises (``BackendCompilerFailed.inner_exception``); the user wants what was raised.
+    """
+    raised = error
+    while isinstance(inner := getattr(raised, "inner_exception", None), BaseException):
+        raised = inner
     return {
-        "type": type(error).__name__,
-        "message": str(error).strip(),
+        "type": type(raised).__name__,
+        "message": str(raised).strip(),
         "traceback": "".join(traceback.format_exception(error)),
     }
 
 
-def collect(case: Case, result: StepResult) -> Leaves:
-    """A step's results as leaves. Of the buffers, those that the step changed (all of them where none is known)."""
+def collect(result: StepResult) -> Leaves:
+    """A step's results as leaves, all buffers and inputs among them (see :func:`keep_changed`)."""
     leaves: Leaves = {"output": flatten(result.output)}
     if result.loss is not None:
         leaves["loss"] = {"loss": result.loss}
     leaves["gradient"] = dict(result.gradients)
-    before = dict(case.module.named_buffers())
-    leaves["buffer"] = {
-        name: buffer for name, buffer in result.buffers.items() if name not in before or _changed(before[name], buffer)
-    }
+    leaves["buffer"] = dict(result.buffers)
+    leaves["input"] = dict(result.inputs)
     return leaves
 
 
-def _changed(before: torch.Tensor, after: torch.Tensor) -> bool:
-    return before.shape != after.shape or not torch.equal(before, after)
+def keep_changed(reference: tuple[Case, Side], test: tuple[Case, Side]) -> None:
+    """Of the buffers and inputs, leave those that the step changed on either side; each side with its own case.
+
+    So a write that one side lost is a wrong value, and a tensor that nothing writes to is not compared.
+    """
+    changed: dict[str, set[str]] = {"buffer": set(), "input": set()}
+    for case, side in (reference, test):
+        before = {"buffer": dict(case.module.named_buffers()), "input": case.named_inputs()}
+        for kind, names in changed.items():
+            for name, after in side.leaves.get(kind, {}).items():
+                mine = before[kind].get(name)
+                if mine is None or mine.shape != after.shape or mine.dtype != after.dtype or not same_bits(mine, after):
+                    names.add(name)
+    for _, side in (reference, test):
+        for kind, names in changed.items():
+            side.leaves[kind] = {name: leaf for name, leaf in side.leaves.get(kind, {}).items() if name in names}
 
 
 def reference_case(context: StageContext) -> Case:

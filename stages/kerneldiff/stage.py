@@ -9,7 +9,7 @@ import torch
 
 from models.case import Case
 from stages.contract import Stage, StageContext, StageResult
-from stages.kerneldiff import conditioning, formats, sides
+from stages.kerneldiff import conditioning, formats, random_draws, sides
 from stages.kerneldiff.compare import COLUMNS, KernelDiff, TensorComparison
 from stages.kerneldiff.verdict import FAILING, VERDICTS
 
@@ -51,7 +51,8 @@ class KernelDiffStage(Stage):
             reference.leaves = sides.round_to(reference.leaves, test.leaves)
         difference = self._difference(case)
         context.progress("comparing")
-        for kind in ("output", "loss", "gradient", "buffer"):
+        sides.keep_changed((base, reference), (case, test))
+        for kind in ("output", "loss", "gradient", "buffer", "input"):
             difference.compare_leaves(
                 reference.leaves.get(kind, {}), test.leaves.get(kind, {}), gold.leaves.get(kind, {}), kind=kind
             )
@@ -59,7 +60,7 @@ class KernelDiffStage(Stage):
         if gold.leaves and difference.failed and context.settings.reference.backend == "eager":
             context.progress("perturbing the reference, to tell a defect from a branch within rounding")
             conditioning.reconsider(difference.rows, base, gold.leaves, draws=self.config.perturbations)
-        random = _random_draws(reference, gold, test, case.dtype, difference.rows)
+        random = random_draws.review(reference, gold, test, case.dtype, difference.rows)
         verdict, message = _conclusion(context, difference, compiled[0])
         return self._result(difference, verdict, message, reference.leaves, test.leaves, gold, random)
 
@@ -128,7 +129,7 @@ def _gold(case: Case, *, wanted: bool) -> sides.Side:
 
 
 def _crashed(side: str, error: dict[str, str]) -> StageResult:
-    first = (error["message"].splitlines() or [""])[0]
+    first = next((line.strip() for line in error["message"].splitlines() if line.strip()), "no message")
     message = f"not_established: the {side} side raised {error['type']}: {first}"
     return StageResult(
         "failed",
@@ -143,68 +144,30 @@ def _crashed(side: str, error: dict[str, str]) -> StageResult:
     )
 
 
-def _random_draws(
-    reference: sides.Side, gold: sides.Side, test: sides.Side, dtype: torch.dtype, rows: list[TensorComparison]
-) -> str:
-    """Withdraw verdicts that random draws make meaningless; returns what was found, in words.
-
-    A generator that the gold left in another state than the reference did took other draws, so that the floor
-    measures dropout masks, not rounding. Equal states are not proof of equal draws: a floor above the square root of
-    the unit roundoff (half the digits) in an output says the same. Then a row that the floor passed is judged by
-    tolerance, and is ``not_established`` where that does not hold. Where the test side's draws differ from the
-    reference's, a difference says nothing about the backend.
-    """
-    if not reference.drew:
-        return "no random numbers were drawn"
-    if test.generator != reference.generator:
-        for row in rows:
-            if row.failed and row.bound.startswith(("floor", "tolerance")):
-                _withdraw(row, "the test side drew other random numbers than the reference")
-        return "the test side drew other random numbers than the reference"
-    wide = [row for row in rows if row.kind in ("output", "loss") and _relative_floor(row) > _half(dtype)]
-    if not gold.leaves or (gold.generator == reference.generator and not wide):
-        return "all sides drew the same random numbers"
-    for row in rows:
-        if row.verdict != "within_floor":
-            continue
-        if row.mismatched == 0:
-            row.verdict, row.bound = "within_tolerance", "tolerance"
-            row.message = (
-                f"all elements within atol={row.atol:g}, rtol={row.rtol:g}; the floor is not used: random draws"
-            )
-        else:
-            _withdraw(row, "reference and gold drew different random numbers, so there is no noise floor")
-    return "reference and gold drew different random numbers"
-
-
-def _withdraw(row: TensorComparison, message: str) -> None:
-    row.verdict, row.bound, row.message = "not_established", "random", message
-
-
-def _half(dtype: torch.dtype) -> float:
-    return math.sqrt(formats.unit_roundoff(dtype))
-
-
-def _relative_floor(row: TensorComparison) -> float:
-    """Floor RMS over the reference's RMS, from the row's own columns."""
-    if row.floor_rms is None or row.snr_db is None or row.rmse is None or not row.elements:
-        return 0.0
-    return row.floor_rms / row.reference_rms if row.reference_rms else 0.0
-
-
 def _conclusion(context: StageContext, difference: KernelDiff, compiled: Any) -> tuple[str, str]:
     """The run's verdict and one line that says it."""
     verdict = difference.verdict
     rows = difference.rows
     same = _same_code(context, compiled)
     if verdict == "exact" and same:
-        return "not_exercised", f"not_exercised: {same}"
+        return "not_exercised", f"not_exercised: {same}{_non_numbers(rows)}"
     counts = {name: sum(row.verdict == name for row in rows) for name in VERDICTS}
     words = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    words += _non_numbers(rows)
     if verdict in FAILING and difference.failed:
         worst = max(difference.failed, key=_badness)
         return verdict, f"{verdict}: {words}; worst {worst.kind} {worst.path}: {worst.message}"
     return verdict, f"{verdict}: {words or 'no tensor was compared'}"
+
+
+def _non_numbers(rows: list[TensorComparison]) -> str:
+    """NaN on both sides is equal, but whoever reads "exact" wants to know of it; so for infinities."""
+    parts = []
+    for name, counts in (("NaN", "nan_reference"), ("infinite", "inf_reference")):
+        found = sum(getattr(row, counts) or 0 for row in rows)
+        if found:
+            parts.append(f"{found} of {sum(row.elements or 0 for row in rows)} reference elements are {name}")
+    return "".join(f"; {part}" for part in parts)
 
 
 def _same_code(context: StageContext, compiled: Any) -> str:

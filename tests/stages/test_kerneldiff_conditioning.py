@@ -1,5 +1,8 @@
 """A branch within rounding is not a defect; a wrong result is one, branch or no branch."""
 
+from collections.abc import Callable
+
+import pytest
 import torch
 from torch import nn
 
@@ -39,7 +42,7 @@ def gate() -> Case:
 
 def compared(case: Case, test_weight_gradient: torch.Tensor, draws: int = 32) -> dict[str, str]:
     """Verdict by gradient, where the test side's gradient of ``weight`` is the given one."""
-    reference, gold = collect(case, case.run()), collect(case, case.to_gold().run())
+    reference, gold = collect(case.run()), collect(case.to_gold().run())
     test = {name: gradient.clone() for name, gradient in reference["gradient"].items()}
     test["weight"] = test_weight_gradient
     difference = KernelDiff()
@@ -75,6 +78,45 @@ def test_a_smooth_tensor_gets_no_second_chance() -> None:
     case = gate()
     case.args = (torch.tensor([2.0, 1.0, 1.0]),)
     assert compared(case, case.run().gradients["weight"] * 1.001)["weight"] == "defect"
+
+
+class Mean(nn.Module):
+    """A scalar that is a mean of many terms, so that its one draw of noise may come out near zero."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.layers = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x).mean()
+
+
+def mean_verdicts(dtype: torch.dtype, change: Callable[[torch.Tensor], torch.Tensor]) -> list[str]:
+    """Verdicts over seeds where the test's mean is the same sum in another order, then changed."""
+    verdicts = []
+    for seed in range(40):
+        module = Mean(seed).to(dtype).eval()
+        case = Case("mean", module, (torch.randn(8, 64).to(dtype),), {}, "inference", dtype, torch.device("cpu"))
+        reference, gold = collect(case.run()), collect(case.to_gold().run())
+        test = change(case.run(lambda x, module=module: module(x.flip(0))).output)
+        difference = KernelDiff()
+        difference.compare_leaves(reference["output"], {"output": test}, gold["output"], kind="output")
+        verdicts.append(difference.verdict)
+        reconsider(difference.rows, case, gold, draws=12)
+        verdicts[-1] += f" {difference.verdict}"
+    return verdicts
+
+
+def test_a_lucky_draw_of_the_noise_makes_no_defect() -> None:
+    verdicts = mean_verdicts(torch.float32, lambda mean: mean)
+    assert any(verdict.startswith("defect") for verdict in verdicts)  # by one draw's floor
+    assert not any(verdict.endswith("defect") for verdict in verdicts)
+
+
+@pytest.mark.parametrize(("dtype", "wrong"), [(torch.float32, 1.001), (torch.bfloat16, 2.0)])
+def test_more_draws_do_not_excuse_a_wrong_scale(dtype: torch.dtype, wrong: float) -> None:
+    assert mean_verdicts(dtype, lambda mean: mean * wrong).count("defect defect") >= 38  # the rest are near zero
 
 
 def test_the_case_is_left_as_it_was() -> None:

@@ -1,0 +1,57 @@
+"""What random draws do to verdicts: sides that drew other numbers can't be compared by a noise floor."""
+
+import math
+
+import torch
+
+from stages.kerneldiff import formats, sides
+from stages.kerneldiff.compare import TensorComparison
+
+
+def review(
+    reference: sides.Side, gold: sides.Side, test: sides.Side, dtype: torch.dtype, rows: list[TensorComparison]
+) -> str:
+    """Withdraw verdicts that random draws make meaningless; returns what was found, in words.
+
+    Where the test side's draws differ from the reference's, a difference says nothing about the backend, and where
+    gold's do, the floor measures dropout masks, not rounding. Draws differ where a generator was left in another
+    state; equal states are not proof of equal draws, so a floor above the square root of the unit roundoff (half the
+    digits) in an output says the same of gold. Then only bits and the tolerance count: a row that keeps neither is
+    ``not_established``.
+    """
+    if not reference.drew:
+        return "no random numbers were drawn"
+    if test.generator != reference.generator:
+        found = "the test side drew other random numbers than the reference"
+    else:
+        wide = [row for row in rows if row.kind in ("output", "loss") and _relative_floor(row) > _half(dtype)]
+        if not gold.leaves or (gold.generator == reference.generator and not wide):
+            return "all sides drew the same random numbers"
+        found = "reference and gold drew different random numbers, so there is no noise floor"
+    for row in rows:
+        _judge_without_floor(row, found, draws_differ=test.generator != reference.generator)
+    return found
+
+
+def _judge_without_floor(row: TensorComparison, found: str, *, draws_differ: bool) -> None:
+    by_floor = row.bound.startswith("floor") or row.bound == "conditioning"
+    if not draws_differ and row.failed:
+        return  # what exceeds even a floor of other draws is wrong
+    if not by_floor and not (row.bound == "tolerance" and row.failed):
+        return
+    if row.mismatched == 0:
+        row.verdict, row.bound = "within_tolerance", "tolerance"
+        row.message = f"all elements within atol={row.atol:g}, rtol={row.rtol:g}; the floor is not used: {found}"
+    else:
+        row.verdict, row.bound, row.message = "not_established", "random", found
+
+
+def _half(dtype: torch.dtype) -> float:
+    return math.sqrt(formats.unit_roundoff(dtype))
+
+
+def _relative_floor(row: TensorComparison) -> float:
+    """Floor RMS over the reference's RMS, from the row's own columns."""
+    if row.floor_rms is None or not row.elements:
+        return 0.0
+    return row.floor_rms / row.reference_rms if row.reference_rms else 0.0
