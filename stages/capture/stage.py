@@ -3,8 +3,9 @@
 from typing import Any, ClassVar
 
 from stages.capture.compilation import Capture, capture
-from stages.capture.tables import statistics
+from stages.capture.tables import is_operation, statistics
 from stages.contract import Stage, StageContext, StageResult
+from stages.wording import breaks_in_words, counted
 
 NODE_COLUMNS = [
     "name", "op", "target", "args", "kwargs", "inputs", "outputs", "role", "module", "source", "flops", "aliases",
@@ -32,7 +33,7 @@ class CaptureStage(Stage):
 
 
 def _counts(found: Capture) -> dict[str, int]:
-    """``nodes`` counts each operation once: the calls of the Dynamo graphs' AOT forward and backward graphs."""
+    """``nodes`` counts each operation once: those of the AOT forward and backward graphs, without ``getitem``."""
     compiled = [graph for graph in found.graphs if graph.kind in ("forward", "backward")]
     return {
         "dynamo": found.count("dynamo"),
@@ -40,7 +41,7 @@ def _counts(found: Capture) -> dict[str, int]:
         "backward": found.count("backward"),
         "breaks": len(found.breaks),
         "guards": len(found.guards),
-        "nodes": sum(node.op.startswith("call_") for graph in compiled for node in graph.nodes),
+        "nodes": sum(is_operation(node) for graph in compiled for node in graph.nodes),
     }
 
 
@@ -50,8 +51,9 @@ def _message(found: Capture) -> str:
         return f"not established: torch.compile made no graph of this model, nothing was captured{cause}"
     counts = _counts(found)
     return (
-        f"{counts['dynamo']} Dynamo, {counts['forward']} forward, {counts['backward']} backward graphs, "
-        f"{counts['nodes']} operations, {counts['breaks']} graph breaks, {counts['guards']} guards"
+        f"{counted(counts['dynamo'], 'Dynamo graph')} (AOTAutograd: {counts['forward']} forward, "
+        f"{counts['backward']} backward), {counted(counts['nodes'], 'operation')}, "
+        f"{breaks_in_words(found.breaks) or 'no graph break'}, {counted(counts['guards'], 'guard')}"
     )
 
 

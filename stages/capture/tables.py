@@ -6,7 +6,7 @@
 graph, kind            the graph's id and kind
 scope                  "operator", or "graph" for the graph's totals
 operator, dtype        the target, and the dtype of its first output; empty in a total
-count                  calls (placeholders, attributes and the output are not counted)
+count                  calls, ``_operator.getitem`` included (placeholders, attributes and the output are not)
 output_bytes           dense bytes of all outputs, views included
 allocated_bytes        the same without views and in-place results, which allocate nothing
 flops                  sum over the nodes with a formula; empty where none has one (a multiply-add is two)
@@ -39,6 +39,11 @@ Storage = tuple[str, int]
 def is_call(node: NodeRecord) -> bool:
     """True for a node that does something: calls of functions, methods and modules."""
     return node.op.startswith("call_")
+
+
+def is_operation(node: NodeRecord) -> bool:
+    """True for a call that computes: taking an item out of an operation's several results does not."""
+    return is_call(node) and node.target != GETITEM
 
 
 def statistics(graphs: Iterable[GraphRecord]) -> "pandas.DataFrame":

@@ -1,16 +1,19 @@
 """The constrain stage: the captured graphs against the profile. Runs without torch."""
 
 import logging
+from collections.abc import Iterable
 
 from stages.constrain.engine import check
 from stages.constrain.profile import Profile, validate_profile
 from stages.constrain.violations import COLUMNS, Violations
-from stages.contract import Stage, StageContext, StageResult
+from stages.contract import Artifacts, Stage, StageContext, StageResult
 from stages.graphs import GraphRecord
+from stages.wording import breaks_in_words, counted
 
 log = logging.getLogger(__name__)
 
 GRAPHS = "capture/graphs/"
+BREAKS = "capture/breaks.json"
 TABLE = "constrain/violations.csv"
 
 
@@ -36,12 +39,12 @@ class ConstrainStage(Stage):
         if not names:
             return StageResult("failed", "not established: no captured graph")
         graphs = [GraphRecord.from_json(context.artifacts.read_json(name)) for name in names]
-        context.progress(f"checking {len(graphs)} graphs against {profile.name}")
+        context.progress(f"checking {_graphs_in_words(graph.id for graph in graphs)} against {profile.name}")
         violations = check(graphs, profile)
         log.info("constrain: %d rows for %s", len(violations), profile.name)
         return StageResult(
             status="failed" if violations.failed else "passed",
-            message=message_of(violations),
+            message=message_of(violations) + (_not_checked(context.artifacts) if profile.rules else ""),
             artifacts={TABLE: violations.table},
             summary={"violations": violations.summary()},
             digest={TABLE: digest_columns()},
@@ -57,16 +60,34 @@ def message_of(violations: Violations) -> str:
     """One line: how many, of which rules, and how severe."""
     profile: Profile = violations.profile
     if not profile.rules:
-        return f"profile {profile.name} has no rules: nothing to check"
+        return f"nothing was checked: the profile {profile.name} has no rules"
     if not violations.rows:
-        return f"{len(violations.graphs)} graphs fit {profile.name}"
+        one = len({_number(id) for id in violations.graphs}) == 1
+        return f"{_graphs_in_words(violations.graphs)} {'fits' if one else 'fit'} {profile.name}"
     counts = violations.by_severity
     found = sum(counts.get(severity, 0) for severity in ("error", "warning"))
     by_rule = ", ".join(f"{rule} {count}" for rule, count in violations.summary()["by_rule"].items())
     mode = "strict" if profile.strict else "warning"
-    parts = [f"{found} violations of {profile.name} in {mode} mode ({by_rule})"]
+    parts = [f"{counted(found, 'violation')} of {profile.name} in {mode} mode ({by_rule})"]
     if counts.get("undecided"):
         parts.append(f"{counts['undecided']} not established")
     if counts.get("waived"):
         parts.append(f"{counts['waived']} waived")
     return "; ".join(parts)
+
+
+def _graphs_in_words(ids: Iterable[str]) -> str:
+    """``1 graph (seen as dynamo, forward)``: Dynamo's and AOTAutograd's are pictures of one graph of the model."""
+    ids = list(ids)
+    kinds = dict.fromkeys(id.rpartition(".")[2] for id in ids)
+    return f"{counted(len({_number(id) for id in ids}), 'graph')} (seen as {', '.join(kinds)})"
+
+
+def _number(graph_id: str) -> str:
+    return graph_id.partition(".")[0]
+
+
+def _not_checked(artifacts: Artifacts) -> str:
+    """What no graph holds, and so no rule saw."""
+    breaks = artifacts.read_json(BREAKS) if BREAKS in artifacts.names(BREAKS) else []
+    return f"; what runs outside the graphs was not checked ({breaks_in_words(breaks)})" if breaks else ""

@@ -96,9 +96,10 @@ class Violations:
         return bool(counts.get("error") or (self.profile.strict and counts.get("undecided")))
 
     def summary(self) -> dict[str, Any]:
-        """``violations`` of summary.json. ``total`` counts every row, the waived and undecided ones included."""
+        """``violations`` of summary.json. ``total`` counts every row, the waived and undecided ones included; it is
+        None where the profile has no rules: nothing was checked."""
         return {
-            "total": len(self.rows),
+            "total": len(self.rows) if self.profile.rules else None,
             "by_rule": dict(sorted(Counter(row.rule for row in self.rows).items())),
             "by_effect": dict(sorted(Counter(row.effect for row in self.rows).items())),
             "by_severity": self.by_severity,

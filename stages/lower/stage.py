@@ -7,6 +7,7 @@ from stages.graphs import GraphRecord
 from stages.lower.adapters import build_adapter
 from stages.lower.compiled import CompiledCase, compiled_case
 from stages.lower.kernels import split_kernels
+from stages.wording import calls_in_words, counted
 
 if TYPE_CHECKING:
     from stages.capture.sources import SourceFinder
@@ -109,7 +110,4 @@ def message_of(graphs: dict[str, Any]) -> str:
     )
     missing = sum(bool(facts["not_established"]) for facts in graphs.values())
     gaps = f"; {missing} with parts not established" if missing else ""
-    return (
-        f"{len(graphs)} graphs lowered to {kernels} generated kernels; "
-        f"{launches} launches, {extern} of them of library kernels{gaps}"
-    )
+    return f"{counted(len(graphs), 'AOT graph')} lowered to {calls_in_words(kernels, launches, extern)}{gaps}"

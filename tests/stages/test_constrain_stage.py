@@ -1,6 +1,7 @@
 """The stage: stored graphs in, a table and a verdict out."""
 
 import io
+from dataclasses import replace
 
 import pandas
 import pytest
@@ -62,9 +63,33 @@ def test_no_graph_is_not_established():
 
 
 def test_no_rules_and_a_fit_are_told_apart():
-    assert "no rules" in run({}).message
-    assert run({"alignment": 2}).message == "1 graphs fit none"
+    assert run({}).message == "nothing was checked: the profile none has no rules"
+    assert run({}).summary["violations"]["total"] is None
+    assert run({"alignment": 2}).summary["violations"]["total"] == 0
+    assert run({"alignment": 2}).message == "1 graph (seen as forward) fits none"
+    both = (replace(GRAPH, id="g0.dynamo", kind="dynamo"), GRAPH)
+    assert run({"alignment": 2}, graphs=both).message == "1 graph (seen as dynamo, forward) fits none"
+    two = (*both, replace(GRAPH, id="g1.forward"))
+    assert run({"alignment": 2}, graphs=two).message == "2 graphs (seen as dynamo, forward) fit none"
     assert list(run({}).artifacts[TABLE].columns) == COLUMNS
+
+
+@pytest.mark.parametrize(
+    ("kinds", "told"),
+    [
+        (["break"], "1 graph break"),
+        (["break", "skipped_frame", "break"], "3 graph breaks, 1 of them a skipped frame"),
+        (["skipped_frame", "skipped_frame"], "2 skipped frames"),
+    ],
+)
+@pytest.mark.parametrize("accel", [{"alignment": 2}, {"alignment": 8, "strict": True}])
+def test_what_runs_outside_the_graphs_was_not_checked(accel, kinds, told):
+    given = context(accel)
+    given.artifacts.content["capture/breaks.json"] = [{"kind": kind, "reason": "print"} for kind in kinds]
+    message = ConstrainStage(ConstrainConfig()).run(given).message
+    assert message.endswith(f"; what runs outside the graphs was not checked ({told})")
+    given.artifacts.content["capture/breaks.json"] = []
+    assert "not checked" not in ConstrainStage(ConstrainConfig()).run(given).message
 
 
 def test_check_refuses_what_torch_lacks_before_anything_runs():

@@ -1,0 +1,30 @@
+"""Numbers in words, the same in every stage's message and in the report. Free of torch."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """``1 graph``, ``2 graphs``; the plural is given where it is not made with an s."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def breaks_in_words(breaks: Sequence[Mapping[str, Any]]) -> str:
+    """``3 graph breaks, 1 of them a skipped frame``; empty where Dynamo broke nothing.
+
+    Args:
+        breaks: content of ``capture/breaks.json``.
+    """
+    if not breaks:
+        return ""
+    skipped = sum(item.get("kind") == "skipped_frame" for item in breaks)
+    if skipped == len(breaks):
+        return counted(skipped, "skipped frame")
+    of_them = f", {skipped} of them {'a skipped frame' if skipped == 1 else 'skipped frames'}" if skipped else ""
+    return counted(len(breaks), "graph break") + of_them
+
+
+def calls_in_words(generated: int, calls: int, library: int) -> str:
+    """``16 generated kernels; 42 kernel calls, 26 of them to library kernels``."""
+    kernels, total = counted(generated, "generated kernel"), counted(calls, "kernel call")
+    return f"{kernels}; {total}, {library} of them to library kernels"
