@@ -1,13 +1,15 @@
 """What a report says, as data: read from what the stages stored, with what is missing named. Free of torch."""
 
-import csv
-import io
+import json
 import shlex
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stages.contract import Artifacts, Settings
+from stages.report import fit, numbers
+from stages.report.reading import Row, capped, read_json, read_table
+from stages.wording import breaks_in_words, calls_in_words, counted
 
 ALL_STAGES = ("capture", "constrain", "lower", "kerneldiff", "benchmark")
 VERDICTS = {
@@ -16,16 +18,6 @@ VERDICTS = {
     "crashed": "Crashed",
     "not_established": "Not established",
 }
-LINES = 20
-NUMERIC_WORDS = {
-    "exact": "equal bit for bit",
-    "within_floor": "within the noise floor",
-    "within_tolerance": "within the tolerance",
-    "defect": "a defect",
-    "not_established": "not established",
-    "not_exercised": "not exercised",
-}
-Row = dict[str, Any]
 
 
 def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_rows: int) -> dict[str, Any]:
@@ -41,8 +33,8 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
         A JSON-able dict: ``title, verdict, sentence, findings, run, versions, stages, graphs, violations, lowering,
         numerics, benchmark, repros, not_established, reproduce, files``.
     """
-    summary = _json(artifacts, "summary.json") or {}
-    manifest = _json(artifacts, "manifest.json") or {}
+    summary = read_json(artifacts, "summary.json") or {}
+    manifest = read_json(artifacts, "manifest.json") or {}
     run = {**_run_of(settings), **summary.get("run", {})}
     if "seconds" in run:  # the run isn't over: summary.json's final figure has the report's time in it too
         run["seconds_before_report"] = run.pop("seconds")
@@ -54,9 +46,9 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
         "versions": _versions(manifest),
         "stages": stages,
         "graphs": _graphs(artifacts, summary, max_rows),
-        "violations": _violations(artifacts, summary, max_rows),
+        "violations": fit.violations(artifacts, summary, max_rows),
         "lowering": _lowering(artifacts, max_rows),
-        "numerics": _numerics(artifacts, summary, max_rows),
+        "numerics": numbers.numerics(artifacts, summary, max_rows),
         "benchmark": summary.get("benchmark") or None,
         "repros": summary.get("repros") or [],
         "reproduce": reproduce(run),
@@ -71,7 +63,8 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
 def reproduce(run: Mapping[str, Any]) -> list[str]:
     """Commands that make this run again: as it was typed, and from its stored configuration."""
     overrides = [str(item) for item in run.get("overrides") or []]
-    commands = [shlex.join(["python", "-m", "pipeline", *overrides])]
+    flags = [str(item) for item in run.get("flags") or []]
+    commands = [shlex.join(["python", "-m", "pipeline", *flags, *overrides])]
     if run.get("id"):
         commands.append(shlex.join(["inductor-debug", "rerun", str(run["id"])]))
     return commands
@@ -99,9 +92,15 @@ def not_established(data: Mapping[str, Any]) -> list[str]:
             notes.append(f"{what[name]}: {stage_note(data['stages'], name)}.")
         elif statuses[name] == "passed" and _empty(data[sections[name]]):
             notes.append(f"{what[name]}: the stage {name} passed but stored nothing that this report can show.")
+    if data["violations"] and data["violations"]["total"] is None:
+        notes.append(f"Whether the model fits: nothing was checked, the profile {data['run']['accel']} has no rules.")
+    if data["graphs"]["breaks_in_words"]:
+        notes.append(f"What runs outside the graphs ({data['graphs']['breaks_in_words']}): Dynamo left it to Python, "
+                     "so it is in no graph and was not checked against the profile.")  # fmt: skip
     undecided = (data["violations"] or {}).get("by_severity", {}).get("undecided", 0)
     if undecided:
-        notes.append(f"{undecided} checks against the profile could not be decided (severity undecided).")
+        checks = counted(undecided, "check")
+        notes.append(f"{checks} against the profile could not be decided (severity undecided).")
     for graph in data["lowering"]:
         notes.extend(f"{graph['graph']}, lowering: {note}." for note in graph["not_established"])
     numerics = data["numerics"] or {}
@@ -113,7 +112,7 @@ def not_established(data: Mapping[str, Any]) -> list[str]:
         notes.append(f"Whether it is faster or slower: the speed-up's 95 % interval, {short(interval[0])} to "
                      f"{short(interval[1])}, contains 1.")  # fmt: skip
     verdict = numerics.get("summary", {}).get("verdict")
-    if verdict in ("not_established", "not_exercised"):
+    if verdict in ("not_established", "not_exercised") and statuses.get("kerneldiff") in ("passed", "failed"):
         notes.append(f"The comparison's verdict is {verdict}.")
     return notes
 
@@ -177,23 +176,19 @@ def _sentence(data: Mapping[str, Any]) -> str:
 
 def _findings(data: Mapping[str, Any]) -> list[str]:
     """The main answers, one sentence each."""
-    found = []
-    violations, numerics, benchmark = data["violations"], data["numerics"], data["benchmark"] or {}
-    if violations and violations.get("total") is not None:
-        by_rule = ", ".join(f"{rule} {count}" for rule, count in violations["by_rule"].items())
-        mode = "strict" if violations.get("strict") else "warning"
-        found.append(f"Fit: {violations['total']} findings in {mode} mode{f' ({by_rule})' if by_rule else ''}.")
-    counts = (numerics or {}).get("summary", {})
-    if counts.get("verdict"):
-        found.append(f"Numbers: {NUMERIC_WORDS.get(counts['verdict'], counts['verdict'])}; {counts.get('failed')} of "
-                     f"{counts.get('compared')} compared tensors failed, largest absolute error "
-                     f"{short(counts.get('max_abs'))}.")  # fmt: skip
+    counts, benchmark = (data["numerics"] or {}).get("summary", {}), data["benchmark"] or {}
+    note, largest = stage_note(data["stages"], "kerneldiff"), short(counts.get("max_abs"))
+    found = [
+        fit.finding(data["violations"], data["run"]["accel"], data["graphs"]["breaks_in_words"]),
+        numbers.finding(data["numerics"], note, largest),
+    ]
     if benchmark.get("speedup") is not None:
         found.append(f"Speed: {_speed(benchmark, bool(counts.get('failed')))}")
     graphs = data["graphs"]["summary"]
     if graphs.get("dynamo") is not None:
-        found.append(f"Graphs: {graphs['dynamo']} from Dynamo, {graphs.get('breaks')} graph breaks.")
-    return found
+        breaks = data["graphs"]["breaks_in_words"] or counted(graphs.get("breaks") or 0, "graph break")
+        found.append(f"Graphs: {graphs['dynamo']} from Dynamo, {breaks}.")
+    return [sentence for sentence in found if sentence]
 
 
 def _speed(benchmark: Mapping[str, Any], wrong: bool) -> str:
@@ -217,66 +212,38 @@ def _versions(manifest: Mapping[str, Any]) -> Row:
 
 
 def _graphs(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) -> Row:
-    breaks = _json(artifacts, "capture/breaks.json") or []
-    recompiles = _json(artifacts, "capture/recompiles.json")
-    statistics = _table(artifacts, "capture/statistics.csv") or []
+    breaks = read_json(artifacts, "capture/breaks.json") or []
+    recompiles = read_json(artifacts, "capture/recompiles.json")
+    statistics = read_table(artifacts, "capture/statistics.csv")
     return {
         "summary": summary.get("graphs") or {},
         "recompiles": len(recompiles) if isinstance(recompiles, list) else None,
-        "totals": [row for row in statistics if row.get("scope") == "graph"],
-        "statistics": _capped(artifacts, "capture/statistics.csv", max_rows),
-        "breaks": breaks if isinstance(breaks, list) else breaks.get("breaks", [breaks]),
+        "totals": [row for row in statistics or [] if row.get("scope") == "graph"],
+        "statistics": capped(statistics, "capture/statistics.csv", max_rows),
+        "breaks_in_words": breaks_in_words([item for item in breaks if isinstance(item, Mapping)]),
+        "breaks": _folded(breaks),
     }
 
 
-def _violations(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) -> Row | None:
-    name = "constrain/violations.csv"
-    rows = _table(artifacts, name)
-    if rows is None:
-        return None
-    stored = summary.get("violations") or {}
-    by = {f"by_{key}": dict(Counter(row[key] for row in rows)) for key in ("rule", "effect", "severity")}
-    return {
-        **by,
-        "total": len(rows),
-        "strict": stored.get("strict"),
-        "top_lines": top_lines(rows, _code(artifacts) if rows else {}),
-        "rows": rows[:max_rows],
-        "rows_total": len(rows),
-        "file": name,
-    }
+PLACE = ("file", "line", "function", "code")
+"""Where a graph broke; what else is stored of a break says why."""
 
 
-def top_lines(rows: list[Row], code: Mapping[str, str]) -> list[Row]:
-    """Source lines that would repay a change most: by bytes that the findings there cost, then by their number."""
-    groups: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        if row["severity"] != "waived":
-            groups[row["source"]].append(row)
-    lines = [
-        {
-            "source": source or "(no source line recorded)",
-            "code": code.get(source, ""),
-            "findings": len(group),
-            "rules": ", ".join(sorted({row["rule"] for row in group})),
-            "cost_bytes": sum(int(row["cost_bytes"]) for row in group if row["cost_bytes"]),
-            "suggestion": Counter(row["suggestion"] for row in group).most_common(1)[0][0],
-        }
-        for source, group in groups.items()
-    ]
-    return sorted(lines, key=lambda line: (-line["cost_bytes"], -line["findings"], line["source"]))[:LINES]
-
-
-def _code(artifacts: Artifacts) -> dict[str, str]:
-    """``file:line`` → the code there, from the captured graphs."""
-    found = {}
-    for name in artifacts.names("capture/graphs/"):
-        if name.endswith(".json"):
-            for node in artifacts.read_json(name)["nodes"]:
-                source = node.get("source")
-                if source:
-                    found[f"{source['file']}:{source['line']}"] = source.get("code", "")
-    return found
+def _folded(breaks: list[Any]) -> list[Row]:
+    """Graph breaks with those of one reason together: ``count``, ``places`` and ``graphs`` say which they were."""
+    groups: dict[str, Row] = {}
+    for item in breaks:
+        known = dict(item) if isinstance(item, Mapping) else {"reason": item}
+        place = {key: known.pop(key) for key in PLACE if key in known}
+        graph, stack = known.pop("graph", None), known.pop("stack", None)
+        row = groups.setdefault(
+            json.dumps(known, sort_keys=True), known | {"count": 0, "places": [], "graphs": [], "stack": stack}
+        )
+        row["count"] += 1
+        where = f"{place['file']}:{place.get('line')}  {place.get('code') or ''}".rstrip() if place.get("file") else ""
+        row["places"] += [where] * (where not in ("", *row["places"]))
+        row["graphs"] += [graph] * (graph not in (None, *row["graphs"]))
+    return list(groups.values())
 
 
 def _lowering(artifacts: Artifacts, max_rows: int) -> list[Row]:
@@ -286,11 +253,13 @@ def _lowering(artifacts: Artifacts, max_rows: int) -> list[Row]:
             continue
         stored = artifacts.read_json(name)
         kernels = stored.get("kernels", [])
+        library = [kernel for kernel in kernels if kernel.get("kind") == "extern"]
+        generated = {kernel.get("name") for kernel in kernels if kernel.get("kind") != "extern"}
         graphs.append({
             "graph": name.split("/")[1],
             "kernels_mapped_share": stored.get("kernels_mapped_share"),
             "nodes_mapped_share": stored.get("nodes_mapped_share"),
-            "distinct": len({kernel.get("name") for kernel in kernels}),
+            "calls": calls_in_words(len(generated), len(kernels), len(library)),
             "kinds": dict(Counter(str(kernel.get("kind")) for kernel in kernels)),
             "kernels": [_kernel(kernel) for kernel in kernels[:max_rows]],
             "not_established": [str(note) for note in stored.get("not_established") or []],
@@ -312,42 +281,3 @@ def _kernel(kernel: Mapping[str, Any]) -> Row:
 
 def _line(line: Any) -> str:
     return f"{line.get('file')}:{line.get('line')}" if isinstance(line, Mapping) else str(line)
-
-
-def _numerics(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) -> Row | None:
-    table = _capped(artifacts, "kerneldiff/outputs.csv", max_rows, order=_worst_first)
-    stored = summary.get("numerics") or {}
-    diagnosis = _json(artifacts, "kerneldiff/diagnosis.json")
-    if table is None and stored.get("verdict") is None and diagnosis is None:
-        return None
-    plots = [name for name in artifacts.names("kerneldiff/plots/") if name.endswith(".png")]
-    return {"summary": stored, "diagnosis": diagnosis, "table": table, "plots": plots}
-
-
-def _worst_first(row: Row) -> tuple[bool, float]:
-    """Defects before the rest, each by how far beyond its bound; no ratio among the worst of its kind."""
-    ratio = row.get("ratio")
-    return row.get("verdict") != "defect", -float(ratio) if ratio and ratio != "nan" else float("-inf")
-
-
-def _capped(artifacts: Artifacts, name: str, max_rows: int, order: Any = None) -> Row | None:
-    rows = _table(artifacts, name)
-    if rows is None:
-        return None
-    ordered = sorted(rows, key=order) if order else rows
-    return {"columns": list(rows[0]) if rows else [], "rows": ordered[:max_rows], "rows_total": len(rows), "file": name}
-
-
-def _table(artifacts: Artifacts, name: str) -> list[Row] | None:
-    try:
-        text = artifacts.read_text(name)
-    except FileNotFoundError:
-        return None
-    return list(csv.DictReader(io.StringIO(text)))
-
-
-def _json(artifacts: Artifacts, name: str) -> Any:
-    try:
-        return artifacts.read_json(name)
-    except FileNotFoundError:
-        return None

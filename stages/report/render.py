@@ -9,6 +9,7 @@ from typing import Any
 import jinja2
 
 from stages.report.collect import VERDICTS, stage_note
+from stages.wording import counted
 
 NUMBER = re.compile(r"-?(\d*\.\d+(e[+-]?\d+)?|\d+e[+-]?\d+)")
 TEMPLATE = Path(__file__).with_name("template.html")
@@ -27,6 +28,7 @@ def render(data: Mapping[str, Any], plots: Mapping[str, bytes]) -> str:
     environment.filters["bytes"] = human_bytes
     environment.filters["place"] = place
     environment.filters["percent"] = percent
+    environment.filters["counted"] = counted
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     images = {name: f"data:image/png;base64,{base64.b64encode(png).decode()}" for name, png in plots.items()}
     return template.render(

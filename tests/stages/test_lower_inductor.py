@@ -14,7 +14,8 @@ from models.errors import ConfigurationError
 from stages.contract import MemoryArtifacts, Settings, StageContext
 from stages.lower import build_adapter, compile_case
 from stages.lower.config import BackendConfig, LowerConfig
-from stages.lower.stage import LowerStage
+from stages.lower.stage import LowerStage, message_of
+from stages.report.collect import collect
 
 from lower_model import Small, line_of  # isort: skip
 
@@ -74,6 +75,14 @@ def test_kernels_lead_to_the_users_lines(lowered: MemoryArtifacts, graph_id: str
     facts = lowered.read_json("lower/summary.json")["graphs"][graph_id]
     assert (facts["launches"], facts["extern_launches"]) == (len(kinds), kinds.count("extern"))
     assert all(kernel["nodes"] for kernel in provenance["kernels"])
+
+
+def test_the_stage_and_the_report_count_kernels_alike(lowered: MemoryArtifacts) -> None:
+    facts = lowered.read_json("lower/summary.json")["graphs"]
+    data = collect(lowered, Settings(ModelConfig("small")), title=None, max_rows=1)
+    assert [graph["graph"] for graph in data["lowering"]] == sorted(facts)
+    for graph in data["lowering"]:
+        assert message_of({graph["graph"]: facts[graph["graph"]]}) == f"1 AOT graph lowered to {graph['calls']}"
 
 
 @pytest.mark.parametrize("graph_id", ["g0.forward", "g0.backward"])

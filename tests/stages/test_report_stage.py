@@ -15,6 +15,10 @@ from stages.report.render import cell, human_bytes, place
 from stages.report.stage import ReportStage
 
 HOSTILE = "<script>alert('x')</script>\"&"
+OUTSIDE = (
+    "What runs outside the graphs (1 graph break): Dynamo left it to Python, so it is in no graph and was not checked "
+    "against the profile."
+)
 PNG = b"\x89PNG fake"
 
 
@@ -92,7 +96,7 @@ def test_the_verdict_comes_first_in_words():
     text = " ".join(Text(html).words)
     assert text.index("Passed") < text.index("What was run") < text.index("Stages")
     assert "bert (training, float32, cpu) against the profile warn16, compiled by inductor" in text
-    assert data["verdict"] == "passed" and data["not_established"] == []
+    assert data["verdict"] == "passed" and data["not_established"] == [OUTSIDE]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +154,9 @@ def test_top_lines_rank_by_cost_and_leave_waived_findings_out():
 
 
 def test_a_skipped_or_crashed_stage_is_said():
-    broken = summary(verdict="crashed", numerics={"verdict": None}, benchmark=None)
+    broken = summary(
+        verdict="crashed", numerics={"verdict": "not_established", "compared": 0, "failed": None}, benchmark=None
+    )
     broken["stages"][3] |= {"status": "crashed", "message": "signal 11"}
     broken["stages"][4] |= {"status": "skipped", "message": "kerneldiff crashed"}
     content = full(**{"summary.json": broken})
@@ -159,7 +165,10 @@ def test_a_skipped_or_crashed_stage_is_said():
     text = " ".join(Text(html).words)
     assert "the stage kerneldiff crashed: signal 11" in text
     assert "the stage benchmark was skipped: kerneldiff crashed" in text
-    assert data["verdict"] == "crashed" and len(data["not_established"]) == 2
+    assert data["verdict"] == "crashed" and len(data["not_established"]) == 3
+    assert any(line == "Numbers: not established, no tensor was compared: the stage kerneldiff crashed: signal 11."
+               for line in data["findings"])  # fmt: skip
+    assert "None of 0" not in text and "– of" not in text and "No tensor was compared" in text
 
 
 def test_nothing_stored_is_not_a_pass():
@@ -180,7 +189,7 @@ def test_what_lowering_did_not_establish_is_said():
     content = full()
     content["lower/g0.forward/provenance.json"]["not_established"] = ["no post-fusion IR"]
     _, data = report(content)
-    assert data["not_established"] == ["g0.forward, lowering: no post-fusion IR."]
+    assert data["not_established"] == [OUTSIDE, "g0.forward, lowering: no post-fusion IR."]
 
 
 def test_undecided_checks_are_said():
@@ -201,20 +210,90 @@ def test_a_speed_up_that_is_not_established_is_said():
 
 def test_a_defect_without_localization_is_said():
     _, data = report(full(**{"kerneldiff/diagnosis.json": {"localization": "not established: it did not run"}}))
-    assert data["not_established"] == ["Where the numbers first go wrong: not established: it did not run."]
+    assert data["not_established"] == [OUTSIDE, "Where the numbers first go wrong: not established: it did not run."]
 
 
-def test_calls_and_distinct_kernels_are_told_apart():
+def test_calls_and_generated_kernels_are_told_apart_as_lower_tells_them():
     content = full()
-    content["lower/g0.forward/provenance.json"]["kernels"] *= 3
+    stored = content["lower/g0.forward/provenance.json"]
+    stored["kernels"] = stored["kernels"] * 3 + [stored["kernels"][0] | {"name": "extern_kernels.mm", "kind": "extern"}]
     html, _ = report(content)
-    assert "3 kernel calls (cpp 3) of 1 distinct kernels" in "".join(Text(html).words)
+    words = "1 generated kernel; 4 kernel calls, 1 of them to library kernels"
+    assert words in "".join(Text(html).words)
 
 
-def test_the_worst_defect_comes_first():
-    rows = "path,verdict,ratio\na,exact,1\nb,defect,5\nc,defect,700\nd,defect,\n"
+def test_the_worst_comes_first():
+    rows = ("path,verdict,ratio\nnone,exact,\na,exact,1\nb,defect,5\nc,defect,700\nd,defect,\n"
+            "e,not_established,\nf,within_floor,3\n")  # fmt: skip
     _, data = report(full(**{"kerneldiff/outputs.csv": rows}))
-    assert [row["path"] for row in data["numerics"]["table"]["rows"]] == ["d", "c", "b", "a"]
+    assert [row["path"] for row in data["numerics"]["table"]["rows"]] == ["d", "c", "b", "e", "f", "a", "none"]
+
+
+def test_a_profile_without_rules_checked_nothing():
+    unchecked = summary(violations={"total": None, "by_rule": {}, "by_effect": {}, "strict": False})
+    unchecked["run"]["accel"] = "none"
+    html, data = report(full(**{"summary.json": unchecked, "constrain/violations.csv": violations(0)}))
+    assert data["violations"]["total"] is None
+    assert "Fit: nothing was checked: the profile none has no rules." in data["findings"]
+    assert "Whether the model fits: nothing was checked, the profile none has no rules." in data["not_established"]
+    assert "Nothing was checked" in "".join(Text(html).words) and "0 findings" not in html
+    checked = summary(violations=unchecked["violations"] | {"total": 0})
+    _, data = report(full(**{"summary.json": checked, "constrain/violations.csv": violations(0)}))
+    assert any(line.startswith("Fit: 0 findings in warning mode") for line in data["findings"])
+
+
+def test_what_ran_outside_the_graphs_is_not_a_fit():
+    breaks = [{"kind": "break", "reason": "print"}, {"kind": "skipped_frame", "reason": "exec"}]
+    _, data = report(full(**{"capture/breaks.json": breaks}))
+    words = "2 graph breaks, 1 of them a skipped frame"
+    told = f"Fit: 3 findings in warning mode (alignment 3); what runs outside the graphs was not checked ({words})."
+    assert told in data["findings"]
+    assert any(line.startswith(f"What runs outside the graphs ({words})") for line in data["not_established"])
+    assert f"Graphs: 1 from Dynamo, {words}." in data["findings"]
+    _, data = report(full(**{"capture/breaks.json": []}))
+    assert not any("outside" in line for line in [*data["findings"], *data["not_established"]])
+    assert "Graphs: 1 from Dynamo, 1 graph break." in data["findings"]
+
+
+def test_breaks_of_one_reason_are_one_entry_with_its_places():
+    one = {"kind": "break", "reason": "call to print", "detail": "told\nat length", "stack": ["net.py:1 in forward"]}
+    place = {"file": "net.py", "code": "print()"}
+    breaks = [one | place | {"graph": f"g{number}.dynamo", "line": 10 + number % 2} for number in range(4)]
+    html, data = report(full(**{"capture/breaks.json": [*breaks, one | {"reason": "other"}]}))
+    assert [(item["count"], item["places"]) for item in data["graphs"]["breaks"]] == [
+        (4, ["net.py:10  print()", "net.py:11  print()"]), (1, [])]  # fmt: skip
+    text = " ".join(Text(html).words)
+    assert text.count("call to print") == 1 and "4 times" in text and text.count("at length") == 2
+
+
+def test_a_traceback_is_folded():
+    told = {"type": "RuntimeError", "message": "gave up", "traceback": "Traceback (most recent call last): deep"}
+    html, _ = report(full(**{"kerneldiff/diagnosis.json": {"message": "x", "error": told}}))
+    assert re.search(r"gave up<br><details><summary>Traceback</summary><pre>Traceback \(most recent", html)
+    assert html.count("Traceback (most recent") == 1
+
+
+def test_every_suggestion_for_a_line_is_shown_or_counted():
+    def top(*suggestions):
+        rows = violations(len(suggestions)).splitlines()
+        lines = [row.removesuffix(",pad") + f",{text}" for row, text in zip(rows[1:], suggestions, strict=True)]
+        _, data = report(full(**{"constrain/violations.csv": "\n".join([rows[0], *lines]) + "\n"}))
+        (line,) = data["violations"]["top_lines"]
+        return line["suggestion"]
+
+    assert top("pad", "pad") == "pad"
+    assert top("pad to 16", "pad to 32", "pad to 16") == "pad to 16 (2 findings); pad to 32 (1 finding)"
+    assert top("a", "b", "c", "d", "d") == "4 different changes, most common: d (2 findings)"
+
+
+def test_results_that_are_no_tensors_are_counted_apart():
+    rows = "path,verdict,bound\na,exact,bits\nb,exact,bits\nnone,exact,value\n"
+    counts = {"compared": 2, "failed": 0, "verdict": "exact", "max_abs": 0.0}
+    _, data = report(full(**{"summary.json": summary(numerics=counts), "kerneldiff/outputs.csv": rows}))
+    told = "Numbers: equal bit for bit; 0 of 3 results failed: 2 compared tensors, 1 value that is no tensor;"
+    assert any(line.startswith(told) for line in data["findings"])
+    _, data = report(full(**{"summary.json": summary(numerics=counts), "kerneldiff/outputs.csv": rows[:-19]}))
+    assert any("0 of 2 compared tensors failed" in line for line in data["findings"])
 
 
 def test_installed_packages_are_shown_without_their_folder():

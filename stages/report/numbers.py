@@ -1,0 +1,81 @@
+"""The report's part on the comparison: its table, the worst first, and its counts in words. Free of torch."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from stages.contract import Artifacts
+from stages.report.reading import Row, capped, read_json, read_table
+from stages.wording import counted
+
+TABLE = "kerneldiff/outputs.csv"
+VERDICT_WORDS = {
+    "exact": "equal bit for bit",
+    "within_floor": "within the noise floor",
+    "within_tolerance": "within the tolerance",
+    "defect": "a defect",
+    "not_established": "not established",
+    "not_exercised": "not exercised",
+}
+_FAILING = ("defect", "not_established")
+
+
+def numerics(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) -> Row | None:
+    """The section's data; ``tally`` says what became of the results, tensors and others apart."""
+    rows = read_table(artifacts, TABLE)
+    stored = summary.get("numerics") or {}
+    diagnosis = read_json(artifacts, "kerneldiff/diagnosis.json")
+    if rows is None and stored.get("verdict") is None and diagnosis is None:
+        return None
+    return {
+        "summary": stored,
+        "tally": tally(stored, rows or []),
+        "diagnosis": diagnosis,
+        "table": capped(rows, TABLE, max_rows, order=worst_first),
+        "plots": [name for name in artifacts.names("kerneldiff/plots/") if name.endswith(".png")],
+    }
+
+
+def tally(stored: Mapping[str, Any], rows: list[Row]) -> str | None:
+    """``0 of 9 results failed: 8 tensors, 1 value that is no tensor``; None where nothing was compared.
+
+    A verdict stands for every row; ``summary.json`` counts as compared the tensors whose elements were.
+    """
+    compared, failed = stored.get("compared") or 0, stored.get("failed") or 0
+    values = sum(row.get("bound") == "value" for row in rows)
+    differing = sum(row.get("bound") in ("shape", "structure") for row in rows)
+    if not compared and not rows:
+        return None
+    if not values and not differing:
+        return f"{failed} of {counted(compared, 'compared tensor')} failed"
+    parts = [counted(compared, "compared tensor")]
+    if values:
+        parts.append(counted(values, "value that is no tensor", "values that are no tensors"))
+    if differing:
+        parts.append(f"{differing} of another shape or structure on the two sides")
+    return f"{failed} of {counted(compared + values + differing, 'result')} failed: {', '.join(parts)}"
+
+
+def worst_first(row: Row) -> tuple[int, float]:
+    """Failures before the rest, each by how far beyond its bound. Without a ratio a failure is the worst of its
+    kind (another shape, a NaN), and what passed the best."""
+    verdict, ratio = row.get("verdict"), row.get("ratio")
+    rank = _FAILING.index(verdict) if verdict in _FAILING else len(_FAILING)
+    unknown = float("-inf") if rank < len(_FAILING) else float("inf")
+    return rank, -float(ratio) if ratio and ratio != "nan" else unknown
+
+
+def finding(found: Mapping[str, Any] | None, note: str, largest: str) -> str | None:
+    """One sentence for the top of the report; None where there is no verdict.
+
+    Args:
+        found: what :func:`numerics` gave.
+        note: what became of the stage, for where nothing was compared.
+        largest: the largest absolute error in words.
+    """
+    verdict = (found or {}).get("summary", {}).get("verdict")
+    if found is None or not verdict:
+        return None
+    words = VERDICT_WORDS.get(verdict, verdict)
+    if found["tally"] is None:
+        return f"Numbers: {words}, no tensor was compared: {note.replace(f'{verdict}: ', '')}."
+    return f"Numbers: {words}; {found['tally']}; largest absolute error {largest}."

@@ -1,0 +1,35 @@
+"""Stored artifacts as the report reads them: what is missing is None. Free of torch."""
+
+import csv
+import io
+from collections.abc import Callable
+from typing import Any
+
+from stages.contract import Artifacts
+
+Row = dict[str, Any]
+
+
+def read_json(artifacts: Artifacts, name: str) -> Any:
+    """A JSON artifact, or None."""
+    try:
+        return artifacts.read_json(name)
+    except FileNotFoundError:
+        return None
+
+
+def read_table(artifacts: Artifacts, name: str) -> list[Row] | None:
+    """A CSV artifact's rows, or None."""
+    try:
+        text = artifacts.read_text(name)
+    except FileNotFoundError:
+        return None
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def capped(rows: list[Row] | None, name: str, max_rows: int, order: Callable[[Row], Any] | None = None) -> Row | None:
+    """The first ``max_rows`` of a table, how many there are, and the file that has all."""
+    if rows is None:
+        return None
+    ordered = sorted(rows, key=order) if order else rows
+    return {"columns": list(rows[0]) if rows else [], "rows": ordered[:max_rows], "rows_total": len(rows), "file": name}
