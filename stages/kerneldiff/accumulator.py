@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 import torch
 
 from stages.kerneldiff import formats
+from stages.kerneldiff.device_pass import DeviceFigures
+from stages.kerneldiff.histogram import BINS, bins_of
 from stages.kerneldiff.sums import Dot, Spread, decibel
 
 Number = bool | int | float | complex
@@ -55,6 +57,14 @@ class Figures:
     floor: Spread = field(default_factory=Spread)
     error: Spread = field(default_factory=Spread)
     magnitude: Spread = field(default_factory=Spread)
+    histogram: list[int] | None = None
+
+
+_COUNTS = {
+    "mismatched": "mismatched", "nan_reference": "nan_left", "nan_test": "nan_right", "inf_reference": "inf_left",
+    "inf_test": "inf_right", "nonfinite_mismatched": "beyond", "zero_reference": "zeros",
+}  # fmt: skip
+"""Counts among the figures → columns of a pass on a device."""
 
 
 def _widen(values: torch.Tensor) -> torch.Tensor:
@@ -75,7 +85,9 @@ def _greater(left: float, right: float) -> float:
 class Accumulator:
     """Running sums over chunks."""
 
-    def __init__(self, reference: torch.Tensor, test: torch.Tensor, rtol: float, atol: float, worst: int) -> None:
+    def __init__(
+        self, reference: torch.Tensor, test: torch.Tensor, rtol: float, atol: float, worst: int, histogram: bool = False
+    ) -> None:
         self.shape, self.rtol, self.atol, self.keep = reference.shape, rtol, atol, worst
         self.same_dtype = reference.dtype == test.dtype
         self.integers = not (formats.is_inexact(reference.dtype) or formats.is_inexact(test.dtype))
@@ -86,6 +98,9 @@ class Accumulator:
         self.sum_abs, self.sum_rel, self.relative = 0.0, 0.0, 0
         self.left, self.right, self.dot = Spread(), Spread(), Dot()
         self.candidates: list[tuple[float, int]] = []
+        self.known: dict[int, tuple[float, float]] = {}
+        if histogram:
+            self.figures.histogram = [0] * BINS
         complexes = reference.dtype.is_complex or test.dtype.is_complex
         self.short = not self.integers and not complexes and 0 <= atol < math.inf and 0 <= rtol < math.inf
         self.buffers = torch.empty(5, 0, dtype=torch.float64, device=reference.device)
@@ -110,10 +125,43 @@ class Accumulator:
             absolute = (wide_test - wide_reference).abs()
             absolute = torch.where(equal, 0.0, absolute)
         self._sums(absolute, equal, wide_reference, wide_test)
+        self._count(absolute)
         rank = torch.where(absolute.isnan(), math.inf, absolute)
         self._remember(offset, rank, rank.amax().item())
         if len(pieces) > 2:
             self._against_gold(wide_reference, wide_test, _widen(pieces[2]))
+
+    def merge(self, found: DeviceFigures, count: int, *, gold: bool) -> None:
+        """Add what a pass on a device found of ``count`` elements of floating dtypes."""
+        if not count:
+            return
+        figures, sums = self.figures, found.sums
+        for mine, theirs in _COUNTS.items():
+            setattr(figures, mine, getattr(figures, mine) + int(sums[theirs]))
+        if self.same_dtype:
+            figures.bitwise_equal = figures.bitwise_equal and sums["unequal"] == 0
+            figures.max_ulp = max(figures.max_ulp or 0, int(sums["ulp"]))
+        finite = int(sums["finite"])
+        self.sum_abs += sums["sum_abs"]
+        self.relative += count - int(sums["zeros"])
+        self.sum_rel += math.nan if sums["nan_rel"] else sums["sum_rel"]
+        figures.max_rel = _greater(figures.max_rel, math.nan if sums["nan_rel"] else sums["top_rel"])
+        top = found.worst[0].error if found.worst else 0.0
+        self.errors.merge(count, math.nan if math.isnan(sums["sum_abs"]) else top, sums["squares"])
+        self.left.merge(finite, sums["top_left"], sums["left"])
+        self.right.merge(finite, sums["top_right"], sums["right"])
+        self.dot.merge(sums["dot"], self.left.largest, self.right.largest)
+        if gold:
+            figures.gold_elements += int(sums["in_gold"])
+            for name in ("floor", "error"):
+                getattr(figures, name).merge(int(sums["in_gold"]), sums[f"top_{name}"], sums[name])
+            figures.magnitude.merge(int(sums["in_gold"]), sums["top_gold"], sums["magnitude"])
+        if figures.histogram is not None:
+            figures.histogram = [mine + more for mine, more in zip(figures.histogram, found.histogram, strict=True)]
+        for element in found.worst:
+            self.candidates.append((element.error, element.position))
+            self.known[element.position] = element.reference, element.test
+        self._trim()
 
     def _add_finite(self, offset: int, pieces: list[torch.Tensor]) -> bool:
         """The short way. False, with nothing added, where a value, or a difference, is not finite."""
@@ -136,6 +184,7 @@ class Accumulator:
         self.left.add(reference, highest, work)
         self.right.add(test, _largest(test), work)
         self.dot.add(reference, test, self.left.largest, self.right.largest, work)
+        self._count(error)
         if top > 0:
             self._add_different(error, size, work, lowest)
             self._remember(offset, error, top)
@@ -233,8 +282,16 @@ class Accumulator:
         for value, index in zip(rank[indices].tolist(), indices.tolist(), strict=True):
             if value > 0:
                 self.candidates.append((value, offset + index))
+        self._trim()
+
+    def _trim(self) -> None:
         self.candidates.sort(key=lambda candidate: (-candidate[0], candidate[1]))
         del self.candidates[self.keep :]
+
+    def _count(self, error: torch.Tensor) -> None:
+        if self.figures.histogram is not None:
+            counts = torch.bincount(bins_of(error), minlength=BINS).tolist()
+            self.figures.histogram = [mine + more for mine, more in zip(self.figures.histogram, counts, strict=True)]
 
     def _against_gold(self, reference: torch.Tensor, test: torch.Tensor, gold: torch.Tensor) -> None:
         finite = reference.isfinite() & test.isfinite() & gold.isfinite()
@@ -259,7 +316,8 @@ class Accumulator:
         figures.snr_db = decibel(self.left.norm, self.errors.norm)
         for error, flat in self.candidates:
             index = _unravel(flat, self.shape)
-            figures.worst.append(Worst(index, reference[tuple(index)].item(), test[tuple(index)].item(), error))
+            sides = self.known.get(flat) or (reference[tuple(index)].item(), test[tuple(index)].item())
+            figures.worst.append(Worst(index, *sides, error))
         return figures
 
 

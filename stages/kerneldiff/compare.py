@@ -1,14 +1,15 @@
 """One tensor, or one nested structure, against another: the rows of ``kerneldiff/outputs.csv``."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 
 from stages.kerneldiff import formats
 from stages.kerneldiff.accumulator import Figures, Number, Worst
-from stages.kerneldiff.metrics import chunks, measure
+from stages.kerneldiff.metrics import begin, chunks
 from stages.kerneldiff.structure import container_kind, flatten
 from stages.kerneldiff.verdict import Judgement, judge, overall
 
@@ -40,6 +41,7 @@ class TensorComparison:
         ratio, factor: error over floor (the larger of RMS and maximum), and the limit on it.
         atol, rtol: tolerances that ``mismatched`` counts by.
         worst: the worst elements, worst first (not a column).
+        histogram: errors counted by size, where asked for (not a column; :mod:`stages.kerneldiff.histogram`).
         reference_rms: RMS of the reference's finite elements.
     """
 
@@ -78,6 +80,7 @@ class TensorComparison:
     atol: float | None = None
     rtol: float | None = None
     worst: list[Worst] = field(default_factory=list, repr=False)
+    histogram: list[int] | None = field(default=None, repr=False)
     reference_rms: float | None = None
 
     @property
@@ -90,7 +93,7 @@ class TensorComparison:
         return {name: value for name, value in asdict(self).items() if name in COLUMNS}
 
 
-COLUMNS = [name for name in TensorComparison.__dataclass_fields__ if name != "worst"]
+COLUMNS = [name for name in TensorComparison.__dataclass_fields__ if name not in ("worst", "histogram")]
 
 
 def compare_tensors(
@@ -105,6 +108,7 @@ def compare_tensors(
     kind: str = "output",
     roundoff: float | None = None,
     worst: int = 8,
+    histogram: bool = False,
 ) -> TensorComparison:
     """Compare two tensors of any dtype, rank, stride and device; neither is changed.
 
@@ -120,9 +124,34 @@ def compare_tensors(
         roundoff: unit roundoff of the format that the case computes in, where it is coarser than the tensor's dtype
             (a float32 loss of a bfloat16 case). Default: the reference dtype's own.
         worst: how many of the worst elements to keep.
+        histogram: count the errors by size too; on a CUDA device that takes about as long as all the rest.
 
     Returns:
         The record. A shape or dtype mismatch is a result (``defect``), not an exception.
+    """
+    return begin_comparison(
+        reference, test, gold=gold, atol=atol, rtol=rtol, path=path, factor=factor, kind=kind, roundoff=roundoff,
+        worst=worst, histogram=histogram,
+    )()  # fmt: skip
+
+
+def begin_comparison(
+    reference: torch.Tensor | Number,
+    test: torch.Tensor | Number,
+    *,
+    gold: torch.Tensor | Number | None,
+    atol: float | None,
+    rtol: float | None,
+    path: str,
+    factor: float,
+    kind: str,
+    roundoff: float | None,
+    worst: int,
+    histogram: bool,
+) -> Callable[[], TensorComparison]:
+    """:func:`compare_tensors` in two steps: what this returns gives the record when it is called.
+
+    On a CUDA device the work is queued here, so that many tensors are compared back to back.
     """
     reference, test = _tensor(reference), _tensor(test)
     gold = None if gold is None else _tensor(gold)
@@ -130,30 +159,35 @@ def compare_tensors(
     if reference.shape != test.shape:
         shapes = f"{list(reference.shape)} in the reference, {list(test.shape)} in the test"
         record.verdict, record.bound, record.message = "defect", "shape", f"shape is {shapes}"
-        return record
+        return lambda: record
     default_rtol, default_atol = formats.default_tolerances(reference.dtype, test.dtype)
     given = atol is not None or rtol is not None
     record.rtol = (rtol or 0.0) if given else default_rtol
     record.atol = (atol or 0.0) if given else default_atol
     usable = _usable_gold(reference, gold)
-    figures = measure(reference, test, usable, rtol=record.rtol, atol=record.atol, worst=worst)
-    _fill(record, figures)
-    if reference.dtype != test.dtype:
-        record.dtype = f"{_name(reference.dtype)} vs {_name(test.dtype)}"
-        dtypes = f"{_name(reference.dtype)} in the reference, {_name(test.dtype)} in the test"
-        record.verdict, record.bound, record.message = "defect", "dtype", f"dtype is {dtypes}"
+    measured = begin(reference, test, usable, rtol=record.rtol, atol=record.atol, worst=worst, histogram=histogram)
+
+    def finish() -> TensorComparison:
+        figures = measured()
+        _fill(record, figures)
+        if reference.dtype != test.dtype:
+            record.dtype = f"{_name(reference.dtype)} vs {_name(test.dtype)}"
+            dtypes = f"{_name(reference.dtype)} in the reference, {_name(test.dtype)} in the test"
+            record.verdict, record.bound, record.message = "defect", "dtype", f"dtype is {dtypes}"
+            return record
+        use_floor = not given and usable is not None and figures.gold_elements > 0
+        own = formats.unit_roundoff(reference.dtype)
+        judgement = judge(
+            figures,
+            factor=factor,
+            roundoff=max(own, roundoff or 0.0) if own else 0.0,
+            use_floor=use_floor,
+            tolerance=f"atol={record.atol:g}, rtol={record.rtol:g}",
+        )
+        _decide(record, judgement, factor if use_floor else None)
         return record
-    use_floor = not given and usable is not None and figures.gold_elements > 0
-    own = formats.unit_roundoff(reference.dtype)
-    judgement = judge(
-        figures,
-        factor=factor,
-        roundoff=max(own, roundoff or 0.0) if own else 0.0,
-        use_floor=use_floor,
-        tolerance=f"atol={record.atol:g}, rtol={record.rtol:g}",
-    )
-    _decide(record, judgement, factor if use_floor else None)
-    return record
+
+    return finish
 
 
 def _tensor(value: torch.Tensor | Number) -> torch.Tensor:
@@ -185,6 +219,7 @@ def _fill(record: TensorComparison, figures: Figures) -> None:
     for name in (
         "elements", "mismatched", "max_abs", "mean_abs", "max_rel", "mean_rel", "rmse", "max_ulp", "cosine", "snr_db",
         "zero_reference", "nan_reference", "nan_test", "inf_reference", "inf_test", "worst", "reference_rms",
+        "histogram",
     ):  # fmt: skip
         setattr(record, name, getattr(figures, name))
     record.mismatched_share = figures.mismatched / figures.elements if figures.elements else 0.0
@@ -216,10 +251,11 @@ class KernelDiff:
         factor: float = 4.0,
         roundoff: float | None = None,
         worst: int = 8,
+        histogram: bool = False,
     ) -> None:
         """See :func:`compare_tensors` for the arguments."""
         self.options: dict[str, Any] = {
-            "atol": atol, "rtol": rtol, "factor": factor, "roundoff": roundoff, "worst": worst,
+            "atol": atol, "rtol": rtol, "factor": factor, "roundoff": roundoff, "worst": worst, "histogram": histogram,
         }  # fmt: skip
         self.rows: list[TensorComparison] = []
 
@@ -246,26 +282,27 @@ class KernelDiff:
         self, reference: Mapping[str, Any], test: Mapping[str, Any], gold: Mapping[str, Any], *, kind: str
     ) -> list[TensorComparison]:
         """Compare leaves by path (see :func:`stages.kerneldiff.structure.flatten`)."""
-        rows = []
+        begun: list[Callable[[], TensorComparison]] = []
         for path in [*reference, *(path for path in test if path not in reference)]:
             if path in reference and path in test:
-                row = self._leaf(reference[path], test[path], gold.get(path), kind, path)
+                begun.append(self._leaf(reference[path], test[path], gold.get(path), kind, path))
             else:
                 side, other = ("reference", "test") if path in reference else ("test", "reference")
                 message = f"{container_kind((reference if path in reference else test)[path])} in the {side} alone"
                 row = TensorComparison(
                     kind, path, verdict="defect", bound="structure", message=f"{message}, nothing in the {other}"
                 )
-            rows.append(row)
+                begun.append(partial(_itself, row))
+        rows = [finish() for finish in begun]
         self.rows += rows
         return rows
 
-    def _leaf(self, reference: Any, test: Any, gold: Any, kind: str, path: str) -> TensorComparison:
+    def _leaf(self, reference: Any, test: Any, gold: Any, kind: str, path: str) -> Callable[[], TensorComparison]:
         numbers = (bool, int, float, complex)
         kinds = container_kind(reference), container_kind(test)
         if kinds == ("tensor", "tensor") or (kinds == ("number", "number") and type(reference) is type(test)):
             usable = gold if isinstance(gold, (torch.Tensor, *numbers)) else None
-            return compare_tensors(reference, test, gold=usable, path=path, kind=kind, **self.options)
+            return begin_comparison(reference, test, gold=usable, path=path, kind=kind, **self.options)
         row = TensorComparison(kind, path, dtype=kinds[0], bound="value")
         if kinds[0] != kinds[1] or type(reference) is not type(test):
             row.verdict, row.bound = "defect", "structure"
@@ -276,7 +313,7 @@ class KernelDiff:
             row.verdict, row.message = "defect", f"{reference!r} in the reference, {test!r} in the test"
         else:
             row.message = f"objects of type {type(reference).__name__} can't be compared"
-        return row
+        return partial(_itself, row)
 
     @property
     def verdict(self) -> str:
@@ -289,6 +326,10 @@ class KernelDiff:
     def failed(self) -> list[TensorComparison]:
         """Rows whose verdict is ``defect`` or ``not_established``."""
         return [row for row in self.rows if row.failed]
+
+
+def _itself(row: TensorComparison) -> TensorComparison:
+    return row
 
 
 def _same_value(reference: Any, test: Any) -> bool:

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.kerneldiff import KernelDiff, compare_structures, compare_tensors, metrics
+from stages.kerneldiff import KernelDiff, compare_structures, compare_tensors, histogram, metrics
 
 finite32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 pairs32 = st.lists(st.tuples(finite32, finite32), min_size=1, max_size=20)
@@ -231,3 +231,26 @@ def test_nested_structures_have_paths_and_differences_are_rows():
     assert difference.verdict == "defect"
     assert compare_structures([], []).verdict == "not_established"
     assert KernelDiff().verdict == "not_established"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64, torch.int64])
+def test_the_histogram_counts_every_error_by_its_exponent(dtype):
+    generator = torch.Generator().manual_seed(0)
+    reference = (torch.randn(40_000, generator=generator) * 100).to(dtype)
+    test = reference + (torch.randn(40_000, generator=generator) * 10.0 ** -torch.arange(40_000).fmod(6)).to(dtype)
+    test[:3] = reference[:3]
+    found = compare_tensors(reference, test, histogram=True).histogram
+    wide = numpy.complex128 if dtype.is_complex else numpy.float64
+    sides = [side.to(torch.complex128 if dtype.is_complex else torch.float64).numpy() for side in (reference, test)]
+    errors = numpy.abs(sides[1].astype(wide) - sides[0].astype(wide))
+    expected, _ = numpy.histogram(errors[errors > 0], bins=[0.0, *histogram.edges()[1:-1], math.inf])
+    assert found[:-1] == expected.tolist() and found[-1] == (errors == 0).sum()
+
+
+def test_the_histogram_has_a_place_for_what_is_no_number():
+    reference = torch.tensor([1.0, math.nan, math.inf, 0.0, 1e-40, 1.0])
+    test = torch.tensor([1.0, 0.0, 1.0, 1e30, 0.0, 2.0])
+    found = compare_tensors(reference, test, histogram=True).histogram
+    assert (
+        found[-1] == 3 and found[0] == 1 and found[-2] == 1 and found[(0 - histogram.LOWEST) // histogram.OCTAVES] == 1
+    )

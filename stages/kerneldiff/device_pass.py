@@ -1,0 +1,204 @@
+"""The one-pass comparison of two tensors on a CUDA device: started without waiting, read when it is needed.
+
+All launches of a pass are queued at once, the copy of its few kilobytes of results to the host included, so that the
+passes of many tensors follow each other without a gap, and the host reads the first while the device works on the next.
+"""
+
+import functools
+import importlib.util
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy
+import torch
+
+from stages.kerneldiff.histogram import BINS, LOWEST, OCTAVES
+from stages.kerneldiff.sums import HUGE, TINY
+
+WIDTHS = {torch.float32: 32, torch.float16: 16, torch.bfloat16: 16, torch.float64: 64}
+"""dtypes that the kernels read, and their bits."""
+
+LANES, PROGRAMS_PER_PROCESSOR, MOST_TILES, MOST_WORST = 128, 8, 512, 8
+
+REGISTERS = 64
+"""Registers of a thread that let all programs of a multiprocessor run at once (65536 of them for 8 · 128 threads)."""
+
+
+class Element(NamedTuple):
+    """One element among the worst: its error (NaN as infinity), both values, and its flat position."""
+
+    error: float
+    reference: float
+    test: float
+    position: int
+
+
+@dataclass
+class DeviceFigures:
+    """What one pass gave; the names are those of ``triton_kernels.COLUMNS``.
+
+    Attributes:
+        sums: figures by name.
+        histogram: counts by bin (see :mod:`stages.kerneldiff.histogram`).
+        worst: worst first; at most :data:`MOST_WORST`, all errors above 0.
+    """
+
+    sums: dict[str, float | int]
+    histogram: list[int]
+    worst: list[Element] = field(default_factory=list)
+
+    @property
+    def valid(self) -> bool:
+        """False where a pass for finite values met others."""
+        return all(math.isfinite(self.sums.get(name, 0.0)) for name in ("sum_abs", "sum_rel", "squares", "magnitude"))
+
+    @property
+    def scaled(self) -> bool:
+        """False where a square may have overflowed or vanished."""
+        tops = [self.sums.get(f"top_{name}", 0.0) for name in ("left", "right", "floor", "error", "gold")]
+        tops += [element.error for element in self.worst[:1] if math.isfinite(element.error)]
+        return all(top == 0 or TINY < top < HUGE for top in tops)
+
+
+def supported(tensors: Sequence[torch.Tensor], worst: int) -> bool:
+    """Whether the kernels can compare them: floating tensors of 16 to 64 bits on one CUDA device, and Triton here."""
+    first = tensors[0].device
+    readable = all(tensor.device == first and tensor.dtype in WIDTHS for tensor in tensors)
+    return first.type == "cuda" and readable and worst <= MOST_WORST and _has_triton()
+
+
+class DevicePass:
+    """One pass over 1-D contiguous tensors, of which :attr:`covered` elements from the start are compared."""
+
+    def __init__(
+        self,
+        tensors: Sequence[torch.Tensor],
+        *,
+        atol: float,
+        rtol: float,
+        exact: bool,
+        histogram: bool = True,
+        first: int = 0,
+    ) -> None:
+        """Queue the pass.
+
+        Args:
+            tensors: reference, test and, where there is one, gold.
+            exact: True takes NaN and infinities, and different dtypes; False is faster, and its figures mean nothing
+                where :attr:`DeviceFigures.valid` is False.
+            histogram: count errors by size too, at about the cost of all the rest together.
+            first: flat index of the first element.
+        """
+        from stages.kerneldiff import triton_kernels as kernels
+
+        reference, test, gold = tensors[0], tensors[1], tensors[2] if len(tensors) > 2 else None
+        self.first = first
+        device = reference.device
+        lanes_of = 16 // max(reference.element_size(), test.element_size())
+        tile = LANES * lanes_of
+        tiles = reference.numel() // tile
+        programs = max(1, min(tiles, _processors(device) * PROGRAMS_PER_PROCESSOR))
+        tiles = min(tiles, programs * MOST_TILES)
+        self.covered = tiles * tile
+        if not tiles:
+            return
+        per_program = -(-tiles // programs)
+        width, keep, lanes = len(kernels.COLUMNS), MOST_WORST, {"T": LANES, "V": lanes_of}
+        bits = WIDTHS[reference.dtype] if reference.dtype == test.dtype else 0
+        self.exact = exact or bits == 0
+        # one allocation: the results, which go to the host, then what only the kernels read
+        sizes = [
+            width,
+            BINS,
+            4 * keep**3,
+            programs * width,
+            programs * LANES,
+            programs * LANES,
+            programs,
+            programs,
+            keep,
+        ]
+        self._workspace = torch.empty(sum(sizes), dtype=torch.int64, device=device)
+        sums, bins, worst, table, lane_error, lane_tile, program_error, program_index, chosen = self._workspace.split(
+            sizes
+        )
+        found = (lane_error.view(torch.float64), lane_tile, program_error.view(torch.float64), program_index)
+        results = self._workspace[: sum(sizes[:3])]
+        quick = not self.exact and not histogram and gold is None
+        tuning = {"num_warps": LANES // 32} | ({"maxnreg": REGISTERS} if quick else {})
+        with torch.cuda.device(device):
+            if histogram:
+                bins.zero_()
+            kernels.figures_kernel[(programs,)](
+                reference, test, reference if gold is None else gold, atol, rtol, table, *found, bins, tiles,
+                per_program, EXACT=self.exact, GOLD=gold is not None, HISTOGRAM=histogram, BITS=bits, **lanes,
+                BINS=BINS, LOWEST=LOWEST, OCTAVES=OCTAVES, **tuning,
+            )  # fmt: skip
+            side = _side_stream(device)
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):  # meanwhile the next pass may start
+                kernels.finish_kernel[(width + 1,)](table, sums, *found[2:], chosen, programs, P=_rows(device), K=keep)
+                kernels.worst_kernel[(keep, keep)](
+                    reference, test, *found[:2], chosen, worst, tiles, per_program, first, **lanes, S=MOST_TILES, K=keep
+                )
+                self._host = torch.empty(results.shape, dtype=torch.int64, pin_memory=True)
+                self._host.copy_(results, non_blocking=True)
+                self._done = torch.cuda.Event()
+                self._done.record()
+        self._tensors = reference, test  # the side stream reads them until it is done
+
+    def read(self) -> DeviceFigures:
+        """Wait for the pass; its figures."""
+        from stages.kerneldiff import triton_kernels as kernels
+
+        if not self.covered:
+            return DeviceFigures({}, [0] * BINS)
+        self._done.synchronize()
+        del self._workspace, self._tensors
+        width, bins = len(kernels.COLUMNS), BINS
+        integers = self._host.numpy()
+        doubles = integers.view(numpy.float64)
+        floats = {*kernels.FLOAT_SUMS, *kernels.FLOAT_TOPS}
+        sums: dict[str, float | int] = {
+            name: float(doubles[column]) if name in floats else int(integers[column]) % 2**64
+            for column, name in enumerate(kernels.COLUMNS)
+        }
+        if not self.exact:  # all were, else the figures are not valid
+            sums |= {"finite": self.covered, "in_gold": self.covered}
+        return DeviceFigures(sums, integers[width : width + bins].tolist(), _worst(integers[width + bins :]))
+
+
+def _worst(table: numpy.ndarray) -> list[Element]:
+    """The worst elements of a table of [error, reference, test, position], where one may stand more than once."""
+    rows = table.reshape(-1, 4)
+    doubles, positions = rows.view(numpy.float64), rows[:, 3]
+    order = numpy.lexsort((positions, -doubles[:, 0]))
+    elements: dict[int, Element] = {}
+    for place in order.tolist():
+        error, reference, test = doubles[place, :3].tolist()
+        if error <= 0 or len(elements) == MOST_WORST:
+            break
+        elements.setdefault(int(positions[place]), Element(error, reference, test, int(positions[place])))
+    return list(elements.values())
+
+
+@functools.cache
+def _processors(device: torch.device) -> int:
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def _rows(device: torch.device) -> int:
+    """A power of two that no number of programs exceeds."""
+    return 1 << (_processors(device) * PROGRAMS_PER_PROCESSOR - 1).bit_length()
+
+
+@functools.cache
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
+
+
+@functools.cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
