@@ -9,7 +9,8 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,7 @@ class _Session:
     name: str
     overrides: list[str]
     stored_file: str
+    flags: list[str] = field(default_factory=list)
 
     @contextmanager
     def wording(self, overrides: Sequence[str] = (), choices: Mapping[str, Any] | None = None) -> Iterator[None]:
@@ -128,9 +130,15 @@ def _hydra_session(args: argparse.Namespace) -> Iterator[_Session]:
     GlobalHydra.instance().clear()
     try:
         hydra = Hydra.create_main_hydra2("inductor-debug", search_path)
-        yield _Session(hydra, name, args.overrides, str(stored or ""))
+        yield _Session(hydra, name, args.overrides, str(stored or ""), _flags(stored, extra))
     finally:
         GlobalHydra.instance().clear()
+
+
+def _flags(stored: Path | None, extra: Path | None) -> list[str]:
+    """The flags without which the overrides compose something else, with paths that hold from anywhere."""
+    flags = ["--config-path", str(stored.parent), "--config-name", stored.stem] if stored is not None else []
+    return flags + (["--config-dir", str(extra)] if extra is not None else [])
 
 
 def _show(session: _Session, args: argparse.Namespace) -> int:
@@ -167,7 +175,8 @@ def _single(session: _Session) -> int:
     check(session, session.compose(RunMode.RUN))
     session.overrides.append("hydra.mode=RUN")
     with session.wording():
-        result = session.hydra.run(config_name=session.name, task_function=run_job, overrides=session.overrides)
+        task = partial(run_job, flags=session.flags)
+        result = session.hydra.run(config_name=session.name, task_function=task, overrides=session.overrides)
     return int(result.return_value)
 
 
@@ -182,8 +191,16 @@ def _sweep(session: _Session) -> int:
         with session.wording(overrides):
             composed = session.hydra.config_loader.load_sweep_config(master, overrides)
         check(session, composed, overrides)
-    with session.wording():
-        batches = session.hydra.multirun(config_name=session.name, task_function=run_job, overrides=session.overrides)
+    started: list[Path] = []
+    task = partial(run_job, flags=session.flags, started=started)
+    try:
+        with session.wording():
+            batches = session.hydra.multirun(config_name=session.name, task_function=task, overrides=session.overrides)
+    except KeyboardInterrupt:
+        if started:  # a launcher that runs its jobs elsewhere does not tell
+            table = write_sweep_table(started[0].parent, started)
+            logger.warning("sweep interrupted in its run %d: table of the runs so far %s", len(started), table)
+        raise
     if not isinstance(batches, list):
         logger.warning("the sweeper returned no jobs, so no sweep.csv was written and the exit code is not established")
         return EXIT_CRASHED
@@ -226,8 +243,14 @@ def check(session: _Session, composed: Any, overrides: Sequence[str] = ()) -> No
         validate(to_config(composed))
 
 
-def run_job(composed: Any) -> int:
-    """Hydra's task: one run, and its exit code. Raises nothing, so that a sweep's other jobs go on."""
+def run_job(composed: Any, flags: Sequence[str] = (), started: list[Path] | None = None) -> int:
+    """Hydra's task: one run, and its exit code. Only KeyboardInterrupt gets out, so that a sweep's other jobs go on.
+
+    Args:
+        composed: the job's configuration.
+        flags: the command line's, see :func:`_flags`.
+        started: the run's directory is appended.
+    """
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
@@ -237,8 +260,14 @@ def run_job(composed: Any) -> int:
     hydra = HydraConfig.get()
     directory = Path(hydra.runtime.output_dir)
     in_sweep = hydra.mode == RunMode.MULTIRUN  # its table tells of a rejected job too
+    if started is not None:
+        started.append(directory)
+    overrides = list(hydra.overrides.task)
+    flags = [*flags, *(word for word in hydra.overrides.hydra if word.lstrip("+").startswith("hydra.searchpath="))]
+    if in_sweep and any(word.startswith("experiment=") for word in overrides):
+        flags.append("hydra.mode=RUN")  # the experiment may say that it is a sweep: this is one run of it
     try:
-        code = run(to_config(composed), directory, list(hydra.overrides.task), keep_rejected=in_sweep)
+        code = run(to_config(composed), directory, overrides, keep_rejected=in_sweep, flags=flags)
     except UserError as error:
         logger.error("%s", error)
         return EXIT_CONFIGURATION

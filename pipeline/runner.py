@@ -39,6 +39,7 @@ def run(
     overrides: Sequence[str] = (),
     *,
     keep_rejected: bool = False,
+    flags: Sequence[str] = (),
     stage_classes: Mapping[str, str] | None = None,
 ) -> int:
     """Run one experiment.
@@ -50,6 +51,7 @@ def run(
         overrides: what the user typed, recorded in ``summary.json``.
         keep_rejected: keep the directory of a configuration that can't be run, with ``configuration_error.json`` in
             it (a sweep's table reads it), instead of removing what the run left there.
+        flags: those of the command line that the overrides need to mean the same, recorded in ``summary.json``.
         stage_classes: stages beyond the registry's, name → ``"module:Class"``.
 
     Returns:
@@ -62,7 +64,7 @@ def run(
     rundir = RunDirectory(directory)
     with _logging_to(rundir.log):
         try:
-            return Runner(config, rundir, overrides, stage_classes).run()
+            return Runner(config, rundir, overrides, stage_classes, flags).run()
         except UserError as error:
             sys.stderr.write(f"{error}\n")
             message, rejected = str(error), {"exit_code": summary.EXIT_CONFIGURATION, "overrides": list(overrides)}
@@ -79,7 +81,12 @@ class Runner:
     """One run: see :func:`run`."""
 
     def __init__(
-        self, config: Any, rundir: RunDirectory, overrides: Sequence[str], stage_classes: Mapping[str, str] | None
+        self,
+        config: Any,
+        rundir: RunDirectory,
+        overrides: Sequence[str],
+        stage_classes: Mapping[str, str] | None,
+        flags: Sequence[str] = (),
     ) -> None:
         self.options = config.runner
         if self.options.timeout_s <= 0:
@@ -105,6 +112,7 @@ class Runner:
                 "dtype": settings.dtype,
                 "device": settings.device,
                 "mode": settings.mode,
+                "flags": list(flags),
                 "overrides": list(overrides),
                 "started": datetime.datetime.fromtimestamp(self.began).astimezone().isoformat(timespec="microseconds"),
             },

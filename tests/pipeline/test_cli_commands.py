@@ -1,7 +1,9 @@
 """``inductor-debug`` and ``python -m pipeline``: help, stored runs, and what a job's end does to a sweep."""
 
+import csv
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -117,8 +119,8 @@ def test_every_end_of_a_job_leaves_the_others_running(
     """One job passes, one ends the process, one raises: all run, the table has all, the worst code is the sweep's."""
     ran: list[int] = []
 
-    def run(config: Any, directory: Path, overrides: list[str], keep_rejected: bool = False) -> int:
-        assert keep_rejected
+    def run(config: Any, directory: Path, overrides: list[str], keep_rejected: bool, flags: list[str]) -> int:
+        assert keep_rejected and flags == []
         ran.append(config.seed)
         if config.seed == 1:
             sys.exit(0)
@@ -175,3 +177,63 @@ def test_a_run_is_called_after_the_adapter_that_compiled_it(
     capsys.readouterr()
     assert cli.main(["list", "--format", "json"]) == 0
     assert [row["backend"] for row in json.loads(capsys.readouterr().out)] == [shown]
+
+
+def printed_commands(run: Path) -> list[list[str]]:
+    return [shlex.split(command) for command in json.loads((run / "report/report.json").read_text())["reproduce"]]
+
+
+def test_the_printed_commands_run_the_same_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my conf/accel").mkdir(parents=True)
+    (tmp_path / "my conf/accel/my_chip.yaml").write_text("name: my_chip\nalignment: 64\n")
+    monkeypatch.chdir(tmp_path)
+    assert entry.main(["accel=my_chip", "stages=[report]", "--config-dir", "my conf", "seed=7"]) == 0
+    (run, _) = only_run(tmp_path)
+    typed, rerun = printed_commands(run)
+
+    assert typed[:3] == ["python", "-m", "pipeline"] and rerun[0] == "inductor-debug"
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert entry.main(typed[3:]) == 0
+    again, summary = only_run(tmp_path / "elsewhere")
+    assert (again / ".hydra/config.yaml").read_text() == (run / ".hydra/config.yaml").read_text()
+    assert summary["run"]["accel"] == "my_chip"
+
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["rerun", str(run.relative_to(tmp_path))]) == 0
+    (stored,) = [folder for folder in tmp_path.glob("outputs/*/*") if folder != run]
+    assert (stored / ".hydra/config.yaml").read_text() == (run / ".hydra/config.yaml").read_text()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert entry.main(printed_commands(stored)[0][3:]) == 0  # a rerun's own command names the stored configuration
+    assert len(list((tmp_path / "elsewhere").glob("outputs/*/*/summary.json"))) == 2
+
+
+def test_a_run_of_an_experiments_sweep_is_one_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert entry.main(["experiment=alignment_sweep", "accel.alignment=8,16", "stages=[report]"]) == 0
+    jobs = sorted(tmp_path.glob("outputs/*/*-sweep/*/summary.json"))
+    typed = printed_commands(jobs[0].parent)[0]
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert entry.main(typed[3:]) == 0
+    assert only_run(tmp_path / "elsewhere")[1]["run"]["accel"] == "warn16"
+
+
+def test_an_interrupted_sweep_keeps_the_table_of_its_runs(tmp_path: Path) -> None:
+    """The second of three runs gets SIGTERM while it works."""
+    code = (
+        "import glob, os, signal, sys; import pipeline.session as session; from pipeline.entry import main\n"
+        "serve = session.WorkerSession.serve\n"
+        "def terminated(self):\n"
+        "    if glob.glob(f'{os.environ[\"SWEEP\"]}/1-*'): os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    serve(self)\n"
+        "session.WorkerSession.serve = terminated\n"
+        "sys.exit(main(['-m', 'seed=0,1,2', 'stages=[report]', f'hydra.sweep.dir={os.environ[\"SWEEP\"]}']))"
+    )
+    sweep = tmp_path / "sweep"
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "SWEEP": str(sweep)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 130, done.stdout + done.stderr
+    rows = list(csv.DictReader((sweep / "sweep.csv").open()))
+    assert [(row["override.seed"], row["verdict"]) for row in rows] == [("0", "passed"), ("1", "crashed")]
+    assert "interrupted" in rows[1]["error"] and str(sweep / "sweep.csv") in done.stdout
