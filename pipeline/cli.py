@@ -59,10 +59,10 @@ def run_command(context: typer.Context) -> int:
 
 @app.command("list", help="List the stored runs below a folder, oldest first.")
 def list_command(
-    root: Annotated[Path, typer.Argument(help="folder to look in")] = Path("outputs"),
+    root: Annotated[Path, typer.Argument(help="folder to look in")] = store.OUTPUTS,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    rows = [store.row(run, store.read_summary(run)) for run in store.find_runs(root)]
+    rows = [store.row(run) for run in store.find_runs(root)]
     if output is Format.JSON:
         _print_json(rows)
     else:
@@ -74,7 +74,7 @@ def list_command(
 def show_command(
     run: Annotated[Path, typer.Argument(help="the run's folder")], output: FormatOption = Format.TABLE
 ) -> int:
-    summary = store.read_summary(run)
+    summary = store.read_summary(store.locate(run))
     if output is Format.JSON:
         _print_json(summary)
         return 0
@@ -93,6 +93,7 @@ def show_command(
     help="Run a stored run again, in a new directory; KEY=VALUE words change its configuration.",
 )
 def rerun_command(context: typer.Context, run: Annotated[Path, typer.Argument(help="the run's folder")]) -> int:
+    run = store.locate(run)
     if not (run / ".hydra" / "config.yaml").is_file():
         store.read_summary(run)  # says that it is no run, where it is none
         raise UserError(f"{run}: holds no .hydra/config.yaml, so it can't be run again.\nTry: inductor-debug list")

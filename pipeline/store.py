@@ -1,44 +1,56 @@
 """Reads stored runs: finds them, and tells of one or of many from their ``summary.json``. Imports no torch."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from models.errors import RunDirectoryError, closest_first
-from pipeline.rundir import SUMMARY
+from pipeline.rundir import CONFIGURATION_ERROR, LOG, SUMMARY
+from stages.lower.config import shown_name
 
-COLUMNS = (
-    "run",
-    "model",
-    "accel",
-    "backend",
-    "dtype",
-    "mode",
-    "verdict",
-    "violations",
-    "numerics",
-    "speedup",
-    "seconds",
-)
+OUTPUTS = Path("outputs")
+_ABOUT = ("model", "accel", "backend", "dtype", "mode")
+COLUMNS = ("run", *_ABOUT, "verdict", "violations", "numerics", "speedup", "seconds")
 """Columns of the table of runs."""
 
 
-def find_runs(root: Path) -> Iterator[Path]:
-    """Run directories below ``root`` (or ``root`` itself), oldest first: folders that hold a ``summary.json``."""
-    yield from sorted(file.parent for file in root.rglob(SUMMARY) if (file.parent / "run.log").exists())
+NO_RESULT = "no result"
+"""Shown as the verdict of a run that left no summary: it was killed, or it runs still."""
+_HYDRA = Path(".hydra") / "config.yaml"
+_NEAREST = 3
+
+
+def find_runs(root: Path) -> list[Path]:
+    """Run directories below ``root`` (or ``root`` itself), oldest first, those without a result included.
+
+    Raises:
+        RunDirectoryError: there is no such folder.
+    """
+    if not root.is_dir():
+        raise RunDirectoryError(
+            f"ROOT: no folder {str(root)!r}; valid: a folder that holds runs, by default outputs.\n"
+            "Try: inductor-debug list FOLDER"
+        )
+    return sorted(folder for folder in {file.parent for file in root.rglob(LOG)} if _is_run(folder))
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / LOG).is_file() and ((folder / SUMMARY).is_file() or (folder / _HYDRA).is_file())
+
+
+def locate(run: Path) -> Path:
+    """The folder of a run given by its path, or by its id as a report prints it (``DATE/TIME-…``, below outputs)."""
+    if run.exists() or run.is_absolute() or not OUTPUTS.is_dir():
+        return run
+    found = [folder for folder in find_runs(OUTPUTS) if folder.parts[-len(run.parts) :] == run.parts]
+    return found[0] if len(found) == 1 else run
 
 
 def read_summary(run: Path) -> dict[str, Any]:
     """A run's ``summary.json``; RunDirectoryError where the folder is not a run or the file is damaged."""
     file = run / SUMMARY
     if not file.is_file():
-        known = closest_first(run.name, [str(found) for found in find_runs(Path("outputs"))])
-        raise RunDirectoryError(
-            f"RUN: got {str(run)!r}, which holds no {SUMMARY}; "
-            f"valid: a run's folder: {', '.join(known[:20]) or 'none'}.\n"
-            "Try: inductor-debug list"
-        )
+        raise _without_summary(run)
     try:
         found = json.loads(file.read_bytes())
     except ValueError as error:
@@ -51,15 +63,57 @@ def read_summary(run: Path) -> dict[str, Any]:
     return found
 
 
-def row(run: Path, summary: dict[str, Any]) -> dict[str, Any]:
-    """One line of the table of runs, keys as in ``COLUMNS``."""
+def _without_summary(run: Path) -> RunDirectoryError:
+    rejected = _rejection(run)
+    if rejected:
+        return RunDirectoryError(f"{run}: nothing ran, the configuration was rejected. {rejected}")
+    if _is_run(run):
+        return RunDirectoryError(
+            f"{run}: {NO_RESULT}: the run was killed, or it runs still; {LOG} tells how far it came.\n"
+            f"Try: inductor-debug rerun {run}"
+        )
+    known = [str(found) for found in find_runs(OUTPUTS)] if OUTPUTS.is_dir() else []
+    near = ", ".join(closest_first(str(run), known)[:_NEAREST])
+    return RunDirectoryError(
+        f"RUN: got {str(run)!r}; valid: a run's folder{f', such as {near}' if near else ''}.\nTry: inductor-debug list"
+    )
+
+
+def _rejection(run: Path) -> str:
+    """The message of a configuration that could not be run; empty where it was none."""
+    try:
+        return str(json.loads((run / CONFIGURATION_ERROR).read_bytes())["message"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def row(run: Path) -> dict[str, Any]:
+    """One line of the table of runs, keys as in ``COLUMNS``; what a run without a result does not tell is None."""
+    try:
+        summary = read_summary(run)
+    except RunDirectoryError:
+        verdict = "rejected" if _rejection(run) else NO_RESULT
+        return dict.fromkeys(COLUMNS) | {"run": str(run), **_configured(run), "verdict": verdict}
     about = summary["run"]
     return {
         "run": str(run),
-        **{key: about.get(key) for key in ("model", "accel", "backend", "dtype", "mode")},
+        **{key: about.get(key) for key in _ABOUT},
         "verdict": summary["verdict"],
         "violations": (summary.get("violations") or {}).get("total"),
         "numerics": (summary.get("numerics") or {}).get("verdict"),
         "speedup": (summary.get("benchmark") or {}).get("speedup"),
         "seconds": about.get("seconds"),
     }
+
+
+def _configured(run: Path) -> dict[str, Any]:
+    """What the stored configuration tells of a run; empty where it can't be read."""
+    import yaml
+
+    try:
+        config = yaml.safe_load((run / _HYDRA).read_text())
+        backend = shown_name(config["backend"]["name"], config["backend"]["adapter"])
+        names = {"model": config["model"]["name"], "accel": config["accel"]["name"], "backend": backend}
+        return names | {key: config[key] for key in ("dtype", "mode")}
+    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        return {}

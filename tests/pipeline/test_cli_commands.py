@@ -200,7 +200,7 @@ def test_the_printed_commands_run_the_same_again(tmp_path: Path, monkeypatch: py
     assert summary["run"]["accel"] == "my_chip"
 
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["rerun", str(run.relative_to(tmp_path))]) == 0
+    assert cli.main(rerun[1:]) == 0  # by the id that the report prints
     (stored,) = [folder for folder in tmp_path.glob("outputs/*/*") if folder != run]
     assert (stored / ".hydra/config.yaml").read_text() == (run / ".hydra/config.yaml").read_text()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -217,6 +217,49 @@ def test_a_run_of_an_experiments_sweep_is_one_run_again(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert entry.main(typed[3:]) == 0
     assert only_run(tmp_path / "elsewhere")[1]["run"]["accel"] == "warn16"
+
+
+def test_a_folder_that_is_not_there_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list", str(tmp_path / "nowhere")]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and "nowhere" in printed.err and "Try: inductor-debug list" in printed.err
+    assert cli.main(["list", str(tmp_path)]) == 0
+
+
+def test_a_run_whose_process_was_killed_is_listed_without_a_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_run(tmp_path / "outputs/day/0-done")
+    code = (
+        "import os, sys; import pipeline.runner as runner; from pipeline.entry import main\n"
+        "runner.Runner.run = lambda self: os.kill(os.getpid(), 9)\n"
+        "main(['model=bert', 'accel=warn8', 'backend.adapter=my_package.MyAdapter'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert done.returncode == -9
+    monkeypatch.chdir(tmp_path)
+
+    assert cli.main(["list", "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    (killed,) = [row for row in rows if row["verdict"] == "no result"]
+    assert [killed[key] for key in ("model", "accel", "backend", "dtype", "violations", "numerics")] == [
+        "bert", "warn8", "MyAdapter", "float32", None, None]  # fmt: skip
+    assert len(rows) == 2
+    assert cli.main(["show", killed["run"]]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith(f"{killed['run']}: no result") and f"Try: inductor-debug rerun {killed['run']}" in message
+    assert len(message.splitlines()) == 2 and "0-done" not in message
+
+
+def test_show_names_the_nearest_runs_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(9):
+        make_run(tmp_path / f"outputs/day/{number}-run")
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["show", "outputs/day/7-rnu"]) == 2
+    message = capsys.readouterr().err
+    assert "7-run" in message and message.count("-run") == 3 and len(message.splitlines()) == 2
 
 
 def test_an_interrupted_sweep_keeps_the_table_of_its_runs(tmp_path: Path) -> None:
