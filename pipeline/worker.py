@@ -36,6 +36,7 @@ from .summary import CRASHED, FAILED, PASSED, SKIPPED, build_summary
 from .watch import format_bytes
 
 logger = logging.getLogger("pipeline.worker")
+_HEADLINE_LIMIT = 300
 
 Emit = Callable[[dict[str, Any]], None]
 STOPPED_BY_STRICT = ("lower", "kerneldiff", "benchmark", "bisect", "profile")
@@ -109,7 +110,7 @@ class Worker:
         except UserError:
             raise
         except (Exception, SystemExit) as error:  # a model may raise anything
-            logger.warning("checking %s raised %s; the stage runs all the same", name, _headline(error), exc_info=True)
+            logger.warning("checking %s raised %s; the stage runs all the same", name, headline(error), exc_info=True)
 
     def _check_needs(self, name: str, stage: Stage) -> None:
         order = list(self.plan.stages)
@@ -176,8 +177,8 @@ class Worker:
         if is_out_of_memory(error):
             limit = self.plan.memory_limit
             told = f"runner.memory_limit is {format_bytes(limit)}" if limit else "no runner.memory_limit is set"
-            return f"ran out of memory ({told}): {_headline(error)}"
-        return _headline(error)
+            return f"ran out of memory ({told}): {headline(error)}"
+        return headline(error)
 
     def _show_preliminary_summary(self) -> None:
         """Let the report read the summary and the manifest as they are now; neither is stored before the run ends."""
@@ -208,10 +209,26 @@ def is_out_of_memory(error: BaseException) -> bool:
     return False
 
 
-def _headline(error: BaseException) -> str:
-    """``Type: first line of the message``."""
-    lines = str(error).strip().splitlines()
-    text = next((line.strip() for line in lines if line.strip()), "")
+def headline(error: BaseException) -> str:
+    """``Type: message`` of the error, after that of what caused it where that is another one.
+
+    torch wraps what a backend raises: ``RuntimeError: the compiler gave up (within BackendCompilerFailed:
+    backend='compiler_fn' raised)``.
+    """
+    cause, seen = error, {id(error)}
+    while (inner := getattr(cause, "inner_exception", None) or cause.__cause__) and id(inner) not in seen:
+        seen.add(id(inner))
+        cause = inner
+    if cause is error:
+        return _said(error)
+    return f"{_said(cause)} (within {_said(error, lines=1).removesuffix(':')})"
+
+
+def _said(error: BaseException, lines: int = 2) -> str:
+    """``Type: first line of the message``, with the next where the first one only announces it."""
+    said = [line.strip() for line in str(error).splitlines() if line.strip()][:lines]
+    text = " ".join(said) if said and said[0].endswith(":") else next(iter(said), "")
+    text = text if len(text) <= _HEADLINE_LIMIT else f"{text[:_HEADLINE_LIMIT]}…"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -47,6 +47,29 @@ class Raises(Stage):
         raise RuntimeError("planted failure\nsecond line")
 
 
+class RaisesWrapped(Stage):
+    """Raises as torch does where a backend raised."""
+
+    name = "raises_wrapped"
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        try:
+            raise KeyError("the cause")
+        except KeyError as error:
+            wrapper = RuntimeError("backend='compiler_fn' raised:\nKeyError: 'the cause'\n\nSet TORCHDYNAMO_VERBOSE=1")
+            wrapper.inner_exception = error  # type: ignore[attr-defined]
+            raise wrapper from None
+
+
+class Announces(Stage):
+    name = "announces"
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        raise RuntimeError("3 violations:\n  at net.py:7\n  at net.py:8") from ValueError("x" * 1000)
+
+
 class Exits(Stage):
     name = "exits"
     uses_torch = False
@@ -176,6 +199,7 @@ class Report(Stage):
 
 CLASSES = {
     cls.name: f"runner_stages:{cls.__name__}"
-    for cls in (Plain, After, Raises, Exits, Segfaults, Killed, Hangs, HangsPlainly, Allocates, AllocatesInChildren,
+    for cls in (Plain, After, Raises, RaisesWrapped, Announces, Exits, Segfaults, Killed, Hangs, HangsPlainly, Allocates,
+                AllocatesInChildren,
                 Needy, NeedsPlain, Constrain, Lower, Rejects, KernelDiff, Report)
 }  # fmt: skip

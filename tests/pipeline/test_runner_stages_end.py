@@ -54,6 +54,14 @@ def test_a_stage_that_raises_is_crashed_and_what_needs_it_is_skipped(tmp_path: P
     assert_complete(outcome)
 
 
+def test_a_crash_is_told_by_what_caused_it(tmp_path: Path) -> None:
+    outcome = execute(tmp_path / "run", "raises_wrapped", "announces")
+    assert outcome.message("raises_wrapped") == (
+        "KeyError: 'the cause' (within RuntimeError: backend='compiler_fn' raised)"
+    )
+    assert outcome.message("announces") == f"ValueError: {'x' * 300}… (within RuntimeError: 3 violations)"
+
+
 def test_a_stage_that_segfaults_costs_itself_alone_and_its_native_output_is_kept(tmp_path: Path) -> None:
     outcome = execute(tmp_path / "run", "plain", "segfaults", "after", "report", seed=2)
     assert outcome.code == 3
