@@ -95,6 +95,9 @@ class TensorComparison:
 
 COLUMNS = [name for name in TensorComparison.__dataclass_fields__ if name not in ("worst", "histogram")]
 
+AHEAD = 8
+"""Comparisons that are begun before the first is finished: enough to keep a device busy, and little memory."""
+
 
 def compare_tensors(
     reference: torch.Tensor | Number,
@@ -282,6 +285,7 @@ class KernelDiff:
         self, reference: Mapping[str, Any], test: Mapping[str, Any], gold: Mapping[str, Any], *, kind: str
     ) -> list[TensorComparison]:
         """Compare leaves by path (see :func:`stages.kerneldiff.structure.flatten`)."""
+        rows: list[TensorComparison] = []
         begun: list[Callable[[], TensorComparison]] = []
         for path in [*reference, *(path for path in test if path not in reference)]:
             if path in reference and path in test:
@@ -293,7 +297,9 @@ class KernelDiff:
                     kind, path, verdict="defect", bound="structure", message=f"{message}, nothing in the {other}"
                 )
                 begun.append(partial(_itself, row))
-        rows = [finish() for finish in begun]
+            if len(begun) - len(rows) > AHEAD:
+                rows.append(begun[len(rows)]())
+        rows += [finish() for finish in begun[len(rows) :]]
         self.rows += rows
         return rows
 

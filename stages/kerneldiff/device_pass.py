@@ -20,10 +20,13 @@ from stages.kerneldiff.sums import HUGE, TINY
 WIDTHS = {torch.float32: 32, torch.float16: 16, torch.bfloat16: 16, torch.float64: 64}
 """dtypes that the kernels read, and their bits."""
 
-LANES, PROGRAMS_PER_PROCESSOR, MOST_TILES, MOST_WORST = 128, 8, 512, 8
+LANES, PROGRAMS_PER_PROCESSOR, MOST_TILES, MOST_WORST = 128, 16, 256, 8
+
+LARGEST_DIVISOR = 2.0**126
+"""Beyond it the fast division of float32 gives 0 (CUDA C++ Programming Guide, intrinsic functions, ``__fdividef``)."""
 
 REGISTERS = 64
-"""Registers of a thread that let all programs of a multiprocessor run at once (65536 of them for 8 · 128 threads)."""
+"""Registers of a thread that let 8 programs share a multiprocessor, which has 65536."""
 
 
 class Element(NamedTuple):
@@ -51,8 +54,10 @@ class DeviceFigures:
 
     @property
     def valid(self) -> bool:
-        """False where a pass for finite values met others."""
-        return all(math.isfinite(self.sums.get(name, 0.0)) for name in ("sum_abs", "sum_rel", "squares", "magnitude"))
+        """False where a pass for finite values met others, or such whose quotients it does not get right."""
+        return self.sums.get("top_left", 0.0) <= LARGEST_DIVISOR and all(
+            math.isfinite(self.sums.get(name, 0.0)) for name in ("sum_abs", "sum_rel", "squares", "magnitude")
+        )
 
     @property
     def scaled(self) -> bool:

@@ -33,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--elements", type=int, default=2**28, help="elements of each float32 tensor")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--pairs", type=int, default=8)
+    parser.add_argument("--pairs", type=int, default=16)
     options = parser.parse_args()
     torch.manual_seed(0)
     reference = torch.randn(options.elements, device="cuda")

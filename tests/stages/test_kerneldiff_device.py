@@ -75,6 +75,13 @@ def test_huge_float64_values_do_not_overflow() -> None:
     assert row.snr_db == pytest.approx(host.snr_db)
 
 
+@pytest.mark.parametrize("value", [3e38, 1e-44], ids=["largest", "subnormal"])
+def test_relative_errors_at_the_ends_of_the_range(value: float) -> None:
+    reference = torch.full((5000,), value, device="cuda")
+    test = reference / 2
+    assert compare_tensors(reference, test).max_rel == compare_tensors(reference.cpu(), test.cpu()).max_rel > 0.2
+
+
 def test_different_dtypes_strides_and_devices() -> None:
     reference = torch.randn(300, 400, device="cuda")
     for test in (reference.double() * 1.5, reference.t().contiguous().t() * 1.5, (reference * 1.5).cpu()):
