@@ -176,9 +176,15 @@ def _other(chain: Sequence[BaseException], overrides: Sequence[str], where: str)
     if ambiguous:
         override = ambiguous[1] or ambiguous[2]
         key, _, value = override.partition("=")
+        takes = (expected(key) or ("", ""))[0]
+        if key == "stages" or takes.startswith("a list"):
+            return ConfigurationError(
+                f"{key}: got several values (in {override}); valid: a list [a,b], or several with --multirun.\n"
+                f"Try: {key}=[{value}], or --multirun {override}"
+            )
         return ConfigurationError(
-            f"{key}: got several values (in {override}); valid: one value, a list [a,b], or several with --multirun.\n"
-            f"Try: --multirun {override}, or {key}=[{value}]"
+            f"{key}: got several values (in {override}); valid: one value, or several with --multirun.\n"
+            f"Try: --multirun {override}"
         )
     message = " ".join(line.strip() for line in text.splitlines() if line.strip())
     return ConfigurationError(f"configuration: {message}{in_place(where)}.\nTry: python -m pipeline --help")

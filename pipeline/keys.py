@@ -42,7 +42,7 @@ def unknown_key(key: str, overrides: Sequence[str] = (), where: str = "") -> Con
     if parts[0] == "stages" and len(parts) > 1:
         name = parts[1]
         if name not in CONFIGS:
-            return invalid_choice("stages", name, CONFIGS, where=place)
+            return _unknown_stage(name, key, place)
         if len(parts) == 2 or parts[2] in fields_of(CONFIGS[name]):
             return stage_not_selected(override or key, name, selected_stages(overrides))
         parent, bad, choices = f"stages.{name}.", parts[2], list(fields_of(CONFIGS[name]))
@@ -56,6 +56,14 @@ def unknown_key(key: str, overrides: Sequence[str] = (), where: str = "") -> Con
     full = [f"{parent}{choice}" for choice in closest_first(bad, choices)]
     value = override.partition("=")[2] if override.lstrip("+").startswith(f"{key}=") else "VALUE"
     return ConfigurationError(f"{key}: no such key{in_place(place)}; valid: {', '.join(full)}.\nTry: {full[0]}={value}")
+
+
+def _unknown_stage(name: str, key: str, place: str) -> ConfigurationError:
+    """The error for ``stages.NAME…`` with no such stage: what to type has the rest of what was typed."""
+    wrong = invalid_choice("stages", name, CONFIGS, where=place)
+    typed = place if name in place else f"{key}=VALUE"
+    nearest = closest_first(name, CONFIGS)[0]
+    return ConfigurationError(f"{str(wrong).partition(chr(10))[0]}\nTry: {typed.replace(name, nearest, 1)}")
 
 
 def _deepest(parts: Sequence[str]) -> tuple[str, str, list[str]]:

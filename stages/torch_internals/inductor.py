@@ -17,9 +17,12 @@ from typing import Any, Literal, Union, get_args, get_origin
 import torch
 from torch import fx
 
-from models.errors import ConfigurationError, invalid_choice
+from models.errors import ConfigurationError, closest_first
 
 log = logging.getLogger(__name__)
+
+NEAREST = 10
+"""So many options are named where one is misspelt."""
 
 
 def flatten_options(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -45,11 +48,11 @@ def check_options(options: Mapping[str, Any], *, key_prefix: str = "backend.indu
     """
     import torch._inductor.config as inductor_config
 
-    known = inductor_config.get_config_copy()
+    known = {key: value for key, value in inductor_config.get_config_copy().items() if not _last(key).isupper()}
     flat = flatten_options(options)
     for key, value in flat.items():
         if key not in known:
-            raise invalid_choice(f"{key_prefix}KEY", key, known, where=f"{key_prefix}{key}")
+            raise _unknown_option(key, value, known, key_prefix)
         expected = inductor_config.get_type(key)  # type: ignore[attr-defined]
         if not _fits(value, expected):
             name = expected.__name__ if isinstance(expected, type) else str(expected).replace("typing.", "")
@@ -58,6 +61,21 @@ def check_options(options: Mapping[str, Any], *, key_prefix: str = "backend.indu
                 f"for example its present value.\nTry: {key_prefix}{key}={_as_yaml(known[key])}"
             )
     return flat
+
+
+def _last(key: str) -> str:
+    return key.rpartition(".")[2]
+
+
+def _unknown_option(key: str, value: Any, known: Mapping[str, Any], prefix: str) -> ConfigurationError:
+    """The error for a key that TorchInductor does not have: there are hundreds, so the nearest alone are told."""
+    public = [name for name in known if not _last(name).startswith("_")]
+    near = closest_first(key, public)[:NEAREST]
+    return ConfigurationError(
+        f"{prefix}{key}: TorchInductor has no such option; valid: {', '.join(near)} and {len(public) - len(near)} more "
+        f"(all: python -c 'import torch._inductor.config as c; print(*c.get_config_copy())').\n"
+        f"Try: {prefix}{near[0]}={_as_yaml(value)}"
+    )
 
 
 def _as_yaml(value: Any) -> str:
