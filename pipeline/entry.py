@@ -41,8 +41,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def slug(text: object) -> str:
-    """A text as one file name: no slash, no blank, no shell character, at most 120 characters."""
-    name = re.sub(r"[^\w.=,+-]+", "_", str(text)).strip("._") or "default"
+    """A text as one file name: no slash, no blank, no shell character, at most 120 characters.
+
+    The pluses before an override's key say nothing to a reader of the folder's name.
+    """
+    name = re.sub(r"(^|,)\++", r"\1", str(text))
+    name = re.sub(r"[^\w.=,+-]+", "_", name).strip("._") or "default"
     return name[:_SLUG_LIMIT]
 
 

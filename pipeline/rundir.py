@@ -37,6 +37,11 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
+def run_id(path: Path) -> str:
+    """A run's id: its folder's name after that of the folder it is in (the day's, or the sweep's)."""
+    return f"{path.parent.name}/{path.name}"
+
+
 class RunDirectory:
     """One run's directory.
 

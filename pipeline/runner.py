@@ -22,7 +22,7 @@ from models.errors import ConfigurationError, UserError
 
 from . import manifest, summary
 from .plan import Plan, execution_order, settings_of
-from .rundir import CONFIGURATION_ERROR, MANIFEST, SUMMARY, RunDirectory
+from .rundir import CONFIGURATION_ERROR, MANIFEST, SUMMARY, RunDirectory, run_id
 from .session import PREFLIGHT, WorkerSession, log_event
 from .watch import parse_bytes
 
@@ -105,7 +105,7 @@ class Runner:
             settings=settings,
             stages={name: config.stages[name] for name in order},
             run={
-                "id": f"{rundir.path.parent.name}/{rundir.path.name}",
+                "id": run_id(rundir.path),
                 "model": settings.model.name,
                 "accel": settings.accel.name,
                 "backend": settings.backend.shown,

@@ -10,7 +10,7 @@ from typing import Any
 from stages.encoding import jsonable
 
 from . import summary
-from .rundir import CONFIGURATION_ERROR, SUMMARY, write_atomically
+from .rundir import CONFIGURATION_ERROR, SUMMARY, run_id, write_atomically
 
 TABLE = "sweep.csv"
 _BENCHMARK = ("median_ms", "compile_s", "peak_memory_bytes")
@@ -61,7 +61,7 @@ def split_override(override: str) -> tuple[str, str]:
 
 def _row(sweep_dir: Path, job: Path) -> dict[str, Any]:
     inside = job.is_relative_to(sweep_dir)
-    row: dict[str, Any] = {"id": job.name, "dir": (job.relative_to(sweep_dir) if inside else job).as_posix()}
+    row: dict[str, Any] = {"id": run_id(job), "dir": (job.relative_to(sweep_dir) if inside else job).as_posix()}
     result, rejected = _read_summary(job), _read(job / CONFIGURATION_ERROR)
     row["exit_code"] = job_exit_code(job)
     if result is None:

@@ -91,6 +91,7 @@ def test_the_run_directory_is_named_after_the_choices_and_slashes_make_no_folder
     assert hydra.job.chdir is False
     template = yaml.safe_load((entry.CONF / "config.yaml").read_text())["hydra"]["run"]["dir"]
     assert "%H-%M-%S-%f" in template
+    assert entry.slug("++model.build.width=8,+a=x+y,seed=1") == "model.build.width=8,a=x+y,seed=1"
     assert entry.slug("../org/model name") == "org_model_name"
     assert "/" not in entry.slug("a/b=c,d=/x")
     assert len(entry.slug("x" * 500)) <= 120
