@@ -199,7 +199,6 @@ class Report(Stage):
 
 CLASSES = {
     cls.name: f"runner_stages:{cls.__name__}"
-    for cls in (Plain, After, Raises, RaisesWrapped, Announces, Exits, Segfaults, Killed, Hangs, HangsPlainly, Allocates,
-                AllocatesInChildren,
-                Needy, NeedsPlain, Constrain, Lower, Rejects, KernelDiff, Report)
+    for cls in (Plain, After, Raises, RaisesWrapped, Announces, Exits, Segfaults, Killed, Hangs, HangsPlainly,
+                Allocates, AllocatesInChildren, Needy, NeedsPlain, Constrain, Lower, Rejects, KernelDiff, Report)
 }  # fmt: skip
