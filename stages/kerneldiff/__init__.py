@@ -4,14 +4,15 @@ import importlib
 from typing import Any
 
 _EXPORTS = {
-    "KernelDiff": "compare",
-    "TensorComparison": "compare",
-    "compare_structures": "compare",
-    "compare_tensors": "compare",
+    "KernelDiff": "comparison",
+    "TensorComparison": "comparison",
+    "assert_matches": "comparison",
+    "compare": "comparison",
+    "compare_tensors": "comparison",
     "KernelDiffStage": "stage",
 }
 
-__all__ = ["KernelDiff", "KernelDiffStage", "TensorComparison", "compare_structures", "compare_tensors"]
+__all__ = ["KernelDiff", "KernelDiffStage", "TensorComparison", "assert_matches", "compare", "compare_tensors"]
 
 
 def __getattr__(name: str) -> Any:

@@ -24,7 +24,7 @@ import torch
 
 from models.case import Case
 from stages.kerneldiff import formats, sides
-from stages.kerneldiff.compare import TensorComparison
+from stages.kerneldiff.comparison import TensorComparison
 from stages.kerneldiff.verdict import over
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy
 import torch
 
-from stages.kerneldiff.compare import TensorComparison
+from stages.kerneldiff.comparison import TensorComparison
 from stages.kerneldiff.metrics import chunks
 
 CELLS = 256

@@ -5,7 +5,7 @@ import math
 import torch
 
 from stages.kerneldiff import formats, sides
-from stages.kerneldiff.compare import TensorComparison
+from stages.kerneldiff.comparison import TensorComparison
 
 
 def review(

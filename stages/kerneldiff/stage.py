@@ -10,7 +10,8 @@ import torch
 from models.case import Case
 from stages.contract import Stage, StageContext, StageResult
 from stages.kerneldiff import conditioning, formats, random_draws, sides
-from stages.kerneldiff.compare import COLUMNS, KernelDiff, TensorComparison
+from stages.kerneldiff.comparison import KernelDiff
+from stages.kerneldiff.record import COLUMNS, TensorComparison
 from stages.kerneldiff.verdict import FAILING, VERDICTS
 
 log = logging.getLogger(__name__)

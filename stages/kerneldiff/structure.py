@@ -20,6 +20,19 @@ def flatten(value: Any, path: str = "output") -> dict[str, Any]:
     return dict(_walk(value, path, True))
 
 
+def containers(value: Any, path: str = "output") -> dict[str, type]:
+    """The type of every container in ``value`` that is not empty, by path; see :func:`flatten`."""
+    return dict(_containers(value, path, True))
+
+
+def _containers(value: Any, path: str, top: bool) -> Iterator[tuple[str, type]]:
+    parts = list(_children(value))
+    if parts:
+        yield path, type(value)
+    for key, child in parts:
+        yield from _containers(child, _join(path, key, top), False)
+
+
 def _walk(value: Any, path: str, top: bool) -> Iterator[tuple[str, Any]]:
     parts = list(_children(value))
     if not parts:

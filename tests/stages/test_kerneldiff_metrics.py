@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.kerneldiff import KernelDiff, compare_structures, compare_tensors, histogram, metrics
+from stages.kerneldiff import KernelDiff, assert_matches, compare, compare_tensors, histogram, metrics
 
 finite32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 pairs32 = st.lists(st.tuples(finite32, finite32), min_size=1, max_size=20)
@@ -223,13 +223,13 @@ Point = namedtuple("Point", "x y")
 def test_nested_structures_have_paths_and_differences_are_rows():
     left = {"logits": torch.ones(2), "hidden_states": (torch.ones(1), torch.zeros(1)), "p": Point(torch.ones(1), None)}
     right = {"logits": torch.ones(2), "hidden_states": (torch.ones(1),), "p": Point(torch.ones(1), torch.ones(1))}
-    difference = compare_structures(left, right)
+    difference = compare(left, right)
     verdicts = {row.path: row.verdict for row in difference.rows}
     assert verdicts == {
         "logits": "exact", "hidden_states[0]": "exact", "hidden_states[1]": "defect", "p.x": "exact", "p.y": "defect",
     }  # fmt: skip
     assert difference.verdict == "defect"
-    assert compare_structures([], []).verdict == "not_established"
+    assert compare([], []).verdict == "not_established"
     assert KernelDiff().verdict == "not_established"
 
 
@@ -254,3 +254,36 @@ def test_the_histogram_has_a_place_for_what_is_no_number():
     assert (
         found[-1] == 3 and found[0] == 1 and found[-2] == 1 and found[(0 - histogram.LOWEST) // histogram.OCTAVES] == 1
     )
+
+
+def test_another_container_of_the_same_tensors_is_a_difference_in_structure():
+    ones = torch.ones(2)
+    assert compare({"a": (ones, ones)}, {"a": (ones, ones)}).verdict == "exact"
+    difference = compare({"a": (ones, ones)}, {"a": [ones, ones]})
+    assert [(row.path, row.bound, row.message) for row in difference.failed] == [
+        ("a", "structure", "tuple in the reference, list in the test")
+    ]
+
+
+def test_an_assertion_shows_the_table_of_what_failed():
+    left, right = {"logits": torch.ones(2, 3), "loss": torch.tensor(1.0)}, {"logits": torch.ones(2, 3), "loss": None}
+    right["logits"] = left["logits"] * 1.01
+    with pytest.raises(AssertionError, match="defect") as failure:
+        assert_matches(left, right)
+    lines = str(failure.value).splitlines()
+    assert lines[1].split()[:2] == ["kind", "path"]
+    assert [line.split()[1] for line in lines[2:]] == ["logits", "loss"] and "6 of 6 elements" in lines[2]
+    assert assert_matches(left, left).verdict == "exact"
+
+
+def test_quantized_sparse_and_jagged_tensors_are_what_they_stand_for():
+    values = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
+    quantized = torch.quantize_per_tensor(values, 0.5, 0, torch.quint8)
+    assert compare_tensors(quantized, quantized.clone()).verdict == "exact"
+    assert compare_tensors(quantized, torch.quantize_per_tensor(values + 0.5, 0.5, 0, torch.quint8)).max_abs == 0.5
+    sparse = values.to_sparse()
+    explicit = torch.sparse_coo_tensor([[0, 0, 1], [0, 1, 0]], [0.0, 1.0, 2.0], (2, 2))
+    assert compare_tensors(sparse, explicit).verdict == "exact"
+    assert compare_tensors(sparse, (values * 2).to_sparse_csr()).verdict == "defect"
+    jagged = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)], layout=torch.jagged)
+    assert compare_tensors(jagged, jagged).elements == 9

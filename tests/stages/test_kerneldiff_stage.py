@@ -9,7 +9,7 @@ from models.case import Case
 from models.config import ModelConfig
 from stages.contract import MemoryArtifacts, ReferenceConfig, Settings, StageContext
 from stages.encoding import encode
-from stages.kerneldiff.compare import compare_tensors
+from stages.kerneldiff.comparison import compare_tensors
 from stages.kerneldiff.config import KernelDiffConfig
 from stages.kerneldiff.plots import draw, error_canvas, fold
 from stages.kerneldiff.stage import KernelDiffStage, table

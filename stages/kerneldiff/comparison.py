@@ -1,99 +1,17 @@
-"""One tensor, or one nested structure, against another: the rows of ``kerneldiff/outputs.csv``."""
+"""One tensor, or one nested structure, against another."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
 
 from stages.kerneldiff import formats
-from stages.kerneldiff.accumulator import Figures, Number, Worst
+from stages.kerneldiff.accumulator import Figures, Number
 from stages.kerneldiff.metrics import begin, chunks
-from stages.kerneldiff.structure import container_kind, flatten
-from stages.kerneldiff.verdict import Judgement, judge, overall
-
-
-@dataclass
-class TensorComparison:
-    """One row: a tensor of the test side against the reference's.
-
-    Attributes:
-        kind: output, loss, gradient, parameter, buffer or input.
-        path: where in the structure, e.g. ``logits`` or ``hidden_states[3]``.
-        shape, dtype: the reference's (``A vs B`` in the dtype where they differ).
-        verdict: exact, within_floor, within_tolerance, defect or not_established.
-        bound: what decided: bits, floor_rms, floor_max, conditioning, tolerance, nonfinite, shape, dtype,
-            structure, value, random.
-        message: one line for a person.
-        elements: number of elements compared.
-        mismatched, mismatched_share: elements beyond atol + rtol·|reference|, and their share.
-        max_abs, mean_abs, rmse: of |test - reference|; ``max_abs`` of integers is an exact int.
-        max_rel, mean_rel: of |test - reference| / |reference| over elements whose reference is not 0.
-        zero_reference: elements left out of the relative errors.
-        max_ulp: representable numbers between the two, in the dtype, over elements finite on both sides;
-            None for integers, bool and different dtypes.
-        cosine: cosine similarity over elements finite on both sides.
-        snr_db: 20·log10(norm(reference) / norm(test - reference)).
-        nan_reference, nan_test, inf_reference, inf_test: counts.
-        worst_index, worst_reference, worst_test: the element of the largest error; None where nothing differs.
-        floor_rms, floor_max, error_rms, error_max: noise floor and error against gold; None without gold.
-        ratio, factor: error over floor (the larger of RMS and maximum), and the limit on it.
-        atol, rtol: tolerances that ``mismatched`` counts by.
-        worst: the worst elements, worst first (not a column).
-        histogram: errors counted by size, where asked for (not a column; :mod:`stages.kerneldiff.histogram`).
-        reference_rms: RMS of the reference's finite elements.
-    """
-
-    kind: str
-    path: str
-    shape: list[int] | None = None
-    dtype: str = ""
-    verdict: str = "not_established"
-    bound: str = ""
-    message: str = ""
-    elements: int = 0
-    mismatched: int | None = None
-    mismatched_share: float | None = None
-    max_abs: float | int | None = None
-    mean_abs: float | None = None
-    max_rel: float | None = None
-    mean_rel: float | None = None
-    rmse: float | None = None
-    max_ulp: int | None = None
-    cosine: float | None = None
-    snr_db: float | None = None
-    zero_reference: int | None = None
-    nan_reference: int | None = None
-    nan_test: int | None = None
-    inf_reference: int | None = None
-    inf_test: int | None = None
-    worst_index: list[int] | None = None
-    worst_reference: Number | None = None
-    worst_test: Number | None = None
-    floor_rms: float | None = None
-    floor_max: float | None = None
-    error_rms: float | None = None
-    error_max: float | None = None
-    ratio: float | None = None
-    factor: float | None = None
-    atol: float | None = None
-    rtol: float | None = None
-    worst: list[Worst] = field(default_factory=list, repr=False)
-    histogram: list[int] | None = field(default=None, repr=False)
-    reference_rms: float | None = None
-
-    @property
-    def failed(self) -> bool:
-        """True for a defect and for a comparison that could not be made."""
-        return self.verdict in ("defect", "not_established")
-
-    def row(self) -> dict[str, Any]:
-        """The columns of ``outputs.csv``, in order."""
-        return {name: value for name, value in asdict(self).items() if name in COLUMNS}
-
-
-COLUMNS = [name for name in TensorComparison.__dataclass_fields__ if name not in ("worst", "histogram")]
+from stages.kerneldiff.record import TensorComparison, text_table
+from stages.kerneldiff.structure import container_kind, containers, flatten
+from stages.kerneldiff.verdict import FAILING, Judgement, judge, overall
 
 AHEAD = 8
 """Comparisons that are begun before the first is finished: enough to keep a device busy, and little memory."""
@@ -194,10 +112,20 @@ def begin_comparison(
 
 
 def _tensor(value: torch.Tensor | Number) -> torch.Tensor:
+    """The strided tensor that is compared.
+
+    Python numbers are 0-dim tensors. A sparse tensor is compared as the dense one that it stands for (an explicit zero
+    and a missing element are equal), a quantized tensor as the numbers that it stands for, and a jagged nested tensor
+    as its values, all rows after each other.
+    """
     if not isinstance(value, torch.Tensor):
         dtype = {float: torch.float64, complex: torch.complex128}.get(type(value))
         return torch.tensor(value, dtype=dtype)
     value = value.detach()
+    if value.is_quantized:
+        return value.dequantize()
+    if value.layout == torch.jagged:
+        return value.values()
     return value if value.layout == torch.strided else value.to_dense()
 
 
@@ -277,9 +205,17 @@ class KernelDiff:
             The rows of this call, which are also appended to :attr:`rows`.
         """
         root = path or kind
-        return self.compare_leaves(
+        rows = self.compare_leaves(
             flatten(reference, root), flatten(test, root), {} if gold is None else flatten(gold, root), kind=kind
         )
+        left, right = containers(reference, root), containers(test, root)
+        for place in left.keys() & right.keys():
+            if left[place] is not right[place]:
+                names = f"{left[place].__name__} in the reference, {right[place].__name__} in the test"
+                row = TensorComparison(kind, place, verdict="defect", bound="structure", message=names)
+                rows.append(row)
+                self.rows.append(row)
+        return rows
 
     def compare_leaves(
         self, reference: Mapping[str, Any], test: Mapping[str, Any], gold: Mapping[str, Any], *, kind: str
@@ -333,6 +269,9 @@ class KernelDiff:
         """Rows whose verdict is ``defect`` or ``not_established``."""
         return [row for row in self.rows if row.failed]
 
+    def __str__(self) -> str:
+        return text_table(self.rows)
+
 
 def _itself(row: TensorComparison) -> TensorComparison:
     return row
@@ -345,8 +284,28 @@ def _same_value(reference: Any, test: Any) -> bool:
     return reference is test
 
 
-def compare_structures(reference: Any, test: Any, gold: Any = None, **options: Any) -> KernelDiff:
-    """Compare two nested structures once. Options as of :class:`KernelDiff`."""
+def compare(reference: Any, test: Any, gold: Any = None, **options: Any) -> KernelDiff:
+    """Compare two nested structures once.
+
+    Args:
+        reference, test, gold: see :meth:`KernelDiff.compare`.
+        options: of :class:`KernelDiff`.
+
+    Returns:
+        The comparison: its ``verdict``, its ``rows``, and ``str()`` of it, a table.
+    """
     difference = KernelDiff(**options)
     difference.compare(reference, test, gold)
+    return difference
+
+
+def assert_matches(reference: Any, test: Any, gold: Any = None, **options: Any) -> KernelDiff:
+    """:func:`compare`, for a test: raises where the verdict is ``defect`` or ``not_established``.
+
+    Raises:
+        AssertionError: with the table of what failed.
+    """
+    difference = compare(reference, test, gold, **options)
+    if difference.failed or difference.verdict in FAILING:
+        raise AssertionError(f"the results are not alike: {difference.verdict}\n{difference}")
     return difference
