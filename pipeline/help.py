@@ -28,7 +28,7 @@ examples:
 groups (GROUP=NAME; --config-dir DIR adds DIR/GROUP/NAME.yaml):
 {groups}
   stages        {stages}
-                stages=[a,b] selects and orders, +stages=a appends, ~stages.a removes
+                stages=[a,b] selects and orders (report runs last), +stages=a appends, ~stages.a removes
 
 keys and their defaults:
 {keys}
@@ -39,7 +39,8 @@ flags:
   --config-dir DIR  YAML of your own, validated like ours
   hydra.verbose=true  log more;  --hydra-help  Hydra's own flags
 
-exit codes: 0 passed, 1 a verdict failed, 2 the configuration is wrong and nothing ran, 3 a stage crashed or timed out
+exit codes: 0 passed, 1 a verdict failed, 2 the configuration is wrong and nothing ran, 3 a stage crashed or timed out,
+            130 interrupted
 """
 
 
