@@ -19,6 +19,7 @@ from pipeline import arguments
 from pipeline.help import CONF, help_text
 from pipeline.schema import register
 from stages.lower.config import shown_name
+from stages.wording import counted
 
 logger = logging.getLogger(__name__)
 
@@ -213,7 +214,7 @@ def _sweep(session: _Session) -> int:
     codes = [int(job.return_value) for job in jobs]
     table = write_sweep_table(directories[0].parent, directories)
     code = max(sweep_exit_code(directories), *codes)
-    logger.info("sweep of %d runs: exit code %d, table %s", len(jobs), code, table)
+    logger.info("sweep of %s: exit code %d, table %s", counted(len(jobs), "run"), code, table)
     return code
 
 
