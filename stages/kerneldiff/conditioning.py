@@ -11,8 +11,9 @@ floor becomes the RMS, and the maximum, over all draws.
 branch may fall on either side, and everything behind it, most of all the gradients, jumps by far more than rounding:
 clean Inductor in ResNet-18's training was measured at 28,500 floors, from one ReLU. A jump shows without any rounding:
 gold at weights and inputs moved by +d and by -d, less twice gold itself, is zero up to second order where the model is
-smooth, and the jump where a branch lies between. An error of up to ``factor`` times the largest such jump is not called
-a defect; the row says so (bound ``conditioning``), and its floor and ratio stay what they were.
+smooth, and the jump where a branch lies between. Where that is more than ``factor`` floors, an error of up to
+``factor`` times the largest such jump is not called a defect; the row says so (bound ``conditioning``), and its floor
+and ratio stay what they were.
 """
 
 import logging
@@ -29,7 +30,7 @@ from stages.kerneldiff.verdict import over
 
 log = logging.getLogger(__name__)
 
-MOST_UNITS, MOST_RELATIVE = 64.0, 0.02
+MOST_UNITS, MOST_RELATIVE = 64.0, 0.01
 """The perturbation: so many units of roundoff (some three times the noise of a deep model's own rounding), but no
 larger a share of a value than this, so that a narrow format's perturbation stays a small one."""
 
@@ -62,6 +63,12 @@ class Suspect:
     @property
     def rms(self) -> float:
         return math.sqrt(self.squares / self.draws)
+
+    @property
+    def jumped(self) -> bool:
+        """Whether float64 jumped by more than the curvature of a smooth model gives."""
+        assert self.row.factor is not None
+        return max(over(self.jump_rms, self.rms), over(self.jump_max, self.maximum)) > self.row.factor
 
 
 def reconsider(rows: list[TensorComparison], base: Case, gold: sides.Leaves, *, draws: int) -> int:
@@ -166,8 +173,7 @@ def _review(suspect: Suspect, tensors: list[object]) -> bool:
     rms, maximum = second.square().mean().sqrt().item(), second.max().item()
     suspect.jump_rms, suspect.jump_max = max(suspect.jump_rms, rms), max(suspect.jump_max, maximum)
     _judge(suspect)
-    assert suspect.row.factor is not None
-    return max(over(rms, suspect.rms), over(maximum, suspect.maximum)) > suspect.row.factor
+    return suspect.jumped
 
 
 def _widen(tensor: torch.Tensor) -> torch.Tensor:
@@ -187,6 +193,8 @@ def _judge(suspect: Suspect) -> None:
         )
         row.verdict, row.bound = "within_floor", "floor_rms" if by_rms > by_maximum else "floor_max"
         row.floor_rms, row.floor_max, row.ratio = rms, maximum, max(by_rms, by_maximum)
+        return
+    if not suspect.jumped:
         return
     beside = max(over(row.error_rms, max(rms, suspect.jump_rms)), over(row.error_max, max(maximum, suspect.jump_max)))
     if beside <= row.factor:
