@@ -11,6 +11,9 @@ class KernelDiffConfig:
     plots: draw heatmaps of what fails.
     worst: how many worst elements are kept for a tensor.
     perturbations: perturbed references run at most before a tensor is called a defect (conditioning.py); 0: none.
+    store_golden: store the reference under kerneldiff/golden, for a run with ``golden``. None: where it takes at
+        most 64 MiB (golden.LIMIT); true: whatever it takes; false: never.
+    golden: directory of the run whose stored reference is compared with; the reference is then not run here.
     """
 
     factor: float = 4.0
@@ -19,3 +22,5 @@ class KernelDiffConfig:
     plots: bool = True
     worst: int = 8
     perturbations: int = 12
+    store_golden: bool | None = None
+    golden: str | None = None

@@ -1,6 +1,7 @@
 """The sides of a comparison: reference, gold and test, each one step from the same state and the same seed."""
 
 import dataclasses
+import hashlib
 import logging
 import random
 import traceback
@@ -14,7 +15,7 @@ import torch
 from models.case import Case, StepResult
 from models.errors import UserError
 from models.snapshot import same_bits
-from stages.contract import StageContext
+from stages.contract import ReferenceConfig, StageContext
 from stages.kerneldiff.structure import flatten
 
 log = logging.getLogger(__name__)
@@ -29,12 +30,14 @@ class Side:
 
     Attributes:
         leaves: its results, flattened; empty where it raised.
+        changed: names of the buffers and of the inputs that the step wrote into, by kind.
         drew: True where the forward took random numbers.
-        generator: state of the random generators after the forward; equal states mean equally many draws.
+        generator: digest of the random generators' state after the forward; equal ones mean equally many draws.
         error: type, message and traceback where it raised.
     """
 
     leaves: Leaves = field(default_factory=dict)
+    changed: dict[str, set[str]] = field(default_factory=dict)
     drew: bool = False
     generator: bytes = b""
     error: dict[str, str] | None = None
@@ -56,13 +59,14 @@ class _Watched:
 
 
 def generator_state(device: torch.device) -> bytes:
-    """State of Python's and NumPy's generators, and of torch's on the CPU and on ``device``."""
+    """SHA-256 of the state of Python's and NumPy's generators, and of torch's on the CPU and on ``device``."""
     states = [torch.get_rng_state()]
     if device.type not in ("cpu", "meta"):
         states.append(torch.get_device_module(device).get_rng_state(device))
     legacy: dict[str, Any] = numpy.random.get_state(legacy=False)
     others = (random.getstate(), legacy["state"]["key"].tolist(), legacy["state"]["pos"], legacy["gauss"])
-    return b"".join(state.cpu().numpy().tobytes() for state in states) + repr(others).encode()
+    content = b"".join(state.cpu().numpy().tobytes() for state in states) + repr(others).encode()
+    return hashlib.sha256(content).digest()
 
 
 def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) -> Side:
@@ -82,7 +86,8 @@ def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) 
             raise MemoryError(str(error)) from error
         log.exception("kerneldiff: the %s side raised", name)
         return Side(error=describe(error))
-    return Side(collect(result), watched.before != watched.after, watched.after)
+    leaves = collect(result)
+    return Side(leaves, _changed(case, leaves), watched.before != watched.after, watched.after)
 
 
 def describe(error: BaseException) -> dict[str, str]:
@@ -111,30 +116,39 @@ def collect(result: StepResult) -> Leaves:
     return leaves
 
 
-def keep_changed(reference: tuple[Case, Side], test: tuple[Case, Side]) -> None:
-    """Of the buffers and inputs, leave those that the step changed on either side; each side with its own case.
+def _changed(case: Case, leaves: Leaves) -> dict[str, set[str]]:
+    """Names of the buffers and inputs whose bits a step changed; ``case`` is again as it was before the step."""
+    before = {"buffer": dict(case.module.named_buffers()), "input": case.named_inputs()}
+    changed: dict[str, set[str]] = {}
+    for kind, old in before.items():
+        for name, after in leaves.get(kind, {}).items():
+            mine = old.get(name)
+            if mine is None or mine.shape != after.shape or mine.dtype != after.dtype or not same_bits(mine, after):
+                changed.setdefault(kind, set()).add(name)
+    return changed
+
+
+def keep_changed(*both: Side) -> None:
+    """Of the buffers and inputs, leave those that the step changed on either side.
 
     So a write that one side lost is a wrong value, and a tensor that nothing writes to is not compared.
     """
-    changed: dict[str, set[str]] = {"buffer": set(), "input": set()}
-    for case, side in (reference, test):
-        before = {"buffer": dict(case.module.named_buffers()), "input": case.named_inputs()}
-        for kind, names in changed.items():
-            for name, after in side.leaves.get(kind, {}).items():
-                mine = before[kind].get(name)
-                if mine is None or mine.shape != after.shape or mine.dtype != after.dtype or not same_bits(mine, after):
-                    names.add(name)
-    for _, side in (reference, test):
-        for kind, names in changed.items():
+    for kind in ("buffer", "input"):
+        names = {name for side in both for name in side.changed.get(kind, ())}
+        for side in both:
             side.leaves[kind] = {name: leaf for name, leaf in side.leaves.get(kind, {}).items() if name in names}
 
 
 def reference_case(context: StageContext) -> Case:
-    """The case itself, or a copy of it in ``reference.dtype`` on ``reference.device``: what the reference runs.
+    """What the reference runs: see :func:`case_for`."""
+    return case_for(context.case, context.settings.reference)
+
+
+def case_for(case: Case, settings: ReferenceConfig) -> Case:
+    """The case itself, or a copy of it in ``reference.dtype`` on ``reference.device``.
 
     The copy's weights and inputs keep the values already rounded to the case's dtype.
     """
-    case, settings = context.case, context.settings.reference
     dtype = case.dtype if settings.dtype is None else getattr(torch, settings.dtype)
     device = case.device if settings.device is None else torch.device(settings.device)
     if (dtype, device) == (case.dtype, case.device):

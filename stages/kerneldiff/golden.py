@@ -1,0 +1,342 @@
+"""Golden runs: a reference stored once, and compared with on another machine, another device or another version.
+
+A run stores under ``kerneldiff/golden``:
+
+- ``reference.safetensors``, ``gold.safetensors``: the leaves of the reference and of gold, by ``kind/path``; of the
+  buffers and inputs those that the step changed;
+- ``inputs.safetensors``: the inputs, by argument name (where their dtypes are plain, ``model.inputs`` takes it too);
+- ``golden.json``: what no safetensors file holds (the leaves in order and those that are no tensors, dtypes, digests
+  of every parameter and buffer, the configuration, versions), and the SHA-256 of the files and of itself.
+
+A golden is compared with only where it is whole, was made from the same model in the same mode, dtype and precision,
+and, tensor by tensor, from the same weights.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from models.case import Case
+from models.errors import ConfigurationError
+from models.nested import map_tensors
+from models.snapshot import same_bits
+from stages.contract import ReferenceConfig, Settings
+from stages.encoding import jsonable
+from stages.kerneldiff import fingerprint, packing, sides
+
+FOLDER = "kerneldiff/golden"
+SCHEMA = 1
+LIMIT = 64 * 2**20
+"""Bytes that a golden takes at most, unless ``store_golden=true`` forces it: any inference's outputs fit, and so does
+the training of a small model; ResNet-18's gradients take 141 MB (float32, and float64 for gold), BERT's 2.1 GB."""
+
+KEY = "stages.kerneldiff.golden"
+_HERE = f"or {KEY}=null to run the reference here"
+
+
+def store(
+    settings: Settings, case: Case, reference: sides.Side, gold: sides.Side, *, forced: bool
+) -> tuple[dict[str, Any], str]:
+    """The artifacts of a golden, and one line: that it is stored, or why it is not.
+
+    The leaves of both sides are given up as they are serialised, so that one file's content at most is held twice.
+
+    Args:
+        reference: as it ran: neither rounded nor stripped of changed buffers.
+        gold: empty where there is none.
+        forced: store more than :data:`LIMIT` too.
+    """
+    parts = {
+        "inputs": {"input": dict(case.named_inputs())},
+        "reference": _changed_alone(reference.leaves, reference.changed, {}),
+        "gold": _changed_alone(gold.leaves, gold.changed, reference.changed),
+    }
+    try:
+        packed = {name: packing.pack(leaves) for name, leaves in parts.items()}
+        taken = sum(packing.size(tensors) for _, tensors in packed.values())
+        if taken > LIMIT and not forced:
+            cure = "stages.kerneldiff.store_golden=true stores it"
+            return {}, f"not stored: it takes {taken:,} bytes, more than {LIMIT:,}; {cure}"
+        weights, inputs = fingerprint.weights(case), fingerprint.inputs(case)
+    except packing.CannotStore as error:
+        return {}, f"not stored: {error}, which can't be stored"
+    for side in (reference, gold):
+        side.leaves = {}
+    records = {name: records for name, (records, _) in packed.items()}
+    artifacts: dict[str, Any] = {}
+    del parts
+    for name in list(packed):
+        _, tensors = packed.pop(name)
+        if name == "inputs":
+            tensors = {key.removeprefix("input/"): tensor for key, tensor in tensors.items()}
+        artifacts[f"{FOLDER}/{name}.safetensors"] = packing.serialise(tensors)
+        tensors.clear()
+    about = {
+        "schema": SCHEMA,
+        "settings": fingerprint.identity(settings),
+        "seed": settings.seed,
+        "reference": asdict(settings.reference),
+        "made_with": fingerprint.made_with(case),
+        "random": {"drew": reference.drew, "generator": reference.generator.hex(), "gold": gold.generator.hex()},
+        "weights": {"sha256": _sha256(weights), "tensors": weights},
+        "inputs": {"sha256": _sha256(inputs), "tensors": inputs},
+        "leaves": {"reference": records["reference"], "gold": records["gold"]},
+        "files": {
+            Path(name).name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+            for name, content in artifacts.items()
+        },
+    }
+    artifacts[f"{FOLDER}/golden.json"] = jsonable(about) | {"sha256": _sha256(jsonable(about))}
+    return artifacts, f"stored: {taken:,} bytes in {FOLDER}"
+
+
+@dataclass
+class Golden:
+    """A stored reference whose files are whole.
+
+    Attributes:
+        run: its run's directory, as the user wrote it.
+        folder: where its files are.
+        about: content of ``golden.json``.
+    """
+
+    run: str
+    folder: Path
+    about: dict[str, Any]
+
+    @property
+    def origin(self) -> str:
+        """The run, with torch's version and the device that made the reference."""
+        made = self.about["made_with"]
+        device = self.reference.device or made["device"]
+        return f"{self.run} (torch {made['torch']}, {device})"
+
+    @property
+    def reference(self) -> ReferenceConfig:
+        """What the reference was."""
+        return ReferenceConfig(**self.about["reference"])
+
+    def same_place(self, case: Case) -> bool:
+        """True where this process would run the same eager kernels as the one that stored the reference."""
+        return bool(self.about["made_with"] == fingerprint.made_with(case))
+
+    def check(self, settings: Settings, case: Case) -> None:
+        """Raise ConfigurationError where the golden is of another model, mode, dtype, precision or input shape."""
+        here, there = fingerprint.identity(settings), self.about["settings"]
+        keys = [key for key in {**there, **here} if here.get(key) != there.get(key) and not _is_path(here.get(key))]
+        if keys:
+            told, got = [f"{key}={there.get(key)}" for key in keys], [f"{key}={here.get(key)}" for key in keys]
+            raise self._other(", ".join(told), ", ".join(got), " ".join(told))
+        for key, value in asdict(settings.reference).items():
+            stored = self.about["reference"][key]
+            if value not in (None, "eager", stored):
+                cure = f"this run without reference.{key}, for the reference is not run"
+                raise self._other(f"reference.{key}={stored}", f"reference.{key}={value}", cure)
+        found = fingerprint.weights(case, content=False), fingerprint.inputs(case, content=False)
+        for what, tensors in zip(("weights", "inputs"), found, strict=True):
+            self._check_shapes(what, fingerprint.shapes(tensors), fingerprint.shapes(self.about[what]["tensors"]))
+
+    def foreign_weights(self, settings: Settings, case: Case) -> str:
+        """How the case's parameters and buffers differ from those that gave the reference; empty where none does."""
+        mine, theirs = fingerprint.weights(case), self.about["weights"]["tensors"]
+        names = [name for name in theirs if mine[name]["sha256"] != theirs[name]["sha256"]]
+        if not names:
+            return ""
+        seed, version = self.about["seed"], self.about["made_with"]["torch"]
+        cure = "the weights of that run"
+        if seed != settings.seed:
+            cure = f"seed={seed} (this run has seed={settings.seed})"
+        elif version != torch.__version__:
+            cure = f"a checkpoint, for torch {version} may draw other random weights than torch {torch.__version__}"
+        return (
+            f"{len(names)} of {len(theirs)} parameters and buffers have other values than in {self.origin}, the first "
+            f"is {names[0]}; so its reference says nothing of this backend. Try: {cure}, {_HERE}"
+        )
+
+    def case_with_inputs(self, case: Case) -> Case:
+        """``case`` with the stored inputs on its device; an input that holds the same bits already stays itself."""
+        loaded = self._load("inputs.safetensors")
+        records = self.about["inputs"]["tensors"]
+        new: dict[int, torch.Tensor] = {}
+        for name, made in case.named_inputs().items():
+            stored = self._restored(records[name], loaded, name).to(case.device)
+            if not same_bits(made, stored):
+                new[id(made)] = torch.empty_like(made).copy_(stored).requires_grad_(made.requires_grad)
+        if not new:
+            return case
+        args, kwargs = map_tensors(lambda tensor: new.get(id(tensor), tensor), (case.args, case.kwargs))
+        return replace(case, args=args, kwargs=kwargs)
+
+    def both_sides(self, case: Case) -> tuple[sides.Side, sides.Side]:
+        """The stored reference and gold as if they had run from ``case``, on its device; gold empty if none is stored.
+
+        A buffer or an input that is not stored is one that the step left as it was.
+        """
+        random = self.about["random"]
+        reference, gold = self._leaves("reference", case), self._leaves("gold", case)
+        changed = {kind: set(reference.get(kind, {})) for kind in ("buffer", "input")}
+        before = {"buffer": dict(case.module.named_buffers()), "input": case.named_inputs()}
+        for kind, tensors in before.items():
+            reference[kind] = tensors | reference.get(kind, {})
+            if gold:
+                exact = {name: _doubled(tensor) for name, tensor in tensors.items()}
+                gold[kind] = exact | gold.get(kind, {})
+        drew, state = random["drew"], bytes.fromhex(random["generator"])
+        return (
+            sides.Side(reference, changed, drew, state),
+            sides.Side(gold, drew=drew, generator=bytes.fromhex(random["gold"])),
+        )
+
+    def repeated(self, case: Case, reference: sides.Leaves, test: sides.Leaves) -> tuple[Case | None, str]:
+        """The case whose reference, run here, gives the stored one bit for bit; or None and why there is none.
+
+        Only then do perturbed references here say something of the stored one: eager on a device that is itself
+        wrong would call its own errors noise.
+        """
+        from models.build import available_device
+
+        why = "perturbed references were not run, so the noise floor is that of one run: "
+        if self.reference.backend != "eager":
+            return None, f"{why}the reference was {self.reference.backend}"
+        try:
+            available_device(self.reference.device or str(case.device))
+        except ConfigurationError:
+            return None, f"{why}there is no {self.reference.device} here"
+        base = sides.case_for(case, self.reference)
+        here = sides.run_side("reference", base, lambda: base.module)
+        rounded = sides.round_to(here.leaves, test)
+        same = all(
+            _same(leaf, rounded.get(kind, {}).get(path))
+            for kind, part in reference.items()
+            for path, leaf in part.items()
+        )
+        return (base, "") if same else (None, f"{why}eager here does not give the stored reference bit for bit")
+
+    def _leaves(self, part: str, case: Case) -> sides.Leaves:
+        loaded = {name: tensor.to(case.device) for name, tensor in self._load(f"{part}.safetensors").items()}
+        try:
+            return packing.unpack(self.about["leaves"][part], loaded)
+        except (KeyError, ValueError, RuntimeError) as error:
+            raise self._damaged(f"{part}.safetensors does not hold what golden.json lists: {error}") from error
+
+    def _restored(self, record: dict[str, Any], loaded: dict[str, torch.Tensor], name: str) -> torch.Tensor:
+        try:
+            return packing.unpack_tensor(record, loaded[name])
+        except (KeyError, ValueError, RuntimeError) as error:
+            raise self._damaged(f"inputs.safetensors does not hold what golden.json lists: {error}") from error
+
+    def _load(self, file: str) -> dict[str, torch.Tensor]:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        try:
+            loaded: dict[str, torch.Tensor] = load_file(self.folder / file)
+        except (SafetensorError, OSError) as error:
+            raise self._damaged(f"{file} can't be read: {error}") from error
+        return loaded
+
+    def _damaged(self, what: str) -> ConfigurationError:
+        return _error(self.run, f"is damaged: {what}", "a run whose files are as it wrote them", "inductor-debug rerun")
+
+    def _check_shapes(self, what: str, mine: dict[str, Any], theirs: dict[str, Any]) -> None:
+        names = [name for name in {**theirs, **mine} if mine.get(name) != theirs.get(name)]
+        if not names:
+            return
+        first = names[0]
+        raise self._other(
+            f"{what} of which {len(names)} differ in name, dtype or shape, the first is {first}: {theirs.get(first)}",
+            f"{mine.get(first)}",
+            "model.batch_size=…, model.sequence_length=…, model.image_size=… or model.build.…=… of that run",
+        )
+
+    def _other(self, theirs: str, mine: str, cure: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"{KEY}: got {self.run}, made with {theirs}; this run has {mine}; valid: a run of the same model, inputs' "
+            f"shapes, mode, dtype and precision.\nTry: {cure}, {_HERE}"
+        )
+
+
+def open_golden(run: str) -> Golden:
+    """The golden of a run's directory, absolute or relative to the working directory.
+
+    Raises:
+        ConfigurationError: no such directory, no golden in it, or one that is damaged.
+    """
+    folder = Path(run).expanduser() / FOLDER
+    if not (folder / "golden.json").is_file():
+        raise _missing(run)
+    try:
+        about = json.loads((folder / "golden.json").read_bytes())
+        told = about.pop("sha256")
+        schema = about["schema"]
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise Golden(run, folder, {})._damaged(f"golden.json can't be read: {error!r}") from error
+    golden = Golden(run, folder, about)
+    if told != _sha256(about):
+        raise golden._damaged("golden.json has not the SHA-256 that it tells")
+    if schema != SCHEMA:
+        raise _error(run, f"holds a golden of schema {schema}", f"schema {SCHEMA}", "inductor-debug rerun")
+    for name, expected in about["files"].items():
+        golden_file = folder / name
+        if not golden_file.is_file():
+            raise golden._damaged(f"{name} is missing")
+        size = golden_file.stat().st_size
+        if size != expected["bytes"]:
+            raise golden._damaged(f"{name} has {size:,} bytes, golden.json tells {expected['bytes']:,}")
+        with golden_file.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != expected["sha256"]:
+                raise golden._damaged(f"{name} has another SHA-256 than golden.json tells")
+    return golden
+
+
+def _missing(run: str) -> ConfigurationError:
+    """The error for a run without a golden, with the reason where the run told it."""
+    told = ""
+    try:
+        note = json.loads((Path(run).expanduser() / "kerneldiff/diagnosis.json").read_bytes())["golden"]
+        told = f" ({note})"
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return _error(
+        run,
+        f"holds no {FOLDER}/golden.json{told}",
+        "a run's directory",
+        "in that run: stages.kerneldiff.store_golden=true",
+    )
+
+
+def _error(run: str, what: str, valid: str, cure: str) -> ConfigurationError:
+    cure = f"{cure} {run}" if cure.endswith("rerun") else cure
+    return ConfigurationError(f"{KEY}: got {run!r}, which {what}; valid: {valid}.\nTry: {cure}, {_HERE}")
+
+
+def _is_path(value: object) -> bool:
+    """A checkpoint may lie elsewhere on another machine: its weights are compared instead."""
+    return isinstance(value, str) and ("/" in value or "\\" in value) and Path(value).exists()
+
+
+def _changed_alone(leaves: sides.Leaves, *changed: dict[str, set[str]]) -> sides.Leaves:
+    """``leaves`` without the buffers and inputs whose names are in none of ``changed``."""
+    names = {kind: set().union(*(part.get(kind, set()) for part in changed)) for kind in ("buffer", "input")}
+    return {
+        kind: {path: leaf for path, leaf in part.items() if kind not in names or path in names[kind]}
+        for kind, part in leaves.items()
+    }
+
+
+def _sha256(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+def _doubled(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().to(torch.float64) if tensor.is_floating_point() else tensor
+
+
+def _same(left: Any, right: Any) -> bool:
+    if not isinstance(left, torch.Tensor) or not isinstance(right, torch.Tensor):
+        return type(left) is type(right) and bool(left == right or left != left)
+    return left.shape == right.shape and left.dtype == right.dtype and same_bits(left, right.to(left.device))
