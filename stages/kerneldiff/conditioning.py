@@ -5,7 +5,7 @@ One eager run is one draw of the rounding noise, and it misleads in two ways.
 *Luck.* Of a tensor of few elements (a mean, a score) the one draw may come out near zero: clean Inductor in float32 was
 called a defect for 17 of 200 seeds of a scalar mean. So the reference and its gold are run again with parameters and
 inputs perturbed by some units of roundoff, both by the same; each such pair is another draw of the same noise, and the
-floor becomes the RMS, and the maximum, over all draws.
+floor becomes the RMS, and the maximum, over all draws, where that is much more.
 
 *Branches.* Where the model branches on a value (a ReLU's mask, a max-pool's choice) a value within rounding of the
 branch may fall on either side, and everything behind it, most of all the gradients, jumps by far more than rounding:
@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 MOST_UNITS, MOST_RELATIVE = 64.0, 0.01
 """The perturbation: so many units of roundoff (some three times the noise of a deep model's own rounding), but no
 larger a share of a value than this, so that a narrow format's perturbation stays a small one."""
+
+LUCK = 1.5
+"""A first draw of the noise is taken for a lucky one where all draws together have so many times its floor."""
 
 PATIENCE = 6
 """Perturbed references without a single jump after which the model is taken to be smooth."""
@@ -186,7 +189,8 @@ def _judge(suspect: Suspect) -> None:
     assert row.error_rms is not None and row.error_max is not None
     rms, maximum = max(suspect.rms, row.floor_rms), max(suspect.maximum, row.floor_max)
     by_rms, by_maximum = over(row.error_rms, rms), over(row.error_max, maximum)
-    if max(by_rms, by_maximum) <= row.factor:
+    lucky = max(over(rms, row.floor_rms), over(maximum, row.floor_max)) >= LUCK
+    if lucky and max(by_rms, by_maximum) <= row.factor:
         row.message = (
             f"error against gold is {row.ratio:.3g} times one eager run's noise, {max(by_rms, by_maximum):.3g} times "
             f"that of {suspect.draws} runs at weights and inputs some units of roundoff apart"
