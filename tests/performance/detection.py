@@ -64,7 +64,8 @@ def middle_weight(module: torch.nn.Module) -> torch.nn.Parameter:
     return weights[len(weights) // 2]
 
 
-def curve(model: str, dtype: str, seeds: int) -> pd.DataFrame:
+def curve(model: str, dtype: str, seeds: int, file: Path) -> pd.DataFrame:
+    """Plant, judge and measure; the table is stored after every row."""
     case = build_case(ModelConfig(model, BUILDS[model]), mode="inference", dtype=dtype, device="cpu", seed=0)
     golden = case.to_gold()
     weight = middle_weight(case.module)
@@ -104,6 +105,7 @@ def curve(model: str, dtype: str, seeds: int) -> pd.DataFrame:
                 }
             )  # fmt: skip
             print(rows[-1], flush=True)
+            pd.DataFrame(rows).to_csv(file, index=False)
     return pd.DataFrame(rows)
 
 
@@ -142,8 +144,7 @@ def main() -> None:
         return
     for model in options.model:
         for dtype in options.dtype:
-            table = curve(model, dtype, options.seeds)
-            table.to_csv(options.out / f"detection-{model}-{dtype}.csv", index=False)
+            table = curve(model, dtype, options.seeds, options.out / f"detection-{model}-{dtype}.csv")
             passed, caught = (table[(table["verdict"] == "defect") == wrong]["effect"] for wrong in (False, True))
             print(f"{model} {dtype}: largest effect passed {passed.max():.3g}, smallest defect {caught.min():.3g}")
 
