@@ -13,7 +13,8 @@ class KernelDiffConfig:
     perturbations: perturbed references run at most before a tensor is called a defect (conditioning.py); 0: none.
     store_golden: store the reference under kerneldiff/golden, for a run with ``golden``. None: where it takes at
         most 64 MiB (golden.LIMIT); true: whatever it takes; false: never.
-    golden: directory of the run whose stored reference is compared with; the reference is then not run here.
+    golden: directory of the run whose stored reference is compared with; the reference is then not run here, save
+        for perturbed references of what exceeds the floor (see ``Golden.repeated``; ``perturbations=0``: never).
     """
 
     factor: float = 4.0

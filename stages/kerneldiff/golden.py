@@ -192,7 +192,7 @@ class Golden:
         )
 
     def repeated(self, case: Case, reference: sides.Leaves, test: sides.Leaves) -> tuple[Case | None, str]:
-        """The case whose reference, run here, gives the stored one bit for bit; or None and why there is none.
+        """The case whose reference, run here, gives the stored one bit for bit, or None; and a note on which it is.
 
         Only then do perturbed references here say something of the stored one: eager on a device that is itself
         wrong would call its own errors noise.
@@ -214,7 +214,8 @@ class Golden:
             for kind, part in reference.items()
             for path, leaf in part.items()
         )
-        return (base, "") if same else (None, f"{why}eager here does not give the stored reference bit for bit")
+        done = "perturbed references were run here, where eager gives the stored reference bit for bit"
+        return (base, done) if same else (None, f"{why}eager here does not give the stored reference bit for bit")
 
     def _leaves(self, part: str, case: Case) -> sides.Leaves:
         loaded = {name: tensor.to(case.device) for name, tensor in self._load(f"{part}.safetensors").items()}

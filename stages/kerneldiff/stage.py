@@ -131,7 +131,7 @@ class KernelDiffStage(Stage):
         origin: Case | Golden,
         leaves: tuple[sides.Leaves, sides.Leaves, sides.Leaves],
     ) -> str:
-        """Let perturbed references judge again what the floor called a defect; why they could not, if they could not.
+        """Let perturbed references judge again what the floor called a defect; a note on it where a golden is used.
 
         Args:
             leaves: of the reference, the test side and gold.

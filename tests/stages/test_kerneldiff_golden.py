@@ -213,6 +213,7 @@ def test_perturbed_references_judge_where_eager_gives_the_stored_bits(tmp_path: 
     second = run(gate_context(), golden=source)
     assert "conditioning" in set(first.artifacts["kerneldiff/outputs.csv"]["bound"])
     assert judged(first) == judged(second) and second.status == "passed"
+    assert "perturbed references were run here" in second.message
 
 
 def test_perturbed_references_do_not_judge_where_eager_gives_other_bits(tmp_path: Path) -> None:
