@@ -187,10 +187,10 @@ def _judge(suspect: Suspect) -> None:
     row = suspect.row
     assert row.floor_rms is not None and row.floor_max is not None and row.factor is not None
     assert row.error_rms is not None and row.error_max is not None
-    rms, maximum = max(suspect.rms, row.floor_rms), max(suspect.maximum, row.floor_max)
+    rms = suspect.rms if suspect.rms >= LUCK * row.floor_rms else row.floor_rms
+    maximum = suspect.maximum if suspect.maximum >= LUCK * row.floor_max else row.floor_max
     by_rms, by_maximum = over(row.error_rms, rms), over(row.error_max, maximum)
-    lucky = max(over(rms, row.floor_rms), over(maximum, row.floor_max)) >= LUCK
-    if lucky and max(by_rms, by_maximum) <= row.factor:
+    if max(by_rms, by_maximum) <= row.factor:
         row.message = (
             f"error against gold is {row.ratio:.3g} times one eager run's noise, {max(by_rms, by_maximum):.3g} times "
             f"that of {suspect.draws} runs at weights and inputs some units of roundoff apart"
