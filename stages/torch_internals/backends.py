@@ -36,20 +36,24 @@ def aot_backend(
     inference: Callable[..., Any],
     decompositions: Mapping[Any, Callable[..., Any]] | None = None,
     partitioned: Callable[[fx.GraphModule, fx.GraphModule], None] | None = None,
+    recompute: bool = True,
 ) -> Callable[..., Any]:
     """A Dynamo backend that gives AOT graphs to the three compilers.
 
     Args:
-        forward, backward: compile the two halves of a training graph, as torch's min-cut partitioner makes them.
+        forward, backward: compile the two halves of a training graph, as torch's partitioner makes them.
         inference: compiles a graph that needs no gradient.
         decompositions: applied while AOTAutograd traces.
         partitioned: called with both halves before either is compiled.
+        recompute: True for the min-cut partitioner; False for the one whose backward computes nothing of the forward
+            again, as capture uses it.
     """
-    from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
+    from functorch.compile import default_partition, make_boxed_func, min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
 
     def partition(joint: fx.GraphModule, joint_inputs: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
-        halves = min_cut_rematerialization_partition(joint, joint_inputs, **kwargs)
+        split = min_cut_rematerialization_partition if recompute else default_partition
+        halves = split(joint, joint_inputs, **kwargs)
         if partitioned is not None:
             partitioned(*halves)
         return halves
