@@ -69,6 +69,9 @@ class AcceleratorAdapter(ABC):
     def validate(self) -> None:  # noqa: B027 - nothing to validate is a fine default
         """Raise ConfigurationError for options that only torch can judge. Called before the first stage runs."""
 
+    def validate_compiled(self) -> None:  # noqa: B027 - nothing to validate is a fine default
+        """Raise ConfigurationError for options that only a compiled case can judge. Called after its first step."""
+
     def dynamo_backend(self) -> Callable[..., Any]:
         """A callable for ``torch.compile(backend=…)``: AOTAutograd in front of :meth:`compile`."""
         from stages.torch_internals.backends import aot_backend

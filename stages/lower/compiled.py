@@ -51,7 +51,7 @@ def compile_case(
         inductor_options: options of TorchInductor on top of the adapter's, for this compilation alone.
 
     Raises:
-        ConfigurationError: an option that TorchInductor does not have.
+        ConfigurationError: an option that TorchInductor does not have, or that the adapter can't meet in this case.
         Exception: whatever the backend raises.
     """
     if inductor_options:
@@ -64,6 +64,7 @@ def compile_case(
         case.step(compiled)
         case.synchronize()
         compiled.compile_s = time.perf_counter() - began
+    adapter.validate_compiled()
     return compiled
 
 
