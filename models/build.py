@@ -10,7 +10,7 @@ from models.compat import prepare_torchvision
 from models.config import DTYPES, MODES, PRECISIONS, ModelConfig
 from models.errors import ConfigurationError, closest_first, invalid_choice
 from models.inputs_file import replace_inputs
-from models.nested import map_tensors
+from models.nested import map_sharing
 from models.random_state import preserved_random_state, seed_everything
 from models.target import resolve_target
 
@@ -66,7 +66,7 @@ def build_case(
     compute = getattr(torch, dtype)
     stored = torch.float32 if precision == "autocast" else compute
     module.to(device=where, dtype=stored)
-    args, kwargs = map_tensors(lambda tensor: _moved(tensor, where, stored), (args, kwargs))
+    args, kwargs = map_sharing(lambda tensor: _moved(tensor, where, stored), (args, kwargs))
     return Case(model_config.name, module, args, kwargs, mode, compute, where, precision, seed)
 
 

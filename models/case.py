@@ -12,7 +12,7 @@ import torch
 
 from models.errors import ConfigurationError
 from models.gold import double_arithmetic, to_float64
-from models.nested import map_tensors, named_tensors
+from models.nested import map_sharing, map_tensors, named_tensors
 from models.random_state import preserved_random_state, seed_everything
 from models.snapshot import ModuleSnapshot, input_snapshots
 
@@ -147,7 +147,7 @@ class Case:
         """
         module, args, kwargs = copy.deepcopy((self.module, self.args, self.kwargs))
         to_float64(module)
-        args, kwargs = map_tensors(_double, args), map_tensors(_double, kwargs)
+        args, kwargs = map_sharing(_double, (args, kwargs))
         return replace(self, module=module, args=args, kwargs=kwargs, dtype=torch.float64, precision="cast", gold=True)
 
     def drop_gradients(self) -> None:

@@ -34,6 +34,33 @@ def map_tensors(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
     return value
 
 
+def map_sharing(function: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:
+    """:func:`map_tensors`, but what shares memory in ``value`` shares memory in the result too.
+
+    The same tensor twice stays one tensor, and views of one storage stay views of one: ``function`` then gets the whole
+    storage as a 1-D tensor. Tensors that share a storage in different dtypes, or require gradients, or are not strided
+    are converted each on its own.
+    """
+    tensors = {id(tensor): tensor for _, tensor in named_tensors(value, "")}
+    groups: dict[tuple[Any, ...], list[torch.Tensor]] = {}
+    for tensor in tensors.values():
+        if tensor.layout == torch.strided and not tensor.requires_grad and not tensor.is_meta:
+            groups.setdefault((tensor.device, tensor.untyped_storage().data_ptr(), tensor.dtype), []).append(tensor)
+    converted: dict[int, torch.Tensor] = {}
+    for members in groups.values():
+        if len(members) > 1:
+            first = members[0]
+            length = first.untyped_storage().nbytes() // first.element_size()
+            whole = function(first.as_strided((length,), (1,), 0))
+            for member in members:
+                view = whole.as_strided(member.shape, member.stride(), member.storage_offset())
+                converted[id(member)] = view
+    for key, tensor in tensors.items():
+        if key not in converted:
+            converted[key] = function(tensor)
+    return map_tensors(lambda tensor: converted[id(tensor)], value)
+
+
 def _items(value: Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(value, Mapping):
         yield from value.items()

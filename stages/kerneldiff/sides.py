@@ -160,7 +160,7 @@ def moved(case: Case, dtype: torch.dtype, device: torch.device) -> Case:
     """A deep copy of ``case`` with floating parameters, buffers and inputs in ``dtype``, all on ``device``."""
     import copy
 
-    from models.nested import map_tensors
+    from models.nested import map_sharing
 
     module, args, kwargs = copy.deepcopy((case.module, case.args, case.kwargs))
     module.to(device, dtype)
@@ -169,11 +169,12 @@ def moved(case: Case, dtype: torch.dtype, device: torch.device) -> Case:
         kept = tensor.detach().to(device, dtype if tensor.is_floating_point() else tensor.dtype)
         return kept.requires_grad_(tensor.requires_grad)
 
+    args, kwargs = map_sharing(move, (args, kwargs))
     return dataclasses.replace(
         case,
         module=module,
-        args=map_tensors(move, args),
-        kwargs=map_tensors(move, kwargs),
+        args=args,
+        kwargs=kwargs,
         dtype=dtype,
         device=device,
         precision="cast",

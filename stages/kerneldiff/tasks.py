@@ -45,8 +45,9 @@ def measure_tasks(model: str, reference: Mapping[str, Any], test: Mapping[str, A
     found = []
     for path in tensors:
         left, right = reference[path], test.get(path)
-        same = isinstance(right, torch.Tensor) and right.shape == left.shape
-        if same and _holds_scores(path, left, alone=model in CLASSIFIERS and len(tensors) == 1):
+        if not isinstance(right, torch.Tensor) or right.shape != left.shape:
+            continue
+        if _holds_scores(path, left, alone=model in CLASSIFIERS and len(tensors) == 1):
             found.append(compare_scores(left, right, path=path))
     return found
 

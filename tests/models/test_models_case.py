@@ -206,3 +206,24 @@ def test_nested_outputs_keep_their_structure() -> None:
     assert isinstance(doubled["a"][1], Pair)
     assert type(doubled["b"]) is OrderedDict
     assert doubled["b"]["d"].tolist() == [2, 2, 2]
+
+
+class Aliased(torch.nn.Module):
+    """Writes into one input and reads it through another that shares its memory."""
+
+    def forward(self, whole: torch.Tensor, half: torch.Tensor, again: torch.Tensor) -> torch.Tensor:
+        whole.mul_(2)
+        return half.sum() + again.sum()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_inputs_that_share_memory_still_do_in_gold(shared: bool) -> None:
+    whole = torch.ones(2, 4)
+    inputs = (whole, whole[:, 1:3], whole) if shared else (whole, torch.ones(2, 2), torch.ones(2, 4))
+    case = Case("aliased", Aliased(), inputs, {}, "inference", torch.float32, torch.device("cpu"))
+    expected = 24.0 if shared else 12.0
+    assert case.run().output.item() == case.to_gold().run().output.item() == expected
+    assert whole.sum().item() == 8.0
+    gold = case.to_gold()
+    assert (gold.args[0] is gold.args[2]) is shared and gold.args[1].dtype == torch.float64
+    assert gold.args[1].stride() == inputs[1].stride()
