@@ -146,12 +146,14 @@ class Golden:
         names = [name for name in theirs if mine[name]["sha256"] != theirs[name]["sha256"]]
         if not names:
             return ""
-        seed, version = self.about["seed"], self.about["made_with"]["torch"]
+        seed, made, here = self.about["seed"], self.about["made_with"], fingerprint.made_with(case)
+        differ = [key for key in ("torch", "machine", "cpu_capability") if made[key] != here[key]]
         cure = "the weights of that run"
         if seed != settings.seed:
             cure = f"seed={seed} (this run has seed={settings.seed})"
-        elif version != torch.__version__:
-            cure = f"a checkpoint, for torch {version} may draw other random weights than torch {torch.__version__}"
+        elif differ:
+            places = [", ".join(f"{key} {place[key]}" for key in differ) for place in (made, here)]
+            cure = f"a checkpoint, for the same seed may draw other weights under {places[0]} than under {places[1]}"
         return (
             f"{len(names)} of {len(theirs)} parameters and buffers have other values than in {self.origin}, the first "
             f"is {names[0]}; so its reference says nothing of this backend. Try: {cure}, {_HERE}"

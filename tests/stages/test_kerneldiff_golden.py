@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, load_file, save_file
 from torch import nn
 
 from models.case import Case
@@ -252,6 +252,10 @@ def test_one_changed_weight_establishes_nothing(tmp_path: Path) -> None:
         context.case.module.last.bias[0] += 1
     assert "1 of 10 parameters and buffers" in (message := run(context, golden=source).message)
     assert "last.bias" in message and "Try: the weights of that run" in message
+    altered(tmp_path, lambda about: about["made_with"].update(cpu_capability="NEON"))
+    assert "Try: a checkpoint, for the same seed may draw other weights under cpu_capability NEON" in (
+        run(context, golden=source).message
+    )
 
 
 @pytest.mark.parametrize(
@@ -375,20 +379,13 @@ def test_every_kind_of_leaf_comes_back_as_it_was() -> None:
         "brain": torch.tensor([1.5], dtype=torch.bfloat16),
     }  # fmt: skip
     records, packed = packing.pack({"output": values, "gradient": tensors})
-    loaded = packing.unpack(json.loads(encode("a.json", records)), load_bytes(packing.serialise(packed)))
+    loaded = packing.unpack(json.loads(encode("a.json", records)), load(packing.serialise(packed)))
     assert list(loaded["output"]) == list(values) and list(loaded["gradient"]) == list(tensors)
     assert [repr(value) for value in loaded["output"].values()] == [repr(value) for value in values.values()]
     for name, tensor in tensors.items():
         back = loaded["gradient"][name]
         dense = tensor.to_dense() if tensor.is_sparse else tensor
         assert back.dtype == tensor.dtype and packing.tensor_digest(back) == packing.tensor_digest(dense), name
-
-
-def load_bytes(content: bytes) -> dict[str, torch.Tensor]:
-    from safetensors.torch import load
-
-    loaded: dict[str, torch.Tensor] = load(content)
-    return loaded
 
 
 class GivesAnObject(nn.Module):
