@@ -8,9 +8,13 @@ class KernelDiffConfig:
     """Attributes:
     factor: error over floor above which a tensor is a defect.
     atol, rtol: tolerances; when set they decide instead of the floor.
-    plots: draw heatmaps of what fails.
+    plots: draw a summary over all tensors, and what fails.
     worst: how many worst elements are kept for a tensor.
     perturbations: perturbed references run at most before a tensor is called a defect (conditioning.py); 0: none.
+    repeats: how often the test side runs, from one state; above 1 its own jitter is in kerneldiff/jitter.csv.
+    steps: in training, optimizer steps on each side after which the parameters are compared; 0: none.
+    optimizer: of these steps, sgd or adamw.
+    learning_rate: of these steps.
     store_golden: store the reference under kerneldiff/golden, for a run with ``golden``. None: where it takes at
         most 64 MiB (golden.LIMIT); true: whatever it takes; false: never.
     golden: directory of the run whose stored reference is compared with; the reference is then not run here, save
@@ -23,5 +27,9 @@ class KernelDiffConfig:
     plots: bool = True
     worst: int = 8
     perturbations: int = 12
+    repeats: int = 1
+    steps: int = 0
+    optimizer: str = "sgd"
+    learning_rate: float = 0.01
     store_golden: bool | None = None
     golden: str | None = None

@@ -2,33 +2,35 @@
 
 import dataclasses
 import logging
-import math
 from typing import Any
 
-import pandas as pd
 import torch
 
 from models.case import Case
 from models.errors import ConfigurationError
 from stages.contract import ReferenceConfig, Stage, StageContext, StageResult
-from stages.kerneldiff import conditioning, formats, random_draws, sides
+from stages.kerneldiff import conditioning, formats, further, random_draws, sides
 from stages.kerneldiff.comparison import KernelDiff
 from stages.kerneldiff.config import KernelDiffConfig
 from stages.kerneldiff.golden import Golden, open_golden, store
-from stages.kerneldiff.record import COLUMNS, TensorComparison
-from stages.kerneldiff.verdict import FAILING, VERDICTS
+from stages.kerneldiff.results import (
+    DIAGNOSIS,
+    DIGEST_COLUMNS,
+    badness,
+    conclusion,
+    diagnosis,
+    nothing,
+    summary,
+    table,
+    unsettled,
+)
+from stages.kerneldiff.tasks import measure_tasks
+from stages.kerneldiff.verdict import FAILING
 
 log = logging.getLogger(__name__)
 
 PICTURES = 8
 """Failing tensors that are drawn, worst first."""
-
-DIAGNOSIS = "kerneldiff/diagnosis.json"
-
-DIGEST_COLUMNS = [
-    *("kind", "path", "shape", "dtype", "verdict", "elements", "mismatched", "max_abs", "rmse", "max_ulp"),
-    *("reference_rms", "floor_rms", "error_rms"),
-]
 
 
 class KernelDiffStage(Stage):
@@ -44,9 +46,11 @@ class KernelDiffStage(Stage):
         """Open the golden that the options name, if they do; it must be whole, and of this model and configuration.
 
         Raises:
-            ConfigurationError: see :func:`stages.kerneldiff.golden.open_golden` and ``Golden.check``.
+            ConfigurationError: see :func:`stages.kerneldiff.golden.open_golden`, ``Golden.check``, and
+                :func:`stages.kerneldiff.further.check`.
         """
         self._opened(context)
+        further.check(self.config, context.settings)
 
     def run(self, context: StageContext) -> StageResult:
         """One step of each side; the user's model, inputs and generators are left as found.
@@ -64,7 +68,7 @@ class KernelDiffStage(Stage):
         base = sides.reference_case(context)
         reference = sides.run_side("reference", base, lambda: sides.reference_function(context, base))
         if reference.error:
-            result, note = _unsettled("reference", reference), "not stored: the reference raised"
+            result, note = unsettled("reference", reference), "not stored: the reference raised"
         else:
             context.progress("gold")
             gold = _gold(case, wanted=self._floor_decides)
@@ -82,7 +86,7 @@ class KernelDiffStage(Stage):
         """The test side against a stored reference; neither the reference nor gold is run."""
         foreign = golden.foreign_weights(context.settings, context.case)
         if foreign:
-            return _nothing(f"not_established: {foreign}", None)
+            return nothing(f"not_established: {foreign}", None)
         context.progress(f"reference and gold from {golden.origin}: neither is run here")
         case = golden.case_with_inputs(context.case)
         reference, gold = golden.both_sides(case)
@@ -100,7 +104,7 @@ class KernelDiffStage(Stage):
         compiled: list[Any] = []
         test = sides.run_side("test", case, lambda: _compiled(context, compiled))
         if test.error:
-            return _unsettled("test", test)
+            return unsettled("test", test)
         golden = origin if isinstance(origin, Golden) else None
         settings = golden.reference if golden else context.settings.reference
         difference = self._difference(case)
@@ -112,16 +116,24 @@ class KernelDiffStage(Stage):
             difference.compare_leaves(
                 reference.leaves.get(kind, {}), test.leaves.get(kind, {}), gold.leaves.get(kind, {}), kind=kind
             )
+        beside = further.Further()
+        if isinstance(origin, Case):
+            beside = further.further(context, self.config, (origin, case), test, compiled[0], difference)
         conditioning.accept_statistics(difference.rows)
         note = self._reconsider(context, difference, case, origin, (reference.leaves, test.leaves, gold.leaves))
         random = random_draws.review(reference, gold, test, case.dtype, difference.rows)
         same = _same_code(context, compiled[0], settings, elsewhere=golden is not None and not golden.same_place(case))
-        verdict, message = _conclusion(difference, same)
+        verdict, message = conclusion(difference, same)
         if golden:
             if self._floor_decides and not gold.leaves and case.dtype != torch.float64:
                 note = "no gold is stored there, so the tolerances of the dtype decide"
             message += f"; the reference is that of {golden.origin}{note and f'; {note}'}"
-        return self._result(difference, verdict, message, reference.leaves, test.leaves, gold, random)
+        message += beside.note
+        tasks = measure_tasks(context.settings.model.name, reference.leaves["output"], test.leaves["output"])
+        result = self._result(difference, verdict, message, reference.leaves, test.leaves, gold, random)
+        result.artifacts[DIAGNOSIS]["tasks"] = [dataclasses.asdict(measures) for measures in tasks]
+        result.artifacts |= beside.artifacts
+        return result
 
     def _reconsider(
         self,
@@ -193,8 +205,8 @@ class KernelDiffStage(Stage):
                 if row.worst
             ],
         }
-        failed = sorted(difference.failed, key=_badness, reverse=True)
-        artifacts[DIAGNOSIS] = _diagnosis(
+        failed = sorted(difference.failed, key=badness, reverse=True)
+        artifacts[DIAGNOSIS] = diagnosis(
             verdict,
             message,
             gold_error=gold.error,
@@ -204,7 +216,9 @@ class KernelDiffStage(Stage):
             failed=len(failed),
         )
         if self.config.plots:
-            artifacts |= _pictures(failed[:PICTURES], reference, test)
+            from stages.kerneldiff.plots import pictures  # matplotlib is slow to import
+
+            artifacts |= pictures(difference.rows, failed[:PICTURES], reference, test)
         return StageResult(
             "failed" if verdict in FAILING else "passed",
             message,
@@ -229,54 +243,6 @@ def _gold(case: Case, *, wanted: bool) -> sides.Side:
     return sides.run_side("gold", golden, lambda: golden.module)
 
 
-def _unsettled(name: str, side: sides.Side) -> StageResult:
-    """The result where a side raised."""
-    assert side.error is not None
-    first = next((line.strip() for line in side.error["message"].splitlines() if line.strip()), "no message")
-    message = f"not_established: the {name} side raised {side.error['type']}: {first}"
-    return _nothing(message, {"side": name} | side.error)
-
-
-def _nothing(message: str, error: dict[str, str] | None) -> StageResult:
-    """The result where nothing was compared."""
-    return StageResult(
-        "failed",
-        message,
-        {
-            "kerneldiff/outputs.csv": table([]),
-            "kerneldiff/worst.json": [],
-            DIAGNOSIS: _diagnosis("not_established", message, error=error),
-        },
-        {"numerics": summary([], "not_established")},
-        {"kerneldiff/outputs.csv": DIGEST_COLUMNS},
-    )
-
-
-def _conclusion(difference: KernelDiff, same: str) -> tuple[str, str]:
-    """The run's verdict and one line that says it; ``same``: why both sides ran the same code, if they did."""
-    verdict = difference.verdict
-    rows = difference.rows
-    if verdict == "exact" and same:
-        return "not_exercised", f"not_exercised: {same}{_non_numbers(rows)}"
-    counts = {name: sum(row.verdict == name for row in rows) for name in VERDICTS}
-    words = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    words += _non_numbers(rows)
-    if verdict in FAILING and difference.failed:
-        worst = max(difference.failed, key=_badness)
-        return verdict, f"{verdict}: {words}; worst {worst.kind} {worst.path}: {worst.message}"
-    return verdict, f"{verdict}: {words or 'no tensor was compared'}"
-
-
-def _non_numbers(rows: list[TensorComparison]) -> str:
-    """NaN on both sides is equal, but whoever reads "exact" wants to know of it; so for infinities."""
-    parts = []
-    for name, counts in (("NaN", "nan_reference"), ("infinite", "inf_reference")):
-        found = sum(getattr(row, counts) or 0 for row in rows)
-        if found:
-            parts.append(f"{found} of {sum(row.elements or 0 for row in rows)} reference elements are {name}")
-    return "".join(f"; {part}" for part in parts)
-
-
 def _same_code(context: StageContext, compiled: Any, reference: ReferenceConfig, *, elsewhere: bool) -> str:
     """Why both sides provably ran the same code; empty where they did not, or where that is unknown.
 
@@ -291,84 +257,3 @@ def _same_code(context: StageContext, compiled: Any, reference: ReferenceConfig,
     if compiled.adapter.lowers and not compiled.graphs:
         return f"{compiled.backend} compiled no graph, so all of the model ran in eager"
     return ""
-
-
-def _badness(row: TensorComparison) -> tuple[int, float]:
-    ratio = row.ratio if row.ratio is not None else row.max_rel
-    size = math.inf if ratio is None or math.isnan(ratio) else float(ratio)
-    return VERDICTS.index(row.verdict), size
-
-
-def _diagnosis(
-    verdict: str,
-    message: str,
-    *,
-    error: dict[str, str] | None = None,
-    gold_error: dict[str, str] | None = None,
-    random: str = "",
-    worst: TensorComparison | None = None,
-    drawn: int = 0,
-    failed: int = 0,
-) -> dict[str, Any]:
-    bad = verdict in FAILING
-    return {
-        "verdict": verdict,
-        "kind": None if bad else "none",  # which kind of fault it is, only localization can tell
-        "message": message,
-        "first_divergence": None,
-        "localization": "not established: localization did not run" if bad else "not needed: nothing failed",
-        "error": error,
-        "gold_error": gold_error,
-        "random": random,
-        "worst": None if worst is None else {"kind": worst.kind, "path": worst.path, "message": worst.message},
-        "failed": failed,
-        "drawn": drawn,
-        "reference": None,
-        "golden": None,
-    }
-
-
-def _pictures(rows: list[TensorComparison], reference: sides.Leaves, test: sides.Leaves) -> dict[str, bytes]:
-    from stages.kerneldiff.plots import draw, file_name
-
-    pictures = {}
-    for index, row in enumerate(rows):
-        left, right = reference.get(row.kind, {}).get(row.path), test.get(row.kind, {}).get(row.path)
-        if not isinstance(left, torch.Tensor) or not isinstance(right, torch.Tensor) or left.shape != right.shape:
-            continue
-        pictures[f"kerneldiff/plots/{file_name(index, row)}"] = draw(left, right, row)
-    return pictures
-
-
-def table(rows: list[TensorComparison]) -> pd.DataFrame:
-    """Rows as the table of ``outputs.csv``. Columns hold objects, so that large integers stay exact."""
-    return pd.DataFrame([row.row() for row in rows], columns=COLUMNS, dtype=object)
-
-
-def summary(rows: list[TensorComparison], verdict: str) -> dict[str, Any]:
-    """``summary.json``'s ``numerics``; ``rmse`` is over all compared elements together. None where nothing was."""
-    compared = [row for row in rows if row.rmse is not None]
-    elements = sum(row.elements for row in compared)
-    ulps = [row.max_ulp for row in compared if row.max_ulp is not None]
-    squares = math.fsum(row.rmse**2 * row.elements for row in compared if row.rmse is not None and _finite(row.rmse))
-    broken = [row.rmse for row in compared if not _finite(row.rmse)]
-    return {
-        "compared": len(compared),
-        "failed": sum(row.failed for row in rows),
-        "max_abs": _largest([row.max_abs for row in compared]),
-        "max_rel": _largest([row.max_rel for row in compared]),
-        "rmse": broken[0] if broken else (math.sqrt(squares / elements) if elements else None),
-        "max_ulp": max(ulps, default=None),
-        "verdict": verdict,
-        "first_divergence": None,
-    }
-
-
-def _finite(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
-
-
-def _largest(values: list[Any]) -> Any:
-    """The largest value, NaN where there is one, None for none."""
-    nan = [value for value in values if isinstance(value, float) and math.isnan(value)]
-    return nan[0] if nan else max(values, default=None)

@@ -12,7 +12,8 @@ from stages.encoding import encode
 from stages.kerneldiff.comparison import compare_tensors
 from stages.kerneldiff.config import KernelDiffConfig
 from stages.kerneldiff.plots import draw, error_canvas, fold
-from stages.kerneldiff.stage import KernelDiffStage, table
+from stages.kerneldiff.results import table
+from stages.kerneldiff.stage import KernelDiffStage
 from stages.lower.adapter import AcceleratorAdapter
 from stages.lower.config import BackendConfig
 

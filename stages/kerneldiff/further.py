@@ -1,0 +1,129 @@
+"""What is measured beside one step of each side: the backend's own jitter, and several optimizer steps."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+import torch
+
+from models.case import Case
+from models.errors import ConfigurationError, invalid_choice
+from stages.contract import Settings, StageContext
+from stages.kerneldiff import sides
+from stages.kerneldiff.comparison import KernelDiff, compare_tensors
+from stages.kerneldiff.config import KernelDiffConfig
+from stages.kerneldiff.steps import OPTIMIZERS, Trainee, train
+
+JITTER_COLUMNS = ["kind", "path", "runs", "differing", "max_abs", "rmse"]
+
+
+@dataclass
+class Further:
+    """What was found: artifacts, and words for the stage's message."""
+
+    artifacts: dict[str, Any] = field(default_factory=dict)
+    note: str = ""
+
+
+def check(config: KernelDiffConfig, settings: Settings) -> None:
+    """Raise ConfigurationError for options that can't be meant."""
+    if config.optimizer not in OPTIMIZERS:
+        raise invalid_choice("stages.kerneldiff.optimizer", config.optimizer, OPTIMIZERS)
+    for name, least in (("repeats", 1), ("steps", 0)):
+        if getattr(config, name) < least:
+            got = getattr(config, name)
+            raise ConfigurationError(f"stages.kerneldiff.{name}: got {got}; valid: a whole number from {least}")
+    if config.steps and settings.mode != "training":
+        raise ConfigurationError(
+            f"stages.kerneldiff.steps: got {config.steps} in mode={settings.mode}, where nothing is trained.\n"
+            "Try: mode=training"
+        )
+    if config.golden is not None and (config.steps or config.repeats > 1):
+        raise ConfigurationError(
+            "stages.kerneldiff.golden: got a stored reference with steps or repeats, which need the reference to run; "
+            "valid: one of the two.\nTry: stages.kerneldiff.steps=0 stages.kerneldiff.repeats=1"
+        )
+
+
+def further(
+    context: StageContext,
+    config: KernelDiffConfig,
+    cases: tuple[Case, Case],
+    test: sides.Side,
+    compiled: Callable[..., Any],
+    difference: KernelDiff,
+) -> Further:
+    """Do what the options ask for; rows of trained parameters are added to ``difference``.
+
+    Args:
+        cases: the reference's and the test side's.
+        test: the test side's one step.
+    """
+    found = Further()
+    if config.repeats > 1:
+        context.progress(f"repeating the test side {config.repeats - 1} times")
+        table = jitter(cases[1], compiled, test, config.repeats)
+        found.artifacts["kerneldiff/jitter.csv"] = table
+        unsteady = int((table["differing"] > 0).sum())
+        found.note += (
+            f"; over {config.repeats} runs the test side differs from itself in {unsteady} of {len(table)} results"
+        )
+    if config.steps:
+        context.progress(f"{config.steps} optimizer steps on each side")
+        drift, state = steps(context, config, cases, compiled)
+        found.artifacts["kerneldiff/drift.csv"] = drift
+        difference.compare_leaves(
+            state["reference"].parameters(),
+            state["test"].parameters(),
+            state["gold"].parameters() if "gold" in state else {},
+            kind="parameter",
+        )
+        last = drift.iloc[-1]
+        ratio = "" if last["ratio"] is None else f", {last['ratio']:.3g} times eager's own drift from float64"
+        found.note += f"; after {config.steps} steps the parameters drifted by {last['error_rms']:.3g} (RMS){ratio}"
+    return found
+
+
+def jitter(case: Case, compiled: Callable[..., Any], first: sides.Side, runs: int) -> pd.DataFrame:
+    """Run the test side again and again from one state; one row a tensor of its first run.
+
+    Columns: ``differing`` is in how many of the later runs any bit was another one, ``max_abs`` and ``rmse`` are of the
+    run that differed most. What a later run left out, or gave in another shape, counts as differing.
+    """
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    tensors = {
+        (kind, path): leaf
+        for kind, leaves in first.leaves.items()
+        for path, leaf in leaves.items()
+        if isinstance(leaf, torch.Tensor)
+    }
+    for kind, path in tensors:
+        rows[kind, path] = {"kind": kind, "path": path, "runs": runs, "differing": 0, "max_abs": 0.0, "rmse": 0.0}
+    for _ in range(runs - 1):
+        again = sides.run_side("test", case, lambda: compiled)
+        for (kind, path), leaf in tensors.items():
+            other, row = again.leaves.get(kind, {}).get(path), rows[kind, path]
+            if not isinstance(other, torch.Tensor) or other.shape != leaf.shape:
+                row["differing"] += 1
+                continue
+            found = compare_tensors(leaf, other, atol=0.0, worst=0)
+            row["differing"] += found.verdict != "exact"
+            row["max_abs"], row["rmse"] = max(row["max_abs"], found.max_abs), max(row["rmse"], found.rmse)
+    return pd.DataFrame(list(rows.values()), columns=JITTER_COLUMNS)
+
+
+def steps(
+    context: StageContext, config: KernelDiffConfig, cases: tuple[Case, Case], compiled: Callable[..., Any]
+) -> tuple[pd.DataFrame, dict[str, Trainee]]:
+    """Train all sides; see :func:`stages.kerneldiff.steps.train`. Gold trains where the floor decides."""
+    base, case = cases
+    options = (config.optimizer, config.learning_rate)
+    trained = {
+        "reference": Trainee.of(base, sides.reference_function(context, base), *options),
+        "test": Trainee.of(case, compiled, *options),
+    }
+    if config.atol is None and config.rtol is None and case.dtype != torch.float64:
+        golden = case.to_gold()
+        trained["gold"] = Trainee.of(golden, golden.module, *options)
+    return train(trained, config.steps), trained

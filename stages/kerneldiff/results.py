@@ -1,0 +1,136 @@
+"""What the kerneldiff stage says: tables, the diagnosis, the summary, and one line for a person."""
+
+import math
+from typing import Any
+
+import pandas as pd
+
+from stages.contract import StageResult
+from stages.kerneldiff import sides
+from stages.kerneldiff.comparison import KernelDiff
+from stages.kerneldiff.record import COLUMNS, TensorComparison
+from stages.kerneldiff.verdict import FAILING, VERDICTS
+
+DIAGNOSIS = "kerneldiff/diagnosis.json"
+
+DIGEST_COLUMNS = [
+    *("kind", "path", "shape", "dtype", "verdict", "elements", "mismatched", "max_abs", "rmse", "max_ulp"),
+    *("reference_rms", "floor_rms", "error_rms"),
+]
+
+
+def conclusion(difference: KernelDiff, same: str) -> tuple[str, str]:
+    """The run's verdict and one line that says it; ``same``: why both sides ran the same code, if they did."""
+    verdict = difference.verdict
+    rows = difference.rows
+    if verdict == "exact" and same:
+        return "not_exercised", f"not_exercised: {same}{_non_numbers(rows)}"
+    counts = {name: sum(row.verdict == name for row in rows) for name in VERDICTS}
+    words = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    words += _non_numbers(rows)
+    if verdict in FAILING and difference.failed:
+        worst = max(difference.failed, key=badness)
+        return verdict, f"{verdict}: {words}; worst {worst.kind} {worst.path}: {worst.message}"
+    return verdict, f"{verdict}: {words or 'no tensor was compared'}"
+
+
+def _non_numbers(rows: list[TensorComparison]) -> str:
+    """NaN on both sides is equal, but whoever reads "exact" wants to know of it; so for infinities."""
+    parts = []
+    for name, counts in (("NaN", "nan_reference"), ("infinite", "inf_reference")):
+        found = sum(getattr(row, counts) or 0 for row in rows)
+        if found:
+            parts.append(f"{found} of {sum(row.elements or 0 for row in rows)} reference elements are {name}")
+    return "".join(f"; {part}" for part in parts)
+
+
+def badness(row: TensorComparison) -> tuple[int, float]:
+    ratio = row.ratio if row.ratio is not None else row.max_rel
+    size = math.inf if ratio is None or math.isnan(ratio) else float(ratio)
+    return VERDICTS.index(row.verdict), size
+
+
+def diagnosis(
+    verdict: str,
+    message: str,
+    *,
+    error: dict[str, str] | None = None,
+    gold_error: dict[str, str] | None = None,
+    random: str = "",
+    worst: TensorComparison | None = None,
+    drawn: int = 0,
+    failed: int = 0,
+) -> dict[str, Any]:
+    bad = verdict in FAILING
+    return {
+        "verdict": verdict,
+        "kind": None if bad else "none",  # which kind of fault it is, only localization can tell
+        "message": message,
+        "first_divergence": None,
+        "localization": "not established: localization did not run" if bad else "not needed: nothing failed",
+        "error": error,
+        "gold_error": gold_error,
+        "random": random,
+        "worst": None if worst is None else {"kind": worst.kind, "path": worst.path, "message": worst.message},
+        "failed": failed,
+        "drawn": drawn,
+        "reference": None,
+        "golden": None,
+    }
+
+
+def unsettled(name: str, side: sides.Side) -> StageResult:
+    """The result where a side raised."""
+    assert side.error is not None
+    first = next((line.strip() for line in side.error["message"].splitlines() if line.strip()), "no message")
+    message = f"not_established: the {name} side raised {side.error['type']}: {first}"
+    return nothing(message, {"side": name} | side.error)
+
+
+def nothing(message: str, error: dict[str, str] | None) -> StageResult:
+    """The result where nothing was compared."""
+    return StageResult(
+        "failed",
+        message,
+        {
+            "kerneldiff/outputs.csv": table([]),
+            "kerneldiff/worst.json": [],
+            DIAGNOSIS: diagnosis("not_established", message, error=error),
+        },
+        {"numerics": summary([], "not_established")},
+        {"kerneldiff/outputs.csv": DIGEST_COLUMNS},
+    )
+
+
+def table(rows: list[TensorComparison]) -> pd.DataFrame:
+    """Rows as the table of ``outputs.csv``. Columns hold objects, so that large integers stay exact."""
+    return pd.DataFrame([row.row() for row in rows], columns=COLUMNS, dtype=object)
+
+
+def summary(rows: list[TensorComparison], verdict: str) -> dict[str, Any]:
+    """``summary.json``'s ``numerics``; ``rmse`` is over all compared elements together. None where nothing was."""
+    compared = [row for row in rows if row.rmse is not None]
+    elements = sum(row.elements for row in compared)
+    ulps = [row.max_ulp for row in compared if row.max_ulp is not None]
+    squares = math.fsum(row.rmse**2 * row.elements for row in compared if row.rmse is not None and _finite(row.rmse))
+    broken = [row.rmse for row in compared if not _finite(row.rmse)]
+    return {
+        "compared": len(compared),
+        "failed": sum(row.failed for row in rows),
+        "max_abs": _largest([row.max_abs for row in compared]),
+        "max_rel": _largest([row.max_rel for row in compared]),
+        "rmse": broken[0] if broken else (math.sqrt(squares / elements) if elements else None),
+        "max_ulp": max(ulps, default=None),
+        "verdict": verdict,
+        "first_divergence": None,
+    }
+
+
+def _finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _largest(values: list[Any]) -> Any:
+    """The largest value, NaN where there is one, None for none."""
+    nan = [value for value in values if isinstance(value, float) and math.isnan(value)]
+    return nan[0] if nan else max(values, default=None)

@@ -1,0 +1,133 @@
+"""Jitter over repeated runs, and parameters after several optimizer steps."""
+
+import copy
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from models.case import Case
+from models.config import ModelConfig
+from models.errors import ConfigurationError
+from models.random_state import seed_everything
+from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from stages.kerneldiff import further
+from stages.kerneldiff.config import KernelDiffConfig
+from stages.kerneldiff.stage import KernelDiffStage
+from stages.lower.adapter import AcceleratorAdapter
+from stages.lower.config import BackendConfig
+
+CALLS = itertools.count()
+
+
+class Unsteady(AcceleratorAdapter):
+    """Its results depend on how often it was called, by a rounding error's size."""
+
+    def compile(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            outs = gm(*args)
+            return tuple(out * (1 + 1e-7 * (next(CALLS) % 3)) if out.is_floating_point() else out for out in outs)
+
+        return run
+
+
+class WrongBackward(AcceleratorAdapter):
+    """Right forward; gradients too small by a tenth."""
+
+    def compile(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        backward = any("tangents" in node.name for node in gm.graph.nodes if node.op == "placeholder")
+        scale = 0.9 if backward else 1.0
+        return lambda *args: tuple(
+            out * scale if isinstance(out, torch.Tensor) and backward else out for out in gm(*args)
+        )
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.drop = nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Dropout(0.3)
+        self.last = nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.drop(torch.tanh(self.norm(self.first(x)))))
+
+
+def context(adapter: str = "aot_eager", mode: str = "training") -> StageContext:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    case = Case(
+        "net", Net().train(mode == "training"), (torch.randn(6, 8),), {}, mode, torch.float32, torch.device("cpu")
+    )
+    backend = BackendConfig(adapter, adapter if adapter == "aot_eager" else f"{__name__}.{adapter}")
+    return StageContext(Settings(ModelConfig("net"), backend=backend, mode=mode), MemoryArtifacts(), {"case": case})
+
+
+def run(context: StageContext, **options: Any) -> StageResult:
+    return KernelDiffStage(KernelDiffConfig(**options)).run(context)
+
+
+def test_parameters_after_steps_are_those_of_a_plain_loop_and_the_module_is_left_alone() -> None:
+    found = context()
+    case = found.case
+    before = copy.deepcopy(case.module.state_dict())
+    plain = copy.deepcopy(case.module)
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
+    losses = []
+    for index in range(3):
+        seed_everything(case.seed + index)
+        optimizer.zero_grad()
+        loss = plain(*case.args).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    result = run(found, steps=3, learning_rate=0.1)
+    rows = result.artifacts["kerneldiff/outputs.csv"]
+    parameters = rows[rows["kind"] == "parameter"]
+    assert set(parameters["path"]) == {name for name, _ in plain.named_parameters()}
+    assert result.status == "passed" and "after 3 steps" in result.message, result.message
+    drift = result.artifacts["kerneldiff/drift.csv"]
+    assert drift["loss_reference"].tolist() == pytest.approx(losses) and drift["step"].tolist() == [1, 2, 3]
+    worst = parameters.set_index("path")
+    for name, parameter in plain.named_parameters():
+        assert worst.loc[name, "reference_rms"] == pytest.approx(parameter.double().square().mean().sqrt().item())
+    for name, value in case.module.state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_wrong_gradients_show_in_the_parameters(optimizer: str) -> None:
+    result = run(context("WrongBackward"), steps=2, learning_rate=0.1, optimizer=optimizer)
+    rows = result.artifacts["kerneldiff/outputs.csv"].set_index(["kind", "path"])
+    assert result.status == "failed"
+    if optimizer == "sgd":  # adamw divides by the gradient's own size
+        assert rows.loc[("parameter", "last.weight"), "verdict"] == "defect"
+        assert result.artifacts["kerneldiff/drift.csv"]["ratio"].min() > 100
+
+
+@pytest.mark.parametrize(("adapter", "unsteady"), [("aot_eager", False), ("Unsteady", True)])
+def test_repeats_show_the_backends_own_jitter(adapter: str, unsteady: bool) -> None:
+    result = run(context(adapter, mode="inference"), repeats=4)
+    table = result.artifacts["kerneldiff/jitter.csv"]
+    assert table["path"].tolist() == ["output"] and table["runs"].tolist() == [4]
+    assert (table["differing"].item() > 0) is unsteady and (table["max_abs"].item() > 0) is unsteady
+    assert f"differs from itself in {int(unsteady)} of 1" in result.message
+
+
+@pytest.mark.parametrize(
+    ("options", "mode", "words"),
+    [
+        ({"steps": 2}, "inference", "mode=training"),
+        ({"optimizer": "adagard"}, "training", "adamw, sgd"),
+        ({"repeats": 0}, "training", "from 1"),
+        ({"steps": -1}, "training", "from 0"),
+        ({"steps": 1, "golden": "somewhere"}, "training", "steps=0"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_rejected(options: dict[str, Any], mode: str, words: str) -> None:
+    settings = context(mode=mode).settings
+    with pytest.raises(ConfigurationError, match="got") as error:
+        further.check(KernelDiffConfig(**options), settings)
+    assert words in str(error.value)
