@@ -1,0 +1,86 @@
+"""Runs the comparison's Triton kernels in Triton's interpreter and holds them against plain torch. Prints "alike"."""
+
+import math
+import sys
+
+import torch
+
+from stages.kerneldiff import triton_kernels as kernels
+from stages.kerneldiff.device_pass import LANES, WIDTHS, _worst
+from stages.kerneldiff.histogram import BINS, LOWEST, OCTAVES, bins_of
+from stages.kerneldiff.metrics import measure
+
+PROGRAMS, TILES, KEEP = 3, 5, 8
+ATOL, RTOL = 1e-4, 1e-3
+
+
+def sides(dtype: torch.dtype, count: int, *, special: bool) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    gold = torch.randn(count, generator=generator, dtype=torch.float64)
+    gold[::7] = 0
+    test = gold * (1 + 1e-2 * torch.randn(count, generator=generator, dtype=torch.float64))
+    if special:
+        for side, start in ((gold, 3), (test, 5)):
+            side[start::97] = math.nan
+            side[start + 2 :: 89] = math.inf
+            side[11::101] = -math.inf
+    return [gold.to(dtype), test.to(dtype), gold]
+
+
+def main() -> None:
+    dtype, kind = getattr(torch, sys.argv[1]), sys.argv[2]
+    if kind == "finite":  # the interpreter does not know the device's intrinsic
+        kernels.libdevice.fast_dividef = lambda left, right: left / right
+    lanes = 16 // dtype.itemsize
+    count = TILES * LANES * lanes
+    reference, test, gold = sides(dtype, count, special=kind == "special")
+    width, per_program = len(kernels.COLUMNS), -(-TILES // PROGRAMS)
+    table = torch.empty(PROGRAMS, width, dtype=torch.int64)
+    lane_error, lane_tile = torch.empty(PROGRAMS, LANES, dtype=torch.float64), torch.empty(PROGRAMS, LANES).long()
+    program_error, program_index = torch.empty(PROGRAMS, dtype=torch.float64), torch.empty(PROGRAMS).long()
+    bins, sums = torch.zeros(BINS, dtype=torch.int64), torch.empty(width, dtype=torch.int64)
+    chosen, worst = torch.empty(KEEP, dtype=torch.int64), torch.empty(4 * KEEP**3, dtype=torch.int64)
+    shape = {"T": LANES, "V": lanes}
+    kernels.figures_kernel[(PROGRAMS,)](
+        reference, test, gold, ATOL, RTOL, table, lane_error, lane_tile, program_error, program_index, bins, TILES,
+        per_program, EXACT=kind != "finite", GOLD=True, HISTOGRAM=True, BITS=WIDTHS[dtype], **shape, BINS=BINS,
+        LOWEST=LOWEST, OCTAVES=OCTAVES,
+    )  # fmt: skip
+    kernels.finish_kernel[(width + 1,)](table, sums, program_error, program_index, chosen, PROGRAMS, P=16, K=KEEP)
+    kernels.worst_kernel[(KEEP, KEEP)](
+        reference, test, lane_error, lane_tile, chosen, worst, TILES, per_program, 0, **shape, S=2, K=KEEP
+    )
+    expected = measure(reference, test, gold, rtol=RTOL, atol=ATOL, worst=KEEP)
+    found = dict(zip(kernels.COLUMNS, sums.tolist(), strict=True))
+    floats = dict(zip(kernels.COLUMNS, sums.view(torch.float64).tolist(), strict=True))
+    errors = (test.double() - reference.double()).abs()
+    equal = (test == reference) | (test.isnan() & reference.isnan())
+    assert bins.tolist() == torch.bincount(bins_of(torch.where(equal, 0.0, errors)), minlength=BINS).tolist()
+    counts = {
+        "mismatched": expected.mismatched, "zeros": expected.zero_reference, "ulp": expected.max_ulp,
+        "beyond": expected.nonfinite_mismatched,
+    }  # fmt: skip
+    if kind != "finite":
+        counts |= {
+            "nan_left": expected.nan_reference,
+            "inf_right": expected.inf_test,
+            "in_gold": expected.gold_elements,
+        }
+    assert {name: found[name] for name in counts} == counts, (found, counts)
+    if kind == "special":
+        assert math.isnan(floats["sum_abs"]) and found["nan_rel"] > 0
+    else:
+        assert math.isclose(floats["sum_abs"] / count, expected.mean_abs, rel_tol=1e-12)
+        assert math.isclose(math.sqrt(floats["squares"] / count), expected.rmse, rel_tol=1e-12)
+        assert math.isclose(floats["top_rel"], expected.max_rel, rel_tol=1e-6)
+    usable = expected.gold_elements
+    for name, spread in (("floor", expected.floor), ("error", expected.error), ("magnitude", expected.magnitude)):
+        assert math.isclose(math.sqrt(floats[name] / usable), spread.rms, rel_tol=1e-12), name
+    elements = [(element.position, str(element.error)) for element in _worst(worst.numpy())]
+    wanted = [(item.index[0], str(item.error)) for item in expected.worst]
+    assert [place for place, _ in elements] == [place for place, _ in wanted], (elements, wanted)
+    print("alike")
+
+
+if __name__ == "__main__":
+    main()
