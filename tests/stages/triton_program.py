@@ -1,4 +1,7 @@
-"""Runs the comparison's Triton kernels in Triton's interpreter and holds them against plain torch. Prints "alike"."""
+"""Runs the comparison's Triton kernels in Triton's interpreter and holds them against plain torch.
+
+Usage: ``triton_program.py DTYPE:KIND …``; prints a line for each that came out alike.
+"""
 
 import math
 import sys
@@ -27,10 +30,7 @@ def sides(dtype: torch.dtype, count: int, *, special: bool) -> list[torch.Tensor
     return [gold.to(dtype), test.to(dtype), gold]
 
 
-def main() -> None:
-    dtype, kind = getattr(torch, sys.argv[1]), sys.argv[2]
-    if kind == "finite":  # the interpreter does not know the device's intrinsic
-        kernels.libdevice.fast_dividef = lambda left, right: left / right
+def check(dtype: torch.dtype, kind: str) -> None:
     lanes = 16 // dtype.itemsize
     count = TILES * LANES * lanes
     reference, test, gold = sides(dtype, count, special=kind == "special")
@@ -79,7 +79,14 @@ def main() -> None:
     elements = [(element.position, str(element.error)) for element in _worst(worst.numpy())]
     wanted = [(item.index[0], str(item.error)) for item in expected.worst]
     assert [place for place, _ in elements] == [place for place, _ in wanted], (elements, wanted)
-    print("alike")
+
+
+def main() -> None:
+    kernels.libdevice.fast_dividef = lambda left, right: left / right  # the interpreter does not know the intrinsic
+    for argument in sys.argv[1:]:
+        name, kind = argument.split(":")
+        check(getattr(torch, name), kind)
+        print(argument, "alike")
 
 
 if __name__ == "__main__":
