@@ -127,7 +127,7 @@ def draw(folder: Path) -> None:
     axes.set_xlabel("RMS effect of the planted noise on the output, in eager's own rounding errors (dotted: 1.1 and 8)")
     axes.set_yticks(range(len(tables)), [f"{table['model'][0]} {table['dtype'][0]}" for table in tables])
     axes.set_ylim(-0.7, len(tables) - 0.3)
-    axes.legend(loc="upper left")
+    axes.legend(loc="lower right")
     figure.savefig(folder / "detection.png", dpi=110, metadata={"Software": None})
 
 
