@@ -1,28 +1,19 @@
 """A seeded draw over torch's operator database: an operator, a dtype, one sample of its inputs."""
 
 import copy
-import importlib.util
 import itertools
 import random
-import sys
-import types
-import unittest
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.testing._internal.common_methods_invocations import op_db
 
 from models.gold import double_arithmetic
 from models.nested import map_tensors
 from stages.kerneldiff.structure import flatten
-
-if importlib.util.find_spec("expecttest") is None:
-    # torch.testing._internal derives a test class from expecttest's, which nothing here makes an instance of.
-    sys.modules.setdefault("expecttest", types.ModuleType("expecttest")).TestCase = unittest.TestCase
-
-from torch.testing._internal.common_methods_invocations import op_db
 
 SEED = 0
 LOOKED_AT = 24

@@ -287,3 +287,14 @@ def test_quantized_sparse_and_jagged_tensors_are_what_they_stand_for():
     assert compare_tensors(sparse, (values * 2).to_sparse_csr()).verdict == "defect"
     jagged = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)], layout=torch.jagged)
     assert compare_tensors(jagged, jagged).elements == 9
+
+
+def test_integers_have_no_floor_whatever_gold_says():
+    assert compare_tensors(torch.tensor([5]), torch.tensor([6]), gold=torch.tensor([100])).verdict == "defect"
+
+
+@pytest.mark.parametrize("dtype", [torch.complex32, torch.float8_e4m3fn, torch.float16])
+def test_a_gold_in_the_references_own_dtype_is_no_floor(dtype):
+    ones = torch.ones(3).to(dtype)
+    assert compare_tensors(ones, ones.clone(), gold=ones.clone()).bound == "bits"
+    assert compare_tensors(ones, torch.full((3,), 2.0).to(dtype), gold=ones.clone()).bound == "tolerance"
