@@ -138,12 +138,14 @@ def _usable_gold(reference: torch.Tensor, gold: torch.Tensor | None) -> torch.Te
     if gold is None or gold.shape != reference.shape or not formats.is_inexact(reference.dtype):
         return None
     if gold.dtype == reference.dtype:
-        as_precise = all(
-            bool((formats.same_bits(piece, mine.to(piece.device)) | (piece == mine.to(piece.device))).all())
-            for _, (piece, mine) in chunks([reference, gold])
-        )
-        return None if as_precise else gold
+        return None if all(_alike(*pieces) for _, pieces in chunks([reference, gold])) else gold
     return gold
+
+
+def _alike(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Every element equal, or of the same bits (a NaN)."""
+    left, right = (side.to(left.device).resolve_conj().resolve_neg() for side in (left, right))
+    return bool((formats.same_bits(left, right) | (left == right)).all())
 
 
 def _fill(record: TensorComparison, figures: Figures) -> None:

@@ -298,3 +298,10 @@ def test_a_gold_in_the_references_own_dtype_is_no_floor(dtype):
     ones = torch.ones(3).to(dtype)
     assert compare_tensors(ones, ones.clone(), gold=ones.clone()).bound == "bits"
     assert compare_tensors(ones, torch.full((3,), 2.0).to(dtype), gold=ones.clone()).bound == "tolerance"
+
+
+def test_lazily_conjugated_and_negated_tensors_are_compared_by_value():
+    values = torch.randn(5, dtype=torch.complex128)
+    for lazy in (values.conj(), values.conj().imag):
+        assert compare_tensors(lazy, lazy.clone(), gold=lazy).verdict == "exact"
+        assert compare_tensors(lazy, lazy * 2, gold=lazy).verdict == "defect"
