@@ -12,6 +12,7 @@ A golden is compared with only where it is whole, was made from the same model i
 and, tensor by tensor, from the same weights.
 """
 
+import contextlib
 import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
@@ -299,11 +300,9 @@ def open_golden(run: str) -> Golden:
 def _missing(run: str) -> ConfigurationError:
     """The error for a run without a golden, with the reason where the run told it."""
     told = ""
-    try:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # no readable reason: the error stands without
         note = json.loads((Path(run).expanduser() / "kerneldiff/diagnosis.json").read_bytes())["golden"]
         told = f" ({note})"
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
     return _error(
         run,
         f"holds no {FOLDER}/golden.json{told}",
