@@ -16,7 +16,7 @@ class KernelDiffConfig:
     optimizer: of these steps, sgd or adamw.
     learning_rate: of these steps.
     store_golden: store the reference under kerneldiff/golden, for a run with ``golden``. None: where it takes at
-        most 64 MiB (golden.LIMIT); true: whatever it takes; false: never.
+        most 64 MiB (golden.LIMIT); true: whatever it takes, and the weights too; false: never.
     golden: directory of the run whose stored reference is compared with; the reference is then not run here, save
         for perturbed references of what exceeds the floor (see ``Golden.repeated``; ``perturbations=0``: never).
     """

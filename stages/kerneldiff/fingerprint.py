@@ -19,29 +19,39 @@ def identity(settings: Settings) -> dict[str, Any]:
     return identity
 
 
+def named_weights(case: Case) -> dict[str, torch.Tensor]:
+    """Every parameter and buffer by name, one that has two names once."""
+    return {**dict(case.module.named_parameters()), **dict(case.module.named_buffers())}
+
+
+def stored_weights(case: Case) -> dict[str, torch.Tensor]:
+    """Every parameter and buffer as a safetensors file holds it, by name."""
+    return {name: packing.pack_tensor(tensor, name)[1] for name, tensor in named_weights(case).items()}
+
+
 def weights(case: Case, *, content: bool = True) -> dict[str, dict[str, Any]]:
-    """Dtype, shape and (with ``content``) SHA-256 of every parameter and buffer, by name.
+    """Dtype, shape and (with ``content``) the whole record (``packing.pack_tensor``) and SHA-256 of every parameter and
+    buffer, by name.
 
     Raises:
         CannotStore: with ``content``, a tensor whose bytes can't be had.
     """
-    found: dict[str, dict[str, Any]] = {}
-    for name, tensor in [*case.module.named_parameters(), *case.module.named_buffers()]:
-        if content and (tensor.is_meta or tensor.is_quantized or tensor.is_nested):
-            raise packing.CannotStore(f"{name} is a meta, quantized or nested tensor")
-        found[name] = {"dtype": dtype_name(tensor), "shape": list(tensor.shape)}
-        if content:
-            found[name]["sha256"] = packing.tensor_digest(tensor)
-    return found
+    return _records(named_weights(case), content=content)
 
 
 def inputs(case: Case, *, content: bool = True) -> dict[str, dict[str, Any]]:
-    """Every input's record (see :func:`stages.kerneldiff.packing.pack_tensor`) and SHA-256, by name; see above."""
-    found: dict[str, dict[str, Any]] = {}
-    for name, tensor in case.named_inputs().items():
-        found[name] = {"dtype": dtype_name(tensor), "shape": list(tensor.shape)}
+    """The same of every input; with ``content``, one that is not strided can't be stored."""
+    named = case.named_inputs()
+    for name, tensor in named.items():
         if content and tensor.layout != torch.strided:
             raise packing.CannotStore(f"input {name} is a {str(tensor.layout).removeprefix('torch.')} tensor")
+    return _records(named, content=content)
+
+
+def _records(named: dict[str, torch.Tensor], *, content: bool) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for name, tensor in named.items():
+        found[name] = {"dtype": dtype_name(tensor), "shape": list(tensor.shape)}
         if content:
             found[name] = packing.pack_tensor(tensor, name)[0] | {"sha256": packing.tensor_digest(tensor)}
     return found

@@ -5,6 +5,8 @@ A run stores under ``kerneldiff/golden``:
 - ``reference.safetensors``, ``gold.safetensors``: the leaves of the reference and of gold, by ``kind/path``; of the
   buffers and inputs those that the step changed;
 - ``inputs.safetensors``: the inputs, by argument name (where their dtypes are plain, ``model.inputs`` takes it too);
+- ``weights.safetensors``, only with ``store_golden=true``: every parameter and buffer, by name; without them the run
+  that compares must have the same weights already, and torch draws others on another kind of CPU or in another version;
 - ``golden.json``: what no safetensors file holds (the leaves in order and those that are no tensors, dtypes, digests
   of every parameter and buffer, the configuration, versions), and the SHA-256 of the files and of itself.
 
@@ -13,8 +15,10 @@ and, tensor by tensor, from the same weights.
 """
 
 import contextlib
+import copy
 import hashlib
 import json
+import logging
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +32,8 @@ from models.snapshot import same_bits
 from stages.contract import ReferenceConfig, Settings
 from stages.encoding import jsonable
 from stages.kerneldiff import fingerprint, packing, sides
+
+log = logging.getLogger(__name__)
 
 FOLDER = "kerneldiff/golden"
 SCHEMA = 1
@@ -49,7 +55,7 @@ def store(
     Args:
         reference: as it ran: neither rounded nor stripped of changed buffers.
         gold: empty where there is none.
-        forced: store more than :data:`LIMIT` too.
+        forced: store more than :data:`LIMIT` too, and the weights.
     """
     parts = {
         "inputs": {"input": dict(case.named_inputs())},
@@ -70,6 +76,9 @@ def store(
     records = {name: records for name, (records, _) in packed.items()}
     artifacts: dict[str, Any] = {}
     del parts
+    if forced:
+        packed["weights"] = [], fingerprint.stored_weights(case)
+        taken += packing.size(packed["weights"][1])
     for name in list(packed):
         _, tensors = packed.pop(name)
         if name == "inputs":
@@ -92,7 +101,7 @@ def store(
         },
     }
     artifacts[f"{FOLDER}/golden.json"] = jsonable(about) | {"sha256": _sha256(jsonable(about))}
-    return artifacts, f"stored: {taken:,} bytes in {FOLDER}"
+    return artifacts, f"stored: {taken:,} bytes in {FOLDER}, {'with' if forced else 'without'} the weights"
 
 
 @dataclass
@@ -103,18 +112,21 @@ class Golden:
         run: its run's directory, as the user wrote it.
         folder: where its files are.
         about: content of ``golden.json``.
+        replaced: how many of the case's parameters and buffers :meth:`case_with_weights` took from it.
     """
 
     run: str
     folder: Path
     about: dict[str, Any]
+    replaced: int = 0
 
     @property
     def origin(self) -> str:
         """The run, with torch's version and the device that made the reference."""
         made = self.about["made_with"]
         device = self.reference.device or made["device"]
-        return f"{self.run} (torch {made['torch']}, {device})"
+        weights = f", whose weights were taken for {self.replaced} parameters and buffers" if self.replaced else ""
+        return f"{self.run} (torch {made['torch']}, {device}{weights})"
 
     @property
     def reference(self) -> ReferenceConfig:
@@ -154,11 +166,33 @@ class Golden:
             cure = f"seed={seed} (this run has seed={settings.seed})"
         elif differ:
             places = [", ".join(f"{key} {place[key]}" for key in differ) for place in (made, here)]
-            cure = f"a checkpoint, for the same seed may draw other weights under {places[0]} than under {places[1]}"
+            cure = (
+                f"stages.kerneldiff.store_golden=true in that run, which stores its weights too, or a checkpoint: the "
+                f"same seed may draw other weights under {places[0]} than under {places[1]}"
+            )
         return (
             f"{len(names)} of {len(theirs)} parameters and buffers have other values than in {self.origin}, the first "
             f"is {names[0]}; so its reference says nothing of this backend. Try: {cure}, {_HERE}"
         )
+
+    def case_with_weights(self, case: Case) -> Case:
+        """``case`` with a copy of its module that has the stored weights; itself where none is stored or differs."""
+        file, records = "weights.safetensors", self.about["weights"]["tensors"]
+        if file not in self.about["files"]:
+            return case
+        mine = fingerprint.weights(case)
+        names = [name for name, record in records.items() if mine[name]["sha256"] != record["sha256"]]
+        if not names:
+            return case
+        self.replaced = len(names)
+        log.info("kerneldiff: %d of %d parameters and buffers are taken from %s", len(names), len(records), self.run)
+        loaded = self._load(file)
+        case = replace(case, module=copy.deepcopy(case.module))
+        held = fingerprint.named_weights(case)
+        with torch.no_grad():
+            for name in names:
+                held[name].copy_(self._restored(records[name], loaded, name, file))
+        return case
 
     def case_with_inputs(self, case: Case) -> Case:
         """``case`` with the stored inputs on its device; an input that holds the same bits already stays itself."""
@@ -227,11 +261,13 @@ class Golden:
         except (KeyError, ValueError, RuntimeError) as error:
             raise self._damaged(f"{part}.safetensors does not hold what golden.json lists: {error}") from error
 
-    def _restored(self, record: dict[str, Any], loaded: dict[str, torch.Tensor], name: str) -> torch.Tensor:
+    def _restored(
+        self, record: dict[str, Any], loaded: dict[str, torch.Tensor], name: str, file: str = "inputs.safetensors"
+    ) -> torch.Tensor:
         try:
             return packing.unpack_tensor(record, loaded[name])
         except (KeyError, ValueError, RuntimeError) as error:
-            raise self._damaged(f"inputs.safetensors does not hold what golden.json lists: {error}") from error
+            raise self._damaged(f"{file} does not hold what golden.json lists: {error}") from error
 
     def _load(self, file: str) -> dict[str, torch.Tensor]:
         from safetensors import SafetensorError

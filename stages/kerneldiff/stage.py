@@ -45,6 +45,9 @@ class KernelDiffStage(Stage):
     def check(self, context: StageContext) -> None:
         """Open the golden that the options name, if they do; it must be whole, and of this model and configuration.
 
+        Where it holds weights and they are others than the case's, the whole run's case gets a copy of the module
+        with the stored ones.
+
         Raises:
             ConfigurationError: see :func:`stages.kerneldiff.golden.open_golden`, ``Golden.check``, and
                 :func:`stages.kerneldiff.further.check`.
@@ -174,6 +177,7 @@ class KernelDiffStage(Stage):
                 )
             golden = open_golden(self.config.golden)
             golden.check(context.settings, context.case)
+            context.live["case"] = golden.case_with_weights(context.case)
             self.golden = golden
         return self.golden
 

@@ -253,9 +253,31 @@ def test_one_changed_weight_establishes_nothing(tmp_path: Path) -> None:
     assert "1 of 10 parameters and buffers" in (message := run(context, golden=source).message)
     assert "last.bias" in message and "Try: the weights of that run" in message
     altered(tmp_path, lambda about: about["made_with"].update(cpu_capability="NEON"))
-    assert "Try: a checkpoint, for the same seed may draw other weights under cpu_capability NEON" in (
-        run(context, golden=source).message
-    )
+    message = run(context, golden=source).message
+    assert "Try: stages.kerneldiff.store_golden=true in that run, which stores its weights too" in message
+    assert "the same seed may draw other weights under cpu_capability NEON than under" in message
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_stored_weights_take_the_place_of_other_ones(dtype: str, tmp_path: Path) -> None:
+    source, first = stored(tmp_path, context_of(dtype=dtype), store_golden=True)
+    assert "with the weights" in first.artifacts["kerneldiff/diagnosis.json"]["golden"]
+    context = context_of(dtype=dtype, seed=1)
+    mine = context.case.module
+    before = {name: tensor.clone() for name, tensor in mine.state_dict().items()}
+    result = run(context, golden=source)
+    assert judged(result) == judged(first)
+    assert "whose weights were taken for 4 parameters and buffers" in result.message
+    assert context.case.module is not mine
+    assert all(torch.equal(before[name], tensor) for name, tensor in mine.state_dict().items())
+
+
+def test_stored_weights_that_are_the_cases_own_change_nothing(tmp_path: Path) -> None:
+    source, _ = stored(tmp_path, store_golden=True)
+    context = context_of()
+    mine = context.case.module
+    assert "taken" not in run(context, golden=source).message
+    assert context.case.module is mine
 
 
 @pytest.mark.parametrize(
