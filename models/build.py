@@ -7,7 +7,7 @@ import torch
 
 from models.case import Case, inputs_by_name
 from models.compat import prepare_torchvision
-from models.config import DTYPES, MODES, PRECISIONS, ModelConfig
+from models.config import DTYPES, MODES, PRECISIONS, TF32, ModelConfig
 from models.errors import ConfigurationError, closest_first, invalid_choice
 from models.inputs_file import replace_inputs
 from models.nested import map_sharing
@@ -27,6 +27,7 @@ def build_case(
     device: str = "cpu",
     mode: str = "inference",
     precision: str = "cast",
+    tf32: str = "none",
     seed: int = 0,
 ) -> Case:
     """Build a model and its inputs. The process's generators are left as they were found.
@@ -41,6 +42,7 @@ def build_case(
         device: e.g. "cpu", "cuda" or "cuda:1".
         mode: "inference" (``module.eval()``) or "training" (``module.train()``).
         precision: "cast" or "autocast".
+        tf32: which float32 operations may use TF32 on CUDA: "none", "convolutions" or "all".
         seed: of the weights and the inputs, and of every step that the case runs.
 
     Raises:
@@ -48,7 +50,13 @@ def build_case(
             take, a callable that returns something else, inputs that the module does not take, a device that is
             not there. What the callable itself raises is passed on.
     """
-    for key, value, choices in (("dtype", dtype, DTYPES), ("mode", mode, MODES), ("precision", precision, PRECISIONS)):
+    closed = (
+        ("dtype", dtype, DTYPES),
+        ("mode", mode, MODES),
+        ("precision", precision, PRECISIONS),
+        ("tf32", tf32, TF32),
+    )
+    for key, value, choices in closed:
         if value not in choices:
             raise invalid_choice(key, value, choices)
     if precision == "autocast" and dtype not in AUTOCAST_DTYPES:
@@ -67,7 +75,7 @@ def build_case(
     stored = torch.float32 if precision == "autocast" else compute
     module.to(device=where, dtype=stored)
     args, kwargs = map_sharing(lambda tensor: _moved(tensor, where, stored), (args, kwargs))
-    return Case(model_config.name, module, args, kwargs, mode, compute, where, precision, seed)
+    return Case(model_config.name, module, args, kwargs, mode, compute, where, precision, tf32, seed)
 
 
 def available_device(name: str) -> torch.device:

@@ -10,11 +10,13 @@ from typing import Any
 
 import torch
 
+from models.draws import Draws, recorded_draws, replayed
 from models.errors import ConfigurationError
 from models.gold import double_arithmetic, to_float64
 from models.nested import map_sharing, map_tensors, named_tensors
 from models.random_state import preserved_random_state, seed_everything
 from models.snapshot import ModuleSnapshot, input_snapshots
+from models.tf32 import ROUNDOFF, tf32_allowed
 
 
 @dataclass
@@ -52,8 +54,10 @@ class Case:
             module and inputs are then float32).
         device: where the module and inputs are.
         precision: "cast" or "autocast".
+        tf32: which float32 operations may use TF32 on CUDA, one of ``models.config.TF32``.
         seed: given to every generator before each :meth:`run`.
         gold: True where this is the float64 gold standard, see :meth:`to_gold`.
+        draws: the random numbers of one step, which gold repeats; None: gold draws for itself. See :meth:`watch_draws`.
     """
 
     name: str
@@ -64,8 +68,17 @@ class Case:
     dtype: torch.dtype
     device: torch.device
     precision: str = "cast"
+    tf32: str = "none"
     seed: int = 0
     gold: bool = False
+    draws: Draws | None = None
+
+    @property
+    def unit_roundoff(self) -> float:
+        """Of the case's arithmetic: that of ``dtype``, or of TF32 where float32 operations may use it."""
+        if self.dtype == torch.float32 and self.device.type == "cuda" and self.tf32 != "none":
+            return ROUNDOFF
+        return torch.finfo(self.dtype).eps / 2
 
     def named_inputs(self) -> dict[str, torch.Tensor]:
         """Every input tensor by argument name; tensors inside a container as ``name.key``."""
@@ -141,14 +154,18 @@ class Case:
         ``torch.zeros``) means float64 as well. Rounding to a dtype other than float32 that the code asks for
         by name stays.
 
-        Dropout: on the CPU, eager draws the same mask in float64 as in float32, float16 and bfloat16 from the same
-        seed (tested on torch 2.13 for contiguous and transposed tensors), so gold and reference drop the same
-        elements. That is not established for other devices.
+        Random numbers are those of :attr:`draws`, where :meth:`watch_draws` was called before.
         """
         module, args, kwargs = copy.deepcopy((self.module, self.args, self.kwargs))
         to_float64(module)
         args, kwargs = map_sharing(_double, (args, kwargs))
         return replace(self, module=module, args=args, kwargs=kwargs, dtype=torch.float64, precision="cast", gold=True)
+
+    def watch_draws(self) -> None:
+        """Take one step in eager, to note its random numbers for gold; the case is left as found."""
+        with self.preserved():
+            seed_everything(self.seed)
+            self.draws = recorded_draws(self.step)
 
     def drop_gradients(self) -> None:
         """Set ``.grad`` of the parameters and inputs to None."""
@@ -172,6 +189,10 @@ class Case:
         with ExitStack() as stack:
             if self.gold:
                 stack.enter_context(double_arithmetic())
+                if self.draws is not None:
+                    stack.enter_context(replayed(self.draws))
+            if self.device.type == "cuda":
+                stack.enter_context(tf32_allowed(self.tf32))
             yield
 
     def _take_gradients(self) -> dict[str, torch.Tensor]:

@@ -6,6 +6,7 @@ from typing import Any
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 MODES = ("inference", "training")
 PRECISIONS = ("cast", "autocast")
+TF32 = ("none", "convolutions", "all")
 
 
 @dataclass

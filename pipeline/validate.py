@@ -4,7 +4,7 @@ import dataclasses
 import re
 from typing import Any
 
-from models.config import DTYPES, MODES, PRECISIONS
+from models.config import DTYPES, MODES, PRECISIONS, TF32
 from models.errors import ConfigurationError, invalid_choice
 from pipeline.keys import stage_not_selected, unknown_key
 from pipeline.schema import ISOLATIONS, Config
@@ -88,6 +88,7 @@ def _check_choices(config: Config) -> None:
         ("dtype", config.dtype, DTYPES),
         ("mode", config.mode, MODES),
         ("precision", config.precision, PRECISIONS),
+        ("tf32", config.tf32, TF32),
         ("runner.isolation", config.runner.isolation, ISOLATIONS),
         ("reference.dtype", config.reference.dtype, DTYPES),
     ]

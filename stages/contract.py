@@ -38,6 +38,7 @@ class Settings:
     device: str = "cpu"
     mode: str = "inference"
     precision: str = "cast"
+    tf32: str = "none"
     seed: int = 0
 
 
@@ -87,6 +88,7 @@ class StageContext:
                 device=settings.device,
                 mode=settings.mode,
                 precision=settings.precision,
+                tf32=settings.tf32,
                 seed=settings.seed,
             )
         return self.live["case"]

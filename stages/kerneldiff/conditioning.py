@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 
 from models.case import Case
-from stages.kerneldiff import formats, sides
+from stages.kerneldiff import sides
 from stages.kerneldiff.comparison import TensorComparison
 from stages.kerneldiff.verdict import over
 
@@ -127,17 +127,18 @@ def accept_statistics(rows: list[TensorComparison]) -> None:
             row.message = f"{row.message}; all elements within atol={row.atol:g}, rtol={row.rtol:g}: {WORDS[row.kind]}"
 
 
-def amplitude(dtype: torch.dtype) -> float:
+def amplitude(roundoff: float) -> float:
     """Largest relative change of a perturbed value."""
-    return min(MOST_UNITS * formats.unit_roundoff(dtype), MOST_RELATIVE)
+    return min(MOST_UNITS * roundoff, MOST_RELATIVE)
 
 
 def _draw(base: Case, golden: Case, index: int) -> Draw | None:
     """The reference at perturbed parameters and inputs, gold at the same values, and gold at the mirrored ones.
 
-    None where a side raised. ``golden`` is left at the mirrored values.
+    None where a side raised, or where gold drew other random numbers than the reference. ``golden`` is left at the
+    mirrored values.
     """
-    most = amplitude(base.dtype)
+    most = amplitude(base.unit_roundoff)
     generator = torch.Generator().manual_seed(base.seed + index)
     with base.preserved():
         with torch.no_grad():
@@ -152,6 +153,8 @@ def _draw(base: Case, golden: Case, index: int) -> Draw | None:
             exact.neg_().add_(mine.to(exact.dtype), alpha=2)
     below = sides.run_side("mirrored gold", golden, lambda: golden.module)
     if reference.error or above.error or below.error:
+        return None
+    if reference.drew and {reference.generator} != {above.generator, below.generator}:
         return None
     return Draw(reference.leaves, above.leaves, below.leaves)
 
@@ -170,7 +173,7 @@ def _review(suspect: Suspect, tensors: list[object]) -> bool:
     values = [tensor for tensor in tensors if isinstance(tensor, torch.Tensor)]
     if len(values) < 4 or len({tensor.shape for tensor in values}) > 1:
         return False
-    reference, above, below, gold = (_widen(tensor) for tensor in values)
+    reference, above, below, gold = (_widen(tensor).to(values[-1].device) for tensor in values)
     noise, second = (reference - above).abs(), (above + below - 2 * gold).abs()
     if not bool(noise.isfinite().all() & second.isfinite().all()):
         return False

@@ -14,7 +14,7 @@ from stages.kerneldiff import packing
 def identity(settings: Settings) -> dict[str, Any]:
     """The part of the configuration that decides what the reference is, by dotted key."""
     build = {f"model.build.{key}": value for key, value in settings.model.build.items()}
-    rest = {key: getattr(settings, key) for key in ("mode", "dtype", "precision")}
+    rest = {key: getattr(settings, key) for key in ("mode", "dtype", "precision", "tf32")}
     identity: dict[str, Any] = jsonable({"model.name": settings.model.name} | build | rest)
     return identity
 

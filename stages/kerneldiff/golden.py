@@ -19,6 +19,7 @@ import copy
 import hashlib
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,78 +31,17 @@ from models.errors import ConfigurationError
 from models.nested import map_tensors
 from models.snapshot import same_bits
 from stages.contract import ReferenceConfig, Settings
-from stages.encoding import jsonable
 from stages.kerneldiff import fingerprint, packing, sides
+from stages.kerneldiff.golden_store import FOLDER, SCHEMA, digest
 
 log = logging.getLogger(__name__)
 
-FOLDER = "kerneldiff/golden"
-SCHEMA = 1
-LIMIT = 64 * 2**20
-"""Bytes that a golden takes at most, unless ``store_golden=true`` forces it: any inference's outputs fit, and so does
-the training of a small model; ResNet-18's gradients take 141 MB (float32, and float64 for gold), BERT's 2.1 GB."""
+GOLD_DIGITS = 1e-9
+"""Two machines' float64 results of one model differ by less than this share of a tensor's largest magnitude: some
+10^7 times their unit roundoff (1.1e-16), and a hundredth of float32's (6e-8), the finest that gold judges."""
 
 KEY = "stages.kerneldiff.golden"
 _HERE = f"or {KEY}=null to run the reference here"
-
-
-def store(
-    settings: Settings, case: Case, reference: sides.Side, gold: sides.Side, *, forced: bool
-) -> tuple[dict[str, Any], str]:
-    """The artifacts of a golden, and one line: that it is stored, or why it is not.
-
-    The leaves of both sides are given up as they are serialised, so that one file's content at most is held twice.
-
-    Args:
-        reference: as it ran: neither rounded nor stripped of changed buffers.
-        gold: empty where there is none.
-        forced: store more than :data:`LIMIT` too, and the weights.
-    """
-    parts = {
-        "inputs": {"input": dict(case.named_inputs())},
-        "reference": _changed_alone(reference.leaves, reference.changed, {}),
-        "gold": _changed_alone(gold.leaves, gold.changed, reference.changed),
-    }
-    try:
-        packed = {name: packing.pack(leaves) for name, leaves in parts.items()}
-        taken = sum(packing.size(tensors) for _, tensors in packed.values())
-        if taken > LIMIT and not forced:
-            cure = "stages.kerneldiff.store_golden=true stores it"
-            return {}, f"not stored: it takes {taken:,} bytes, more than {LIMIT:,}; {cure}"
-        weights, inputs = fingerprint.weights(case), fingerprint.inputs(case)
-    except packing.CannotStore as error:
-        return {}, f"not stored: {error}, which can't be stored"
-    for side in (reference, gold):
-        side.leaves = {}
-    records = {name: records for name, (records, _) in packed.items()}
-    artifacts: dict[str, Any] = {}
-    del parts
-    if forced:
-        packed["weights"] = [], fingerprint.stored_weights(case)
-        taken += packing.size(packed["weights"][1])
-    for name in list(packed):
-        _, tensors = packed.pop(name)
-        if name == "inputs":
-            tensors = {key.removeprefix("input/"): tensor for key, tensor in tensors.items()}
-        artifacts[f"{FOLDER}/{name}.safetensors"] = packing.serialise(tensors)
-        tensors.clear()
-    about = {
-        "schema": SCHEMA,
-        "settings": fingerprint.identity(settings),
-        "seed": settings.seed,
-        "reference": asdict(settings.reference),
-        "made_with": fingerprint.made_with(case),
-        "random": {"drew": reference.drew, "generator": reference.generator.hex(), "gold": gold.generator.hex()},
-        "weights": {"sha256": _sha256(weights), "tensors": weights},
-        "inputs": {"sha256": _sha256(inputs), "tensors": inputs},
-        "leaves": {"reference": records["reference"], "gold": records["gold"]},
-        "files": {
-            Path(name).name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-            for name, content in artifacts.items()
-        },
-    }
-    artifacts[f"{FOLDER}/golden.json"] = jsonable(about) | {"sha256": _sha256(jsonable(about))}
-    return artifacts, f"stored: {taken:,} bytes in {FOLDER}, {'with' if forced else 'without'} the weights"
 
 
 @dataclass
@@ -228,31 +168,37 @@ class Golden:
             sides.Side(gold, drew=drew, generator=bytes.fromhex(random["gold"])),
         )
 
-    def repeated(self, case: Case, reference: sides.Leaves, test: sides.Leaves) -> tuple[Case | None, str]:
-        """The case whose reference, run here, gives the stored one bit for bit, or None; and a note on which it is.
+    def repeated(
+        self, case: Case, reference: sides.Leaves, test: sides.Leaves, gold: sides.Leaves
+    ) -> tuple[Case | None, str]:
+        """The case, on the stored reference's kind of device, whose perturbed references may judge; and a note.
 
-        Only then do perturbed references here say something of the stored one: eager on a device that is itself
-        wrong would call its own errors noise.
+        None where they would say nothing of the stored one, for eager on a device that is itself wrong would call its
+        own errors noise. They do where eager gives the stored reference bit for bit, and, since another version or
+        another processor of that kind rounds otherwise, where float64 gives the stored gold.
         """
         from models.build import available_device
 
         why = "perturbed references were not run, so the noise floor is that of one run: "
         if self.reference.backend != "eager":
             return None, f"{why}the reference was {self.reference.backend}"
+        device = torch.device(self.reference.device or self.about["made_with"]["device"])
+        device = case.device if device.type == case.device.type else device
         try:
-            available_device(self.reference.device or str(case.device))
+            available_device(str(device))
         except ConfigurationError:
-            return None, f"{why}there is no {self.reference.device} here"
-        base = sides.case_for(case, self.reference)
+            return None, f"{why}the reference is of {device}, which is not here"
+        base = sides.case_for(case, replace(self.reference, device=str(device)))
         here = sides.run_side("reference", base, lambda: base.module)
-        rounded = sides.round_to(here.leaves, test)
-        same = all(
-            _same(leaf, rounded.get(kind, {}).get(path))
-            for kind, part in reference.items()
-            for path, leaf in part.items()
-        )
-        done = "perturbed references were run here, where eager gives the stored reference bit for bit"
-        return (base, done) if same else (None, f"{why}eager here does not give the stored reference bit for bit")
+        if here.drew:
+            base.watch_draws()
+        done = f"perturbed references were run here, where eager on {device} gives"
+        if _all(_same, reference, sides.round_to(here.leaves, test)):
+            return base, f"{done} the stored reference bit for bit"
+        exact = base.to_gold()
+        if _all(_near, gold, sides.run_side("gold", exact, lambda: exact.module).leaves):
+            return base, f"{done} the stored gold in float64"
+        return None, f"{why}eager on {device} here gives neither the stored reference nor, in float64, the stored gold"
 
     def _leaves(self, part: str, case: Case) -> sides.Leaves:
         loaded = {name: tensor.to(case.device) for name, tensor in self._load(f"{part}.safetensors").items()}
@@ -316,7 +262,7 @@ def open_golden(run: str) -> Golden:
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise Golden(run, folder, {})._damaged(f"golden.json can't be read: {error!r}") from error
     golden = Golden(run, folder, about)
-    if told != _sha256(about):
+    if told != digest(about):
         raise golden._damaged("golden.json has not the SHA-256 that it tells")
     if schema != SCHEMA:
         raise _error(run, f"holds a golden of schema {schema}", f"schema {SCHEMA}", "inductor-debug rerun")
@@ -357,21 +303,25 @@ def _is_path(value: object) -> bool:
     return isinstance(value, str) and ("/" in value or "\\" in value) and Path(value).exists()
 
 
-def _changed_alone(leaves: sides.Leaves, *changed: dict[str, set[str]]) -> sides.Leaves:
-    """``leaves`` without the buffers and inputs whose names are in none of ``changed``."""
-    names = {kind: set().union(*(part.get(kind, set()) for part in changed)) for kind in ("buffer", "input")}
-    return {
-        kind: {path: leaf for path, leaf in part.items() if kind not in names or path in names[kind]}
-        for kind, part in leaves.items()
-    }
-
-
-def _sha256(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode()).hexdigest()
-
-
 def _doubled(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().to(torch.float64) if tensor.is_floating_point() else tensor
+
+
+def _all(alike: Callable[[Any, Any], bool], mine: sides.Leaves, theirs: sides.Leaves) -> bool:
+    return all(
+        alike(leaf, theirs.get(kind, {}).get(path)) for kind, part in mine.items() for path, leaf in part.items()
+    )
+
+
+def _near(left: Any, right: Any) -> bool:
+    """Equal to :data:`GOLD_DIGITS` of the tensor's largest magnitude; whatever is no floating tensor by its bits."""
+    if not isinstance(left, torch.Tensor) or not isinstance(right, torch.Tensor) or not left.is_floating_point():
+        return _same(left, right)
+    if left.shape != right.shape:
+        return False
+    left, right = left.double(), right.to(left.device).double()
+    limit = GOLD_DIGITS * left.abs().max() if left.numel() else 0.0
+    return bool((left.isclose(right, rtol=0.0, atol=float(limit), equal_nan=True)).all())
 
 
 def _same(left: Any, right: Any) -> bool:

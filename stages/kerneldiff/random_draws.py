@@ -2,14 +2,12 @@
 
 import math
 
-import torch
-
-from stages.kerneldiff import formats, sides
+from stages.kerneldiff import sides
 from stages.kerneldiff.comparison import TensorComparison
 
 
 def review(
-    reference: sides.Side, gold: sides.Side, test: sides.Side, dtype: torch.dtype, rows: list[TensorComparison]
+    reference: sides.Side, gold: sides.Side, test: sides.Side, roundoff: float, rows: list[TensorComparison]
 ) -> str:
     """Withdraw verdicts that random draws make meaningless; returns what was found, in words.
 
@@ -24,7 +22,7 @@ def review(
     if test.generator != reference.generator:
         found = "the test side drew other random numbers than the reference"
     else:
-        wide = [row for row in rows if row.kind in ("output", "loss") and _relative_floor(row) > _half(dtype)]
+        wide = [row for row in rows if row.kind in ("output", "loss") and _relative_floor(row) > math.sqrt(roundoff)]
         if not gold.leaves or (gold.generator == reference.generator and not wide):
             return "all sides drew the same random numbers"
         found = "reference and gold drew different random numbers, so there is no noise floor"
@@ -44,10 +42,6 @@ def _judge_without_floor(row: TensorComparison, found: str, *, draws_differ: boo
         row.message = f"all elements within atol={row.atol:g}, rtol={row.rtol:g}; the floor is not used: {found}"
     else:
         row.verdict, row.bound, row.message = "not_established", "random", found
-
-
-def _half(dtype: torch.dtype) -> float:
-    return math.sqrt(formats.unit_roundoff(dtype))
 
 
 def _relative_floor(row: TensorComparison) -> float:

@@ -9,10 +9,11 @@ import torch
 from models.case import Case
 from models.errors import ConfigurationError
 from stages.contract import ReferenceConfig, Stage, StageContext, StageResult
-from stages.kerneldiff import conditioning, formats, further, random_draws, sides
+from stages.kerneldiff import conditioning, further, random_draws, sides
 from stages.kerneldiff.comparison import KernelDiff
 from stages.kerneldiff.config import KernelDiffConfig
-from stages.kerneldiff.golden import Golden, open_golden, store
+from stages.kerneldiff.golden import Golden, open_golden
+from stages.kerneldiff.golden_store import store
 from stages.kerneldiff.results import (
     DIAGNOSIS,
     DIGEST_COLUMNS,
@@ -74,7 +75,7 @@ class KernelDiffStage(Stage):
             result, note = unsettled("reference", reference), "not stored: the reference raised"
         else:
             context.progress("gold")
-            gold = _gold(case, wanted=self._floor_decides)
+            gold = _gold(case, wanted=self._floor_decides, drew=reference.drew and base is case)
             ran = dataclasses.replace(reference), dataclasses.replace(gold)  # comparing rounds and strips the leaves
             result = self._compared(context, case, reference, gold, base)
             note = "not stored: stages.kerneldiff.store_golden=false"
@@ -124,7 +125,7 @@ class KernelDiffStage(Stage):
             beside = further.further(context, self.config, (origin, case), test, compiled[0], difference)
         conditioning.accept_statistics(difference.rows)
         note = self._reconsider(context, difference, case, origin, (reference.leaves, test.leaves, gold.leaves))
-        random = random_draws.review(reference, gold, test, case.dtype, difference.rows)
+        random = random_draws.review(reference, gold, test, case.unit_roundoff, difference.rows)
         same = _same_code(context, compiled[0], settings, elsewhere=golden is not None and not golden.same_place(case))
         verdict, message = conclusion(difference, same)
         if golden:
@@ -158,7 +159,7 @@ class KernelDiffStage(Stage):
         base, note = (origin, "") if isinstance(origin, Case) else (None, "")
         if isinstance(origin, Golden):
             context.progress("running eager once, to see whether it gives the stored reference")
-            base, note = origin.repeated(case, reference, test)
+            base, note = origin.repeated(case, reference, test, gold)
         elif context.settings.reference.backend != "eager":
             return ""
         if base is not None:
@@ -187,7 +188,7 @@ class KernelDiffStage(Stage):
             atol=options.atol,
             rtol=options.rtol,
             factor=options.factor,
-            roundoff=formats.unit_roundoff(case.dtype),
+            roundoff=case.unit_roundoff,
             worst=options.worst,
         )
 
@@ -239,10 +240,16 @@ def _compiled(context: StageContext, keep: list[Any]) -> Any:
     return keep[0]
 
 
-def _gold(case: Case, *, wanted: bool) -> sides.Side:
-    """The gold side; empty where a tolerance decides, or where float64 is the case's own dtype."""
+def _gold(case: Case, *, wanted: bool, drew: bool) -> sides.Side:
+    """The gold side; empty where a tolerance decides, or where float64 is the case's own dtype.
+
+    Args:
+        drew: the reference, which ran this case, took random numbers: gold repeats them.
+    """
     if not wanted or case.dtype == torch.float64:
         return sides.Side()
+    if drew:
+        case.watch_draws()
     golden = case.to_gold()
     return sides.run_side("gold", golden, lambda: golden.module)
 

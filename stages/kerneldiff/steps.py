@@ -15,6 +15,7 @@ import pandas as pd
 import torch
 
 from models.case import Case
+from models.draws import recorded_draws
 from models.random_state import seed_everything
 
 DRIFT_COLUMNS = [
@@ -27,13 +28,18 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": torch.opti
 
 @dataclass
 class Trainee:
-    """One side: its case, what it runs, its optimizer and its state after the steps so far."""
+    """One side: its case, what it runs, its optimizer and its state after the steps so far.
+
+    Attributes:
+        watched: note the random numbers of each step in ``case.draws``, for gold.
+    """
 
     case: Case
     function: Callable[..., Any]
     optimizer: torch.optim.Optimizer
     state: dict[str, torch.Tensor] = field(default_factory=dict)
     loss: float = math.nan
+    watched: bool = False
 
     @classmethod
     def of(cls, case: Case, function: Callable[..., Any], optimizer: str, learning_rate: float) -> "Trainee":
@@ -49,11 +55,17 @@ class Trainee:
             for name, value in self.state.items():
                 tensors[name].copy_(value)
         seed_everything(self.case.seed + index)
-        _, loss = self.case.step(self.function)
+        if self.watched:
+            self.case.draws = recorded_draws(self._forward_backward)
+        else:
+            self._forward_backward()
         self.optimizer.step()
         self.case.drop_gradients()
-        self.loss = math.nan if loss is None else loss.item()
         self.state = _copied(self.case.module)
+
+    def _forward_backward(self) -> None:
+        _, loss = self.case.step(self.function)
+        self.loss = math.nan if loss is None else loss.item()
 
     def parameters(self) -> dict[str, torch.Tensor]:
         names = {name for name, parameter in self.case.module.named_parameters() if parameter.requires_grad}
@@ -64,7 +76,7 @@ def train(sides: dict[str, Trainee], steps: int) -> pd.DataFrame:
     """Step all sides in turn; their ``state`` is then that after ``steps`` steps. Modules are left as found.
 
     Args:
-        sides: "reference", "test" and, for a noise floor, "gold"; every case in ``mode="training"``.
+        sides: "reference", "test" and, last, for a noise floor, "gold"; every case in ``mode="training"``.
 
     Returns:
         One row a step (:data:`DRIFT_COLUMNS`): losses; RMS over all parameters together of reference less gold
@@ -72,13 +84,18 @@ def train(sides: dict[str, Trainee], steps: int) -> pd.DataFrame:
         the parameter of the largest ratio.
     """
     rows = []
+    draws = {name: side.case.draws for name, side in sides.items()}
     with ExitStack() as stack:
         for case in {id(side.case.module): side.case for side in sides.values()}.values():
             stack.enter_context(case.preserved())
         for index in range(steps):
-            for side in sides.values():
+            for name, side in sides.items():
+                if name == "gold":
+                    side.case.draws = sides["reference"].case.draws
                 side.step(index)
             rows.append({"step": index + 1} | _losses(sides) | _drift(sides))
+    for name, side in sides.items():
+        side.case.draws = draws[name]
     return pd.DataFrame(rows, columns=DRIFT_COLUMNS)
 
 

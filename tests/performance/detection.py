@@ -20,7 +20,7 @@ import torch
 from models.build import build_case
 from models.case import Case
 from models.config import ModelConfig
-from stages.kerneldiff import KernelDiff, conditioning, formats, sides
+from stages.kerneldiff import KernelDiff, conditioning, sides
 
 BUILDS = {
     "bert": {
@@ -94,7 +94,7 @@ def curve(model: str, dtype: str, seeds: int, file: Path) -> pd.DataFrame:
             _, test = output_of(case)
             with torch.no_grad():
                 weight.copy_(right)
-            difference = KernelDiff(roundoff=formats.unit_roundoff(case.dtype))
+            difference = KernelDiff(roundoff=case.unit_roundoff)
             (row,) = difference.compare_leaves({path: reference}, {path: test}, {path: gold}, kind="output")
             first = row.verdict
             conditioning.reconsider(difference.rows, case, {"output": {path: gold}}, draws=12)

@@ -17,7 +17,7 @@ from models.config import ModelConfig
 from models.errors import ConfigurationError
 from stages.contract import MemoryArtifacts, ReferenceConfig, Settings, StageContext, StageResult
 from stages.encoding import encode
-from stages.kerneldiff import golden, packing
+from stages.kerneldiff import golden, golden_store, packing
 from stages.kerneldiff.config import KernelDiffConfig
 from stages.kerneldiff.stage import KernelDiffStage
 from stages.lower.adapter import AcceleratorAdapter
@@ -142,14 +142,14 @@ def judged(result: StageResult) -> bytes:
 
 def altered(folder: Path, change: Callable[[dict[str, Any]], None]) -> str:
     """Change ``golden.json`` and make its digests fit, as another machine would have written it."""
-    file = folder / golden.FOLDER / "golden.json"
+    file = folder / golden_store.FOLDER / "golden.json"
     about = json.loads(file.read_bytes())
     del about["sha256"]
     change(about)
     for name, told in about["files"].items():
         content = (file.parent / name).read_bytes()
         told |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    file.write_text(json.dumps(about | {"sha256": golden._sha256(about)}))
+    file.write_text(json.dumps(about | {"sha256": golden_store.digest(about)}))
     return str(folder)
 
 
@@ -216,15 +216,37 @@ def test_perturbed_references_judge_where_eager_gives_the_stored_bits(tmp_path: 
     assert "perturbed references were run here" in second.message
 
 
-def test_perturbed_references_do_not_judge_where_eager_gives_other_bits(tmp_path: Path) -> None:
+def moved(folder: Path, file: str, factor: float) -> None:
+    """Multiply a stored output, as another machine would have computed it."""
+    path = folder / golden_store.FOLDER / file
+    tensors = load_file(path)
+    save_file(tensors | {"output/output": tensors["output/output"] * factor}, path)
+
+
+@pytest.mark.parametrize("gold", [1.0, 1 + 1e-12])
+def test_perturbed_references_judge_where_float64_gives_the_stored_gold(gold: float, tmp_path: Path) -> None:
     stored(tmp_path, gate_context())
-    file = tmp_path / golden.FOLDER / "reference.safetensors"
-    tensors = load_file(file)
-    save_file(tensors | {"output/output": tensors["output/output"] * (1 + 2**-23)}, file)
+    moved(tmp_path, "reference.safetensors", 1 + 2**-23)
+    moved(tmp_path, "gold.safetensors", gold)
+    result = run(gate_context(), golden=altered(tmp_path, lambda about: None))
+    assert result.status == "passed", result.message
+    assert "where eager on cpu gives the stored gold in float64" in result.message
+
+
+def test_perturbed_references_do_not_judge_where_eager_gives_other_numbers(tmp_path: Path) -> None:
+    stored(tmp_path, gate_context())
+    moved(tmp_path, "reference.safetensors", 1 + 2**-23)
+    moved(tmp_path, "gold.safetensors", 1 + 1e-7)
     result = run(gate_context(), golden=altered(tmp_path, lambda about: None))
     assert result.summary["numerics"]["verdict"] == "defect"
     assert "perturbed references were not run" in result.message
-    assert "does not give the stored reference bit for bit" in result.message
+    assert "gives neither the stored reference nor, in float64, the stored gold" in result.message
+
+
+def test_perturbed_references_do_not_judge_where_the_device_is_not_here(tmp_path: Path) -> None:
+    stored(tmp_path, gate_context())
+    result = run(gate_context(), golden=altered(tmp_path, lambda about: about["made_with"].update(device="cuda:99")))
+    assert "the reference is of cuda:99, which is not here" in result.message
 
 
 def test_eager_is_not_exercised_against_its_own_golden_and_exact_against_a_foreign_one(tmp_path: Path) -> None:
@@ -309,7 +331,7 @@ def test_another_model_option_is_a_configuration_error_but_another_folder_is_not
 
 
 def damage(folder: Path, name: str, how: str) -> None:
-    file = folder / golden.FOLDER / name
+    file = folder / golden_store.FOLDER / name
     content = bytearray(file.read_bytes())
     if how == "missing":
         file.unlink()
@@ -336,7 +358,7 @@ def test_files_that_do_not_fit_golden_json_are_a_configuration_error(
     tmp_path: Path, whole: tuple[str, StageResult]
 ) -> None:
     shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
-    save_file({"output/logits": torch.zeros(1)}, tmp_path / golden.FOLDER / "reference.safetensors")
+    save_file({"output/logits": torch.zeros(1)}, tmp_path / golden_store.FOLDER / "reference.safetensors")
     source = altered(tmp_path, lambda about: None)
     with pytest.raises(ConfigurationError, match="does not hold what"):
         run(context_of(), golden=source)
@@ -348,7 +370,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, StageResult]:
 
 
 def test_what_is_stored_can_be_read_without_this_program(whole: tuple[str, StageResult]) -> None:
-    folder = Path(whole[0]) / golden.FOLDER
+    folder = Path(whole[0]) / golden_store.FOLDER
     assert set(load_file(folder / "inputs.safetensors")) == {"x", "cache"}
     reference, gold = load_file(folder / "reference.safetensors"), load_file(folder / "gold.safetensors")
     assert set(reference) == set(gold)
@@ -363,23 +385,23 @@ def test_what_is_stored_can_be_read_without_this_program(whole: tuple[str, Stage
 
 def test_too_large_a_reference_is_stored_only_if_forced(tmp_path: Path) -> None:
     def large() -> StageContext:
-        rows = golden.LIMIT // (6 * (4 + 8 + 4)) + 1  # an output, its gold and an input
+        rows = golden_store.LIMIT // (6 * (4 + 8 + 4)) + 1  # an output, its gold and an input
         return context_of("eager", module=lambda: nn.Linear(6, 6), inputs=(torch.ones(rows, 6),), mode="inference")
 
     source, result = stored(tmp_path, large())
-    assert not (tmp_path / golden.FOLDER).exists()
+    assert not (tmp_path / golden_store.FOLDER).exists()
     note = result.artifacts["kerneldiff/diagnosis.json"]["golden"]
     assert "not stored: it takes" in note and "store_golden=true" in note
     with pytest.raises(ConfigurationError, match="not stored: it takes"):
         golden.open_golden(source)
-    assert f"{golden.FOLDER}/golden.json" in run(large(), store_golden=True).artifacts
+    assert f"{golden_store.FOLDER}/golden.json" in run(large(), store_golden=True).artifacts
 
 
 def test_nothing_is_stored_where_the_user_says_so_and_both_options_are_an_error(
     tmp_path: Path, whole: tuple[str, StageResult]
 ) -> None:
     source, _ = stored(tmp_path, store_golden=False)
-    assert not (tmp_path / golden.FOLDER).exists()
+    assert not (tmp_path / golden_store.FOLDER).exists()
     with pytest.raises(ConfigurationError, match="store_golden=false"):
         golden.open_golden(source)
     with pytest.raises(ConfigurationError, match="one of the two"):

@@ -139,15 +139,30 @@ def test_dropout_in_training_draws_alike_on_all_sides():
 
 
 class Noisy(Net):
-    """Its noise has as many bits as its dtype, so that gold draws other numbers."""
+    """Its noise has as many bits as its dtype: left to itself gold would draw other numbers."""
 
     def forward(self, x):
         return {"logits": self.last(self.first(x) * torch.rand_like(self.first(x)))}
 
 
+@pytest.mark.parametrize(("adapter", "verdict"), [("aot_eager", "exact"), (f"{__name__}.Scaled", "defect")])
+def test_gold_repeats_the_reference_s_random_numbers(adapter, verdict):
+    context = context_of("noisy", mode="inference", adapter=adapter)
+    context.case.module = Noisy().eval()
+    assert run(context).summary["numerics"]["verdict"] == verdict
+
+
+class Leaky(Net):
+    """Draws once more in float64, and so other numbers after it."""
+
+    def forward(self, x):
+        noise = torch.rand(2 if x.dtype == torch.float64 else 1).to(x.dtype)
+        return {"logits": self.last(self.first(x) * (noise[0] + torch.rand_like(x[0, 0])))}
+
+
 def test_a_floor_of_different_draws_establishes_nothing():
     context = context_of("scaled", mode="inference", adapter=f"{__name__}.Scaled")
-    context.case.module = Noisy().eval()
+    context.case.module = Leaky().eval()
     result = run(context)
     assert (result.status, result.summary["numerics"]["verdict"]) == ("failed", "not_established"), result.message
     assert "no noise floor" in result.message

@@ -1,0 +1,31 @@
+"""Whether float32 on a CUDA device means float32, or TF32: 8 bits of exponent, 10 of mantissa, added up in float32.
+
+torch lets cuDNN's convolutions use TF32 where nobody asks for it, and matrix products where they are told to. Which
+convolution does use it depends on the algorithm that cuDNN picks, by shape and memory format: eager and a compiler that
+changes the format then differ by TF32's roundoff in one place and by float32's in another.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+ROUNDOFF = 2.0**-11
+"""Unit roundoff of TF32."""
+
+
+@contextmanager
+def tf32_allowed(choice: str) -> Iterator[None]:
+    """Let no operation (``none``), convolutions (torch's default) or matrix products too (``all``) use TF32.
+
+    What torch was told before, through its old names or its new ones, is put back on exit.
+    """
+    cudnn: Any = torch.backends.cudnn
+    matmul: Any = torch.backends.cuda.matmul
+    before = cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision, matmul.fp32_precision
+    cudnn.allow_tf32, matmul.allow_tf32 = choice != "none", choice == "all"
+    try:
+        yield
+    finally:
+        cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision, matmul.fp32_precision = before

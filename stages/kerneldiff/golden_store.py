@@ -1,0 +1,91 @@
+"""Storing a golden: what it holds is told in :mod:`stages.kerneldiff.golden`."""
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from models.case import Case
+from stages.contract import Settings
+from stages.encoding import jsonable
+from stages.kerneldiff import fingerprint, packing, sides
+
+FOLDER = "kerneldiff/golden"
+SCHEMA = 1
+LIMIT = 64 * 2**20
+"""Bytes that a golden takes at most, unless ``store_golden=true`` forces it: any inference's outputs fit, and so does
+the training of a small model; ResNet-18's gradients take 141 MB (float32, and float64 for gold), BERT's 2.1 GB."""
+
+
+def store(
+    settings: Settings, case: Case, reference: sides.Side, gold: sides.Side, *, forced: bool
+) -> tuple[dict[str, Any], str]:
+    """The artifacts of a golden, and one line: that it is stored, or why it is not.
+
+    The leaves of both sides are given up as they are serialised, so that one file's content at most is held twice.
+
+    Args:
+        reference: as it ran: neither rounded nor stripped of changed buffers.
+        gold: empty where there is none.
+        forced: store more than :data:`LIMIT` too, and the weights.
+    """
+    parts = {
+        "inputs": {"input": dict(case.named_inputs())},
+        "reference": _changed_alone(reference.leaves, reference.changed, {}),
+        "gold": _changed_alone(gold.leaves, gold.changed, reference.changed),
+    }
+    try:
+        packed = {name: packing.pack(leaves) for name, leaves in parts.items()}
+        taken = sum(packing.size(tensors) for _, tensors in packed.values())
+        if taken > LIMIT and not forced:
+            cure = "stages.kerneldiff.store_golden=true stores it"
+            return {}, f"not stored: it takes {taken:,} bytes, more than {LIMIT:,}; {cure}"
+        weights, inputs = fingerprint.weights(case), fingerprint.inputs(case)
+    except packing.CannotStore as error:
+        return {}, f"not stored: {error}, which can't be stored"
+    for side in (reference, gold):
+        side.leaves = {}
+    records = {name: records for name, (records, _) in packed.items()}
+    artifacts: dict[str, Any] = {}
+    del parts
+    if forced:
+        packed["weights"] = [], fingerprint.stored_weights(case)
+        taken += packing.size(packed["weights"][1])
+    for name in list(packed):
+        _, tensors = packed.pop(name)
+        if name == "inputs":
+            tensors = {key.removeprefix("input/"): tensor for key, tensor in tensors.items()}
+        artifacts[f"{FOLDER}/{name}.safetensors"] = packing.serialise(tensors)
+        tensors.clear()
+    about = {
+        "schema": SCHEMA,
+        "settings": fingerprint.identity(settings),
+        "seed": settings.seed,
+        "reference": asdict(settings.reference),
+        "made_with": fingerprint.made_with(case),
+        "random": {"drew": reference.drew, "generator": reference.generator.hex(), "gold": gold.generator.hex()},
+        "weights": {"sha256": digest(weights), "tensors": weights},
+        "inputs": {"sha256": digest(inputs), "tensors": inputs},
+        "leaves": {"reference": records["reference"], "gold": records["gold"]},
+        "files": {
+            Path(name).name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+            for name, content in artifacts.items()
+        },
+    }
+    artifacts[f"{FOLDER}/golden.json"] = jsonable(about) | {"sha256": digest(jsonable(about))}
+    return artifacts, f"stored: {taken:,} bytes in {FOLDER}, {'with' if forced else 'without'} the weights"
+
+
+def digest(content: Any) -> str:
+    """SHA-256 of a JSON-able value, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+def _changed_alone(leaves: sides.Leaves, *changed: dict[str, set[str]]) -> sides.Leaves:
+    """``leaves`` without the buffers and inputs whose names are in none of ``changed``."""
+    names = {kind: set().union(*(part.get(kind, set()) for part in changed)) for kind in ("buffer", "input")}
+    return {
+        kind: {path: leaf for path, leaf in part.items() if kind not in names or path in names[kind]}
+        for kind, part in leaves.items()
+    }

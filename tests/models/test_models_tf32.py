@@ -1,0 +1,65 @@
+"""TF32 is allowed where the configuration says so, and torch's own setting is put back."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from models.case import Case
+from models.tf32 import tf32_allowed
+
+cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+
+
+def settings() -> tuple[str, ...]:
+    return cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision, matmul.fp32_precision
+
+
+def by_new_names() -> None:
+    cudnn.conv.fp32_precision, matmul.fp32_precision = "ieee", "tf32"
+
+
+def by_old_names() -> None:
+    cudnn.allow_tf32, matmul.allow_tf32 = False, True
+
+
+@pytest.mark.parametrize("before", [lambda: None, by_new_names, by_old_names])
+@pytest.mark.parametrize("choice", ["none", "convolutions", "all"])
+def test_the_choice_holds_inside_alone(choice: str, before: Callable[[], None]) -> None:
+    outer = settings()
+    try:
+        before()
+        found = settings()
+        with tf32_allowed(choice):
+            assert (cudnn.allow_tf32, matmul.allow_tf32) == (choice != "none", choice == "all")
+        assert settings() == found
+    finally:
+        cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision, matmul.fp32_precision = outer
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "choice", "roundoff"),
+    [
+        ("cpu", torch.float32, "all", 2.0**-24),
+        ("cuda", torch.float32, "none", 2.0**-24),
+        ("cuda", torch.float32, "convolutions", 2.0**-11),
+        ("cuda", torch.float64, "all", 2.0**-53),
+        ("cuda", torch.bfloat16, "all", 2.0**-8),
+    ],
+)
+def test_the_roundoff_is_that_of_the_arithmetic(device: str, dtype: torch.dtype, choice: str, roundoff: float) -> None:
+    case = Case("x", torch.nn.Identity(), (), {}, "inference", dtype, torch.device(device), tf32=choice)
+    assert case.unit_roundoff == roundoff
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize(("choice", "least", "most"), [("none", 0.0, 1e-5), ("all", 1e-4, 1e-2)])
+def test_a_step_computes_as_told(choice: str, least: float, most: float) -> None:
+    torch.manual_seed(0)
+    module = torch.nn.Linear(512, 512).cuda().eval()
+    case = Case(
+        "x", module, (torch.randn(64, 512, device="cuda"),), {}, "inference", torch.float32, torch.device("cuda")
+    )
+    case.tf32 = choice
+    exact = case.to_gold().run().output
+    assert least <= (case.run().output - exact).abs().max() / exact.abs().max() <= most
