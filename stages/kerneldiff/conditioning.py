@@ -18,7 +18,7 @@ and ratio stay what they were.
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -47,6 +47,9 @@ WORDS = {
     "parameter": "it carries the noise of every gradient on the way",
 }
 """Kinds of tensors that the tolerance may decide, and why."""
+
+
+Runner = Callable[[str, Case], sides.Side]
 
 
 @dataclass
@@ -80,7 +83,14 @@ class Suspect:
         return max(over(self.jump_rms, self.rms), over(self.jump_max, self.maximum)) > self.row.factor
 
 
-def reconsider(rows: list[TensorComparison], base: Case, gold: sides.Leaves, *, draws: int) -> int:
+def one_step(name: str, case: Case) -> sides.Side:
+    """What a perturbed case is run for, where nobody says otherwise."""
+    return sides.run_side(name, case, lambda: case.module)
+
+
+def reconsider(
+    rows: list[TensorComparison], base: Case, gold: sides.Leaves, *, draws: int, run: Runner = one_step
+) -> int:
     """Judge rows that the floor called a defect once more, against perturbed references.
 
     Args:
@@ -88,6 +98,7 @@ def reconsider(rows: list[TensorComparison], base: Case, gold: sides.Leaves, *, 
         base: the reference's case; left bit for bit as found.
         gold: the gold's results.
         draws: perturbed references at most; 0 turns this off.
+        run: what gives the leaves that the rows are of, from a case as it stands; leaves it as found.
 
     Returns:
         Number of perturbed references that were run.
@@ -102,7 +113,7 @@ def reconsider(rows: list[TensorComparison], base: Case, gold: sides.Leaves, *, 
     for index in range(draws):
         if not suspects or (index == PATIENCE and not jumped):
             return index
-        draw = _draw(base, golden, index)
+        draw = _draw(base, golden, index, run)
         if draw is None:
             return index
         for suspect in suspects:
@@ -132,7 +143,7 @@ def amplitude(roundoff: float) -> float:
     return min(MOST_UNITS * roundoff, MOST_RELATIVE)
 
 
-def _draw(base: Case, golden: Case, index: int) -> Draw | None:
+def _draw(base: Case, golden: Case, index: int, run: Runner) -> Draw | None:
     """The reference at perturbed parameters and inputs, gold at the same values, and gold at the mirrored ones.
 
     None where a side raised, or where gold drew other random numbers than the reference. ``golden`` is left at the
@@ -146,12 +157,12 @@ def _draw(base: Case, golden: Case, index: int) -> Draw | None:
                 noise = torch.rand(mine.shape, generator=generator, dtype=torch.float32).mul_(2 * most).sub_(most)
                 mine.mul_(noise.add_(1).to(mine.device))
                 exact.copy_(mine)
-        reference = sides.run_side("perturbed reference", base, lambda: base.module)
-    above = sides.run_side("perturbed gold", golden, lambda: golden.module)
+        reference = run("perturbed reference", base)
+    above = run("perturbed gold", golden)
     with torch.no_grad():
         for mine, exact in zip(_floating(base), _floating(golden), strict=True):
             exact.neg_().add_(mine.to(exact.dtype), alpha=2)
-    below = sides.run_side("mirrored gold", golden, lambda: golden.module)
+    below = run("mirrored gold", golden)
     if reference.error or above.error or below.error:
         return None
     if reference.drew and {reference.generator} != {above.generator, below.generator}:

@@ -10,10 +10,10 @@ import torch
 from models.case import Case
 from models.errors import ConfigurationError, invalid_choice
 from stages.contract import Settings, StageContext
-from stages.kerneldiff import sides
+from stages.kerneldiff import conditioning, sides
 from stages.kerneldiff.comparison import KernelDiff, compare_tensors
 from stages.kerneldiff.config import KernelDiffConfig
-from stages.kerneldiff.steps import OPTIMIZERS, Trainee, train
+from stages.kerneldiff.steps import OPTIMIZERS, Trainee, parameters_after, train
 
 JITTER_COLUMNS = ["kind", "path", "runs", "differing", "max_abs", "rmse"]
 
@@ -79,10 +79,30 @@ def further(
             state["gold"].parameters() if "gold" in state else {},
             kind="parameter",
         )
+        if "gold" in state and context.settings.reference.backend == "eager":
+            _reconsider(context, config, cases[0], state, difference)
         last = drift.iloc[-1]
         ratio = "" if last["ratio"] is None else f", {last['ratio']:.3g} times eager's own drift from float64"
         found.note += f"; after {config.steps} steps the parameters drifted by {last['error_rms']:.3g} (RMS){ratio}"
     return found
+
+
+def _reconsider(
+    context: StageContext, config: KernelDiffConfig, base: Case, state: dict[str, Trainee], difference: KernelDiff
+) -> None:
+    """Let perturbed references, trained as long, judge again what the floor called a defect."""
+    rows = [row for row in difference.rows if row.kind == "parameter"]
+    if not any(row.verdict == "defect" for row in rows):
+        return
+    context.progress("training perturbed references, to tell a defect from a branch within rounding")
+    draws, options = state["reference"].draws, (config.steps, config.optimizer, config.learning_rate)
+    conditioning.reconsider(
+        rows,
+        base,
+        {"parameter": dict(state["gold"].parameters())},
+        draws=config.perturbations,
+        run=lambda _, case: parameters_after(case, *options, draws),
+    )
 
 
 def jitter(case: Case, compiled: Callable[..., Any], first: sides.Side, runs: int) -> pd.DataFrame:

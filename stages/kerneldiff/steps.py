@@ -8,15 +8,16 @@ written into the module.
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 import torch
 
 from models.case import Case
-from models.draws import recorded_draws
+from models.draws import Draws, recorded_draws
 from models.random_state import seed_everything
+from stages.kerneldiff.sides import Side
 
 DRIFT_COLUMNS = [
     "step", "loss_reference", "loss_test", "loss_gold", "floor_rms", "error_rms", "ratio", "worst_parameter",
@@ -31,7 +32,8 @@ class Trainee:
     """One side: its case, what it runs, its optimizer and its state after the steps so far.
 
     Attributes:
-        watched: note the random numbers of each step in ``case.draws``, for gold.
+        watched: note the random numbers of each step in ``draws``, for gold.
+        draws: those of each step so far; of gold: those that it repeats.
     """
 
     case: Case
@@ -40,6 +42,7 @@ class Trainee:
     state: dict[str, torch.Tensor] = field(default_factory=dict)
     loss: float = math.nan
     watched: bool = False
+    draws: list[Draws] = field(default_factory=list)
 
     @classmethod
     def of(cls, case: Case, function: Callable[..., Any], optimizer: str, learning_rate: float) -> "Trainee":
@@ -56,15 +59,16 @@ class Trainee:
                 tensors[name].copy_(value)
         seed_everything(self.case.seed + index)
         if self.watched:
-            self.case.draws = recorded_draws(self._forward_backward)
+            self.draws.append(recorded_draws(self._forward_backward))
         else:
-            self._forward_backward()
+            case = replace(self.case, draws=self.draws[index]) if self.draws else self.case
+            self._forward_backward(case)
         self.optimizer.step()
         self.case.drop_gradients()
         self.state = _copied(self.case.module)
 
-    def _forward_backward(self) -> None:
-        _, loss = self.case.step(self.function)
+    def _forward_backward(self, case: Case | None = None) -> None:
+        _, loss = (case or self.case).step(self.function)
         self.loss = math.nan if loss is None else loss.item()
 
     def parameters(self) -> dict[str, torch.Tensor]:
@@ -84,19 +88,30 @@ def train(sides: dict[str, Trainee], steps: int) -> pd.DataFrame:
         the parameter of the largest ratio.
     """
     rows = []
-    draws = {name: side.case.draws for name, side in sides.items()}
     with ExitStack() as stack:
         for case in {id(side.case.module): side.case for side in sides.values()}.values():
             stack.enter_context(case.preserved())
         for index in range(steps):
             for name, side in sides.items():
                 if name == "gold":
-                    side.case.draws = sides["reference"].case.draws
+                    side.draws = sides["reference"].draws
                 side.step(index)
             rows.append({"step": index + 1} | _losses(sides) | _drift(sides))
-    for name, side in sides.items():
-        side.case.draws = draws[name]
     return pd.DataFrame(rows, columns=DRIFT_COLUMNS)
+
+
+def parameters_after(case: Case, steps: int, optimizer: str, learning_rate: float, draws: list[Draws]) -> Side:
+    """The parameters of a case after eager steps from where it stands; the case is left as found.
+
+    Args:
+        draws: the random numbers of each step, for a gold case; may be empty.
+    """
+    with case.preserved():
+        trainee = Trainee.of(case, case.module, optimizer, learning_rate)
+        trainee.draws = draws if case.gold else []
+        for index in range(steps):
+            trainee.step(index)
+    return Side({"parameter": dict(trainee.parameters())})
 
 
 def _losses(sides: dict[str, Trainee]) -> dict[str, float | None]:
