@@ -1,0 +1,75 @@
+"""The alignment rule on ResNet-18 and BERT against lists derived by hand: none more, none less, each at its line."""
+
+from collections import Counter
+from pathlib import Path
+
+import alignment_by_hand as hand
+import pytest
+
+from models.build import build_case
+from models.config import ModelConfig
+from stages.capture.compilation import capture
+from stages.constrain import check, load_profile
+from stages.constrain.violations import Violation
+from stages.graphs import GraphRecord
+
+RESNET = {"_target_": "models.torchvision_models.build", "name": "resnet18"}
+BERT = {
+    "_target_": "models.bert.build",
+    "vocabulary": 119547, "layers": 12, "width": 768, "heads": 12, "intermediate": 3072,
+}  # fmt: skip
+ALIGNMENTS = (8, 16, 32)
+
+
+def graphs(build: dict[str, object], **sizes: int) -> list[GraphRecord]:
+    return capture(build_case(ModelConfig("model", dict(build), **sizes)), None).graphs
+
+
+@pytest.fixture(scope="module")
+def resnet18() -> list[GraphRecord]:
+    return graphs(RESNET)
+
+
+def flagged(row: Violation) -> hand.Flagged:
+    """A row in the terms of the lists."""
+    what = row.target if row.operand in ("parameter", "buffer") else row.target.removeprefix("aten.").split(".")[0]
+    file, _, line = row.source.rpartition(":")
+    code = Path(file).read_text().splitlines()[int(line) - 1].strip()
+    return hand.Flagged(row.module, what, int(row.measured), code)
+
+
+def compare(records: list[GraphRecord], alignment: int, expected: list[hand.Flagged]) -> None:
+    rows = check(records, load_profile("strict16", alignment=alignment))
+    found, wanted = Counter(map(flagged, rows)), Counter(expected)
+    assert found - wanted == Counter(), "flagged, and not in the list"
+    assert wanted - found == Counter(), "in the list, and not flagged"
+    assert all(str(row.limit) == str(alignment) for row in rows)
+
+
+@pytest.mark.parametrize("alignment", ALIGNMENTS)
+def test_resnet18(resnet18: list[GraphRecord], alignment: int) -> None:
+    compare(resnet18, alignment, hand.resnet18(alignment))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [100, 128])
+def test_bert(length: int) -> None:
+    records = graphs(BERT, sequence_length=length)
+    for alignment in ALIGNMENTS:
+        compare(records, alignment, hand.bert(length, alignment))
+
+
+def test_all_dimensions_show_the_batch(resnet18: list[GraphRecord]) -> None:
+    rows = check(resnet18, load_profile("strict16", alignment=8, alignment_dims="all"))
+    activations = [
+        node.name
+        for graph in resnet18
+        if graph.kind == "forward"
+        for node in graph.nodes
+        if node.op == "call_function" and node.target.split(".")[1] in ("convolution", "relu", "add", "addmm")
+    ]
+    batch = {row.node for row in rows if "dimension 0 of" in row.message and row.measured == "1"}
+    assert len(activations) == 20 + 17 + 8 + 1
+    assert set(activations) <= batch
+    by_default = check(resnet18, load_profile("strict16", alignment=8))
+    assert not any("dimension 0 of" in row.message for row in by_default if row.measured == "1")
