@@ -17,6 +17,9 @@ ITEM_BYTES = {
     "complex128": 16, "complex64": 8, "complex32": 4,
 }  # fmt: skip
 
+GETITEM = "_operator.getitem"
+"""Target of a node that takes one of an operation's several results."""
+
 Size = int | str
 """A size or a stride: an integer, or a symbolic expression such as ``"s0*64"``."""
 

@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stages.capture.compilation import Capture, capture
-    from stages.capture.tables import peak_live, statistics
+    from stages.capture.tables import statistics
+    from stages.liveness import peak_live
 
 __all__ = ["Capture", "capture", "peak_live", "statistics"]
 
 _HOMES = {
     "Capture": "stages.capture.compilation",
     "capture": "stages.capture.compilation",
-    "peak_live": "stages.capture.tables",
+    "peak_live": "stages.liveness",
     "statistics": "stages.capture.tables",
 }
 

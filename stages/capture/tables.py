@@ -21,7 +21,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from stages.graphs import GraphRecord, NodeRecord
+from stages.graphs import GETITEM, GraphRecord, NodeRecord
+from stages.liveness import peak_live
 
 if TYPE_CHECKING:
     import pandas
@@ -30,10 +31,6 @@ COLUMNS = [
     "graph", "kind", "scope", "operator", "dtype", "count", "output_bytes", "allocated_bytes", "flops",
     "flops_unknown", "input_bytes", "peak_live_bytes", "peak_live_node",
 ]  # fmt: skip
-
-GETITEM = "_operator.getitem"
-Storage = tuple[str, int]
-"""A node and which of its outputs: what owns a piece of memory."""
 
 
 def is_call(node: NodeRecord) -> bool:
@@ -89,61 +86,3 @@ def _total(graph: GraphRecord) -> dict[str, Any]:
     peak, name = peak_live(graph)
     inputs = _bytes(node for node in graph.nodes if node.op in ("placeholder", "get_attr"))
     return row | {"input_bytes": inputs, "peak_live_bytes": peak, "peak_live_node": name}
-
-
-def _owners(graph: GraphRecord) -> dict[str, list[Storage]]:
-    """For every node the memory its outputs are in: its own, or for a view that of what it looks at."""
-    owners: dict[str, list[Storage]] = {}
-    for node in graph.nodes:
-        read = next((owners[name] for name in node.inputs if owners.get(name)), [])
-        if not node.aliases or not read:
-            owners[node.name] = [(node.name, index) for index in range(len(node.outputs))]
-        elif node.target == GETITEM and len(read) > 1 and isinstance(node.args[1], int) and len(node.outputs) == 1:
-            index = node.args[1]
-            owners[node.name] = [read[index]] if -len(read) <= index < len(read) else read
-        else:
-            owners[node.name] = list(dict.fromkeys(read))
-    return owners
-
-
-def peak_live(graph: GraphRecord) -> tuple[int | None, str]:
-    """Peak of the bytes alive at once when nodes run in order, and the node at which it is reached.
-
-    Parameters, buffers, constants and inputs are the caller's and live throughout; saved activations and tangents
-    are freed after their last use, as AOTAutograd's boxed calls do; everything else lives from the node that makes
-    it to the last that reads it or a view of it; the graph's outputs live to the end. A node's inputs and outputs
-    are alive together. Scratch memory inside kernels is not known here.
-
-    Returns:
-        Bytes (None where a size has no hint) and the node's name ("" for a graph without nodes).
-    """
-    owners = _owners(graph)
-    last_use: dict[Storage, int] = {}
-    for position, node in enumerate(graph.nodes):
-        for name in (node.name, *node.inputs):
-            for storage in owners[name]:
-                last_use[storage] = position
-    ends: dict[int, list[Storage]] = defaultdict(list)
-    size: dict[Storage, int] = {}
-    live = 0
-    for node in graph.nodes:
-        owned = node.op == "get_attr" or (node.op == "placeholder" and node.role not in ("saved", "tangent"))
-        for index, tensor in enumerate(node.outputs):
-            storage = (node.name, index)
-            if storage not in owners[node.name]:
-                continue
-            if tensor.nbytes is None:
-                return None, node.name
-            size[storage] = tensor.nbytes
-            if not owned:
-                ends[last_use[storage]].append(storage)
-            if node.op == "placeholder":
-                live += tensor.nbytes
-    peak, peak_name = live, graph.nodes[0].name if graph.nodes else ""
-    for position, node in enumerate(graph.nodes):
-        if node.op != "placeholder":
-            live += sum(size[storage] for storage in owners[node.name] if storage[0] == node.name)
-        if live > peak:
-            peak, peak_name = live, node.name
-        live -= sum(size[storage] for storage in ends[position])
-    return peak, peak_name
