@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from stages.constrain.config import Rule
 from stages.constrain.names import Operation
-from stages.constrain.sizes import guaranteed_factor
-from stages.constrain.subjects import Subject, role_of, row, tensors
+from stages.constrain.sizes import guaranteed_factor, values
+from stages.constrain.subjects import Subject, chosen, concerns, role_of, row
 from stages.constrain.violations import Violation
 from stages.graphs import ITEM_BYTES, GraphRecord, NodeRecord
 
@@ -44,24 +44,38 @@ UNREADABLE = ("einsum", "tensordot", "bilinear", "multi_dot", "linalg_multi_dot"
 def alignment(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
     """One row for each dimension that is not a multiple of ``rule.value``.
 
-    ``dims`` last, last2 and all look at each tensor once, at the node that makes it; contraction looks at operands of
-    matrix products, attention and convolutions, at each node that reads them. A dimension of size 1 counts only under
-    ``all``. A cost is that of padding the one dimension.
+    ``dims`` last, last2, first and all look at each tensor once, at the node that makes it; contraction looks at
+    operands of matrix products, attention and convolutions, at each node that reads them. A dimension of size 1 counts
+    only under ``all``. A cost is that of padding the one dimension.
     """
     if rule.dims == "contraction":
         yield from _contractions(graph, rule)
         return
-    for subject in tensors(graph, forward_checked=forward_checked):
+    for subject in chosen(graph, rule, forward_checked=forward_checked):
         rank = len(subject.tensor.shape)
-        count = {"last": 1, "last2": 2, "all": rank}[rule.dims or "last"]
-        for dimension in range(max(0, rank - count), rank):
+        for dimension in dimensions(rule.dims or "last", rank):
             yield from _dimension(subject, dimension, rule)
+
+
+def dimensions(dims: str, rank: int) -> range:
+    """Indices of the dimensions that ``dims`` names in a tensor of ``rank``."""
+    if dims == "first":
+        return range(min(1, rank))
+    count = {"last": 1, "last2": 2, "all": rank}[dims]
+    return range(max(0, rank - count), rank)
+
+
+def contracted(node: NodeRecord) -> tuple[tuple[int, str, int], ...]:
+    """The operands that a node contracts: position, keyword, dimension; empty for another operation."""
+    short = Operation.of(node).short
+    name = next((name for name in CONTRACTIONS if name in short), None)
+    return CONTRACTIONS.get(name or "", ())
 
 
 def _contractions(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
     nodes = {node.name: node for node in graph.nodes}
     for node in graph.nodes:
-        if node.op not in ("call_function", "call_method"):
+        if node.op not in ("call_function", "call_method") or not concerns(rule.operations or (), node):
             continue
         short = Operation.of(node).short
         if short & set(UNREADABLE):
@@ -69,8 +83,7 @@ def _contractions(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
                       message=f"which dimensions {node.target} contracts can't be read from its arguments",
                       suggestion="check the aten graph, or write it as a matrix product")  # fmt: skip
             continue
-        name = next((name for name in CONTRACTIONS if name in short), None)
-        for position, keyword, dimension in CONTRACTIONS.get(name or "", ()):
+        for position, keyword, dimension in contracted(node):
             yield from _operand(graph, node, rule, nodes, position, keyword, dimension)
 
 
@@ -110,6 +123,9 @@ def _dimension(subject: Subject, dimension: int, rule: Rule) -> Iterator[Violati
                                 suggestion="give the rule in elements")  # fmt: skip
         return
     if guaranteed_factor(size) * item % limit == 0:
+        return
+    possible = values(size, subject.graph.symbols) if isinstance(size, str) else None
+    if possible and all(number * item % limit == 0 for number in possible):
         return
     if value is None or value * item % limit == 0:
         known = "has no known value" if value is None else f"is {value} in this case, which fits, but need not be"

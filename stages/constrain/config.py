@@ -17,13 +17,30 @@ class Waiver:
 
 @dataclass
 class Rule:
-    """One rule in full form. ``rule`` is the rule's name; see ``stages.constrain.profile``."""
+    """One rule in full form; which fields mean something to which rule is in ``stages.constrain.kinds``.
+
+    Attributes:
+        rule: alignment, rank, size, tile, dtype, layout, memory_tensor, memory_peak, operation, dynamic_shape, custom.
+        effect: reject, pad, cast, copy or fallback; None is the rule's usual one.
+        dims: of alignment: last, last2, first, contraction, all; of size: all, last, last2, first.
+        roles: activation, parameter, index (integer and bool tensors); of dtype also storage (what is no index) and
+            compute (operands of matrix products, convolutions and attention).
+        unit: of alignment and layout: elements or bytes; of memory_tensor: bytes, or span_bytes (from the first to the
+            last byte that its strides reach).
+        operations: only what these operations read and make; ``!aten.add`` leaves one out.
+        value: a limit, a list or a mapping, by rule: alignment 16; rank 4; size 65535 or {min: 1, max: 65535}; tile
+            [32, 32], of the last dimensions; dtype [float16] (allowed) or {float64: float32} (what one becomes); layout
+            contiguous, channels_last or {stride: 16, offset: 128}; memory in bytes; operation [aten.lu] (denied) or
+            {allow: [aten.add]}; dynamic_shape static or bounded; custom {_target_: package.module.function, …}.
+        source: where the number was published. version: of that source.
+    """
 
     rule: str = "???"
-    effect: str | None = None  # reject, pad, cast, copy, fallback; None is the rule's usual one
-    dims: str | None = None  # last, last2, contraction, all
-    roles: list[str] | None = None  # activation, parameter, index, …
-    unit: str | None = None  # elements, bytes
+    effect: str | None = None
+    dims: str | None = None
+    roles: list[str] | None = None
+    unit: str | None = None
+    operations: list[str] | None = None
     value: Any = None
     source: str | None = None
     version: str | None = None
@@ -35,18 +52,25 @@ class AccelConfig:
 
     Attributes:
         name: profile's name, used in the run directory's name.
+        description: one line for a person.
         strict: True fails the constrain stage on a violation; False records it as a warning.
         alignment: multiple, in elements, of the dimensions that ``alignment_dims`` names.
-        alignment_dims: last, last2, contraction, all; None is the rule's own, else last. A dimension of size 1
+        alignment_dims: last, last2, first, contraction, all; None is the rule's own, else last. A dimension of size 1
             counts only under ``all``.
         alignment_roles: operand roles that alignment applies to (activation, parameter, index); ``index`` adds
             integer and bool tensors; None is the rule's own, else activation and parameter.
+        max_rank: most dimensions of a tensor.
+        max_size: largest size of a dimension.
+        tile: sizes of a tile of the last dimensions, e.g. ``[32, 32]``.
         dtypes: allowed dtypes, e.g. ``[float32, int64]``.
         layout: contiguous or channels_last.
         max_tensor_bytes: largest tensor, in bytes.
+        max_peak_bytes: most bytes alive at once in one graph.
         denied: operations not supported: an overload (aten.add.Tensor), a packet (aten.add), a namespace
             pattern (``aten.*lu*``) or a Python target (torch.nn.functional.relu); the same list serves Dynamo
             and aten graphs.
+        allowed: the only operations supported, written as in ``denied``.
+        dynamic_shapes: static (no symbolic size) or bounded (every symbolic size has a largest value).
         rules: rules in full form, added to those that the scalars give; a scalar edits the rule that it names.
         waivers: accepted findings.
     """
@@ -57,10 +81,16 @@ class AccelConfig:
     alignment: int | None = None
     alignment_dims: str | None = None
     alignment_roles: list[str] | None = None
+    max_rank: int | None = None
+    max_size: int | None = None
+    tile: list[int] | None = None
     dtypes: list[str] | None = None
     layout: str | None = None
     max_tensor_bytes: int | None = None
+    max_peak_bytes: int | None = None
     denied: list[str] = field(default_factory=list)
+    allowed: list[str] | None = None
+    dynamic_shapes: str | None = None
     rules: list[Rule] = field(default_factory=list)
     waivers: list[Waiver] = field(default_factory=list)
 

@@ -19,17 +19,25 @@ from dataclasses import replace
 
 from stages.constrain.alignment import alignment
 from stages.constrain.config import AccelConfig, Rule
+from stages.constrain.graph_rules import custom, memory_peak
 from stages.constrain.operations import operation
 from stages.constrain.profile import Profile, validate_profile
+from stages.constrain.shape_rules import dynamic_shape, rank, size, tile
 from stages.constrain.tensor_rules import dtype, layout, memory_tensor
 from stages.constrain.violations import Violation, Violations, waive
 from stages.graphs import GraphRecord
 
-TENSOR_RULES: dict[str, Callable[..., Iterator[Violation]]] = {
+RULES: dict[str, Callable[..., Iterator[Violation]]] = {
     "alignment": alignment,
+    "rank": rank,
+    "size": size,
+    "tile": tile,
     "dtype": dtype,
     "layout": layout,
     "memory_tensor": memory_tensor,
+    "memory_peak": memory_peak,
+    "dynamic_shape": dynamic_shape,
+    "custom": custom,
 }
 
 
@@ -56,7 +64,8 @@ def check(
     for graph in records:
         kinds = {other.kind for other in records if _group(other) == _group(graph)}
         for rule in profile.rules:
-            rows.extend(_apply(rule, graph, kinds))
+            rows.extend(_with_share(_apply(rule, graph, kinds), graph) if rule.effect == "fallback"
+                        else _apply(rule, graph, kinds))  # fmt: skip
     rows = [row if row.severity == "undecided" or profile.strict else replace(row, severity="warning") for row in rows]
     rows = waive(rows, profile.waivers, today or datetime.date.today())
     return Violations(tuple(rows), profile, tuple(graph.id for graph in records))
@@ -71,7 +80,16 @@ def _apply(rule: Rule, graph: GraphRecord, kinds: set[str]) -> Iterator[Violatio
     if graph.kind == "dynamo" and (aten or "joint" in kinds):
         return iter(())
     forward_checked = graph.kind == "backward" and "forward" in kinds
-    return TENSOR_RULES[rule.rule](graph, rule, forward_checked=forward_checked)
+    return RULES[rule.rule](graph, rule, forward_checked=forward_checked)
+
+
+def _with_share(rows: Iterator[Violation], graph: GraphRecord) -> Iterator[Violation]:
+    """Rows of a fallback with the share of the graph's known FLOPs that their node takes to the host."""
+    flops = {node.name: node.flops for node in graph.nodes}
+    total = sum(number or 0 for number in flops.values())
+    for row in rows:
+        own = flops[row.node]
+        yield row if own is None or not total else replace(row, cost_share=own / total)
 
 
 def _group(graph: GraphRecord) -> str:

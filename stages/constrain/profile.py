@@ -11,28 +11,10 @@ from typing import Any
 
 from models.errors import ConfigurationError, invalid_choice
 from stages.constrain.config import AccelConfig, Rule, Waiver
-from stages.graphs import ITEM_BYTES
+from stages.constrain.kinds import KINDS
+from stages.constrain.rule_fields import edited, validated
 
 log = logging.getLogger(__name__)
-
-RULES = {
-    "alignment": "pad",
-    "dtype": "reject",
-    "layout": "copy",
-    "memory_tensor": "reject",
-    "operation": "reject",
-}
-"""Rule → the effect it has where the profile names none."""
-
-EFFECTS = ("reject", "pad", "cast", "copy", "fallback")
-DIMS = ("last", "last2", "contraction", "all")
-ROLES = ("activation", "parameter", "index")
-UNITS = ("elements", "bytes")
-LAYOUTS = ("contiguous", "channels_last")
-DTYPES = (*ITEM_BYTES, "float8_e8m0fnu", "float4_e2m1fn_x2")
-SCALARS = {"alignment": "alignment", "dtypes": "dtype", "layout": "layout", "max_tensor_bytes": "memory_tensor",
-           "denied": "operation"}  # fmt: skip
-"""Scalar field of a profile → the rule that it edits."""
 
 FOLDER = Path(__file__).resolve().parents[2] / "conf" / "accel"
 
@@ -71,10 +53,8 @@ def validate_profile(config: AccelConfig, environment: Mapping[str, str] | None 
     """
     config = apply_environment(config, os.environ if environment is None else environment)
     _require(config.strict, bool, "accel.strict", "true or false")
-    rules = [_validated(rule, f"accel.rules[{index}]") for index, rule in enumerate(config.rules)]
-    for key, name in SCALARS.items():
-        rules = _edit(rules, name, getattr(config, key), key)
-    rules = _edit_alignment(rules, config)
+    rules = [validated(rule, f"accel.rules[{index}]") for index, rule in enumerate(config.rules)]
+    rules = edited(rules, config)
     for index, waiver in enumerate(config.waivers):
         _validate_waiver(waiver, f"accel.waivers[{index}]")
     return Profile(config.name, config.strict, tuple(rules), tuple(config.waivers))
@@ -144,95 +124,9 @@ def _names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
-def _edit(rules: list[Rule], name: str, value: Any, key: str) -> list[Rule]:
-    """A scalar replaces the value of every rule that it names, or makes that rule where there is none."""
-    if value is None or (key == "denied" and not value):
-        return rules
-    _validate_value(name, value, f"accel.{key}")
-    if any(rule.rule == name for rule in rules):
-        return [replace(rule, value=value) if rule.rule == name else rule for rule in rules]
-    return [*rules, _validated(Rule(rule=name, value=value), f"accel.{key}")]
-
-
-def _edit_alignment(rules: list[Rule], config: AccelConfig) -> list[Rule]:
-    if config.alignment_dims is not None and config.alignment_dims not in DIMS:
-        raise invalid_choice("accel.alignment_dims", config.alignment_dims, DIMS)
-    for role in config.alignment_roles or []:
-        if role not in ROLES:
-            raise invalid_choice("accel.alignment_roles", role, ROLES)
-    changes: dict[str, Any] = {}
-    if config.alignment_dims is not None:
-        changes["dims"] = config.alignment_dims
-    if config.alignment_roles is not None:
-        changes["roles"] = list(config.alignment_roles)
-    if changes and not any(rule.rule == "alignment" for rule in rules):
-        log.warning("accel.alignment_dims and accel.alignment_roles have no effect: profile %s has no alignment rule",
-                    config.name)  # fmt: skip
-    return [replace(rule, **changes) if rule.rule == "alignment" else rule for rule in rules]
-
-
-def _validated(rule: Rule, key: str) -> Rule:
-    """``rule`` with every field filled in."""
-    if rule.rule not in RULES:
-        raise invalid_choice(f"{key}.rule", rule.rule, RULES)
-    effect = RULES[rule.rule] if rule.effect is None else rule.effect
-    dims, roles, unit = rule.dims or "last", rule.roles, rule.unit or "elements"
-    if effect not in EFFECTS:
-        raise invalid_choice(f"{key}.effect", effect, EFFECTS)
-    if dims not in DIMS:
-        raise invalid_choice(f"{key}.dims", dims, DIMS)
-    if unit not in UNITS:
-        raise invalid_choice(f"{key}.unit", unit, UNITS)
-    for role in roles or []:
-        if role not in ROLES:
-            raise invalid_choice(f"{key}.roles", role, ROLES)
-    if rule.value is None:
-        raise ConfigurationError(f"{key}.value: the rule {rule.rule!r} has none. Try: {_example(rule.rule)}")
-    _validate_value(rule.rule, rule.value, f"{key}.value")
-    ignored = [name for name in ("dims", "roles", "unit") if getattr(rule, name) is not None]
-    if ignored and rule.rule != "alignment":
-        log.warning("%s: %s have no effect on the rule %s", key, ", ".join(ignored), rule.rule)
-    roles = ["activation", "parameter"] if roles is None else roles
-    return replace(rule, effect=effect, dims=dims, roles=roles, unit=unit)
-
-
-def _validate_value(rule: str, value: Any, key: str) -> None:
-    if rule in ("alignment", "memory_tensor"):
-        if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-            raise ConfigurationError(f"{key}: got {value!r}; valid: a whole number above 0. Try: {_example(rule)}")
-    elif rule == "layout":
-        if value not in LAYOUTS:
-            raise invalid_choice(key, value, LAYOUTS)
-    elif isinstance(value, str) or not isinstance(value, (list, tuple)):
-        raise ConfigurationError(f"{key}: got {value!r}; valid: a list. Try: {_example(rule)}")
-    elif rule == "dtype":
-        if not value:
-            raise ConfigurationError(
-                f"{key}: got []: it would allow no dtype at all. Try: {_example(rule)}, or null for no rule"
-            )
-        for dtype in value:
-            if str(dtype).removeprefix("torch.") not in DTYPES:
-                raise invalid_choice(key, dtype, DTYPES)
-    else:
-        for pattern in value:
-            if not isinstance(pattern, str) or not re.fullmatch(r"[\w.:*?\[\]!-]+", pattern):
-                raise ConfigurationError(f"{key}: got {pattern!r}; valid: an operation's name or pattern. "
-                                         f"Try: {_example(rule)}")  # fmt: skip
-
-
-def _example(rule: str) -> str:
-    return {
-        "alignment": "accel.alignment=16",
-        "memory_tensor": "accel.max_tensor_bytes=17179869184",
-        "layout": "accel.layout=contiguous",
-        "dtype": "accel.dtypes=[float32,int64]",
-        "operation": "accel.denied=[aten.convolution]",
-    }[rule]
-
-
 def _validate_waiver(waiver: Waiver, key: str) -> None:
-    if waiver.rule != "*" and not any(character in waiver.rule for character in "*?[") and waiver.rule not in RULES:
-        raise invalid_choice(f"{key}.rule", waiver.rule, RULES)
+    if waiver.rule != "*" and not any(character in waiver.rule for character in "*?[") and waiver.rule not in KINDS:
+        raise invalid_choice(f"{key}.rule", waiver.rule, KINDS)
     if waiver.reason in ("", "???"):
         raise ConfigurationError(f"{key}.reason: a waiver needs one. Try: {key}.reason='accepted until the next chip'")
     if (waiver.rule, waiver.source, waiver.target) == ("*", "*", "*"):

@@ -1,6 +1,7 @@
 """Sizes that may be symbolic: what is certain of them, and their value in this case. Free of torch."""
 
 import ast
+import itertools
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -9,10 +10,18 @@ from stages.graphs import Size
 
 Symbols = Mapping[str, Mapping[str, int | None]]
 
+MOST_VALUES = 4096
+"""So many values of a symbolic size are tried one by one."""
+
 _FOLDS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }  # fmt: skip
+
+
+_OPERATORS: dict[str, type[ast.operator]] = {"FloorDiv": ast.FloorDiv, "Mod": ast.Mod, "PythonMod": ast.Mod}
+"""sympy's functions in the sizes that torch writes."""
+_FUNCTIONS = (*_OPERATORS, "Max", "Min")
 
 
 def guaranteed_factor(size: Size) -> int:
@@ -31,6 +40,100 @@ def case_value(size: Size, hint: int | None, symbols: Symbols) -> int | None:
         return hint
     tree = _parse(size)
     return None if tree is None else _value(tree, symbols)
+
+
+def bounds(size: Size, symbols: Symbols) -> tuple[int | None, int | None]:
+    """The least and the largest value of ``size`` over its symbols' ranges; None for an end that is open or unknown.
+
+    By interval arithmetic: never narrower than the truth.
+    """
+    if isinstance(size, int):
+        return size, size
+    tree = _parse(size)
+    low, high = (-math.inf, math.inf) if tree is None else _interval(tree, symbols)
+    return (None if math.isinf(low) else int(low)), (None if math.isinf(high) else int(high))
+
+
+def values(size: Size, symbols: Symbols) -> list[int] | None:
+    """Every value that ``size`` may have, where its symbols' ranges are at most :data:`MOST_VALUES` together; or None.
+
+    A list may hold values that a further constraint of the graph excludes.
+    """
+    if isinstance(size, int):
+        return [size]
+    tree = _parse(size)
+    if tree is None:
+        return None
+    names = sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id not in _FUNCTIONS})
+    ranges = []
+    for name in names:
+        known = symbols.get(name, {})
+        low, high = known.get("min"), known.get("max")
+        if low is None or high is None:
+            return None
+        ranges.append(range(low, high + 1))
+    if math.prod(map(len, ranges)) > MOST_VALUES:
+        return None
+    found = []
+    for each in itertools.product(*ranges):
+        value = _value(tree, {name: {"hint": number} for name, number in zip(names, each, strict=True)})
+        if value is None:
+            return None
+        found.append(value)
+    return found
+
+
+def _interval(tree: ast.expr, symbols: Symbols) -> tuple[float, float]:
+    unknown = (-math.inf, math.inf)
+    if isinstance(tree, ast.Constant) and isinstance(tree.value, int):
+        return tree.value, tree.value
+    if isinstance(tree, ast.Name):
+        known = symbols.get(tree.id, {})
+        least, most = known.get("min"), known.get("max")
+        return (-math.inf if least is None else least), (math.inf if most is None else most)
+    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
+        low, high = _interval(tree.operand, symbols)
+        return -high, -low
+    if isinstance(tree, ast.Call):
+        arguments = [_interval(argument, symbols) for argument in tree.args]
+        function = _function(tree)
+        if function in ("Max", "Min") and arguments:
+            pick = max if function == "Max" else min
+            return pick(low for low, _ in arguments), pick(high for _, high in arguments)
+        operator_type = _OPERATORS.get(function or "")
+        return unknown if operator_type is None else _combine(operator_type, *arguments)
+    if isinstance(tree, ast.BinOp):
+        return _combine(type(tree.op), _interval(tree.left, symbols), _interval(tree.right, symbols))
+    return unknown
+
+
+def _combine(kind: type[ast.operator], left: tuple[float, float], right: tuple[float, float]) -> tuple[float, float]:
+    unknown = (-math.inf, math.inf)
+    if kind is ast.Add:
+        return left[0] + right[0], left[1] + right[1]
+    if kind is ast.Sub:
+        return left[0] - right[1], left[1] - right[0]
+    if kind is ast.Mult:
+        corners = [0.0 if 0 in (a, b) else a * b for a in left for b in right]
+        return min(corners), max(corners)
+    if kind is ast.FloorDiv and right[0] > 0:
+        corners = [_floor_division(a, b) for a in left for b in right]
+        return min(corners), max(corners)
+    if kind is ast.Mod and right[0] > 0:
+        return 0.0, right[1] - 1
+    if kind is ast.Pow and left[0] >= 0 and right[0] == right[1] and 0 <= right[0] < 8:
+        return left[0] ** right[0], left[1] ** right[0]
+    return unknown
+
+
+def _floor_division(left: float, right: float) -> float:
+    if math.isinf(right):
+        return 0.0 if left >= 0 else -1.0
+    return left if math.isinf(left) else float(left // right)
+
+
+def _function(tree: ast.Call) -> str | None:
+    return tree.func.id if isinstance(tree.func, ast.Name) else None
 
 
 def _parse(expression: str) -> ast.expr | None:
@@ -64,9 +167,17 @@ def _value(tree: ast.expr, symbols: Symbols) -> int | None:
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
         inner = _value(tree.operand, symbols)
         return None if inner is None else -inner
-    if isinstance(tree, ast.BinOp) and type(tree.op) in _FOLDS:
+    if isinstance(tree, ast.Call) and _function(tree) in ("Max", "Min") and tree.args:
+        each = [_value(argument, symbols) for argument in tree.args]
+        known = [value for value in each if value is not None]
+        return None if len(known) < len(each) else (max if _function(tree) == "Max" else min)(known)
+    if isinstance(tree, ast.Call) and _function(tree) in _OPERATORS and len(tree.args) == 2:
+        tree = ast.BinOp(tree.args[0], _OPERATORS[_function(tree) or ""](), tree.args[1])
+    if isinstance(tree, ast.BinOp) and (type(tree.op) in _FOLDS or isinstance(tree.op, ast.Pow)):
         left, right = _value(tree.left, symbols), _value(tree.right, symbols)
         if left is None or right is None or (right == 0 and isinstance(tree.op, (ast.FloorDiv, ast.Mod))):
             return None
+        if isinstance(tree.op, ast.Pow):
+            return left**right if 0 <= right < 8 else None
         return _FOLDS[type(tree.op)](left, right)
     return None

@@ -1,12 +1,16 @@
 """Which tensors of a graph a rule looks at, each once. Free of torch."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from stages.constrain.config import Rule
-from stages.constrain.sizes import Symbols, case_value
+from stages.constrain.kinds import TENSOR_ROLES
+from stages.constrain.names import Operation, matches
+from stages.constrain.sizes import Symbols, bounds, case_value
 from stages.constrain.violations import Violation
-from stages.graphs import ITEM_BYTES, GraphRecord, NodeRecord, TensorRecord
+from stages.graphs import GETITEM, ITEM_BYTES, GraphRecord, NodeRecord, TensorRecord
+
+CALLS = ("call_function", "call_method", "call_module")
 
 SHARED_ROLES = ("parameter", "buffer", "input", "saved", "constant")
 """Placeholders of a backward graph that its forward graph has shown already."""
@@ -35,6 +39,16 @@ class Subject:
     def sizes(self) -> list[int | None]:
         """The shape in this case; None for a size that is not known."""
         return shape_in_case(self.tensor, self.graph.symbols)
+
+    @property
+    def bounds(self) -> list[tuple[int | None, int | None]]:
+        """Least and largest size of each dimension over the symbols' ranges."""
+        return [bounds(size, self.graph.symbols) for size in self.tensor.shape]
+
+    @property
+    def where(self) -> str:
+        """Operand, shape and dtype in words."""
+        return f"{self.operand} {self.tensor.shape} {self.tensor.dtype}"
 
     @property
     def nbytes(self) -> int | None:
@@ -91,6 +105,39 @@ def tensors(graph: GraphRecord, *, forward_checked: bool) -> Iterator[Subject]:
             continue
         for index, tensor in enumerate(node.outputs):
             yield Subject(graph, node, tensor, _operand(node, index), role_of(node, tensor))
+
+
+def chosen(graph: GraphRecord, rule: Rule, *, forward_checked: bool) -> Iterator[Subject]:
+    """The tensors that ``rule`` looks at: each once where it is made, or what ``rule.operations`` read and make.
+
+    Left out are those of other roles than ``rule.roles``.
+    """
+    for subject in _of_operations(graph, rule) if rule.operations else tensors(graph, forward_checked=forward_checked):
+        if rule.roles is None or subject.role in rule.roles or not set(rule.roles) & set(TENSOR_ROLES):
+            yield subject
+
+
+def _of_operations(graph: GraphRecord, rule: Rule) -> Iterator[Subject]:
+    nodes = {node.name: node for node in graph.nodes}
+    for node in graph.nodes:
+        if node.op not in CALLS or node.target == GETITEM or not concerns(rule.operations or (), node):
+            continue
+        for position, name in enumerate(node.inputs):
+            producer = nodes[name]
+            for tensor in producer.outputs[:1]:
+                yield Subject(graph, node, tensor, f"args[{position}]", role_of(producer, tensor))
+        for index, tensor in enumerate(node.outputs):
+            yield Subject(graph, node, tensor, _operand(node, index), role_of(node, tensor))
+
+
+def concerns(patterns: Sequence[str], node: NodeRecord) -> bool:
+    """Whether one of ``patterns`` names the node and none that begins with ``!`` does; those alone mean all others."""
+    operation = Operation.of(node)
+    wanted = [pattern for pattern in patterns if not pattern.startswith("!")]
+    refused = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+    if any(matches(pattern, operation) for pattern in refused):
+        return False
+    return not wanted or any(matches(pattern, operation) for pattern in wanted)
 
 
 def role_of(node: NodeRecord, tensor: TensorRecord) -> str:

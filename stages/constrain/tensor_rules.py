@@ -1,64 +1,147 @@
 """The rules about one tensor at a time: dtype, layout, memory. Free of torch."""
 
-from collections.abc import Iterator, Sequence
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
+from stages.constrain.alignment import contracted
 from stages.constrain.config import Rule
 from stages.constrain.sizes import case_value
-from stages.constrain.subjects import Subject, tensors
+from stages.constrain.subjects import CALLS, Subject, chosen, concerns
 from stages.constrain.violations import Violation
-from stages.graphs import GraphRecord
+from stages.graphs import ITEM_BYTES, GraphRecord
 
 NARROWER = {
-    "float64": ("float32", "bfloat16", "float16"), "float32": ("bfloat16", "float16"), "float16": ("float32",),
-    "bfloat16": ("float32", "float16"), "int64": ("int32",), "int32": ("int64",), "int16": ("int32",),
-    "int8": ("int32",), "uint8": ("int32",), "bool": ("uint8", "int8", "int32"), "complex128": ("complex64",),
-}  # fmt: skip
+    "float64": ("float32", "bfloat16", "float16"),
+    "float32": ("bfloat16", "float16"),
+    "float16": ("float32",),
+    "bfloat16": ("float32", "float16"),
+    "int64": ("int32",),
+    "int32": ("int64",),
+    "int16": ("int32",),
+    "int8": ("int32",),
+    "uint8": ("int32",),
+    "bool": ("uint8", "int8", "int32"),
+    "complex128": ("complex64",),
+}
 """dtype → what to try instead, best first."""
 
 
 def dtype(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
-    """One row for each tensor whose dtype is not in ``rule.value``. The cost is the tensor's bytes."""
-    allowed = [str(item).removeprefix("torch.") for item in rule.value]
-    for subject in tensors(graph, forward_checked=forward_checked):
+    """One row for each tensor whose dtype is not in the list ``rule.value``, or is a key of that mapping.
+
+    The cost is the tensor's bytes. With the role ``compute`` the operands of matrix products, convolutions and
+    attention are looked at, at each node that reads them.
+    """
+    becomes = {_bare(key): _bare(value) for key, value in rule.value.items()} if isinstance(rule.value, Mapping) else {}
+    allowed = [] if becomes else [_bare(item) for item in rule.value]
+    roles = set(rule.roles or ())
+    compute = _operands(graph, rule) if "compute" in roles else iter(())
+    others = chosen(graph, rule, forward_checked=forward_checked) if roles != {"compute"} else iter(())
+    if "storage" in roles:
+        others = (subject for subject in others if subject.role != "index" or "index" in roles)
+    for subject in itertools.chain(others, compute):
         found = subject.tensor.dtype
-        if found in allowed:
+        if found not in becomes if becomes else found in allowed:
             continue
-        instead = [other for other in NARROWER.get(found, ()) if other in allowed] or allowed
+        if becomes:
+            message, suggestion = f"is {becomes[found]} on this accelerator", f"use {becomes[found]} yourself"
+        else:
+            message = "is not supported"
+            suggestion = f"use {next((other for other in NARROWER.get(found, ()) if other in allowed), allowed[0])}"
         yield subject.violation(
-            rule, measured=found, limit=" ".join(allowed), cost=subject.nbytes,
-            message=f"{subject.operand} {subject.tensor.shape} is {found}, which is not supported",
-            suggestion=f"use {instead[0]}",
-        )  # fmt: skip
+            rule,
+            measured=found,
+            limit=becomes[found] if becomes else " ".join(allowed),
+            cost=subject.nbytes,
+            message=f"{subject.where} {message}",
+            suggestion=suggestion,
+        )
+
+
+def _bare(name: object) -> str:
+    return str(name).removeprefix("torch.")
+
+
+def _operands(graph: GraphRecord, rule: Rule) -> Iterator[Subject]:
+    """What contractions read, at each node that does."""
+    nodes = {node.name: node for node in graph.nodes}
+    for node in graph.nodes:
+        if node.op not in CALLS or not concerns(rule.operations or (), node):
+            continue
+        for position, keyword, _ in contracted(node):
+            value = node.args[position] if position < len(node.args) else node.kwargs.get(keyword)
+            producer = nodes.get(value.get("node", "")) if isinstance(value, dict) else None
+            for tensor in producer.outputs[:1] if producer else ():
+                yield Subject(graph, node, tensor, f"args[{position}]", "compute")
 
 
 def memory_tensor(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
-    """One row for each tensor of more than ``rule.value`` bytes in this case. Views allocate nothing and are left out.
+    """One row for each tensor of more than ``rule.value`` bytes. Views allocate nothing and are left out.
 
-    A symbolic size is taken as this case had it; without a hint the row is undecided.
+    ``unit`` bytes measures the dense tensor; span_bytes what its strides reach, from the first byte to the last. A
+    symbolic size is decided by its range, else taken as this case had it; one that fits here, but need not, is
+    undecided.
     """
     limit = int(rule.value)
-    for subject in tensors(graph, forward_checked=forward_checked):
-        nbytes = subject.nbytes
-        if subject.node.aliases or (nbytes is not None and nbytes <= limit):
+    for subject in chosen(graph, rule, forward_checked=forward_checked):
+        if subject.node.aliases and not rule.operations:
             continue
-        where = f"{subject.operand} {subject.tensor.shape} {subject.tensor.dtype}"
-        if nbytes is None:
-            yield subject.violation(rule, measured=subject.tensor.shape, limit=limit, undecided=True,
-                                    message=f"{where}: its size in bytes is not known",
-                                    suggestion="give the size a bound, or check it by hand")  # fmt: skip
+        most, nbytes = _extent(subject, span=rule.unit == "span_bytes")
+        if most is not None and most <= limit:
+            continue
+        if nbytes is not None and nbytes > limit:
+            kind = "spans" if rule.unit == "span_bytes" else "takes"
+            yield subject.violation(
+                rule,
+                measured=nbytes,
+                limit=limit,
+                cost=nbytes,
+                message=f"{subject.where} {kind} {nbytes:,} bytes, more than {limit:,}",
+                suggestion="split the tensor, lower the batch or use a narrower dtype",
+            )
         else:
-            yield subject.violation(rule, measured=nbytes, limit=limit, cost=nbytes,
-                                    message=f"{where} takes {nbytes:,} bytes, more than {limit:,}",
-                                    suggestion="split the tensor, lower the batch or use a narrower dtype")  # fmt: skip
+            here = (
+                "its size in bytes is not known" if nbytes is None else f"it takes {nbytes:,} bytes here, and may take"
+            )
+            here += "" if nbytes is None else f" {'any number' if most is None else f'{most:,}'}"
+            yield subject.violation(
+                rule,
+                measured=subject.tensor.shape,
+                limit=limit,
+                undecided=True,
+                message=f"{subject.where}: {here}",
+                suggestion="give the size a bound, or check it by hand",
+            )
+
+
+def _extent(subject: Subject, *, span: bool) -> tuple[int | None, int | None]:
+    """Bytes at most, and in this case."""
+    item = ITEM_BYTES.get(subject.tensor.dtype)
+    if item is None:
+        return None, None
+    if not span:
+        highs = [high for _, high in subject.bounds]
+        most = None if None in highs else item * math.prod(high for high in highs if high is not None)
+        return most, subject.nbytes
+    symbols, sizes = subject.graph.symbols, subject.sizes
+    strides = [case_value(stride, None, symbols) for stride in subject.tensor.stride]
+    if None in sizes or None in strides or len(strides) != len(sizes):
+        return None, None
+    reach = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True) if size and stride)
+    nbytes = 0 if 0 in sizes else (reach + 1) * item
+    fixed = all(isinstance(size, int) for size in subject.tensor.shape)
+    return nbytes if fixed else None, nbytes
 
 
 def layout(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
     """One row for each tensor whose strides or storage offset are not the layout's; the cost is a copy of it.
 
-    ``contiguous`` concerns every tensor; ``channels_last`` those of rank 4 and 5. Strides of dimensions of size 1
+    ``contiguous`` concerns every tensor; ``channels_last`` those of rank 4 and 5; ``{stride: N, offset: M}`` asks that
+    every stride but those of 1, and the storage offset, are multiples, in ``unit``. Strides of dimensions of size 1
     don't matter, nor those of empty tensors. A symbolic stride is taken as this case had it.
     """
-    for subject in tensors(graph, forward_checked=forward_checked):
+    for subject in chosen(graph, rule, forward_checked=forward_checked):
         rank = len(subject.tensor.shape)
         if rule.value == "channels_last" and rank not in (4, 5):
             continue
@@ -73,24 +156,78 @@ def _layout(subject: Subject, rule: Rule) -> Iterator[Violation]:
     if 0 in sizes:
         return
     if None in sizes or None in strides or offset is None or len(strides) != len(sizes):
-        yield subject.violation(rule, measured=tensor.stride, limit=rule.value, undecided=True,
-                                message=f"{subject.operand} {tensor.shape}: strides {tensor.stride} and offset "
-                                f"{tensor.storage_offset} can't be evaluated",
-                                suggestion="check this tensor by hand")  # fmt: skip
+        yield subject.violation(
+            rule,
+            measured=tensor.stride,
+            limit=rule.value,
+            undecided=True,
+            message=f"{subject.operand} {tensor.shape}: strides {tensor.stride} and offset "
+            f"{tensor.storage_offset} can't be evaluated",
+            suggestion="check this tensor by hand",
+        )
         return
     concrete = [size for size in sizes if size is not None]
+    if isinstance(rule.value, Mapping):
+        yield from _multiples(subject, rule, concrete, [stride for stride in strides if stride is not None], offset)
+        return
     wanted = strides_of(concrete, str(rule.value))
     wrong = any(size != 1 and got != want for size, got, want in zip(concrete, strides, wanted, strict=True))
     if wrong:
         yield subject.violation(
-            rule, measured=strides, limit=f"{rule.value} {wanted}", cost=subject.nbytes,
+            rule,
+            measured=strides,
+            limit=f"{rule.value} {wanted}",
+            cost=subject.nbytes,
             message=f"{subject.operand} {tensor.shape} has strides {strides}, {rule.value} would be {wanted}",
-            suggestion=_relayout(str(rule.value)))  # fmt: skip
+            suggestion=_relayout(str(rule.value)),
+        )
     if offset:
         yield subject.violation(
-            rule, measured=f"offset {offset}", limit="offset 0", cost=subject.nbytes,
+            rule,
+            measured=f"offset {offset}",
+            limit="offset 0",
+            cost=subject.nbytes,
             message=f"{subject.operand} {tensor.shape} starts {offset} elements into its storage",
-            suggestion="clone the view, or slice later")  # fmt: skip
+            suggestion="clone the view, or slice later",
+        )
+
+
+def _multiples(subject: Subject, rule: Rule, sizes: list[int], strides: list[int], offset: int) -> Iterator[Violation]:
+    item = ITEM_BYTES.get(subject.tensor.dtype) if rule.unit == "bytes" else 1
+    shape = f"{subject.operand} {subject.tensor.shape}"
+    if item is None:
+        yield subject.violation(
+            rule,
+            measured=subject.tensor.dtype,
+            limit=dict(rule.value),
+            undecided=True,
+            message=f"{shape}: the width of {subject.tensor.dtype} is not known",
+            suggestion="give the rule in elements",
+        )
+        return
+    wanted = rule.value.get("stride")
+    wrong = [
+        s * item for size, s in zip(sizes, strides, strict=True) if size > 1 and s != 1 and s * item % (wanted or 1)
+    ]
+    if wrong:
+        yield subject.violation(
+            rule,
+            measured=wrong,
+            limit=f"stride {wanted}",
+            cost=subject.nbytes,
+            message=f"{shape} has strides of {wrong} {rule.unit}, not multiples of {wanted}",
+            suggestion="copy it into a padded buffer, or pad the dimension behind",
+        )
+    base = rule.value.get("offset")
+    if base and offset * item % base:
+        yield subject.violation(
+            rule,
+            measured=f"offset {offset * item}",
+            limit=f"offset {base}",
+            cost=subject.nbytes,
+            message=f"{shape} starts {offset * item} {rule.unit} into its storage, not a multiple of {base}",
+            suggestion="clone the view, or slice at a multiple",
+        )
 
 
 def _relayout(wanted: str) -> str:

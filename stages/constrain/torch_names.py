@@ -1,12 +1,14 @@
 """What only torch can tell of a profile: whether the operations and dtypes that it lists exist."""
 
 import types
+from collections.abc import Mapping
 
 import torch
 
 from models.errors import ConfigurationError, closest_first, invalid_choice
+from stages.constrain.kinds import DTYPES
 from stages.constrain.names import WILD
-from stages.constrain.profile import DTYPES, Profile
+from stages.constrain.profile import Profile
 from stages.torch_internals.operators import operator_names
 
 SHOWN = 8
@@ -18,8 +20,14 @@ def check_names(profile: Profile) -> None:
         for dtype in rule.value:
             if not isinstance(getattr(torch, str(dtype).removeprefix("torch."), None), torch.dtype):
                 raise invalid_choice("accel.dtypes", dtype, [name for name in DTYPES if hasattr(torch, name)])
+    for rule in profile.rules:
+        for pattern in rule.operations or ():
+            bare = pattern.removeprefix("!")
+            if not any(character in bare for character in WILD):
+                _check_operation(bare)
     for rule in profile.of("operation"):
-        for pattern in rule.value:
+        patterns = rule.value["allow"] if isinstance(rule.value, Mapping) else rule.value
+        for pattern in patterns:
             if not any(character in pattern for character in WILD):
                 _check_operation(pattern)
 

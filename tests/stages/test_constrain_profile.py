@@ -125,7 +125,7 @@ BAD = [
     ({"rules": [Rule(rule="alignmnt", value=8)]}, "accel.rules[0].rule", "alignment"),
     ({"rules": [Rule(rule="alignment")]}, "accel.rules[0].value", "accel.alignment=16"),
     ({"rules": [Rule(rule="alignment", value=8, effect="padd")]}, "accel.rules[0].effect", "pad"),
-    ({"rules": [Rule(rule="alignment", value=8, dims="first")]}, "accel.rules[0].dims", "last2"),
+    ({"rules": [Rule(rule="alignment", value=8, dims="least")]}, "accel.rules[0].dims", "last2"),
     ({"rules": [Rule(rule="alignment", value=8, unit="bits")]}, "accel.rules[0].unit", "bytes"),
     ({"rules": [Rule(rule="alignment", value=8, roles=["x"])]}, "accel.rules[0].roles", "index"),
     ({"waivers": [Waiver(**WAIVER, expires="soon")]}, "accel.waivers[0].expires", "YYYY-MM-DD"),

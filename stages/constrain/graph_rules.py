@@ -1,0 +1,99 @@
+"""The rules about a whole graph: peak memory, and a user's own callable. Free of torch."""
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from models.errors import ConfigurationError
+from stages.constrain.config import Rule
+from stages.constrain.subjects import row
+from stages.constrain.violations import Violation
+from stages.graphs import GraphRecord
+from stages.liveness import peak_live
+
+FINDING = ("node", "operand", "measured", "limit", "message", "suggestion", "cost_bytes", "cost_share", "undecided")
+"""Keys of what a custom rule yields; ``node`` and ``message`` are required."""
+
+
+def memory_peak(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
+    """One row where more than ``rule.value`` bytes are alive at once, at the node that reaches the peak."""
+    limit = int(rule.value)
+    peak, name = peak_live(graph)
+    if not name or (peak is not None and peak <= limit):
+        return
+    node = graph.node(name)
+    if peak is None:
+        yield row(
+            graph,
+            node,
+            rule,
+            operand="",
+            measured="",
+            limit=limit,
+            undecided=True,
+            message="the peak of live memory is not known: a size has no value in this case",
+            suggestion="give the size a bound, or check it by hand",
+        )
+        return
+    yield row(
+        graph,
+        node,
+        rule,
+        operand="",
+        measured=peak,
+        limit=limit,
+        cost=peak - limit,
+        message=f"{peak:,} bytes are alive here at once, more than {limit:,}",
+        suggestion="lower the batch, recompute activations (torch.utils.checkpoint) or use a narrower dtype",
+    )
+
+
+def custom(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
+    """What the callable ``rule.value._target_`` finds, called as ``function(graph, **the_other_keys)``.
+
+    It yields mappings with ``node`` (a name in the graph) and ``message``, and any of :data:`FINDING`.
+
+    Raises:
+        ConfigurationError: the callable gives something else. What it raises itself is passed on.
+    """
+    key = f"accel.rules: custom rule {rule.value['_target_']}"
+    arguments = {name: value for name, value in rule.value.items() if name != "_target_"}
+    findings: Iterable[Any] = custom_function(rule.value["_target_"])(graph, **arguments)
+    for finding in findings:
+        if not isinstance(finding, Mapping) or not {"node", "message"} <= set(finding) <= set(FINDING):
+            raise ConfigurationError(
+                f"{key}: yielded {finding!r}; valid: a mapping with node and message, and any of {', '.join(FINDING)}"
+            )
+        try:
+            node = graph.node(finding["node"])
+        except KeyError as error:
+            raise ConfigurationError(f"{key}: {error.args[0]}; valid: the name of one of its nodes") from error
+        yield row(
+            graph,
+            node,
+            rule,
+            operand=finding.get("operand", ""),
+            measured=finding.get("measured", ""),
+            limit=finding.get("limit", ""),
+            message=finding["message"],
+            suggestion=finding.get("suggestion", ""),
+            undecided=bool(finding.get("undecided")),
+            cost=finding.get("cost_bytes"),
+            share=finding.get("cost_share"),
+        )
+
+
+def custom_function(path: str) -> Callable[..., Any]:
+    """The callable of a dotted path; ConfigurationError where there is none."""
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name) if module else None
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(
+            f"accel.rules: the custom rule's _target_ {path!r} can't be imported: {error}"
+        ) from error
+    if not callable(found):
+        raise ConfigurationError(
+            f"accel.rules: the custom rule's _target_ {path!r} is no callable; valid: package.module.function"
+        )
+    return found

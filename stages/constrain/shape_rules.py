@@ -1,0 +1,161 @@
+"""The rules about shapes: rank, sizes, tiles, symbolic sizes. Free of torch."""
+
+import math
+from collections.abc import Iterator, Mapping
+
+from stages.constrain.alignment import dimensions
+from stages.constrain.config import Rule
+from stages.constrain.sizes import bounds
+from stages.constrain.subjects import Subject, chosen, row
+from stages.constrain.violations import Violation
+from stages.graphs import GraphRecord
+
+
+def rank(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
+    """One row for each tensor of more than ``rule.value`` dimensions. The cost is the tensor's bytes."""
+    limit = int(rule.value)
+    for subject in chosen(graph, rule, forward_checked=forward_checked):
+        found = len(subject.tensor.shape)
+        if found > limit:
+            yield subject.violation(
+                rule,
+                measured=found,
+                limit=limit,
+                cost=subject.nbytes,
+                message=f"{subject.where} has {found} dimensions, more than {limit}",
+                suggestion=f"fold dimensions with reshape, so that {limit} are left",
+            )
+
+
+def size(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
+    """One row for each dimension whose size is not within ``rule.value``, a largest size or ``{min, max}``.
+
+    A symbolic size is decided by its range, else as this case had it; one that fits here, but need not, is undecided.
+    """
+    least, most = (1, int(rule.value)) if not isinstance(rule.value, Mapping) else _limits(rule.value)
+    limit = f"{least} to {most}" if most is not None else f"{least} or more"
+    for subject in chosen(graph, rule, forward_checked=forward_checked):
+        for dimension in dimensions(rule.dims or "all", len(subject.tensor.shape)):
+            (low, high), value = subject.bounds[dimension], subject.sizes[dimension]
+            if low is not None and low >= least and (most is None or (high is not None and high <= most)):
+                continue
+            shown = subject.tensor.shape[dimension]
+            where = f"dimension {dimension} of {subject.where}"
+            if value is not None and (value < least or (most is not None and value > most)):
+                yield subject.violation(
+                    rule,
+                    measured=shown if isinstance(shown, int) else f"{shown} = {value}",
+                    limit=limit,
+                    cost=subject.nbytes,
+                    message=f"{where} is {value}, not {limit}",
+                    suggestion="split the tensor along this dimension",
+                )
+            else:
+                here = (
+                    "has no known value" if value is None else f"is {value} in this case, which fits, but need not be"
+                )
+                yield subject.violation(
+                    rule,
+                    measured=shown,
+                    limit=limit,
+                    undecided=True,
+                    message=f"{where} is {shown}, which {here}",
+                    suggestion="give the size a bound, e.g. torch._dynamo.mark_dynamic(…, max=…)",
+                )
+
+
+def _limits(value: Mapping[str, int]) -> tuple[int, int | None]:
+    return value.get("min", 1), value.get("max")
+
+
+def tile(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
+    """One row for each tensor that its tiles over the last dimensions do not cover exactly.
+
+    A tensor of fewer dimensions than the tile is laid out with leading dimensions of size 1; one without dimensions is
+    left out. The cost is what padding to whole tiles adds.
+    """
+    sizes = [int(item) for item in rule.value]
+    for subject in chosen(graph, rule, forward_checked=forward_checked):
+        if subject.tensor.shape:
+            yield from _tile(subject, rule, sizes)
+
+
+def _tile(subject: Subject, rule: Rule, tiles: list[int]) -> Iterator[Violation]:
+    shape = [1] * (len(tiles) - len(subject.tensor.shape)) + list(subject.tensor.shape)
+    in_case = [1] * (len(tiles) - len(subject.sizes)) + subject.sizes
+    last, here = shape[-len(tiles) :], in_case[-len(tiles) :]
+    ranges = [bounds(item, subject.graph.symbols) for item in last]
+    if all(
+        low == high and low is not None and low % each == 0 for (low, high), each in zip(ranges, tiles, strict=True)
+    ):
+        return
+    limit = "x".join(map(str, tiles))
+    if None in here:
+        yield subject.violation(
+            rule,
+            measured=subject.tensor.shape,
+            limit=limit,
+            undecided=True,
+            message=f"{subject.where}: whether tiles of {limit} cover it is not known",
+            suggestion="make the sizes multiples by construction, e.g. pad the input",
+        )
+        return
+    known = [item for item in here if item is not None]
+    padded = [-(-item // each) * each for item, each in zip(known, tiles, strict=True)]
+    if padded == known:
+        if any(isinstance(item, str) for item in last):
+            yield subject.violation(
+                rule,
+                measured=subject.tensor.shape,
+                limit=limit,
+                undecided=True,
+                message=f"{subject.where} is covered by tiles of {limit} in this case, but need not be",
+                suggestion="make the sizes multiples by construction, e.g. pad the input",
+            )
+        return
+    if 0 in known:
+        return
+    nbytes, grown = subject.nbytes, math.prod(padded) / math.prod(known)
+    yield subject.violation(
+        rule,
+        measured="x".join(map(str, known)),
+        limit=limit,
+        cost=None if nbytes is None else round(nbytes * (grown - 1)),
+        share=grown - 1,
+        message=f"{subject.where} is padded from {known} to {padded} in its last dimensions, tiles being {limit}",
+        suggestion=f"use {padded}, or fold a small dimension into another",
+    )
+
+
+def dynamic_shape(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
+    """One row for each symbolic size, where it first appears: an input's, or one that the data decides.
+
+    ``static`` allows none; ``bounded`` those whose range has a largest value.
+    """
+    seen: set[str] = set()
+    for node in graph.nodes:
+        for index, tensor in enumerate(node.outputs):
+            for dimension, found in enumerate(tensor.shape):
+                if not isinstance(found, str) or found in seen:
+                    continue
+                seen.add(found)
+                known = graph.symbols.get(found)
+                if known is None and node.op != "placeholder":
+                    continue  # made of symbols that have a row of their own
+                _, most = bounds(found, graph.symbols)
+                if rule.value == "bounded" and most is not None:
+                    continue
+                operand = node.role or (f"output[{index}]" if len(node.outputs) > 1 else "output")
+                ends = "has no largest value" if most is None else f"is at most {most}"
+                yield row(
+                    graph,
+                    node,
+                    rule,
+                    operand=operand,
+                    measured=found,
+                    limit=rule.value,
+                    message=f"dimension {dimension} of {operand} {tensor.shape} is symbolic: {found} {ends}",
+                    suggestion="compile with dynamic=False, or pad to fixed sizes (buckets)"
+                    if rule.value == "static"
+                    else "mark the dimension with a largest value",
+                )

@@ -1,0 +1,37 @@
+"""Graphs made by hand, for the rules' tests."""
+
+from stages.constrain import check
+from stages.constrain.config import AccelConfig
+from stages.constrain.tensor_rules import strides_of
+from stages.graphs import GraphRecord, NodeRecord, SourceLine, TensorRecord
+
+
+def tensor(*shape, dtype="float32", stride=None, **more):
+    sizes = [size if isinstance(size, int) else 1 for size in shape]
+    stride = strides_of(sizes, "contiguous") if stride is None else stride
+    return TensorRecord(list(shape), dtype, list(stride), "cpu", **more)
+
+
+def placeholder(name, *shape, role="input", **more):
+    return NodeRecord(name, "placeholder", name, outputs=[tensor(*shape, **more)], role=role)
+
+
+def call(name, target, inputs, *outputs, **more):
+    args = [{"node": item} if isinstance(item, str) else item for item in inputs]
+    read = [item for item in inputs if isinstance(item, str)]
+    op = more.pop("op", "call_function")
+    return NodeRecord(name, op, target, args=args, inputs=read, outputs=list(outputs),
+                      source=SourceLine("net.py", 7, "y = f(x)"), **more)  # fmt: skip
+
+
+def graph(*nodes, kind="forward", symbols=None):
+    output = NodeRecord("output", "output", "output", inputs=[nodes[-1].name])
+    return GraphRecord(f"g0.{kind}", kind, [*nodes, output], symbols or {})
+
+
+def found(graphs, **accel):
+    return list(check(graphs, AccelConfig(**accel)))
+
+
+def places(rows):
+    return [(row.node, row.operand, row.measured) for row in rows]

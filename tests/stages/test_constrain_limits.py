@@ -1,0 +1,277 @@
+"""Rank, sizes, tiles, dtypes by role, strides, memory, symbolic sizes, allow lists and custom rules: each by hand."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from constrain_graphs import call, found, graph, placeholder, places, tensor
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.errors import ConfigurationError
+from stages.constrain.config import Rule
+from stages.constrain.sizes import bounds, values
+from stages.graphs import GraphRecord
+
+SHAPES = st.lists(st.integers(1, 70), min_size=0, max_size=6)
+LINEAR = graph(
+    placeholder("x", 4, 100),
+    placeholder("ids", 4, dtype="int64"),
+    placeholder("w", 100, 24, role="parameter"),
+    call("mm", "aten.mm.default", ["x", "w"], tensor(4, 24), flops=2 * 4 * 100 * 24),
+    call("gather", "aten.index.Tensor", ["mm", "ids"], tensor(4, 24), flops=0),
+    call("add", "aten.add.Tensor", ["gather", "mm"], tensor(4, 24), flops=2 * 4 * 24),
+)
+
+
+def rules(**fields: Any) -> dict[str, list[Rule]]:
+    return {"rules": [Rule(**fields)]}
+
+
+@settings(deadline=None)
+@given(shape=SHAPES, limit=st.integers(1, 6))
+def test_rank(shape: list[int], limit: int) -> None:
+    rows = found(graph(placeholder("x", *shape)), max_rank=limit)
+    assert [row.measured for row in rows] == ([str(len(shape))] if len(shape) > limit else [])
+
+
+@settings(deadline=None)
+@given(shape=SHAPES, least=st.integers(1, 8), most=st.integers(8, 64))
+def test_sizes_on_both_sides_of_both_limits(shape: list[int], least: int, most: int) -> None:
+    rows = found(graph(placeholder("x", *shape)), **rules(rule="size", value={"min": least, "max": most}))
+    assert [int(row.measured) for row in rows] == [size for size in shape if not least <= size <= most]
+    assert {row.limit for row in rows} <= {f"{least} to {most}"}
+
+
+def test_size_of_the_first_dimension_alone() -> None:
+    rule = rules(rule="size", dims="first", value=1, effect="fallback", roles=["activation"])
+    assert places(found(LINEAR, **rule)) == [(name, "output" if name != "x" else "input", "4")
+                                            for name in ("x", "mm", "gather", "add")]  # fmt: skip
+
+
+@settings(deadline=None)
+@given(shape=SHAPES, tile=st.lists(st.sampled_from([1, 8, 16, 32, 128]), min_size=1, max_size=3))
+def test_tiles_cost_what_padding_to_whole_ones_adds(shape: list[int], tile: list[int]) -> None:
+    rows = found(graph(placeholder("x", *shape)), tile=tile)
+    if not shape:
+        assert rows == []
+        return
+    full = [1] * (len(tile) - len(shape)) + shape
+    padded = full[: -len(tile)] + [math.ceil(a / b) * b for a, b in zip(full[-len(tile) :], tile, strict=True)]
+    extra = (math.prod(padded) - math.prod(full)) * 4
+    assert [row.cost_bytes for row in rows] == ([extra] if extra else [])
+
+
+def test_tiles_of_a_matrix_by_hand() -> None:
+    (row,) = found(graph(placeholder("x", 2, 33, 64)), tile=[32, 32])
+    assert (row.measured, row.limit, row.effect) == ("33x64", "32x32", "pad")
+    assert row.cost_bytes == 2 * (64 - 33) * 64 * 4 and row.cost_share == pytest.approx(64 / 33 - 1)
+
+
+@pytest.mark.parametrize(
+    ("roles", "allowed", "expected"),
+    [
+        (None, ["float32"], [("ids", "input", "int64")]),
+        (["index"], ["int32"], [("ids", "input", "int64")]),
+        (["storage"], ["float32"], []),
+        (["storage"], ["float16"], [("x", "input", "float32"), ("w", "parameter", "float32")]
+         + [(name, "output", "float32") for name in ("mm", "gather", "add")]),
+        (["compute"], ["bfloat16"], [("mm", "args[0]", "float32"), ("mm", "args[1]", "float32")]),
+        (["compute"], ["float32"], []),
+        (["parameter"], ["float16"], [("w", "parameter", "float32")]),
+    ],
+)  # fmt: skip
+def test_dtypes_by_role(roles: list[str] | None, allowed: list[str], expected: list[tuple[str, str, str]]) -> None:
+    assert places(found(LINEAR, **rules(rule="dtype", roles=roles, value=allowed))) == expected
+
+
+def test_a_dtype_that_becomes_another() -> None:
+    (row,) = found(LINEAR, **rules(rule="dtype", effect="cast", value={"int64": "int32"}))
+    assert (row.node, row.measured, row.limit, row.effect, row.cost_bytes) == ("ids", "int64", "int32", "cast", 32)
+    assert "is int32 on this accelerator" in row.message
+
+
+@pytest.mark.parametrize(
+    ("operations", "expected"),
+    [
+        (["aten.mm"], ["args[0]", "args[1]", "output"]),
+        (["!aten.mm", "!aten.index"], ["args[0]", "args[1]", "output"]),
+        (["aten.*mm*", "!aten.mm"], []),
+    ],
+)
+def test_a_rule_for_some_operations(operations: list[str], expected: list[str]) -> None:
+    rows = found(LINEAR, **rules(rule="dtype", value=["float16"], operations=operations))
+    assert [row.operand for row in rows] == expected
+
+
+def test_a_fallback_tells_the_share_of_flops() -> None:
+    rows = found(LINEAR, **rules(rule="dtype", effect="fallback", value=["float16"], operations=["aten.add"]))
+    total = 2 * 4 * 100 * 24 + 2 * 4 * 24
+    assert {row.cost_share for row in rows} == {2 * 4 * 24 / total}
+
+
+@pytest.mark.parametrize(
+    ("stride", "offset", "expected"),
+    [((128, 1), 0, []), ((100, 1), 0, ["[400]"]), ((128, 1), 8, ["offset 32"]), ((100, 1), 8, ["[400]", "offset 32"])],
+)
+def test_strides_and_offsets_in_bytes(stride: tuple[int, int], offset: int, expected: list[str]) -> None:
+    x = placeholder("x", 4, 100, stride=stride, storage_offset=offset)
+    rule = rules(rule="layout", unit="bytes", value={"stride": 128, "offset": 128})
+    assert [row.measured for row in found(graph(x), **rule)] == expected
+
+
+def test_a_span_reaches_from_the_first_byte_to_the_last() -> None:
+    x = placeholder("x", 4, 8, stride=(1000, 1))
+    rule = {"rule": "memory_tensor", "unit": "span_bytes"}
+    assert found(graph(x), **rules(**rule, value=(3 * 1000 + 7 + 1) * 4)) == []
+    (row,) = found(graph(x), **rules(**rule, value=(3 * 1000 + 7 + 1) * 4 - 1))
+    assert (row.measured, row.rule) == ("12032", "memory_tensor")
+
+
+def test_peak_memory_is_what_lives_at_once() -> None:
+    x = placeholder("x", 256)  # 1,024 bytes, the caller's: alive throughout
+    chain = graph(
+        x,
+        call("a", "aten.exp.default", ["x"], tensor(256)),
+        call("b", "aten.exp.default", ["a"], tensor(256)),
+        call("c", "aten.exp.default", ["b"], tensor(256)),
+    )
+    assert found(chain, max_peak_bytes=3 * 1024) == []
+    (row,) = found(chain, max_peak_bytes=3 * 1024 - 1)
+    assert (row.node, row.measured, row.cost_bytes, row.rule) == ("b", "3072", 1, "memory_peak")
+
+
+@pytest.mark.parametrize(
+    ("size", "symbols", "severities"),
+    [
+        ("s0", {"s0": {"hint": 8, "min": 2, "max": 64}}, []),
+        ("s0", {"s0": {"hint": 8, "min": 2, "max": None}}, ["undecided"]),
+        ("s0*16", {"s0": {"hint": 8, "min": 2, "max": None}}, ["warning"]),
+        ("s0*16", {"s0": {"hint": 8, "min": 5, "max": 9}}, ["warning"]),
+        ("u0", {"u0": {"hint": None, "min": 0, "max": None}}, ["undecided"]),
+        ("Min(s0, 64)", {"s0": {"hint": 8, "min": 2, "max": None}}, []),
+    ],
+)
+def test_symbolic_sizes_by_their_ranges(size: str, symbols: dict[str, Any], severities: list[str]) -> None:
+    hints = {"s0": [8], "s0*16": [128], "Min(s0, 64)": [8]}.get(size)
+    x = placeholder("x", size, hints=hints)
+    assert [row.severity for row in found(graph(x, symbols=symbols), max_size=64)] == severities
+
+
+@pytest.mark.parametrize(
+    ("symbols", "severities"),
+    [
+        ({"s0": {"hint": 4, "min": 4, "max": 4}}, []),
+        ({"s0": {"hint": 4, "min": 3, "max": 4}}, ["undecided"]),
+        ({"s0": {"hint": 3, "min": 3, "max": 4}}, ["warning"]),
+    ],
+)
+def test_alignment_tries_the_values_of_a_narrow_range(symbols: dict[str, Any], severities: list[str]) -> None:
+    x = placeholder("x", "s0", hints=[symbols["s0"]["hint"]])
+    assert [row.severity for row in found(graph(x, symbols=symbols), alignment=4)] == severities
+
+
+def test_symbolic_memory_is_decided_by_its_range() -> None:
+    x = placeholder("x", "s0", 4, hints=[10, 4])
+    bounded = {"s0": {"hint": 10, "min": 1, "max": 100}}
+    assert found(graph(x, symbols=bounded), max_tensor_bytes=1600) == []
+    assert [row.severity for row in found(graph(x, symbols=bounded), max_tensor_bytes=1599)] == ["undecided"]
+    assert [row.severity for row in found(graph(x, symbols=bounded), max_tensor_bytes=159)] == ["warning"]
+
+
+@pytest.mark.parametrize(("value", "expected"), [("static", ["s0", "s1"]), ("bounded", ["s1"])])
+def test_symbolic_sizes_where_they_first_appear(value: str, expected: list[str]) -> None:
+    symbols = {"s0": {"hint": 4, "min": 2, "max": 9}, "s1": {"hint": 5, "min": 2, "max": None}}
+    x = placeholder("x", "s0", "s1", hints=[4, 5])
+    y = call("y", "aten.relu.default", ["x"], tensor("s0", "s1", hints=[4, 5]))
+    double = call("z", "aten.cat.default", ["y"], tensor("2*s0", "s1", hints=[8, 5]))
+    rows = found(graph(x, y, double, symbols=symbols), dynamic_shapes=value)
+    assert [(row.node, row.measured) for row in rows] == [("x", name) for name in expected]
+
+
+def test_what_is_not_on_the_allow_list() -> None:
+    rows = found(LINEAR, allowed=["aten.mm", "aten.a*"])
+    assert [(row.node, row.limit) for row in rows] == [("gather", "one of 2 allowed")]
+    assert found(LINEAR, allowed=["aten.mm", "aten.add.Tensor", "aten.index"]) == []
+    assert len(found(LINEAR, allowed=[])) == 3
+    dynamo = graph(placeholder("x", 4), call("r", "torch.nn.functional.gelu", ["x"], tensor(4)), kind="dynamo")
+    assert [row.severity for row in found(dynamo, allowed=["aten.add"])] == ["undecided"]
+    assert found(dynamo, allowed=["aten.gelu"]) == []
+
+
+def odd_nodes(graph: GraphRecord, *, every: int, fault: str = "") -> Iterator[dict[str, Any]]:
+    """A custom rule: every so many-th call is not liked."""
+    calls = [node for node in graph.nodes if node.op == "call_function"]
+    for node in calls[::every]:
+        yield {"node": fault or node.name, "message": "is not liked", "measured": every, "cost_bytes": 7}
+
+
+def test_a_custom_rule_is_called_with_its_arguments() -> None:
+    rule = rules(rule="custom", effect="fallback", value={"_target_": f"{__name__}.odd_nodes", "every": 2})
+    rows = found(LINEAR, **rule)
+    assert [(row.node, row.rule, row.effect, row.measured, row.cost_bytes) for row in rows] == [
+        ("mm", "custom", "fallback", "2", 7), ("add", "custom", "fallback", "2", 7),
+    ]  # fmt: skip
+    assert rows[0].message == "mm: is not liked" and rows[0].source == "net.py:7"
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"_target_": "no.such.module"}, "can't be imported"),
+        ({"_target_": f"{__name__}.LINEAR"}, "is no callable"),
+        ({"_target_": f"{__name__}.odd_nodes", "every": 1, "fault": "nowhere"}, "has no node 'nowhere'"),
+        ({"every": 1}, "_target_"),
+    ],
+)
+def test_a_custom_rule_that_can_not_be_used(value: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        found(LINEAR, **rules(rule="custom", value=value))
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"max_rank": 0}, "accel.max_rank: got 0; valid: a whole number above 0. Try: accel.max_rank=4"),
+        ({"tile": []}, "accel.tile"),
+        ({"tile": [32, 0]}, "accel.tile"),
+        ({"dynamic_shapes": "maybe"}, "static, bounded"),
+        (rules(rule="size", value={"least": 1}), "min, max"),
+        (rules(rule="operation", value={"alow": []}), "allow"),
+        (rules(rule="layout", value={"stride": 0}), "above 0"),
+        (rules(rule="rank", value=4, operations=[]), "would look at nothing"),
+        (rules(rule="dtype", value=["float16"], roles=["weights"]), "storage"),
+    ],
+)
+def test_values_that_no_rule_takes(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        found(LINEAR, **fields)
+
+
+def test_a_scalar_edits_the_rule_it_names() -> None:
+    x = graph(placeholder("x", 2, 3, 4))
+    rule = rules(rule="rank", effect="copy", value=1, source="the data sheet")
+    assert [row.effect for row in found(x, **rule, max_rank=2)] == ["copy"]
+    assert found(x, **rule, max_rank=3) == []
+
+
+@settings(deadline=None)
+@given(a=st.integers(1, 9), b=st.integers(1, 9), low=st.integers(0, 5), width=st.integers(0, 5), pick=st.integers(0, 5))
+def test_bounds_hold_every_value(a: int, b: int, low: int, width: int, pick: int) -> None:
+    symbols = {"s0": {"hint": None, "min": low, "max": low + width}}
+    s0 = low + min(pick, width)
+    for expression, value in [
+        (f"{a}*s0 + {b}", a * s0 + b),
+        (f"s0 - {a}", s0 - a),
+        (f"(s0 + {a})//{b}", (s0 + a) // b),
+        (f"s0 % {b}", s0 % b),
+        (f"FloorDiv(s0, {b})", s0 // b),
+        (f"Mod(s0, {b})", s0 % b),
+        (f"Max({a}, s0)", max(a, s0)),
+        (f"s0**2 - {b}", s0**2 - b),
+        (f"-s0*{a}", -s0 * a),
+    ]:
+        least, most = bounds(expression, symbols)
+        assert least is not None and most is not None and least <= value <= most, expression
+        assert value in (values(expression, symbols) or []), expression
