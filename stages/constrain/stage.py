@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from stages.constrain.engine import check
 from stages.constrain.profile import Profile, validate_profile
+from stages.constrain.summary import by_rule
 from stages.constrain.violations import COLUMNS, Violations
 from stages.contract import Artifacts, Stage, StageContext, StageResult
 from stages.graphs import GraphRecord
@@ -15,10 +16,12 @@ log = logging.getLogger(__name__)
 GRAPHS = "capture/graphs/"
 BREAKS = "capture/breaks.json"
 TABLE = "constrain/violations.csv"
+SUMMARY = "constrain/summary.csv"
 
 
 class ConstrainStage(Stage):
-    """Reads ``capture/graphs/*.json``, writes ``constrain/violations.csv``: every violation, strict or not."""
+    """Reads ``capture/graphs/*.json``, writes ``constrain/violations.csv``: every violation, strict or not,
+    and ``constrain/summary.csv``: what they come to by rule and effect."""
 
     name = "constrain"
     needs = ("capture",)
@@ -45,7 +48,7 @@ class ConstrainStage(Stage):
         return StageResult(
             status="failed" if violations.failed else "passed",
             message=message_of(violations) + (_not_checked(context.artifacts) if profile.rules else ""),
-            artifacts={TABLE: violations.table},
+            artifacts={TABLE: violations.table, SUMMARY: by_rule(violations, graphs)},
             summary={"violations": violations.summary()},
             digest={TABLE: digest_columns()},
         )

@@ -1,17 +1,16 @@
 """The report's part on the profile: what was found, at which lines, and what was not looked at. Free of torch."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from stages.constrain.summary import top_lines
 from stages.contract import Artifacts
 from stages.report.reading import Row, read_table
 from stages.wording import counted
 
 TABLE = "constrain/violations.csv"
-LINES = 20
-SUGGESTIONS = 3
-"""So many different suggestions for one line are given in full."""
+SUMMARY = "constrain/summary.csv"
 
 
 def violations(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) -> Row | None:
@@ -25,6 +24,7 @@ def violations(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) 
         **by,
         "total": len(rows) if rows or stored.get("total") is not None else None,
         "strict": stored.get("strict"),
+        "by_rule_and_effect": [_percent(row) for row in read_table(artifacts, SUMMARY) or []],
         "top_lines": top_lines(rows, _code(artifacts) if rows else {}),
         "rows": rows[:max_rows],
         "rows_total": len(rows),
@@ -32,35 +32,12 @@ def violations(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) 
     }
 
 
-def top_lines(rows: list[Row], code: Mapping[str, str]) -> list[Row]:
-    """Source lines that would repay a change most: by bytes that the findings there cost, then by their number."""
-    groups: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        if row["severity"] != "waived":
-            groups[row["source"]].append(row)
-    lines: list[Row] = [
-        {
-            "source": source or "(no source line recorded)",
-            "code": code.get(source, ""),
-            "findings": len(group),
-            "rules": ", ".join(sorted({row["rule"] for row in group})),
-            "cost_bytes": sum(int(row["cost_bytes"]) for row in group if row["cost_bytes"]),
-            "suggestion": suggestions(Counter(row["suggestion"] for row in group)),
-        }
-        for source, group in groups.items()
-    ]
-    return sorted(lines, key=lambda line: (-line["cost_bytes"], -line["findings"], line["source"]))[:LINES]
-
-
-def suggestions(counts: Counter[str]) -> str:
-    """What to try for a line's findings: one suggestion, each of a few with its findings, or the most common."""
-    ordered = counts.most_common()
-    if len(ordered) == 1:
-        return ordered[0][0]
-    each = [f"{text} ({counted(number, 'finding')})" for text, number in ordered]
-    if len(each) <= SUGGESTIONS:
-        return "; ".join(each)
-    return f"{len(each)} different changes, most common: {each[0]}"
+def _percent(row: Row) -> Row:
+    """Shares as a person reads them."""
+    return {
+        key: f"{100 * float(value):.3g} %" if key.endswith("_share") and value not in (None, "") else value
+        for key, value in row.items()
+    }
 
 
 def finding(found: Mapping[str, Any] | None, accel: str, breaks: str) -> str | None:
