@@ -14,6 +14,9 @@ from stages.constrain.profile import Profile, expiry
 if TYPE_CHECKING:
     import pandas
 
+PLACEHOLDERS = ("parameter", "buffer", "input", "saved", "constant", "tangent")
+"""Operands of a row that is about a tensor which no operation of its graph makes."""
+
 log = logging.getLogger(__name__)
 
 COLUMNS = ["graph", "node", "target", "operand", "module", "source", "rule", "effect", "severity", "measured", "limit",
@@ -129,7 +132,9 @@ def waive(rows: Iterable[Violation], waivers: Iterable[Waiver], today: datetime.
 def _matches(waiver: Waiver, row: Violation) -> bool:
     from stages.constrain.names import Operation
 
-    names = {row.target, *Operation.of_target(row.target).names}
+    names = {row.target}
+    if row.operand not in PLACEHOLDERS:  # an input called x is no aten.x
+        names |= Operation.of_target(row.target).names
     return (
         fnmatch.fnmatchcase(row.rule, waiver.rule)
         and fnmatch.fnmatchcase(row.source, waiver.source)
