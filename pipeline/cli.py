@@ -24,6 +24,14 @@ class Format(StrEnum):
     JSON = "json"
 
 
+class ProfilesFormat(StrEnum):
+    """How the profiles are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
 FormatOption = Annotated[Format, typer.Option("--format", help="table, or json for a program to read")]
 
 
@@ -98,6 +106,23 @@ def rerun_command(context: typer.Context, run: Annotated[Path, typer.Argument(he
         store.read_summary(run)  # says that it is no run, where it is none
         raise UserError(f"{run}: holds no .hydra/config.yaml, so it can't be run again.\nTry: inductor-debug list")
     return entry.main(["--config-path", str(run / ".hydra"), "--config-name", "config", *context.args])
+
+
+@app.command("profiles", help="List the accelerator profiles and their rules, each with its source.")
+def profiles_command(
+    output: Annotated[
+        ProfilesFormat, typer.Option("--format", help="table, json for a program to read, or markdown for docs")
+    ] = ProfilesFormat.TABLE,
+) -> int:
+    from stages.constrain import catalogue
+
+    if output is ProfilesFormat.MARKDOWN:
+        print(catalogue.markdown(), end="")
+    elif output is ProfilesFormat.JSON:
+        _print_json(catalogue.rows())
+    else:
+        _print_table(list(catalogue.COLUMNS), catalogue.rows())
+    return 0
 
 
 def _print_json(content: Any) -> None:

@@ -113,14 +113,17 @@ def apply_environment(config: AccelConfig, environment: Mapping[str, str]) -> Ac
 def _profile_path(given: str) -> Path:
     if given.endswith((".yaml", ".yml")) or os.sep in given:
         if not Path(given).is_file():
-            raise ConfigurationError(f"accel: no file {given}. Give a .yaml file or one of: {', '.join(_names())}.")
+            raise ConfigurationError(
+                f"accel: no file {given}. Give a .yaml file or one of: {', '.join(profile_names())}."
+            )
         return Path(given)
-    if given not in _names():
-        raise invalid_choice("accel", given, _names(), where=str(FOLDER))
+    if given not in profile_names():
+        raise invalid_choice("accel", given, profile_names(), where=str(FOLDER))
     return FOLDER / f"{given}.yaml"
 
 
-def _names() -> list[str]:
+def profile_names() -> list[str]:
+    """Names of the profiles in ``conf/accel``."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 

@@ -1,0 +1,89 @@
+"""The profiles that come with the project: sources, names that torch has, the table in the documentation."""
+
+from pathlib import Path
+
+import pytest
+from constrain_graphs import call, found, graph, placeholder, tensor
+
+from stages.constrain import load_profile
+from stages.constrain.catalogue import markdown, rows
+from stages.constrain.config import Rule
+from stages.constrain.profile import FOLDER, profile_names
+
+VENDORS = (
+    "arm_ethos_u55", "aws_trainium_nc_v2", "google_tpu", "huawei_ascend_cube", "ibm_spyre", "intel_gaudi",
+    "nvidia_tensor_core", "qualcomm_htp", "tenstorrent_wormhole_b0",
+)  # fmt: skip
+
+
+def test_the_documentation_has_every_profile_as_it_is() -> None:
+    stored = (FOLDER.parents[1] / "docs" / "profiles.md").read_text()
+    assert stored == markdown(), "inductor-debug profiles --format markdown > docs/profiles.md"
+    assert {row["profile"] for row in rows()} == set(profile_names())
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_every_number_has_a_source_and_names_that_torch_has(name: str) -> None:
+    from stages.constrain.torch_names import check_names
+
+    profile = load_profile(name)
+    assert profile.rules and not profile.strict
+    assert all(rule.source and rule.version for rule in profile.rules)
+    check_names(profile)
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_scalars_override_a_profile(name: str) -> None:
+    assert load_profile(name, strict=True).strict
+    profile = load_profile(name, max_rank=3)
+    assert [rule.value for rule in profile.of("rank")] == [3]
+
+
+def conv(*, stride: int = 1, kernel: tuple[int, int] = (3, 3), dilation: int = 1, channels: int = 8) -> object:
+    numbers = [[stride, stride], [0, 0], [dilation, dilation]]
+    node = call("c", "aten.convolution.default", ["x", "w"], tensor(1, 4, 8, 8))
+    node.args.extend([None, *numbers, False, [0, 0], 1])
+    weight = placeholder("w", 4, channels, *kernel, role="parameter")
+    return graph(placeholder("x", 1, channels, 32, 32), weight, node)
+
+
+CONVOLUTION = {
+    "_target_": "stages.constrain.kernel_limits.convolution",
+    "max_stride": 3, "max_height": 64, "max_area": 4096, "max_weight_sum": 8323072,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shape", "told"),
+    [
+        ({}, []),
+        ({"stride": 3}, []),
+        ({"stride": 4}, ["stride is 4, more than 3"]),
+        ({"kernel": (64, 3)}, []),
+        ({"kernel": (65, 3)}, ["dilated kernel height is 65, more than 64"]),
+        ({"kernel": (33, 3), "dilation": 2}, ["dilated kernel height is 65, more than 64"]),
+        ({"kernel": (64, 64)}, []),
+        ({"kernel": (64, 65)}, ["dilated kernel area is 4,160, more than 4,096"]),
+        ({"kernel": (8, 8), "channels": 1024}, []),
+        ({"kernel": (8, 8), "channels": 1025}, ["sum of absolute weights, if all were 127, is 8,331,200"]),
+    ],
+)
+def test_windows_of_convolutions(shape: dict[str, object], told: list[str]) -> None:
+    rows = found(conv(**shape), rules=[Rule(rule="custom", value=CONVOLUTION)])  # type: ignore[arg-type]
+    assert [row.message.removeprefix("c: ")[: len(text)] for row, text in zip(rows, told, strict=True)] == told
+    assert [row.severity for row in rows if "sum of" in row.message] in ([], ["undecided"])
+
+
+@pytest.mark.parametrize(("kernel", "stride", "count"), [(8, 3, 0), (9, 3, 1), (8, 4, 1), (9, 4, 2)])
+def test_windows_of_average_pooling(kernel: int, stride: int, count: int) -> None:
+    node = call("p", "aten.avg_pool2d.default", ["x"], tensor(1, 8, 8, 8))
+    node.args.extend([[kernel, kernel], [stride, stride]])
+    value = {"_target_": "stages.constrain.kernel_limits.average_pooling", "max_kernel": 8, "max_stride": 3}
+    rows = found(graph(placeholder("x", 1, 8, 32, 32), node), rules=[Rule(rule="custom", value=value)])
+    assert len(rows) == count
+
+
+def test_a_profile_of_ones_own_is_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "chip.yaml"
+    file.write_text("name: chip\nrules: [{rule: tile, value: [4, 4], source: me, version: '1'}]\n")
+    assert [rule.value for rule in load_profile(file).rules] == [[4, 4]]
