@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy
 
+from stages.drawing import decades, log_axis, number, power
 from stages.kerneldiff import histogram
-from stages.kerneldiff.pictures.style import decades, log_axis, number, power
 from stages.kerneldiff.pictures.tally import SIDE, Tally, log10_of
 from stages.kerneldiff.record import TensorComparison
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy
 
+from stages.drawing import log_axis, shorten
 from stages.kerneldiff.pictures.canvas import Canvas, Zoom
-from stages.kerneldiff.pictures.style import log_axis, shorten
 
 MARKS = {
     "nan": ("#ff00cc", "NaN on one side"),

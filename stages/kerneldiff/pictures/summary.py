@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stages.kerneldiff.pictures.style import COLORS, MARKERS, decades, drawing, number, power, shorten
+from stages.drawing import COLORS, MARKERS, decades, drawing, number, power, shorten
 from stages.kerneldiff.record import TensorComparison
 from stages.kerneldiff.verdict import VERDICTS
 

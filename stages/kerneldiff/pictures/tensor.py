@@ -7,9 +7,9 @@ from typing import Any
 import numpy
 import torch
 
+from stages.drawing import COLORS, drawing, number, shorten
 from stages.kerneldiff.pictures import curves, matrix
 from stages.kerneldiff.pictures.canvas import Canvas, canvas_of, unravel, zoom_of
-from stages.kerneldiff.pictures.style import COLORS, drawing, number, shorten
 from stages.kerneldiff.pictures.tally import tally_of
 from stages.kerneldiff.record import TensorComparison
 
