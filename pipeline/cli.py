@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from models.errors import UserError
+from pipeline import check_command as checks
 from pipeline import entry, store
 
 app = typer.Typer(
@@ -106,6 +107,38 @@ def rerun_command(context: typer.Context, run: Annotated[Path, typer.Argument(he
         store.read_summary(run)  # says that it is no run, where it is none
         raise UserError(f"{run}: holds no .hydra/config.yaml, so it can't be run again.\nTry: inductor-debug list")
     return entry.main(["--config-path", str(run / ".hydra"), "--config-name", "config", *context.args])
+
+
+@app.command("check", help="Check stored captures against a grid of profile values, or a set of models against a chip.")
+def check_command(
+    words: Annotated[
+        list[str], typer.Argument(metavar="RUN... [FIELD=VALUE...]", help="runs' folders, then fields of the profile")
+    ],
+    grid: Annotated[list[str], typer.Option("--grid", help="FIELD=VALUES, e.g. alignment=1:128; may be repeated")] = [],  # noqa: B006
+    models: Annotated[bool, typer.Option("--models", help="what a chip must support to run all of the runs")] = False,
+    accel: Annotated[str | None, typer.Option("--accel", help="a profile instead of the run's own")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="folder for the results; by default a new one")] = None,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    runs = [Path(word) for word in words if "=" not in word]
+    overrides = [word for word in words if "=" in word]
+    if models == bool(grid) or not runs or (grid and len(runs) > 1):
+        raise UserError(
+            f"check: got {len(runs)} runs, {len(grid)} --grid and {'' if models else 'no '}--models; valid: one run "
+            "with --grid, or runs with --models.\nTry: inductor-debug check RUN --grid alignment=1:128"
+        )
+    if models:
+        table, folder = checks.models(runs, accel, overrides, out)
+    else:
+        table, folder = checks.grid(runs[0], accel, grid, overrides, out)
+    rows = [{str(key): None if value != value else value for key, value in row.items()}
+            for row in table.to_dict("records")]  # fmt: skip
+    if output is Format.JSON:
+        _print_json(rows)
+    else:
+        _print_table(list(table.columns), rows)
+        print(f"stored in {folder}")
+    return 0
 
 
 @app.command("profiles", help="List the accelerator profiles and their rules, each with its source.")
