@@ -56,9 +56,10 @@ def _imported(target: str, key: str) -> tuple[Any, list[str]]:
 
 
 def _no_attribute(target: str, key: str, module: str, name: str, value: Any) -> ConfigurationError:
-    public = [item for item in dir(value) if not item.startswith("_") and callable(getattr(value, item, None))]
+    listed = getattr(value, "__all__", None) or dir(value)
+    public = [item for item in listed if not item.startswith("_") and callable(getattr(value, item, None))]
     own = [item for item in public if getattr(getattr(value, item), "__module__", module) == module]
-    choices = own or public
+    choices = public if hasattr(value, "__all__") else own or public
     ordered = closest_first(name, choices)
     hint = f"\nTry: {key}={module}.{ordered[0]}" if ordered else ""
     return ConfigurationError(

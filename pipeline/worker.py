@@ -136,6 +136,9 @@ class Worker:
         try:
             result = stage.run(self.context)
             self._store(result)
+        except UserError as error:  # what only compiling or running could tell of the configuration
+            logger.error("stage %s: %s", name, error)
+            self._record(name, FAILED, time.perf_counter() - began, f"not established: {error}")
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a stage raises is its result
             self._record(name, CRASHED, time.perf_counter() - began, self._crash(name, error))
         else:

@@ -36,7 +36,7 @@ def compare_tensors(
     Args:
         reference, test: tensors (or Python numbers, taken as 0-dim tensors).
         gold: the reference in float64; with it the noise floor decides, unless a tolerance is given. Not used where
-            it is no more precise than the reference (a float64 reference equal to it bit for bit).
+            it is no more precise than the reference (of a coarser dtype, or of its dtype and equal bit for bit).
         atol, rtol: tolerances; when either is given (the other is then 0) they decide. With neither, and no usable
             gold, ``torch.testing.assert_close``'s defaults for the dtype decide.
         path: name of the tensor in the record.
@@ -74,8 +74,12 @@ def begin_comparison(
 
     On a CUDA device the work is queued here, so that many tensors are compared back to back.
     """
-    reference, test = _tensor(reference), _tensor(test)
-    gold = None if gold is None else _tensor(gold)
+    try:
+        reference, test = _tensor(reference), _tensor(test)
+        gold = None if gold is None else _tensor(gold)
+    except (CannotCompare, OverflowError, ValueError, RuntimeError) as error:
+        why = str(error).partition("\n")[0]
+        return partial(_itself, TensorComparison(kind, path, bound="value", message=f"not compared: {why}"))
     record = TensorComparison(kind, path, list(reference.shape), _name(reference.dtype))
     if reference.shape != test.shape:
         shapes = f"{list(reference.shape)} in the reference, {list(test.shape)} in the test"
@@ -106,9 +110,18 @@ def begin_comparison(
             tolerance=f"atol={record.atol:g}, rtol={record.rtol:g}",
         )
         _decide(record, judgement, factor if use_floor else None)
+        record.message = record.message or _both_sides(record)
         return record
 
     return finish
+
+
+class CannotCompare(Exception):
+    """A tensor without values that can be compared."""
+
+
+_PACKED = ("torch.float4_e2m1fn_x2",)
+"""Dtypes of two numbers a byte, which torch can't read: compared as bytes."""
 
 
 def _tensor(value: torch.Tensor | Number) -> torch.Tensor:
@@ -116,12 +129,16 @@ def _tensor(value: torch.Tensor | Number) -> torch.Tensor:
 
     Python numbers are 0-dim tensors. A sparse tensor is compared as the dense one that it stands for (an explicit zero
     and a missing element are equal), a quantized tensor as the numbers that it stands for, and a jagged nested tensor
-    as its values, all rows after each other.
+    as its values, all rows after each other (:func:`stages.kerneldiff.structure.flatten` gives its offsets apart).
     """
     if not isinstance(value, torch.Tensor):
         dtype = {float: torch.float64, complex: torch.complex128}.get(type(value))
         return torch.tensor(value, dtype=dtype)
     value = value.detach()
+    if value.is_meta or (value.is_nested and value.layout != torch.jagged):
+        raise CannotCompare(f"a {'meta' if value.is_meta else 'strided nested'} tensor has no values to compare")
+    if str(value.dtype) in _PACKED:
+        return value.view(torch.uint8)
     if value.is_quantized:
         return value.dequantize()
     if value.layout == torch.jagged:
@@ -137,6 +154,8 @@ def _usable_gold(reference: torch.Tensor, gold: torch.Tensor | None) -> torch.Te
     """Gold where it can serve as a floor: of an inexact reference, in its shape, and more precise than it."""
     if gold is None or gold.shape != reference.shape or not formats.is_inexact(reference.dtype):
         return None
+    if formats.is_inexact(gold.dtype) and formats.unit_roundoff(gold.dtype) > formats.unit_roundoff(reference.dtype):
+        return None
     if gold.dtype == reference.dtype:
         return None if all(_alike(*pieces) for _, pieces in chunks([reference, gold])) else gold
     return gold
@@ -146,6 +165,13 @@ def _alike(left: torch.Tensor, right: torch.Tensor) -> bool:
     """Every element equal, or of the same bits (a NaN)."""
     left, right = (side.to(left.device).resolve_conj().resolve_neg() for side in (left, right))
     return bool((formats.same_bits(left, right) | (left == right)).all())
+
+
+def _both_sides(record: TensorComparison) -> str:
+    """What "exact" does not say: that elements count as equal which are no numbers."""
+    counts = [(record.nan_reference, "NaN"), (record.inf_reference, "infinite")]
+    told = [f"{count} of {record.elements} elements are {what} on both sides" for count, what in counts if count]
+    return "; ".join(told)
 
 
 def _fill(record: TensorComparison, figures: Figures) -> None:
@@ -167,6 +193,9 @@ def _decide(record: TensorComparison, judgement: Judgement, factor: float | None
     ):  # fmt: skip
         setattr(record, name, getattr(judgement, name))
     record.factor = factor
+    by_floor = record.bound in ("floor_rms", "floor_max")
+    if by_floor and record.floor_rms is not None and record.reference_rms and factor:
+        record.resolution = record.floor_rms * factor / record.reference_rms
 
 
 class KernelDiff:
@@ -211,7 +240,7 @@ class KernelDiff:
             flatten(reference, root), flatten(test, root), {} if gold is None else flatten(gold, root), kind=kind
         )
         left, right = containers(reference, root), containers(test, root)
-        for place in left.keys() & right.keys():
+        for place in sorted(left.keys() & right.keys()):
             if left[place] is not right[place]:
                 names = f"{left[place].__name__} in the reference, {right[place].__name__} in the test"
                 row = TensorComparison(kind, place, verdict="defect", bound="structure", message=names)
@@ -309,5 +338,6 @@ def assert_matches(reference: Any, test: Any, gold: Any = None, **options: Any) 
     """
     difference = compare(reference, test, gold, **options)
     if difference.failed or difference.verdict in FAILING:
-        raise AssertionError(f"the results are not alike: {difference.verdict}\n{difference}")
+        nothing = "" if any(row.elements for row in difference.rows) else ": no element of any tensor was compared"
+        raise AssertionError(f"the results are not alike: {difference.verdict}{nothing}\n{difference}")
     return difference

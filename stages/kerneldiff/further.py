@@ -1,5 +1,6 @@
 """What is measured beside one step of each side: the backend's own jitter, and several optimizer steps."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,12 +9,15 @@ import pandas as pd
 import torch
 
 from models.case import Case
-from models.errors import ConfigurationError, invalid_choice
+from models.errors import ConfigurationError, UserError, invalid_choice
 from stages.contract import Settings, StageContext
 from stages.kerneldiff import conditioning, sides
 from stages.kerneldiff.comparison import KernelDiff, compare_tensors
 from stages.kerneldiff.config import KernelDiffConfig
+from stages.kerneldiff.record import TensorComparison
 from stages.kerneldiff.steps import OPTIMIZERS, Trainee, parameters_after, train
+
+log = logging.getLogger(__name__)
 
 JITTER_COLUMNS = ["kind", "path", "runs", "differing", "max_abs", "rmse"]
 
@@ -50,41 +54,65 @@ def further(
     context: StageContext,
     config: KernelDiffConfig,
     cases: tuple[Case, Case],
-    test: sides.Side,
+    ran: tuple[sides.Side, sides.Side, sides.Side],
     compiled: Callable[..., Any],
     difference: KernelDiff,
 ) -> Further:
-    """Do what the options ask for; rows of trained parameters are added to ``difference``.
+    """Do what the options ask for. Rows of trained parameters, and of later runs that fail, are added to
+    ``difference``, their leaves to those of the sides.
 
     Args:
         cases: the reference's and the test side's.
-        test: the test side's one step.
+        ran: reference, test and gold, one step each.
     """
     found = Further()
     if config.repeats > 1:
         context.progress(f"repeating the test side {config.repeats - 1} times")
-        table = jitter(cases[1], compiled, test, config.repeats)
+        table = repeated(cases[1], compiled, ran, config.repeats, difference)
         found.artifacts["kerneldiff/jitter.csv"] = table
-        unsteady = int((table["differing"] > 0).sum())
+        unsteady = table[table["differing"] > 0]
         found.note += (
-            f"; over {config.repeats} runs the test side differs from itself in {unsteady} of {len(table)} results"
+            f"; over {config.repeats} runs the test side differs from itself in {len(unsteady)} of {len(table)} results"
         )
+        if len(unsteady):
+            found.note += f", by up to {unsteady['max_abs'].max():.3g}"
     if config.steps:
         context.progress(f"{config.steps} optimizer steps on each side")
-        drift, state = steps(context, config, cases, compiled)
-        found.artifacts["kerneldiff/drift.csv"] = drift
-        difference.compare_leaves(
-            state["reference"].parameters(),
-            state["test"].parameters(),
-            state["gold"].parameters() if "gold" in state else {},
-            kind="parameter",
-        )
-        if "gold" in state and context.settings.reference.backend == "eager":
-            _reconsider(context, config, cases[0], state, difference)
-        last = drift.iloc[-1]
-        ratio = "" if last["ratio"] is None else f", {last['ratio']:.3g} times eager's own drift from float64"
-        found.note += f"; after {config.steps} steps the parameters drifted by {last['error_rms']:.3g} (RMS){ratio}"
+        try:
+            found.artifacts["kerneldiff/drift.csv"], found_note = _stepped(context, config, cases, compiled, difference)
+        except (UserError, MemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            log.exception("kerneldiff: a side raised in the optimizer steps")
+            told = sides.describe(error)
+            difference.rows.append(_raised("parameter", "all parameters", "in the optimizer steps a side", told))
+        else:
+            found.note += found_note
     return found
+
+
+def _stepped(
+    context: StageContext, config: KernelDiffConfig, cases: tuple[Case, Case], compiled: Any, difference: KernelDiff
+) -> tuple[pd.DataFrame, str]:
+    drift, state = steps(context, config, cases, compiled)
+    own = KernelDiff(**difference.options | {"roundoff": None})  # a parameter is stored in its own dtype
+    own.compare_leaves(
+        state["reference"].parameters(),
+        state["test"].parameters(),
+        state["gold"].parameters() if "gold" in state else {},
+        kind="parameter",
+    )
+    difference.rows += own.rows
+    if "gold" in state and context.settings.reference.backend == "eager":
+        _reconsider(context, config, cases[0], state, difference)
+    last = drift.iloc[-1]
+    ratio = "" if last["ratio"] is None else f", {last['ratio']:.3g} times eager's own drift from float64"
+    return drift, f"; after {config.steps} steps the parameters drifted by {last['error_rms']:.3g} (RMS){ratio}"
+
+
+def _raised(kind: str, path: str, who: str, error: dict[str, str]) -> TensorComparison:
+    first = next(iter(error["message"].splitlines()), "no message")
+    return TensorComparison(kind, path, bound="value", message=f"{who} raised {error['type']}: {first}")
 
 
 def _reconsider(
@@ -100,17 +128,26 @@ def _reconsider(
         rows,
         base,
         {"parameter": dict(state["gold"].parameters())},
+        {"parameter": dict(state["test"].parameters())},
         draws=config.perturbations,
         run=lambda _, case: parameters_after(case, *options, draws),
     )
 
 
-def jitter(case: Case, compiled: Callable[..., Any], first: sides.Side, runs: int) -> pd.DataFrame:
+def repeated(
+    case: Case,
+    compiled: Callable[..., Any],
+    ran: tuple[sides.Side, sides.Side, sides.Side],
+    runs: int,
+    difference: KernelDiff,
+) -> pd.DataFrame:
     """Run the test side again and again from one state; one row a tensor of its first run.
 
     Columns: ``differing`` is in how many of the later runs any bit was another one, ``max_abs`` and ``rmse`` are of the
-    run that differed most. What a later run left out, or gave in another shape, counts as differing.
+    run that differed most. What a later run left out, or gave in another shape, counts as differing. A later run that
+    raised, or a result of it that would fail in its own right, becomes a row of ``difference``: ``PATH (run 2)``.
     """
+    first = ran[1]
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     tensors = {
         (kind, path): leaf
@@ -120,17 +157,42 @@ def jitter(case: Case, compiled: Callable[..., Any], first: sides.Side, runs: in
     }
     for kind, path in tensors:
         rows[kind, path] = {"kind": kind, "path": path, "runs": runs, "differing": 0, "max_abs": 0.0, "rmse": 0.0}
-    for _ in range(runs - 1):
+    for number in range(2, runs + 1):
         again = sides.run_side("test", case, lambda: compiled)
+        if again.error:
+            difference.rows.append(_raised("output", f"(run {number})", "the test side", again.error))
         for (kind, path), leaf in tensors.items():
             other, row = again.leaves.get(kind, {}).get(path), rows[kind, path]
             if not isinstance(other, torch.Tensor) or other.shape != leaf.shape:
                 row["differing"] += 1
                 continue
             found = compare_tensors(leaf, other, atol=0.0, worst=0)
-            row["differing"] += found.verdict != "exact"
+            if found.verdict == "exact":
+                continue
+            row["differing"] += 1
             row["max_abs"], row["rmse"] = max(row["max_abs"], found.max_abs), max(row["rmse"], found.rmse)
+        if not again.error:
+            _judge_again(number, again, ran, difference)
     return pd.DataFrame(list(rows.values()), columns=JITTER_COLUMNS)
+
+
+def _judge_again(
+    number: int, again: sides.Side, ran: tuple[sides.Side, sides.Side, sides.Side], difference: KernelDiff
+) -> None:
+    """Add the rows of a later run that fail, and their leaves under the rows' names."""
+    own = KernelDiff(**difference.options)
+    for kind, leaves in ran[1].leaves.items():
+        sources = [side.leaves.get(kind, {}) for side in (ran[0], again, ran[2])]
+        mine, theirs, exact = ({path: part[path] for path in leaves if path in part} for part in sources)
+        for row in own.compare_leaves(mine, theirs, exact, kind=kind):
+            if not row.failed:
+                continue
+            name = f"{row.path} (run {number})"
+            for side, part in zip(ran, (mine, theirs, exact), strict=True):
+                if row.path in part:
+                    side.leaves.setdefault(kind, {})[name] = part[row.path]
+            row.path = name
+            difference.rows.append(row)
 
 
 def steps(

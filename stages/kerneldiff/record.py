@@ -32,6 +32,8 @@ class TensorComparison:
         worst_index, worst_reference, worst_test: the element of the largest error; None where nothing differs.
         floor_rms, floor_max, error_rms, error_max: noise floor and error against gold; None without gold.
         ratio, factor: error over floor (the larger of RMS and maximum), and the limit on it.
+        resolution: RMS error, over the RMS of the reference, up to which the bound that decided lets a tensor pass
+            (``factor`` floors, or jumps); 1 means that zeros would pass too. None where bits or a tolerance decided.
         atol, rtol: tolerances that ``mismatched`` counts by.
         worst: the worst elements, worst first (not a column).
         histogram: errors counted by size, where asked for (not a column; :mod:`stages.kerneldiff.histogram`).
@@ -70,6 +72,7 @@ class TensorComparison:
     error_max: float | None = None
     ratio: float | None = None
     factor: float | None = None
+    resolution: float | None = None
     atol: float | None = None
     rtol: float | None = None
     worst: list[Worst] = field(default_factory=list, repr=False)

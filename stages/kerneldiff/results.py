@@ -13,6 +13,9 @@ from stages.kerneldiff.verdict import FAILING, VERDICTS
 
 DIAGNOSIS = "kerneldiff/diagnosis.json"
 
+COARSE = 0.5
+"""A tensor whose resolution is this or more passed a comparison that shows little."""
+
 DIGEST_COLUMNS = [
     *("kind", "path", "shape", "dtype", "verdict", "elements", "mismatched", "max_abs", "rmse", "max_ulp"),
     *("reference_rms", "floor_rms", "error_rms"),
@@ -27,11 +30,27 @@ def conclusion(difference: KernelDiff, same: str) -> tuple[str, str]:
         return "not_exercised", f"not_exercised: {same}{_non_numbers(rows)}"
     counts = {name: sum(row.verdict == name for row in rows) for name in VERDICTS}
     words = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    words += _non_numbers(rows)
+    words += _how_finely(rows) + _non_numbers(rows)
     if verdict in FAILING and difference.failed:
         worst = max(difference.failed, key=badness)
         return verdict, f"{verdict}: {words}; worst {worst.kind} {worst.path}: {worst.message}"
+    if verdict == "not_established" and rows:
+        words += "; no element of any tensor was compared"
     return verdict, f"{verdict}: {words or 'no tensor was compared'}"
+
+
+def _how_finely(rows: list[TensorComparison]) -> str:
+    """What a pass does not show: tensors that a branch's jump excused, and those too noisy for a fault to show."""
+    jumped = sum(row.verdict == "within_floor" and row.bound == "conditioning" for row in rows)
+    passed = [row for row in rows if row.verdict == "within_floor" and row.resolution is not None]
+    coarse = [row for row in passed if (row.resolution or 0.0) >= COARSE]
+    words = f"; {jumped} of these by a jump of float64 itself within rounding (conditioning)" if jumped else ""
+    if coarse:
+        words += (
+            f"; in {len(coarse)} the noise of this dtype hides errors of {100 * COARSE:g} % and more of the tensor "
+            "(column resolution)"
+        )
+    return words
 
 
 def _non_numbers(rows: list[TensorComparison]) -> str:

@@ -141,6 +141,15 @@ def keep_changed(*both: Side) -> None:
             side.leaves[kind] = {name: leaf for name, leaf in side.leaves.get(kind, {}).items() if name in names}
 
 
+def written_by_one(left: Side, right: Side) -> set[tuple[str, str]]:
+    """(kind, name) of the buffers and inputs that the step changed on one side alone."""
+    return {
+        (kind, name)
+        for kind in ("buffer", "input")
+        for name in left.changed.get(kind, set()) ^ right.changed.get(kind, set())
+    }
+
+
 def reference_case(context: StageContext) -> Case:
     """What the reference runs: see :func:`case_for`."""
     return case_for(context.case, context.settings.reference)

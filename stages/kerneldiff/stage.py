@@ -122,8 +122,10 @@ class KernelDiffStage(Stage):
             )
         beside = further.Further()
         if isinstance(origin, Case):
-            beside = further.further(context, self.config, (origin, case), test, compiled[0], difference)
-        conditioning.accept_statistics(difference.rows)
+            beside = further.further(
+                context, self.config, (origin, case), (reference, test, gold), compiled[0], difference
+            )
+        conditioning.accept_statistics(difference.rows, sides.written_by_one(reference, test))
         note = self._reconsider(context, difference, case, origin, (reference.leaves, test.leaves, gold.leaves))
         random = random_draws.review(reference, gold, test, case.unit_roundoff, difference.rows)
         same = _same_code(context, compiled[0], settings, elsewhere=golden is not None and not golden.same_place(case))
@@ -164,7 +166,7 @@ class KernelDiffStage(Stage):
             return ""
         if base is not None:
             context.progress("perturbing the reference, to tell a defect from a branch within rounding")
-            conditioning.reconsider(difference.rows, base, gold, draws=self.config.perturbations)
+            conditioning.reconsider(difference.rows, base, gold, test, draws=self.config.perturbations)
         return note
 
     def _opened(self, context: StageContext) -> Golden | None:

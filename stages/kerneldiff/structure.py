@@ -14,29 +14,50 @@ def flatten(value: Any, path: str = "output") -> dict[str, Any]:
 
     Dicts, ModelOutputs, lists, tuples, namedtuples and dataclasses are entered; a tensor, a number, a string and
     None are leaves, and so is an object of any other type. An empty container is one leaf, the container itself, so
-    that ``[]`` against ``[tensor]`` shows. Top-level fields are named without ``path``: ``logits``, not
-    ``output.logits``; top-level items are ``output[0]``.
+    that ``[]`` against ``[tensor]`` shows. A jagged nested tensor has its offsets as a leaf of their own. Top-level
+    fields are named without ``path``: ``logits``, not ``output.logits``; top-level items are ``output[0]``.
+
+    Raises:
+        ValueError: a container that holds itself.
     """
-    return dict(_walk(value, path, True))
+    containers(value, path)  # raises where a container holds itself
+    found: dict[str, Any] = {}
+    for place, leaf in _walk(value, path, True):
+        number = 2
+        unique = place
+        while unique in found:  # {"output": [x], 0: y}: a key may be called like the root
+            unique, number = f"{place} ({number})", number + 1
+        found[unique] = leaf
+    return found
 
 
 def containers(value: Any, path: str = "output") -> dict[str, type]:
-    """The type of every container in ``value`` that is not empty, by path; see :func:`flatten`."""
-    return dict(_containers(value, path, True))
+    """The type of every container in ``value`` that is not empty, by path; see :func:`flatten`.
+
+    Raises:
+        ValueError: a container that holds itself.
+    """
+    return dict(_containers(value, f"the whole of {path}", path, True, ()))
 
 
-def _containers(value: Any, path: str, top: bool) -> Iterator[tuple[str, type]]:
+def _containers(value: Any, name: str, path: str, top: bool, above: tuple[int, ...]) -> Iterator[tuple[str, type]]:
+    """``name``: what the root is called, which no key can be: ``{"output": …}`` and ``[…]`` share paths."""
+    if id(value) in above:
+        raise ValueError(f"{path} holds itself; such a structure can't be compared")
     parts = list(_children(value))
     if parts:
-        yield path, type(value)
+        yield name, type(value)
     for key, child in parts:
-        yield from _containers(child, _join(path, key, top), False)
+        place = _join(path, key, top)
+        yield from _containers(child, place, place, False, (*above, id(value)))
 
 
 def _walk(value: Any, path: str, top: bool) -> Iterator[tuple[str, Any]]:
     parts = list(_children(value))
     if not parts:
         yield path, value
+    if isinstance(value, torch.Tensor) and value.layout == torch.jagged:
+        yield f"{path}.offsets()", value.offsets()  # type: ignore[attr-defined]
     for key, child in parts:
         yield from _walk(child, _join(path, key, top), False)
 

@@ -12,6 +12,7 @@ from typing import Any
 _PLACES = {
     "AcceleratorAdapter": "stages.lower.adapter",
     "CompiledCase": "stages.lower.compiled",
+    "PlantedFault": "stages.lower.faults",
     "ProfileViolated": "stages.lower.mock",
     "aot_mock_backend": "stages.lower.mock",
     "build_adapter": "stages.lower.adapters",
@@ -22,6 +23,7 @@ _PLACES = {
 __all__ = [
     "AcceleratorAdapter",
     "CompiledCase",
+    "PlantedFault",
     "ProfileViolated",
     "aot_mock_backend",
     "build_adapter",

@@ -97,7 +97,7 @@ def curve(model: str, dtype: str, seeds: int, file: Path) -> pd.DataFrame:
             difference = KernelDiff(roundoff=case.unit_roundoff)
             (row,) = difference.compare_leaves({path: reference}, {path: test}, {path: gold}, kind="output")
             first = row.verdict
-            conditioning.reconsider(difference.rows, case, {"output": {path: gold}}, draws=12)
+            conditioning.reconsider(difference.rows, case, {"output": {path: gold}}, {"output": {path: test}}, draws=12)
             rows.append(
                 {
                     "model": model, "dtype": dtype, "effect": effect(changed), "seed": seed, "ratio": row.ratio,

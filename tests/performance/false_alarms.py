@@ -58,7 +58,7 @@ def judged(case: Case, leaves: list[sides.Leaves]) -> tuple[bool, bool]:
     difference = KernelDiff(roundoff=case.unit_roundoff)
     difference.compare_leaves(*(side["output"] for side in leaves), kind="output")
     by_one = bool(difference.failed)
-    conditioning.reconsider(difference.rows, case, leaves[2], draws=12)
+    conditioning.reconsider(difference.rows, case, leaves[2], leaves[1], draws=12)
     return by_one, bool(difference.failed)
 
 

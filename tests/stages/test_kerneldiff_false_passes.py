@@ -1,0 +1,244 @@
+"""Faults that once passed: each must show, and what is told must be what was found."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from models.case import Case
+from models.config import ModelConfig
+from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from stages.kerneldiff import assert_matches, compare, compare_tensors
+from stages.kerneldiff.config import KernelDiffConfig
+from stages.kerneldiff.stage import KernelDiffStage
+from stages.lower.adapter import AcceleratorAdapter
+from stages.lower.config import BackendConfig
+
+CALLS = {"backward": 0, "forward": 0}
+
+
+class Later(AcceleratorAdapter):
+    """Right in its first two calls (the first step is taken to compile), then as ``fault`` says."""
+
+    name = "later"
+    fault = "zero"
+
+    def compile(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        kind = "backward" if any("tangents" in node.name for node in gm.graph.nodes) else "forward"
+        CALLS[kind] = 0
+
+        def run(*args: Any) -> Any:
+            CALLS[kind] += 1
+            outs = gm(*args)
+            if kind == "forward" or CALLS[kind] <= 2:
+                return outs
+            if self.fault == "raise":
+                raise RuntimeError("kernel launch failed")
+            factor = 0.0 if self.fault == "zero" else float("nan")
+            return tuple(out * factor if isinstance(out, torch.Tensor) else out for out in outs)
+
+        return run
+
+
+class LaterRaises(Later):
+    fault = "raise"
+
+
+class LaterNan(Later):
+    fault = "nan"
+
+
+class DropsCopies(AcceleratorAdapter):
+    """Loses every write into a buffer."""
+
+    name = "drops"
+
+    def compile(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        for node in list(gm.graph.nodes):
+            if node.target is torch.ops.aten.copy_.default:
+                node.replace_all_uses_with(node.args[0])
+                gm.graph.erase_node(node)
+        gm.recompile()
+        return gm.forward
+
+
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 16), nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(nn.functional.gelu(self.first(x)))
+
+
+class Average(nn.Module):
+    """A running mean of tiny numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+        return x * 2
+
+
+def context(
+    adapter: str, module: nn.Module, *, x: torch.Tensor, mode: str = "training", autocast: bool = False
+) -> StageContext:
+    torch._dynamo.reset()
+    dtype, precision = (torch.bfloat16, "autocast") if autocast else (torch.float32, "cast")
+    module.train(mode == "training")
+    case = Case("small", module, (x,), {}, mode, dtype, torch.device("cpu"), precision=precision)
+    backend = BackendConfig(adapter, f"{__name__}.{adapter}")
+    settings = Settings(ModelConfig("small"), backend=backend, mode=mode)
+    return StageContext(settings, MemoryArtifacts(), {"case": case})
+
+
+def run(context: StageContext, **options: Any) -> StageResult:
+    return KernelDiffStage(KernelDiffConfig(plots=False, **options)).run(context)
+
+
+def small(adapter: str, **more: Any) -> StageContext:
+    torch.manual_seed(0)
+    return context(adapter, Small(), x=torch.randn(6, 8), **more)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.parametrize("autocast", [False, True])
+def test_a_backend_that_never_trains_is_a_defect(optimizer: str, autocast: bool) -> None:
+    result = run(small("Later", autocast=autocast), steps=3, optimizer=optimizer)
+    rows = result.artifacts["kerneldiff/outputs.csv"].set_index(["kind", "path"])
+    assert (result.status, result.summary["numerics"]["verdict"]) == ("failed", "defect"), result.message
+    assert rows.loc[("parameter", "last.weight"), "verdict"] == "defect"
+    assert set(rows.loc["gradient", "verdict"]) <= {"exact", "within_floor"}
+
+
+@pytest.mark.parametrize(
+    ("adapter", "verdict", "told"),
+    [
+        ("Later", "defect", "(run 2)"),
+        ("LaterNan", "defect", "NaN or infinity on one side alone"),
+        ("LaterRaises", "not_established", "raised RuntimeError: kernel launch failed"),
+    ],
+)
+def test_a_later_run_that_fails_is_a_result(adapter: str, verdict: str, told: str) -> None:
+    result = run(small(adapter), repeats=3)
+    assert (result.status, result.summary["numerics"]["verdict"]) == ("failed", verdict), result.message
+    assert told in result.message
+    assert "kerneldiff/jitter.csv" in result.artifacts
+
+
+def test_steps_that_raise_leave_what_was_compared() -> None:
+    result = run(small("LaterRaises"), steps=2)
+    assert result.summary["numerics"]["verdict"] == "not_established"
+    assert "in the optimizer steps a side raised RuntimeError: kernel launch failed" in result.message
+    assert "gradient" in set(result.artifacts["kerneldiff/outputs.csv"]["kind"])
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-6])
+def test_a_lost_write_is_a_defect_however_small(scale: float) -> None:
+    torch.manual_seed(0)
+    result = run(context("DropsCopies", Average(), x=scale * torch.rand(8, 4), mode="inference"))
+    rows = result.artifacts["kerneldiff/outputs.csv"].set_index(["kind", "path"])
+    assert rows.loc[("buffer", "mean"), "verdict"] == "defect", result.message
+
+
+def test_jagged_tensors_differ_in_their_offsets() -> None:
+    values = torch.randn(6, 3)
+    left, right = (
+        torch.nested.nested_tensor_from_jagged(values, torch.tensor(offsets)) for offsets in ([0, 2, 6], [0, 3, 6])
+    )
+    difference = compare(left, right)
+    assert [row.path for row in difference.failed] == ["output.offsets()"]
+    assert compare(left, left).verdict == "exact"
+
+
+@dataclass
+class Holder:
+    value: Any
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ({0: torch.ones(2), "output": [torch.ones(2)]}, {0: torch.zeros(2), "output": [torch.ones(2)]}),
+        ({"output": [torch.ones(2)]}, [torch.ones(2)]),
+        ([torch.ones(2)], {"output": [torch.ones(2)]}),
+        ((torch.ones(2),), [torch.ones(2)]),
+        ({"value": torch.ones(2)}, Holder(torch.ones(2))),
+    ],
+)
+def test_structures_whose_paths_meet_are_told_apart(left: Any, right: Any) -> None:
+    assert compare(left, left).verdict == compare(right, right).verdict == "exact"
+    assert compare(left, right).verdict == "defect"
+
+
+def test_a_gold_coarser_than_the_reference_is_no_floor() -> None:
+    x = torch.rand(100) + 1
+    assert compare_tensors(x, x + 1e-3, gold=x.bfloat16()).verdict == "defect"
+    assert compare_tensors(x, x + 1e-3, gold=x.bfloat16()).bound == "tolerance"
+
+
+def test_what_counts_as_equal_without_being_a_number_is_told() -> None:
+    nan = torch.full((4,), float("nan"))
+    row = compare_tensors(nan, nan, gold=torch.ones(4))
+    assert (row.verdict, row.message) == ("exact", "4 of 4 elements are NaN on both sides")
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [
+        ({"n": 2**70}, "not_established"),
+        (torch.empty(3, device="meta"), "not_established"),
+        (torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), "not_established"),
+        (torch.zeros(4, dtype=torch.uint8).view(torch.float4_e2m1fn_x2), "exact"),
+    ],
+)
+def test_what_has_no_values_is_a_result(value: Any, verdict: str) -> None:
+    difference = compare({"a": value, "b": torch.ones(2)}, {"a": value, "b": torch.ones(2)})
+    assert difference.rows[0].verdict == verdict
+    if verdict == "not_established":
+        assert "not compared" in difference.rows[0].message
+        with pytest.raises(AssertionError, match="not compared"):
+            assert_matches({"a": value, "b": torch.ones(2)}, {"a": value, "b": torch.ones(2)})
+
+
+def test_a_list_that_holds_itself_is_told() -> None:
+    endless: list[Any] = [torch.ones(2)]
+    endless.append(endless)
+    with pytest.raises(ValueError, match=r"output\[1\] holds itself"):
+        compare(endless, endless)
+
+
+def test_a_comparison_of_nothing_says_so() -> None:
+    with pytest.raises(AssertionError, match="no element of any tensor was compared"):
+        assert_matches({"x": torch.empty(0)}, {"x": torch.empty(0)})
+
+
+def test_what_the_noise_hides_is_told() -> None:
+    """A tensor of sums that cancel: in bfloat16 eager's own error is larger than the result."""
+
+    class Cancels(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x + 1000) - 1000
+
+    torch.manual_seed(0)
+    case = Case("c", Cancels(), (torch.randn(64, 64),), {}, "inference", torch.bfloat16, torch.device("cpu"))
+    case.args = (case.args[0].bfloat16(),)
+    settings = Settings(ModelConfig("c"), backend=BackendConfig("zeros", f"{__name__}.Zeros"), dtype="bfloat16")
+    torch._dynamo.reset()
+    result = run(StageContext(settings, MemoryArtifacts(), {"case": case}))
+    (row,) = result.artifacts["kerneldiff/outputs.csv"].to_dict("records")
+    assert row["verdict"] == "within_floor" and row["resolution"] > 1
+    assert "in 1 the noise of this dtype hides errors of 50 % and more of the tensor" in result.message
+
+
+class Zeros(AcceleratorAdapter):
+    name = "zeros"
+
+    def compile(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        return lambda *args: tuple(out * 0 for out in gm(*args))
