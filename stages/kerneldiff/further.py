@@ -157,6 +157,7 @@ def repeated(
     }
     for kind, path in tensors:
         rows[kind, path] = {"kind": kind, "path": path, "runs": runs, "differing": 0, "max_abs": 0.0, "rmse": 0.0}
+    own = {kind: list(leaves) for kind, leaves in first.leaves.items()}
     for number in range(2, runs + 1):
         again = sides.run_side("test", case, lambda: compiled)
         if again.error:
@@ -172,18 +173,26 @@ def repeated(
             row["differing"] += 1
             row["max_abs"], row["rmse"] = max(row["max_abs"], found.max_abs), max(row["rmse"], found.rmse)
         if not again.error:
-            _judge_again(number, again, ran, difference)
+            _judge_again(number, again, ran, own, difference)
     return pd.DataFrame(list(rows.values()), columns=JITTER_COLUMNS)
 
 
 def _judge_again(
-    number: int, again: sides.Side, ran: tuple[sides.Side, sides.Side, sides.Side], difference: KernelDiff
+    number: int,
+    again: sides.Side,
+    ran: tuple[sides.Side, sides.Side, sides.Side],
+    paths: dict[str, list[str]],
+    difference: KernelDiff,
 ) -> None:
-    """Add the rows of a later run that fail, and their leaves under the rows' names."""
+    """Add the rows of a later run that fail, and their leaves under the rows' names.
+
+    Args:
+        paths: the first run's leaves, by kind.
+    """
     own = KernelDiff(**difference.options)
-    for kind, leaves in ran[1].leaves.items():
+    for kind, names in paths.items():
         sources = [side.leaves.get(kind, {}) for side in (ran[0], again, ran[2])]
-        mine, theirs, exact = ({path: part[path] for path in leaves if path in part} for part in sources)
+        mine, theirs, exact = ({path: part[path] for path in names if path in part} for part in sources)
         for row in own.compare_leaves(mine, theirs, exact, kind=kind):
             if not row.failed:
                 continue

@@ -130,6 +130,10 @@ def test_a_later_run_that_fails_is_a_result(adapter: str, verdict: str, told: st
     assert (result.status, result.summary["numerics"]["verdict"]) == ("failed", verdict), result.message
     assert told in result.message
     assert "kerneldiff/jitter.csv" in result.artifacts
+    paths = set(result.artifacts["kerneldiff/outputs.csv"]["path"])
+    later = {f"last.weight (run {number})" for number in (2, 3)}
+    assert adapter == "LaterRaises" or later <= paths
+    assert not any(path.count("(run") > 1 for path in paths)
 
 
 def test_steps_that_raise_leave_what_was_compared() -> None:
