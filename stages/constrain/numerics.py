@@ -63,6 +63,11 @@ class FloatFormat:
         codes = 2 if self.finite else 1
         return (2.0 - codes * 2.0**-self.mantissa) * 2.0**self.largest_exponent
 
+    @property
+    def roundoff(self) -> float:
+        """Half the distance from 1 to the next number."""
+        return 2.0 ** -(self.mantissa + 1)
+
 
 @dataclass(frozen=True)
 class BlockFormat:
@@ -72,6 +77,11 @@ class BlockFormat:
     bits: int
     size: int
     axis: int
+
+    @property
+    def roundoff(self) -> float:
+        """That of a block's largest element."""
+        return 2.0 ** -(self.bits - 1)
 
 
 Format = FloatFormat | BlockFormat
