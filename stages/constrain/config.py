@@ -47,6 +47,48 @@ class Rule:
 
 
 @dataclass
+class NumericsConfig:
+    """How an accelerator's numbers differ from torch's, for ``backend=emulated``. Empty: they do not.
+
+    A format is ``bfloat16``, ``float16``, ``float32``, ``tf32``, ``float8_e4m3fn``, ``float8_e5m2``, a split of sign,
+    exponent and mantissa bits such as ``1-6-9``, or a block format ``bfp8`` (``bfpN``: N bits an element and an
+    exponent for each block). :mod:`stages.constrain.numerics` says what each means.
+
+    Attributes:
+        storage: dtype of a tensor → format in which the accelerator keeps it. Every operation's floating outputs are
+            rounded to it, inputs and weights too.
+        operands: dtype of a tensor → format to which it is rounded where it is multiplied (matmul, convolution).
+        accumulate: format of the partial sums of matmuls and convolutions; null: as torch accumulates.
+        accumulate_block: terms that are added up wide between two roundings to ``accumulate``; null: all of them.
+        block_size: elements that share an exponent in a block format.
+        block_axis: dimension along which they lie.
+        saturate: True: what is too large for a format becomes its largest number; False: infinity, or NaN in a format
+            without infinity.
+        casts: integer dtype → the integer dtype that stands for it, e.g. ``{int64: int32}``.
+        tile: sizes to whose multiples the last dimensions are padded, e.g. ``[32, 32]``.
+        poison: True: what lies in the padding is NaN, as memory that nobody wrote may be; False: zero.
+        fallback: operations that run on the host, patterns as in ``denied``.
+    """
+
+    storage: dict[str, str] = field(default_factory=dict)
+    operands: dict[str, str] = field(default_factory=dict)
+    accumulate: str | None = None
+    accumulate_block: int | None = None
+    block_size: int = 16
+    block_axis: int = -1
+    saturate: bool = False
+    casts: dict[str, str] = field(default_factory=dict)
+    tile: list[int] = field(default_factory=list)
+    poison: bool = True
+    fallback: list[str] = field(default_factory=list)
+
+    @property
+    def stated(self) -> bool:
+        """Whether there is anything to emulate."""
+        return any((self.storage, self.operands, self.accumulate, self.casts, self.tile, self.fallback))
+
+
+@dataclass
 class AccelConfig:
     """A profile. A scalar that is None gives no rule: no rule is not a default rule.
 
@@ -73,6 +115,7 @@ class AccelConfig:
         dynamic_shapes: static (no symbolic size) or bounded (every symbolic size has a largest value).
         rules: rules in full form, added to those that the scalars give; a scalar edits the rule that it names.
         waivers: accepted findings.
+        numerics: what ``backend=emulated`` emulates.
     """
 
     name: str = "none"
@@ -93,6 +136,7 @@ class AccelConfig:
     dynamic_shapes: str | None = None
     rules: list[Rule] = field(default_factory=list)
     waivers: list[Waiver] = field(default_factory=list)
+    numerics: NumericsConfig = field(default_factory=NumericsConfig)
 
 
 @dataclass

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import ConfigurationError, invalid_choice
-from stages.constrain.config import AccelConfig, Rule, Waiver
+from stages.constrain.config import AccelConfig, NumericsConfig, Rule, Waiver
 from stages.constrain.kinds import KINDS
+from stages.constrain.numerics import validate_numerics
 from stages.constrain.rule_fields import edited, validated
 
 log = logging.getLogger(__name__)
@@ -28,12 +29,14 @@ class Profile:
         strict: True where a violation is an error.
         rules: every rule, all of its fields filled in.
         waivers: accepted findings.
+        numerics: what ``backend=emulated`` emulates.
     """
 
     name: str = "none"
     strict: bool = False
     rules: tuple[Rule, ...] = ()
     waivers: tuple[Waiver, ...] = field(default=())
+    numerics: NumericsConfig = field(default_factory=NumericsConfig)
 
     def of(self, rule: str) -> list[Rule]:
         """The rules of that name."""
@@ -57,7 +60,8 @@ def validate_profile(config: AccelConfig, environment: Mapping[str, str] | None 
     rules = edited(rules, config)
     for index, waiver in enumerate(config.waivers):
         _validate_waiver(waiver, f"accel.waivers[{index}]")
-    return Profile(config.name, config.strict, tuple(rules), tuple(config.waivers))
+    validate_numerics(config.numerics)
+    return Profile(config.name, config.strict, tuple(rules), tuple(config.waivers), config.numerics)
 
 
 def load_profile(name_or_path: str | Path, **overrides: Any) -> Profile:

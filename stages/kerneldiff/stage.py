@@ -9,7 +9,7 @@ import torch
 from models.case import Case
 from models.errors import ConfigurationError
 from stages.contract import ReferenceConfig, Stage, StageContext, StageResult
-from stages.kerneldiff import conditioning, further, random_draws, sides
+from stages.kerneldiff import conditioning, further, random_draws, sides, storage_floor
 from stages.kerneldiff.comparison import KernelDiff
 from stages.kerneldiff.config import KernelDiffConfig
 from stages.kerneldiff.golden import Golden, open_golden
@@ -125,16 +125,19 @@ class KernelDiffStage(Stage):
             beside = further.further(
                 context, self.config, (origin, case), (reference, test, gold), compiled[0], difference
             )
+        raised = storage_floor.raise_floors(
+            context, compiled[0].adapter, case, difference.rows, (test.leaves, gold.leaves)
+        )
         conditioning.accept_statistics(difference.rows, sides.written_by_one(reference, test))
         note = self._reconsider(context, difference, case, origin, (reference.leaves, test.leaves, gold.leaves))
-        random = random_draws.review(reference, gold, test, case.unit_roundoff, difference.rows)
+        random = random_draws.review(reference, gold, test, max(case.unit_roundoff, raised.roundoff), difference.rows)
         same = _same_code(context, compiled[0], settings, elsewhere=golden is not None and not golden.same_place(case))
         verdict, message = conclusion(difference, same)
         if golden:
             if self._floor_decides and not gold.leaves and case.dtype != torch.float64:
                 note = "no gold is stored there, so the tolerances of the dtype decide"
             message += f"; the reference is that of {golden.origin}{note and f'; {note}'}"
-        message += beside.note
+        message += beside.note + raised.note
         tasks = measure_tasks(context.settings.model.name, reference.leaves["output"], test.leaves["output"])
         result = self._result(difference, verdict, message, reference.leaves, test.leaves, gold, random)
         result.artifacts[DIAGNOSIS]["tasks"] = [dataclasses.asdict(measures) for measures in tasks]

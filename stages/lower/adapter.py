@@ -27,11 +27,15 @@ class AcceleratorAdapter(ABC):
     Attributes:
         name: shown in messages; by default the class's name.
         lowers: True where compiling leaves an intermediate representation that the lower stage can show.
+        emulates: True where executing leaves findings about an accelerator's numerics (``stages.lower.emulated``).
+        roundoff: unit roundoff of the coarsest format that it stores numbers in, where that is not their dtype; else 0.
         decompositions: operator → function, applied by AOTAutograd before :meth:`compile` sees the graph.
     """
 
     name: str
     lowers: bool = False
+    emulates: bool = False
+    roundoff: float = 0.0
     decompositions: Mapping[Any, Callable[..., Any]] | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -63,8 +67,24 @@ class AcceleratorAdapter(ABC):
         """
 
     def emulate(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
-        """The graph with this accelerator's numerics on the host. NotImplementedError where there is no emulation."""
-        raise NotImplementedError(f"{self.name} has no emulation")
+        """The graph with this accelerator's numerics on the host: by default those of :meth:`capabilities`.
+
+        Raises:
+            NotImplementedError: it states no numerics, so there is nothing to emulate.
+        """
+        profile = self.capabilities()
+        if not profile.numerics.stated:
+            raise NotImplementedError(f"{self.name} states no numerics to emulate")
+        from stages.lower.emulated import EmulatedAdapter
+
+        config = AccelConfig(profile.name, rules=list(profile.rules), numerics=profile.numerics)
+        return EmulatedAdapter(config).compile(gm, example_inputs)
+
+    def storage_rounding(self) -> "AcceleratorAdapter | None":
+        """An adapter that rounds as this one does to store numbers, and is otherwise right; None where none is
+        emulated. What it costs in precision is no defect of this one's.
+        """
+        return None
 
     def validate(self) -> None:  # noqa: B027 - nothing to validate is a fine default
         """Raise ConfigurationError for options that only torch can judge. Called before the first stage runs."""

@@ -110,18 +110,19 @@ MISSING = "???"
 """A mandatory value that nobody gave, as OmegaConf writes it."""
 
 
-def build_adapter(settings: Settings | BackendConfig) -> AcceleratorAdapter:
+def build_adapter(settings: Settings | BackendConfig, accel: AccelConfig | None = None) -> AcceleratorAdapter:
     """The adapter that the configuration asks for.
 
     Args:
         settings: a run's settings (``mock`` and ``aot_mock`` then enforce ``settings.accel``, or the ``mock`` profile
-            where that is ``none``), or a backend's configuration alone.
+            where that is ``none``, and ``emulated`` emulates it), or a backend's configuration alone.
+        accel: the profile, for a backend's configuration alone.
 
     Raises:
         ConfigurationError: no such adapter, options that it does not take, or a dotted path that leads to nothing.
     """
     config = settings.backend if isinstance(settings, Settings) else settings
-    accel = settings.accel if isinstance(settings, Settings) else None
+    accel = settings.accel if isinstance(settings, Settings) else accel
     if config.adapter == MISSING or config.name == MISSING:
         from stages.torch_internals.backends import registered_backends
 
@@ -134,7 +135,7 @@ def build_adapter(settings: Settings | BackendConfig) -> AcceleratorAdapter:
     if config.adapter in BUILT_IN:
         adapter = _built_in(config, accel)
     elif "." in config.adapter or ":" in config.adapter:
-        adapter = _from_path(config.adapter, config.options)
+        adapter = _from_path(config.adapter, config.options, accel)
     else:
         raise invalid_choice("backend.adapter", config.adapter, [*BUILT_IN, "package.module.Class"])
     return adapter
@@ -156,11 +157,15 @@ def _built_in(config: BackendConfig, accel: AccelConfig | None) -> AcceleratorAd
     if config.adapter in ("mock", "aot_mock"):
         profile = None if accel is None or accel.name == "none" else accel
         return MockAdapter(profile) if config.adapter == "mock" else AotMockAdapter(profile)
+    if config.adapter == "emulated":
+        from stages.lower.emulated import EmulatedAdapter
+
+        return EmulatedAdapter(accel)
     return EagerAdapter() if config.adapter == "eager" else AotEagerAdapter()
 
 
-def _from_path(path: str, options: Mapping[str, Any]) -> AcceleratorAdapter:
-    """The adapter made by the callable at ``package.module.attribute``."""
+def _from_path(path: str, options: Mapping[str, Any], accel: AccelConfig | None) -> AcceleratorAdapter:
+    """The adapter made by the callable at ``package.module.attribute``, which gets the profile if it takes one."""
     module_name, _, attribute = path.replace(":", ".").rpartition(".")
     try:
         module = importlib.import_module(module_name)
@@ -175,6 +180,8 @@ def _from_path(path: str, options: Mapping[str, Any]) -> AcceleratorAdapter:
     if not callable(factory):
         names = [name for name in vars(module) if not name.startswith("_") and callable(getattr(module, name))]
         raise invalid_choice("backend.adapter", path, [f"{module_name}.{name}" for name in names])
+    if accel is not None and "accel" not in options and "accel" in inspect.signature(factory).parameters:
+        options = {**options, "accel": accel}
     try:
         inspect.signature(factory).bind(**options)
     except TypeError as error:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-BUILT_IN = ("eager", "aot_eager", "inductor", "mock", "aot_mock", "dynamo")
+BUILT_IN = ("eager", "aot_eager", "inductor", "mock", "aot_mock", "emulated", "dynamo")
 """Adapters with a name of their own; any other is a dotted path."""
 
 
@@ -23,10 +23,10 @@ class BackendConfig:
     """What executes the graph under test.
 
     Attributes:
-        name: eager, aot_eager, inductor, mock, aot_mock; for ``adapter=dynamo`` any backend registered with torch.
-            See :attr:`shown` for what reports call it.
-        adapter: which adapter stands behind it: eager, aot_eager, inductor, mock, aot_mock, dynamo, or the dotted
-            path of a callable that returns an AcceleratorAdapter.
+        name: eager, aot_eager, inductor, mock, aot_mock, emulated; for ``adapter=dynamo`` any backend registered with
+            torch. See :attr:`shown` for what reports call it.
+        adapter: which adapter stands behind it: eager, aot_eager, inductor, mock, aot_mock, emulated, dynamo, or the
+            dotted path of a callable that returns an AcceleratorAdapter (one that takes ``accel`` gets the profile).
         options: arguments of the adapter.
         inductor: TorchInductor configuration patched for this run alone; any of its keys.
     """

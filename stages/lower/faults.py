@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, fx
 
 from models.errors import ConfigurationError, closest_first, invalid_choice
+from stages.constrain.config import AccelConfig
 from stages.lower.adapter import AcceleratorAdapter
 from stages.lower.adapters import InductorAdapter, build_adapter
 from stages.lower.config import BackendConfig
@@ -44,6 +45,7 @@ class PlantedFault(AcceleratorAdapter):
         strength: see :data:`FAULTS`; the fault's own by default.
         output: which output of an operation that has several.
         options, inductor: the inner adapter's ``backend.options`` and ``backend.inductor``, where it is named.
+        accel: the profile for it, where it is named.
 
     Attributes:
         planted: True once the graph with the fault has been compiled.
@@ -65,6 +67,7 @@ class PlantedFault(AcceleratorAdapter):
         output: int = 0,
         options: Mapping[str, Any] | None = None,
         inductor: Mapping[str, Any] | None = None,
+        accel: AccelConfig | None = None,
     ) -> None:
         if fault not in FAULTS:
             raise invalid_choice("backend.options.fault", fault, FAULTS)
@@ -77,13 +80,16 @@ class PlantedFault(AcceleratorAdapter):
         self.strength = valid_strength(fault, self.fault, strength)
         named = isinstance(inner, str)
         config = BackendConfig(str(inner), str(inner), dict(options or {}), dict(inductor or {}))
-        self.inner: AcceleratorAdapter = build_adapter(config) if named else inner  # type: ignore[assignment]
+        self.inner: AcceleratorAdapter = build_adapter(config, accel) if named else inner  # type: ignore[assignment]
         self.name = f"{self.inner.name} with {fault} at {graph}:{node}"
         self.planted = False
         self.graphs: list[str] = []
 
     def capabilities(self) -> "Profile":
         return self.inner.capabilities()
+
+    def storage_rounding(self) -> AcceleratorAdapter | None:
+        return self.inner.storage_rounding()
 
     def validate(self) -> None:
         self.inner.validate()

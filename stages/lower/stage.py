@@ -1,4 +1,4 @@
-"""The lower stage: what TorchInductor made of each graph, and which line each kernel came from."""
+"""The lower stage: what TorchInductor made of each graph, kernels with their source lines; or what emulation found."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ class LowerStage(Stage):
 
     def run(self, context: StageContext) -> StageResult:
         adapter = build_adapter(context.settings)
+        if adapter.emulates:
+            return emulation(compiled_case(context))
         if not adapter.lowers:
             return StageResult("skipped", f"backend {adapter.name} lowers nothing")
         compiled = compiled_case(context)
@@ -40,6 +42,15 @@ class LowerStage(Stage):
             graphs[graph_id] = facts
         artifacts["lower/summary.json"] = summary(compiled, graphs)
         return StageResult("passed", message_of(graphs), artifacts)
+
+
+def emulation(compiled: CompiledCase) -> StageResult:
+    """What one step of an emulating adapter found. It lowers nothing, but the step is where it finds things."""
+    from stages.lower.emulated import EmulatedAdapter, artifacts, in_words
+
+    adapter = compiled.adapter
+    assert isinstance(adapter, EmulatedAdapter), f"{adapter.name} says that it emulates"
+    return StageResult("passed", in_words(adapter), artifacts(adapter) | {"lower/summary.json": summary(compiled, {})})
 
 
 def captured_graphs(artifacts: Artifacts, graph_id: str) -> list[GraphRecord]:

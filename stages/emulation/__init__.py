@@ -1,0 +1,1 @@
+"""A profile's numerics, executed on the host: rounding, accumulation, casts, padding and host fallbacks."""

@@ -1,0 +1,107 @@
+"""What an emulated graph did that a user wants to know of, each with its node and source line."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import pandas as pd
+
+from stages.graphs import NodeRecord
+from stages.wording import counted
+
+log = logging.getLogger(__name__)
+
+KINDS = {
+    "int_overflow": "integers do not fit the type that they are silently cast to; they wrap around",
+    "pad_leak": "what lies in the padding reaches the result",
+    "overflow": "finite numbers are too large for the format",
+    "underflow": "numbers other than zero became zero in the format",
+    "fallback": "runs on the host",
+    "not_emulated": "this part of the numerics is not emulated here",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One row of ``lower/emulation.csv``: one kind of finding at one node.
+
+    Attributes:
+        graph, node, target, module, source: as in ``constrain/violations.csv``.
+        kind: one of :data:`KINDS`.
+        count: elements concerned, in the worst run; None for ``fallback`` and ``not_emulated``.
+        elements: elements of the tensor.
+        worst: the largest magnitude concerned; None where there is none.
+        bytes: of the tensors that the host reads and writes (``fallback``), as in ``capture/graphs``.
+        flops: of the operation, where a formula is known (``fallback``).
+        message: one sentence.
+    """
+
+    graph: str
+    node: str
+    target: str
+    module: str
+    source: str
+    kind: str
+    count: int | None = None
+    elements: int | None = None
+    worst: float | None = None
+    bytes: int | None = None
+    flops: int | None = None
+    message: str = ""
+
+
+COLUMNS = list(Finding.__dataclass_fields__)
+
+
+class Findings:
+    """Findings by graph, node and kind; each is logged once, as a warning."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str, str], Finding] = {}
+
+    def add(self, graph: str, node: NodeRecord, kind: str, message: str, **figures: Any) -> None:
+        """Keep a finding; of one found again, in another run, the one with more elements."""
+        assert kind in KINDS, kind
+        source = str(node.source) if node.source else ""
+        new = Finding(graph, node.name, node.target, node.module, source, kind, message=message, **figures)
+        key = graph, node.name, kind
+        old = self._found.get(key)
+        if old is None:
+            level = logging.INFO if kind in ("fallback", "underflow") else logging.WARNING
+            log.log(level, "%s:%s %s: %s  at %s", graph, node.name, node.target, message, source or "an unknown line")
+        if old is None or (new.count or 0) > (old.count or 0):
+            self._found[key] = replace(new)
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self._found.values())
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def counts(self) -> dict[str, int]:
+        """Kind → number of nodes, for the kinds that were found."""
+        found = Counter(item.kind for item in self)
+        return {kind: found[kind] for kind in KINDS if found[kind]}
+
+    def table(self) -> pd.DataFrame:
+        """The rows of ``lower/emulation.csv``."""
+        return pd.DataFrame([asdict(item) for item in self], columns=COLUMNS, dtype=object)
+
+    def in_words(self) -> str:
+        """``2 pad_leak, 1 fallback``, or ``no findings``."""
+        return ", ".join(f"{count} {kind}" for kind, count in self.counts().items()) or "no findings"
+
+    def worst_in_words(self) -> str:
+        """The first leak or overflow, where there is one."""
+        for kind in ("int_overflow", "pad_leak", "overflow", "not_emulated"):
+            for item in self:
+                if item.kind == kind:
+                    return f"first {kind}: {item.graph}:{item.node} {item.message} at {item.source or '?'}"
+        return ""
+
+
+def elements_in_words(count: int, total: int) -> str:
+    """``3 of 12 elements``."""
+    return f"{count} of {counted(total, 'element')}"

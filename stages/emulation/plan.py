@@ -1,0 +1,147 @@
+"""What the emulation does at each node of a graph, settled once, before it runs."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.utils._pytree import tree_leaves
+
+from stages.constrain.config import AccelConfig, NumericsConfig, Rule
+from stages.constrain.engine import check
+from stages.constrain.numerics import FloatFormat, Format, parse_format
+from stages.constrain.profile import Profile
+from stages.emulation.products import Accumulation
+from stages.graphs import GraphRecord, NodeRecord
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """A profile's numerics with its names resolved.
+
+    Attributes:
+        storage: dtype → format, those that change nothing left out.
+        operands: likewise, for the operands of products.
+        accumulation: how partial sums are rounded; None: as torch adds up, which is in float32.
+        casts: integer dtype → the one that stands for it.
+        tile: sizes of the tiles; empty: none.
+        fill: what lies in the padding.
+        saturate: see ``NumericsConfig``.
+        widened: dtypes whose tensors are held in float32 while the graph runs, because their storage format has
+            numbers that they lack.
+    """
+
+    storage: dict[torch.dtype, Format] = field(default_factory=dict)
+    operands: dict[torch.dtype, Format] = field(default_factory=dict)
+    accumulation: Accumulation | None = None
+    casts: dict[torch.dtype, torch.dtype] = field(default_factory=dict)
+    tile: tuple[int, ...] = ()
+    fill: float = 0.0
+    saturate: bool = False
+
+    @classmethod
+    def of(cls, config: NumericsConfig) -> "Numerics":
+        """``config`` has been validated."""
+        accumulation = None
+        if config.accumulate is not None and (config.accumulate, config.accumulate_block) != ("float32", None):
+            format = parse_format(config.accumulate, config)
+            assert isinstance(format, FloatFormat)
+            accumulation = Accumulation(format, config.accumulate_block, config.saturate)
+        return cls(
+            _formats(config.storage, config),
+            _formats(config.operands, config),
+            accumulation,
+            {getattr(torch, wide): getattr(torch, narrow) for wide, narrow in config.casts.items()},
+            tuple(config.tile),
+            float("nan") if config.poison else 0.0,
+            config.saturate,
+        )
+
+    @property
+    def widened(self) -> frozenset[torch.dtype]:
+        return frozenset(dtype for dtype in self.storage if dtype in (torch.float16, torch.bfloat16))
+
+    def container(self, dtype: torch.dtype) -> torch.dtype:
+        """What holds a tensor of ``dtype`` while the graph runs."""
+        return torch.float32 if dtype in self.widened else dtype
+
+
+def _formats(names: dict[str, str], config: NumericsConfig) -> dict[torch.dtype, Format]:
+    return {getattr(torch, dtype): parse_format(name, config) for dtype, name in names.items() if dtype != name}
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """One node.
+
+    Attributes:
+        record: its record.
+        dtypes: dtype of each leaf of its value; None for what is no tensor.
+        strides: strides of each leaf, where they are known.
+        fallback: why it runs on the host; empty where it does not.
+        mutated: positions of the arguments that it writes to.
+    """
+
+    record: NodeRecord
+    dtypes: tuple[torch.dtype | None, ...]
+    strides: tuple[tuple[int, ...] | None, ...]
+    fallback: str
+    mutated: tuple[int, ...]
+
+
+def plan(gm: fx.GraphModule, record: GraphRecord, profile: Profile) -> dict[str, NodePlan]:
+    """What to do at each node, by its name.
+
+    Args:
+        gm: an AOT graph.
+        record: its record.
+        profile: whose rules with the effect ``fallback``, and whose ``numerics.fallback``, send nodes to the host.
+    """
+    hosted = host_nodes(record, profile)
+    records = {node.name: node for node in record.nodes}
+    plans = {}
+    for node in gm.graph.nodes:
+        leaves = tree_leaves(node.meta.get("val"))
+        plans[node.name] = NodePlan(
+            records[node.name],
+            tuple(item.dtype if isinstance(item, Tensor) else None for item in leaves),
+            tuple(_strides(item) for item in leaves),
+            hosted.get(node.name, "") if node.op == "call_function" else "",
+            _mutated(node),
+        )
+    return plans
+
+
+def host_nodes(record: GraphRecord, profile: Profile) -> dict[str, str]:
+    """Node → why it runs on the host."""
+    rules = [rule for rule in profile.rules if rule.effect == "fallback"]
+    if profile.numerics.fallback:
+        named = Profile(profile.name, rules=(_denied(profile.numerics.fallback),))
+        rules += named.rules
+    if not rules:
+        return {}
+    found = check(record, Profile(profile.name, rules=tuple(rules)))
+    return {row.node: row.message for row in found if row.effect == "fallback" and row.severity != "undecided"}
+
+
+def _denied(patterns: list[str]) -> Rule:
+    from stages.constrain.profile import validate_profile
+
+    (rule,) = validate_profile(AccelConfig(rules=[Rule("operation", "fallback", value=list(patterns))]), {}).rules
+    return rule
+
+
+def _strides(value: Any) -> tuple[int, ...] | None:
+    if not isinstance(value, Tensor) or value.layout != torch.strided:
+        return None
+    sizes = [*value.shape, *value.stride()]
+    return tuple(map(int, value.stride())) if all(isinstance(size, int) for size in sizes) else None
+
+
+def _mutated(node: fx.Node) -> tuple[int, ...]:
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not schema.is_mutable:
+        return ()
+    return tuple(
+        index for index, item in enumerate(schema.arguments) if item.alias_info is not None and item.alias_info.is_write
+    )

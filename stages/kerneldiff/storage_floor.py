@@ -1,0 +1,82 @@
+"""What storing numbers in an accelerator's formats costs by itself is no defect of what runs on it.
+
+An adapter that emulates storage formats (``AcceleratorAdapter.storage_rounding``) gives another one that does this and
+nothing else wrong. One step of that one is run; where its deviation from gold is larger than the reference's, it is
+the tensor's floor. So a fault on top (a sum in too narrow a format, a wrong kernel) still has to stay within
+``factor`` times what the formats themselves cost.
+"""
+
+from dataclasses import dataclass
+
+from models.case import Case
+from stages.contract import StageContext
+from stages.kerneldiff import sides
+from stages.kerneldiff.comparison import TensorComparison, compare_tensors
+from stages.kerneldiff.verdict import over
+from stages.lower.adapter import AcceleratorAdapter
+
+BOUNDS = ("floor_rms", "floor_max")
+
+
+@dataclass(frozen=True)
+class Raised:
+    """Words for the stage's message, and the coarsest format's unit roundoff; empty and 0 where none is emulated."""
+
+    note: str = ""
+    roundoff: float = 0.0
+
+
+def raise_floors(
+    context: StageContext,
+    adapter: AcceleratorAdapter,
+    case: Case,
+    rows: list[TensorComparison],
+    leaves: tuple[sides.Leaves, sides.Leaves],
+) -> Raised:
+    """Judge the rows that a floor decided again, in place, where storage rounding alone gives a higher floor.
+
+    Args:
+        adapter: the test side's.
+        case: the test side's; left as found.
+        rows: all rows.
+        leaves: of the test side and of gold.
+    """
+    test, gold = leaves
+    judged = [row for row in rows if row.bound in BOUNDS]
+    rounding = adapter.storage_rounding() if gold and judged else None
+    if rounding is None:
+        return Raised()
+    context.progress("storage rounding alone, for the floor")
+    from stages.lower.compiled import compile_case
+
+    side = sides.run_side("storage rounding", case, lambda: compile_case(case, rounding))
+    if side.error:
+        return Raised(f"; the floor is not raised by storage rounding: running it alone raised {side.error['type']}")
+    raised = sum(_raise(row, side.leaves, test, gold) for row in judged)
+    note = f"; storage rounding alone raised the floor of {raised} of {len(rows)} results" if raised else ""
+    return Raised(note, rounding.roundoff)
+
+
+def _raise(row: TensorComparison, rounding: sides.Leaves, test: sides.Leaves, gold: sides.Leaves) -> bool:
+    """Whether the row's floor is a higher one now."""
+    sources = (rounding, test, gold)
+    tensors = [found.get(row.kind, {}).get(row.path) for found in sources]
+    if any(tensor is None for tensor in tensors) or row.factor is None:
+        return False
+    alone = compare_tensors(tensors[0], tensors[1], gold=tensors[2], factor=row.factor, worst=0)  # type: ignore[arg-type]
+    known = (row.floor_rms, row.floor_max, row.error_rms, row.error_max, alone.floor_rms, alone.floor_max)
+    if None in known:
+        return False
+    floor_rms, floor_max, error_rms, error_max, alone_rms, alone_max = (float(item or 0.0) for item in known)
+    if alone_rms <= floor_rms and alone_max <= floor_max:
+        return False
+    row.floor_rms, row.floor_max = max(floor_rms, alone_rms), max(floor_max, alone_max)
+    by_rms, by_maximum = over(error_rms, row.floor_rms), over(error_max, row.floor_max)
+    row.ratio, row.bound = max((by_rms, "floor_rms"), (by_maximum, "floor_max"))
+    row.verdict = "defect" if row.ratio > row.factor else "within_floor"
+    row.resolution = row.factor * row.floor_rms / row.reference_rms if row.reference_rms else None
+    row.message = (
+        f"error against gold is {row.ratio:.3g} times the noise floor, which storage rounding alone raised from "
+        f"{floor_rms:.3g} to {row.floor_rms:.3g} (RMS); the limit is {row.factor:g}"
+    )
+    return True

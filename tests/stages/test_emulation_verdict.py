@@ -1,0 +1,99 @@
+"""The verdict on emulated runs: storage rounding alone is no defect, a fault on top of it is one."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from models.case import Case
+from models.config import ModelConfig
+from stages.constrain.config import AccelConfig, NumericsConfig
+from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from stages.kerneldiff.config import KernelDiffConfig
+from stages.kerneldiff.stage import KernelDiffStage
+from stages.lower.compiled import compile_case
+from stages.lower.config import BackendConfig
+from stages.lower.emulated import EmulatedAdapter
+from stages.lower.faults import PlantedFault
+
+from fault_models import Transformer  # isort: skip
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def context_of(numerics: NumericsConfig, mode: str = "inference", backend: str = "emulated") -> StageContext:
+    torch.manual_seed(0)
+    case = Case(
+        "net", Transformer().train(mode == "training"), (torch.randn(2, 16, 16),), {}, mode, torch.float32,
+        torch.device("cpu"),
+    )  # fmt: skip
+    settings = Settings(
+        ModelConfig("net"), AccelConfig("chip", numerics=numerics), BackendConfig(backend, backend), mode=mode
+    )
+    return StageContext(settings, MemoryArtifacts(), {"case": case})
+
+
+def judged(context: StageContext) -> StageResult:
+    return KernelDiffStage(KernelDiffConfig(plots=False, store_golden=False)).run(context)
+
+
+def rows_of(result: StageResult) -> list[dict[str, Any]]:
+    return result.artifacts["kerneldiff/outputs.csv"].to_dict("records")
+
+
+@pytest.mark.parametrize(("format", "mode"), [("bfloat16", "training"), ("1-6-9", "inference"), ("bfp8", "inference")])
+def test_storage_rounding_alone_is_no_defect(format: str, mode: str) -> None:
+    result = judged(context_of(NumericsConfig(storage={"float32": format}), mode))
+    assert result.status == "passed", result.message
+    assert "storage rounding alone raised the floor" in result.message
+    assert any("storage rounding alone" in row["message"] for row in rows_of(result))
+    assert all(row["ratio"] <= 1 for row in rows_of(result))  # nothing else is emulated, so nothing else is wrong
+
+
+def test_without_a_storage_format_the_floor_is_the_references() -> None:
+    wrong = NumericsConfig(accumulate="bfloat16", accumulate_block=4)
+    result = judged(context_of(wrong))
+    assert result.status == "failed" and "storage rounding" not in result.message
+
+
+def test_without_emulation_nothing_changes() -> None:
+    result = judged(context_of(NumericsConfig(storage={"float32": "bfloat16"}), backend="aot_eager"))
+    assert result.status == "passed" and "storage rounding" not in result.message
+
+
+def test_a_sum_in_too_narrow_a_format_is_a_defect() -> None:
+    numerics = NumericsConfig(storage={"float32": "bfloat16"}, accumulate="float8_e5m2", accumulate_block=4)
+    result = judged(context_of(numerics))
+    assert result.status == "failed" and result.summary["numerics"]["verdict"] == "defect"
+    assert "storage rounding alone raised the floor" in result.message
+
+
+def test_random_numbers_drawn_alike_still_count() -> None:
+    """Storage rounding's floor is far above that of float32, as one of other dropout masks would be."""
+    context = context_of(NumericsConfig(storage={"float32": "bfloat16"}), "training")
+    context.case.module = torch.nn.Sequential(context.case.module, torch.nn.Dropout(0.2))
+    result = judged(context)
+    assert result.status == "passed", result.message
+    assert result.artifacts["kerneldiff/diagnosis.json"]["random"] == "all sides drew the same random numbers"
+
+
+def test_a_wide_sum_beside_narrow_storage_is_none() -> None:
+    numerics = NumericsConfig(storage={"float32": "bfloat16"}, accumulate="float32", accumulate_block=4)
+    assert judged(context_of(numerics)).status == "passed"
+
+
+@pytest.mark.parametrize(("fault", "strength"), [("scale", 0.3), ("dropped_tail", 1)])
+def test_a_planted_fault_is_a_defect_beside_storage_rounding(fault: str, strength: float) -> None:
+    context = context_of(NumericsConfig(storage={"float32": "bfloat16"}))
+    adapter = PlantedFault("emulated", "addmm_1", fault, accel=context.settings.accel, strength=strength)
+    context.live["compiled"] = compile_case(context.case, adapter)
+    assert isinstance(adapter.inner, EmulatedAdapter)
+    result = judged(context)
+    assert result.status == "failed", result.message
+    assert "storage rounding alone raised the floor" in result.message
