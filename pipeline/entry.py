@@ -19,6 +19,7 @@ from pipeline import arguments
 from pipeline.help import CONF, help_text
 from pipeline.schema import register
 from stages.lower.config import shown_name
+from stages.lower.plugins import conf_folders
 from stages.wording import counted
 
 logger = logging.getLogger(__name__)
@@ -132,6 +133,8 @@ def _hydra_session(args: argparse.Namespace) -> Iterator[_Session]:
     search_path = create_config_search_path(f"file://{CONF}")
     if extra is not None:
         search_path.prepend("command-line", f"file://{extra}", SearchPathQuery(provider="schema"))
+    for folder in conf_folders():  # behind ours and the user's
+        search_path.prepend("installed-package", f"file://{folder}", SearchPathQuery(provider="schema"))
     GlobalHydra.instance().clear()
     try:
         hydra = Hydra.create_main_hydra2("inductor-debug", search_path)

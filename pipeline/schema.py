@@ -9,6 +9,7 @@ from typing import Any
 
 from models.config import ModelConfig
 from stages.contract import Settings
+from stages.lower.plugins import installed_adapters
 from stages.registry import CONFIGS
 
 ISOLATIONS = ("process", "none")
@@ -43,10 +44,15 @@ class Config(Settings):
 
 
 def register() -> None:
-    """Put the schema and the stages' typed options into Hydra's ConfigStore; safe to call twice."""
+    """Put the schema, the stages' typed options and installed packages' backends into Hydra's ConfigStore.
+
+    Safe to call twice. A backend's YAML file, ours, the user's or the package's own, comes before what is stored here.
+    """
     from hydra.core.config_store import ConfigStore
 
     store = ConfigStore.instance()
     store.store(name="schema", node=Config)
+    for name in installed_adapters():
+        store.store(group="backend", name=name, node={"name": name, "adapter": name})
     for name, options in CONFIGS.items():
         store.store(group="stages", name=name, node={name: options})

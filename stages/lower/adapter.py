@@ -48,7 +48,8 @@ class AcceleratorAdapter(ABC):
         """Violations of one graph. Default: those of :meth:`capabilities`.
 
         An override says what no profile can. The constrain stage then asks it for every graph that :meth:`compile`
-        would get (AOT forward and backward; Dynamo's where those were not captured), whatever ``accel`` names.
+        would get (AOT forward and backward; Dynamo's where those were not captured), whatever ``accel`` names. It may
+        begin with ``super().check(graph)``: rows of the capabilities are told apart and counted once.
         """
         from stages.constrain import check
 

@@ -136,8 +136,18 @@ def build_adapter(settings: Settings | BackendConfig) -> AcceleratorAdapter:
     elif "." in config.adapter or ":" in config.adapter:
         adapter = _from_path(config.adapter, config.options)
     else:
-        raise invalid_choice("backend.adapter", config.adapter, [*BUILT_IN, "package.module.Class"])
+        adapter = _installed(config.adapter, config.options)
     return adapter
+
+
+def _installed(name: str, options: Mapping[str, Any]) -> AcceleratorAdapter:
+    """The adapter that an installed package offers as ``name``."""
+    from stages.lower.plugins import adapter_path, installed_adapters
+
+    path = adapter_path(name)
+    if path is None:
+        raise invalid_choice("backend.adapter", name, [*BUILT_IN, *installed_adapters(), "package.module.Class"])
+    return _from_path(path, options)
 
 
 def _built_in(config: BackendConfig, accel: AccelConfig | None) -> AcceleratorAdapter:
