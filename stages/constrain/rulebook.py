@@ -3,7 +3,7 @@
 =====================  ====================================================================================
 ``accel=none``         the adapter's ``capabilities()``, edited by whatever ``accel.FIELD`` says
 ``accel=NAME``         that profile, in place of the capabilities
-an overridden check    asked in either case: it says what the backend refuses, which no profile can state
+an overridden check    asked in either case, for what it finds beyond the capabilities: what no profile can state
 =====================  ====================================================================================
 
 Imports torch only for a backend that can declare something: an adapter of a vendor's, or the mock.
@@ -11,7 +11,7 @@ Imports torch only for a backend that can declare something: an adapter of a ven
 
 import datetime
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from models.errors import ConfigurationError
@@ -39,6 +39,7 @@ class Rulebook:
         backend: the adapter's name.
         replaced: rules that the backend declares and ``accel`` took the place of.
         edited: True where ``accel.FIELD`` changed what the backend declares.
+        declared: the backend's capabilities, whose rows an own check may repeat (``super().check(graph)``).
         own_check: the adapter's ``check``, where it is not the default one.
         strict: ``accel.strict`` as given; None where nobody did.
     """
@@ -48,6 +49,7 @@ class Rulebook:
     backend: str = ""
     replaced: int = 0
     edited: bool = False
+    declared: Profile = field(default_factory=Profile)
     own_check: Callable[[GraphRecord], Violations] | None = None
     strict: bool | None = None
 
@@ -64,7 +66,8 @@ class Rulebook:
             answer = self.own_check(graph)
             if not isinstance(answer, Violations):
                 raise _wrong_type(f"check() of the adapter {self.backend}", answer, Violations)
-            rows += [self._with_severity(row) for row in answer]
+            known = set(check(graph, self.declared))  # judged above, as accel has it
+            rows += [self._with_severity(row) for row in answer if row not in known]
         rows = waive(rows, self.profile.waivers, today or datetime.date.today()) if rows else rows
         return replace(found, rows=(*found.rows, *rows))
 
@@ -102,7 +105,12 @@ def rulebook(settings: Settings) -> Rulebook:
     if accel.name != "none":
         replaced = 0 if settings.backend.adapter in ("mock", "aot_mock") else len(declared.rules)  # mocks enforce accel
         return Rulebook(
-            validate_profile(accel), backend=adapter.name, replaced=replaced, own_check=own, strict=accel.strict
+            validate_profile(accel),
+            backend=adapter.name,
+            replaced=replaced,
+            declared=declared,
+            own_check=own,
+            strict=accel.strict,
         )
     if not declared.rules and own is None:
         return Rulebook(validate_profile(accel), strict=accel.strict)
@@ -111,6 +119,7 @@ def rulebook(settings: Settings) -> Rulebook:
         declared_by="backend",
         backend=adapter.name,
         edited=replace(accel, description="") != AccelConfig(),
+        declared=declared,
         own_check=own,
         strict=accel.strict,
     )
@@ -132,9 +141,8 @@ def _compiled(graphs: Sequence[GraphRecord]) -> list[GraphRecord]:
 
 
 def _wrong_type(what: str, got: Any, valid: type) -> ConfigurationError:
-    example = "validate_profile(AccelConfig(name='chip', alignment=16))" if valid is Profile else "check(graph, profile)"
+    example = "validate_profile(AccelConfig(alignment=16))" if valid is Profile else "check(graph, profile)"
     return ConfigurationError(
         f"backend.adapter: {what} gave {type(got).__name__}; valid: a {valid.__name__} of stages.constrain.\n"
         f"Try: return {example}"
     )
-
