@@ -67,6 +67,11 @@ def validate_profile(
     return Profile(base.name, strict, tuple(rules), (*base.waivers, *config.waivers))
 
 
+def completed(profile: Profile) -> Profile:
+    """A profile made by hand with every field of its rules filled in; ConfigurationError where one is not valid."""
+    return validate_profile(AccelConfig(), base=profile)
+
+
 def load_profile(name_or_path: str | Path, **overrides: Any) -> Profile:
     """A profile of ``conf/accel`` by name, or a YAML file by path, with fields replaced.
 

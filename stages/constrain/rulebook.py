@@ -10,6 +10,7 @@ Imports torch only for a backend that can declare something: an adapter of a ven
 """
 
 import datetime
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from models.errors import ConfigurationError
 from stages.constrain.config import AccelConfig
 from stages.constrain.engine import check
-from stages.constrain.profile import Profile, validate_profile
+from stages.constrain.profile import Profile, completed, validate_profile
 from stages.constrain.violations import Violation, Violations, waive
 from stages.contract import Settings
 from stages.graphs import GraphRecord
@@ -58,18 +59,21 @@ class Rulebook:
 
         An explicit ``accel.strict`` decides over the severity of the latter; otherwise it is what the adapter says.
         """
-        found = check(graphs, self.profile, today=today)
         if self.own_check is None:
-            return found
-        rows: list[Violation] = []
-        for graph in _compiled(graphs):
-            answer = self.own_check(graph)
-            if not isinstance(answer, Violations):
-                raise _wrong_type(f"check() of the adapter {self.backend}", answer, Violations)
-            known = set(check(graph, self.declared))  # judged above, as accel has it
-            rows += [self._with_severity(row) for row in answer if row not in known]
-        rows = waive(rows, self.profile.waivers, today or datetime.date.today()) if rows else rows
-        return replace(found, rows=(*found.rows, *rows))
+            return check(graphs, self.profile, today=today)
+        found = check(graphs, replace(self.profile, waivers=()))
+        rows = [*found, *itertools.chain.from_iterable(map(self._own_rows, _compiled(graphs)))]
+        rows = waive(rows, self.profile.waivers, today or datetime.date.today())
+        return replace(found, rows=tuple(rows), profile=self.profile)
+
+    def _own_rows(self, graph: GraphRecord) -> list[Violation]:
+        """What the adapter's own check finds beyond its capabilities, which ``accel`` may have edited or replaced."""
+        assert self.own_check is not None
+        answer = self.own_check(graph)
+        if not isinstance(answer, Violations):
+            raise _wrong_type(f"check() of the adapter {self.backend}", answer, Violations)
+        known = set(check(graph, self.declared))
+        return [self._with_severity(row) for row in answer if row not in known]
 
     def _with_severity(self, row: Violation) -> Violation:
         if self.strict is None or row.severity not in ("error", "warning"):
@@ -80,7 +84,7 @@ class Rulebook:
     def note(self) -> str:
         """What a reader must know about where the rules come from; empty where ``accel`` alone gave them."""
         notes = []
-        if self.declared_by == "backend":
+        if self.declared_by == "backend" and self.profile.rules:
             edits = ", edited by accel.*" if self.edited else ""
             notes.append(f"the rules are those that the backend {self.backend} declares (accel=none{edits})")
         if self.replaced:
@@ -101,7 +105,7 @@ def rulebook(settings: Settings) -> Rulebook:
     declared = adapter.capabilities()
     if not isinstance(declared, Profile):
         raise _wrong_type(f"capabilities() of the adapter {adapter.name}", declared, Profile)
-    own = own_check(adapter)
+    declared, own = completed(declared), own_check(adapter)
     if accel.name != "none":
         replaced = 0 if settings.backend.adapter in ("mock", "aot_mock") else len(declared.rules)  # mocks enforce accel
         return Rulebook(

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from stages.constrain.profile import Profile
+from stages.constrain.profile import Profile, completed
 from stages.constrain.violations import Violations
 from stages.graphs import GraphRecord
 
@@ -51,9 +51,9 @@ class AcceleratorAdapter(ABC):
         would get (AOT forward and backward; Dynamo's where those were not captured), whatever ``accel`` names. It may
         begin with ``super().check(graph)``: rows of the capabilities are told apart and counted once.
         """
-        from stages.constrain import check
+        from stages.constrain.engine import check
 
-        return check(graph, self.capabilities())
+        return check(graph, completed(self.capabilities()))
 
     @abstractmethod
     def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:

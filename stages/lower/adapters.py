@@ -183,7 +183,8 @@ def _from_path(path: str, options: Mapping[str, Any]) -> AcceleratorAdapter:
         ) from error
     factory = getattr(module, attribute, None)
     if not callable(factory):
-        names = [name for name in vars(module) if not name.startswith("_") and callable(getattr(module, name))]
+        found = {name: item for name, item in vars(module).items() if not name.startswith("_") and callable(item)}
+        names = [name for name, item in found.items() if _is_adapter(item)] or list(found)
         raise invalid_choice("backend.adapter", path, [f"{module_name}.{name}" for name in names])
     try:
         inspect.signature(factory).bind(**options)
@@ -207,3 +208,7 @@ def _from_path(path: str, options: Mapping[str, Any]) -> AcceleratorAdapter:
             "stages.lower.adapter.AcceleratorAdapter."
         )
     return adapter
+
+
+def _is_adapter(item: Any) -> bool:
+    return isinstance(item, type) and issubclass(item, AcceleratorAdapter) and not inspect.isabstract(item)
