@@ -111,7 +111,10 @@ def test_the_compilers_error_is_the_stages_result(acme: Callable[..., Finished])
     assert message(run, "benchmark").startswith("AcmeCompileError: ACME-E042")
 
 
-def test_a_kernel_that_kills_the_process_costs_its_stages_alone(acme: Callable[..., Finished]) -> None:
+def test_a_kernel_that_kills_the_process_costs_its_stage_alone(
+    acme: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")  # the next worker knows the device from the adapter alone
     run = acme(
         *PERCEPTRON, "backend=acme", "backend.options.fail=crash", "device=acme", "stages=[kerneldiff,capture,report]"
     )
