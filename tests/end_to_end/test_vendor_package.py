@@ -124,6 +124,45 @@ def test_a_kernel_that_kills_the_process_costs_its_stage_alone(
     assert (run.directory / "report" / "report.html").exists()
 
 
+DEVICE = """
+import copy
+import torch
+
+x = torch.randn(4, 6).to("acme")
+assert (x.device, x.t().stride(), x[1:, 2].storage_offset()) == (torch.device("acme:0"), (1, 6), 8)
+x.view(-1)[7] = 5.0
+assert x.cpu()[1, 1] == 5.0, "a view is a view"
+pair = copy.deepcopy({"x": x, "row": x[0]})
+pair["row"].zero_()
+assert pair["x"].cpu()[0].abs().max() == 0 and x.cpu()[0].abs().max() > 0, "a copy shares what the original shared"
+host = torch.get_rng_state()
+torch.acme.manual_seed(3)
+drawn = torch.randn(5, device="acme")
+torch.acme.manual_seed(3)
+assert torch.equal(torch.randn(5, device="acme"), drawn) and torch.equal(torch.get_rng_state(), host)
+for refused in (lambda: x.double(), lambda: torch.zeros(2, dtype=torch.float64, device="acme")):
+    try:
+        refused()
+    except TypeError as error:
+        assert "no torch.float64" in str(error)
+    else:
+        raise AssertionError("float64 on the chip")
+
+model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.GELU(), torch.nn.Linear(8, 2))
+there = copy.deepcopy(model).to("acme")
+model(x.cpu()).square().mean().backward()
+torch.compile(there, backend="acme")(x).square().mean().backward()
+for mine, other in zip(model.parameters(), there.parameters()):
+    torch.testing.assert_close(other.grad.cpu(), mine.grad)
+"""
+
+
+def test_tensors_on_the_packages_device_are_real_tensors(python: Path, tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
+    done = subprocess.run([python, "-P", "-c", DEVICE], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.slow
 def test_the_adapters_own_check_and_a_profile_of_the_packages(acme: Callable[..., Finished]) -> None:
     run = acme(

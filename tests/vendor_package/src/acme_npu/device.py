@@ -7,6 +7,8 @@ C++ instead (torch's ``open_registration_extension`` tests show it); nothing els
 """
 
 import functools
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -29,6 +31,7 @@ _OVERRIDEABLE = {
     "convolution_backward_overrideable": _convolution_backward,
 }
 """Operations that torch gives to a device without a kernel of its own → what the host computes for them."""
+_generator = torch.Generator()  # the device's own; torch.Generator(device="acme") would take C++
 _registrations: list[torch.library.Library] = []  # a Library that is collected takes its kernels along
 
 
@@ -51,14 +54,13 @@ class AcmeModule:
         """Nothing is in flight: a simulated kernel has ended when it returns."""
 
     def get_rng_state(self, device: object = None) -> Tensor:
-        """The host's generator draws for this device."""
-        return torch.get_rng_state()
+        return _generator.get_state()
 
     def set_rng_state(self, state: Tensor, device: object = None) -> None:
-        torch.set_rng_state(state)
+        _generator.set_state(state)
 
     def manual_seed(self, seed: int) -> None:
-        torch.default_generator.manual_seed(seed)
+        _generator.manual_seed(seed)
 
     manual_seed_all = manual_seed
 
@@ -141,11 +143,24 @@ def _on_host(op: Any, *args: Any, **kwargs: Any) -> Any:
         return to_device(host)
 
     args, kwargs = tree_map_only((Tensor, torch.device), lowered, (args, kwargs))
-    result = op(*args, **kwargs)
+    with _devices_generator() if torch.Tag.nondeterministic_seeded in getattr(op, "tags", ()) else nullcontext():
+        result = op(*args, **kwargs)
     for host, tensor in given:
         if host.size() != tensor.size() or host.stride() != tensor.stride():  # an ``out=`` that was empty
             _set_storage(tensor, tensor.untyped_storage(), host.storage_offset(), host.size(), host.stride())
     return tree_map_only(Tensor, raised, result)
+
+
+@contextmanager
+def _devices_generator() -> Iterator[None]:
+    """Inside, the host draws what the device's generator would."""
+    host = torch.get_rng_state()
+    torch.set_rng_state(_generator.get_state())
+    try:
+        yield
+    finally:
+        _generator.set_state(torch.get_rng_state())
+        torch.set_rng_state(host)
 
 
 def _copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:
