@@ -1,5 +1,6 @@
 """Composing with what installed packages add: a backend by name, their YAML, a target, a device of theirs."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "chip_vendor" / "conf").mkdir(parents=True)
     (tmp_path / "chip_vendor" / "__init__.py").write_text("raise SystemExit('imported in the parent process')")
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "chip_vendor", raising=False)  # another test's, from another folder
     yield tmp_path / "chip_vendor" / "conf"
     ConfigStore.instance().repo.get("backend", {}).pop("chip.yaml", None)
 
