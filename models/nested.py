@@ -37,21 +37,20 @@ def map_tensors(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
 def map_sharing(function: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:
     """:func:`map_tensors`, but what shares memory in ``value`` shares memory in the result too.
 
-    The same tensor twice stays one tensor, and views of one storage stay views of one: ``function`` then gets the whole
-    storage as a 1-D tensor. Tensors that share a storage in different dtypes, or require gradients, or are not strided
-    are converted each on its own.
+    The same tensor twice stays one tensor, and views of one storage stay views of one: ``function`` then gets the
+    storage, as far as they reach, as a 1-D tensor. Tensors that share a storage in different dtypes, or require
+    gradients, or are not strided are converted each on its own.
     """
     tensors = {id(tensor): tensor for _, tensor in named_tensors(value, "")}
     groups: dict[tuple[Any, ...], list[torch.Tensor]] = {}
     for tensor in tensors.values():
         if tensor.layout == torch.strided and not tensor.requires_grad and not tensor.is_meta:
-            groups.setdefault((tensor.device, tensor.untyped_storage().data_ptr(), tensor.dtype), []).append(tensor)
+            groups.setdefault((tensor.device, _memory(tensor), tensor.dtype), []).append(tensor)
     converted: dict[int, torch.Tensor] = {}
     for members in groups.values():
         if len(members) > 1:
             first = members[0]
-            length = first.untyped_storage().nbytes() // first.element_size()
-            whole = function(first.as_strided((length,), (1,), 0))
+            whole = function(first.as_strided((max(map(_extent, members)),), (1,), 0))
             for member in members:
                 view = whole.as_strided(member.shape, member.stride(), member.storage_offset())
                 converted[id(member)] = view
@@ -59,6 +58,22 @@ def map_sharing(function: Callable[[torch.Tensor], torch.Tensor], value: Any) ->
         if key not in converted:
             converted[key] = function(tensor)
     return map_tensors(lambda tensor: converted[id(tensor)], value)
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    """What tells the memory of one storage from another's: its address, or the storage's own on a device that gives no
+    address (one of PrivateUse1 whose tensors are Python's)."""
+    storage = tensor.untyped_storage()
+    try:
+        return storage.data_ptr()
+    except RuntimeError:
+        return storage._cdata
+
+
+def _extent(tensor: torch.Tensor) -> int:
+    """Elements of the storage up to the last one of a strided tensor. The storage's own size may be unknown."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return int(tensor.storage_offset() + last + 1) if tensor.numel() else 0
 
 
 def _items(value: Any) -> Iterator[tuple[Any, Any]]:

@@ -19,6 +19,7 @@ from pipeline import arguments
 from pipeline.help import CONF, help_text
 from pipeline.schema import register
 from stages.lower.config import shown_name
+from stages.lower.plugins import conf_folders
 from stages.wording import counted
 
 logger = logging.getLogger(__name__)
@@ -119,7 +120,8 @@ def _hydra_session(args: argparse.Namespace) -> Iterator[_Session]:
     stored = arguments.stored_config(args.config_path, args.config_name)
     extra = arguments.config_directory(args.config_dir)
     version.setbase("1.3")
-    register()
+    folders = ([extra] if extra is not None else []) + conf_folders()
+    register(folders)
     OmegaConf.register_new_resolver("slug", slug, replace=True)
     OmegaConf.register_new_resolver("shown_backend", shown_name, replace=True)
     name = "config"
@@ -130,8 +132,8 @@ def _hydra_session(args: argparse.Namespace) -> Iterator[_Session]:
             ConfigStore.instance().store(name="stored_run", node=arguments.rerun_node(stored, base, session.overrides))
         name = "stored_run"
     search_path = create_config_search_path(f"file://{CONF}")
-    if extra is not None:
-        search_path.prepend("command-line", f"file://{extra}", SearchPathQuery(provider="schema"))
+    for folder in folders:  # behind ours, the user's before the packages'
+        search_path.prepend("command-line", f"file://{folder}", SearchPathQuery(provider="schema"))
     GlobalHydra.instance().clear()
     try:
         hydra = Hydra.create_main_hydra2("inductor-debug", search_path)

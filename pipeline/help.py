@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.schema import Config
+from stages.lower.plugins import conf_folders, distribution, installed_adapters
 from stages.registry import CONFIGS
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
@@ -27,6 +28,7 @@ examples:
 
 groups (GROUP=NAME; --config-dir DIR adds DIR/GROUP/NAME.yaml):
 {groups}
+                {installed}
   stages        {stages}
                 stages=[a,b] selects and orders (report runs last), +stages=a appends, ~stages.a removes
 
@@ -45,9 +47,16 @@ exit codes: 0 passed, 1 a verdict failed, 2 the configuration is wrong and nothi
 
 
 def options(group: str, extra: Path | None = None) -> list[str]:
-    """Names of a group's YAML files, ours and those of ``--config-dir``."""
-    folders = [folder / group for folder in (CONF, extra) if folder is not None]
-    return sorted({file.stem for folder in folders for file in folder.glob("*.yaml")})
+    """Names of a group's YAML files: ours, those of ``--config-dir`` and of packages; for ``backend`` adapters too."""
+    folders = [folder / group for folder in (CONF, extra, *conf_folders()) if folder is not None]
+    names = {file.stem for folder in folders for file in folder.glob("*.yaml")}
+    return sorted(names | set(installed_adapters() if group == "backend" else ()))
+
+
+def installed() -> str:
+    """The backends that installed packages add, each with its package; how to add one where there is none."""
+    found = [f"{name} ({distribution(points[0])})" for name, points in installed_adapters().items()]
+    return f"installed backends: {', '.join(found) or 'none'} (docs/adapters.md: write one)"
 
 
 def help_text(extra: Path | None = None) -> str:
@@ -57,7 +66,9 @@ def help_text(extra: Path | None = None) -> str:
     stage_keys = "\n".join(
         f"  {key:<36} {value}" for name, kind in CONFIGS.items() for key, value in _keys(kind(), f"stages.{name}.")
     )
-    return _TEMPLATE.format(groups=groups, stages=", ".join(CONFIGS), keys=f"{keys}\n{stage_keys}")
+    return _TEMPLATE.format(
+        groups=groups, installed=installed(), stages=", ".join(CONFIGS), keys=f"{keys}\n{stage_keys}"
+    )
 
 
 def _keys(node: Any, prefix: str) -> Iterator[tuple[str, str]]:

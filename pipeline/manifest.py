@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 
 from stages.contract import Settings
+from stages.lower.plugins import adapter_distributions
 
 from .rundir import RunDirectory
 
@@ -48,9 +49,12 @@ def describe_machine() -> dict[str, Any]:
 
 
 def installed_versions() -> dict[str, str | None]:
-    """Versions of Python and of what is installed, read from the packages' metadata, without importing them."""
+    """Versions of Python, of what is installed here and of packages that add an adapter.
+
+    Read from the packages' metadata, without importing them.
+    """
     versions: dict[str, str | None] = {"python": platform.python_version()}
-    for name in DISTRIBUTIONS:
+    for name in (*DISTRIBUTIONS, *adapter_distributions()):
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

@@ -4,11 +4,14 @@
 validated by it.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from models.config import ModelConfig
 from stages.contract import Settings
+from stages.lower.plugins import installed_adapters
 from stages.registry import CONFIGS
 
 ISOLATIONS = ("process", "none")
@@ -42,11 +45,23 @@ class Config(Settings):
     runner: RunnerConfig = field(default_factory=RunnerConfig)
 
 
-def register() -> None:
-    """Put the schema and the stages' typed options into Hydra's ConfigStore; safe to call twice."""
+def register(folders: Iterable[Path] = ()) -> None:
+    """Put the schema, the stages' typed options and installed packages' backends into Hydra's ConfigStore.
+
+    Safe to call twice.
+
+    Args:
+        folders: of YAML, ours aside. A backend that has a file there is not stored: Hydra would take what is stored for
+            the file's schema.
+    """
     from hydra.core.config_store import ConfigStore
 
     store = ConfigStore.instance()
     store.store(name="schema", node=Config)
+    for name in installed_adapters():
+        if any((folder / "backend" / f"{name}.yaml").is_file() for folder in folders):
+            store.repo.get("backend", {}).pop(f"{name}.yaml", None)
+            continue
+        store.store(group="backend", name=name, node={"name": name, "adapter": name})
     for name, options in CONFIGS.items():
         store.store(group="stages", name=name, node={name: options})

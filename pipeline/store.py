@@ -112,7 +112,7 @@ def _configured(run: Path) -> dict[str, Any]:
 
     try:
         config = yaml.safe_load((run / _HYDRA).read_text())
-        backend = shown_name(config["backend"]["name"], config["backend"]["adapter"])
+        backend = shown_name(*(config["backend"].get(key) for key in ("name", "adapter", "_target_")))
         names = {"model": config["model"]["name"], "accel": config["accel"]["name"], "backend": backend}
         return names | {key: config[key] for key in ("dtype", "mode")}
     except (OSError, yaml.YAMLError, KeyError, TypeError):

@@ -15,7 +15,7 @@ EXIT_CODES = {PASSED: EXIT_PASSED, FAILED: EXIT_FAILED, CRASHED: EXIT_CRASHED}
 _SIDE = dict.fromkeys(("median_ms", "iqr_ms", "ci95_ms", "samples", "compile_s", "peak_memory_bytes"))
 _EMPTY: dict[str, Any] = {
     "graphs": dict.fromkeys(("dynamo", "forward", "backward", "breaks", "guards", "nodes")),
-    "violations": {"total": None, "by_rule": {}, "by_effect": {}, "strict": None},
+    "violations": {"total": None, "by_rule": {}, "by_effect": {}, "strict": None, "profile": None, "declared_by": None},
     "numerics": dict.fromkeys(
         ("compared", "failed", "max_abs", "max_rel", "rmse", "max_ulp", "verdict", "first_divergence")
     ),

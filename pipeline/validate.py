@@ -10,10 +10,13 @@ from pipeline.keys import stage_not_selected, unknown_key
 from pipeline.schema import ISOLATIONS, Config
 from pipeline.watch import parse_bytes
 from stages.constrain.profile import validate_profile
+from stages.lower.config import BUILT_IN
+from stages.lower.plugins import adds_devices
 from stages.registry import CONFIGS
 
 DEVICES = ("cpu", "cuda")
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
+_FOREIGN_DEVICE = re.compile(r"[a-z_]\w*(:\d+)?")
 _DOTTED = re.compile(r"[A-Za-z_]\w*([.:][A-Za-z_]\w*)+")
 
 _AT_LEAST: dict[str, float] = {
@@ -96,8 +99,14 @@ def _check_choices(config: Config) -> None:
         if value not in choices and not (value is None and key.startswith("reference.")):
             raise invalid_choice(key, value, choices)
     for key, device in (("device", config.device), ("reference.device", config.reference.device)):
-        if device is not None and not _DEVICE.fullmatch(device):
+        if device is not None and not _DEVICE.fullmatch(device) and not _may_be_foreign(config, device):
             raise invalid_choice(key, device, (*DEVICES, "cuda:N"))
+
+
+def _may_be_foreign(config: Config, device: str) -> bool:
+    """Whether a package may add such a device to torch: the worker, which imports it, tells whether it did."""
+    backend = config.backend.adapter
+    return bool(_FOREIGN_DEVICE.fullmatch(device)) and (backend not in BUILT_IN or adds_devices())
 
 
 def _check_numbers(config: Config) -> None:

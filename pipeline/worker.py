@@ -73,6 +73,8 @@ class Worker:
         if self.plan.preflight:
             self._preflight()
             self.emit({"event": "preflight_ok"})
+        else:
+            self._know_device()
         for name in self.plan.remaining:
             if name not in self.directory.stage_records():
                 self._run_stage(name)
@@ -102,6 +104,11 @@ class Worker:
         from stages.lower import build_adapter
 
         build_adapter(self.plan.settings).validate()
+
+    def _know_device(self) -> None:
+        """A device of a vendor's may be known to torch only once the backend was built, as the preflight does."""
+        if self.plan.settings.device.partition(":")[0] not in ("cpu", "cuda") and self.plan.remaining:
+            self._checked(self.plan.remaining[0], self._check_backend)
 
     def _checked(self, name: str, check: Callable[[], object]) -> None:
         """Call a check. What is no mistake in the configuration is left to the stage, which meets it again."""

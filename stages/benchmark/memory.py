@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import torch
@@ -33,7 +34,8 @@ class Peak:
     Attributes:
         host: resident memory of the process at its highest.
         host_before: resident memory when the work began.
-        device: memory that torch's allocator had handed out at its highest, on the case's device; None on the CPU.
+        device: memory that torch's allocator had handed out at its highest, on the case's device; None on the CPU,
+            and on a device whose module has no ``max_memory_allocated``.
         method: of ``host``: ``VmHWM`` or ``sampled``.
     """
 
@@ -47,13 +49,14 @@ class Peak:
 def peak_memory(device: torch.device) -> Iterator[Peak]:
     """Measure what happens inside; the figures are there after the block."""
     peak = Peak(host_before=psutil.Process().memory_info().rss)
-    on_device = device.type not in ("cpu", "meta")
-    if on_device:
-        torch.get_device_module(device).reset_peak_memory_stats(device)
+    module: Any = None if device.type in ("cpu", "meta") else torch.get_device_module(device)
+    counts = hasattr(module, "reset_peak_memory_stats") and hasattr(module, "max_memory_allocated")
+    if counts:
+        module.reset_peak_memory_stats(device)
     with _kernel_peak(peak) if _reset_high_water_mark() else _sampled_peak(peak):
         yield peak
-    if on_device:
-        peak.device = torch.get_device_module(device).max_memory_allocated(device)
+    if counts:
+        peak.device = module.max_memory_allocated(device)
 
 
 def allocated_peak(case: Case, call: Callable[[], None]) -> int:

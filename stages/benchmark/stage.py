@@ -79,11 +79,14 @@ def stepper(case: Case, function: Callable[..., Any]) -> Callable[[], None]:
 
 
 def _peak(case: Case, call: Callable[[], None]) -> dict[str, Any]:
-    """Peaks in bytes of one step; ``peak_memory_bytes`` is the allocator's of the device that the case is on."""
+    """Peaks in bytes of one step; ``peak_memory_bytes`` is the allocator's of the device that the case is on.
+
+    None where the device does not tell: what the host's allocator held is not the device's memory.
+    """
     with peak_memory(case.device) as peak:
         call()
     return {
-        "peak_memory_bytes": allocated_peak(case, call) if peak.device is None else peak.device,
+        "peak_memory_bytes": allocated_peak(case, call) if case.device.type == "cpu" else peak.device,
         "peak_host_bytes": peak.host,
         "host_method": peak.method,
     }

@@ -95,7 +95,8 @@ class AccelConfig:
     Attributes:
         name: profile's name, used in the run directory's name.
         description: one line for a person.
-        strict: True fails the constrain stage on a violation; False records it as a warning.
+        strict: True fails the constrain stage on a violation; False records it as a warning. None is the backend's
+            own where its capabilities are what is checked (``accel=none``), else False.
         alignment: multiple, in elements, of the dimensions that ``alignment_dims`` names.
         alignment_dims: last, last2, first, contraction, all; None is the rule's own, else last. A dimension of size 1
             counts only under ``all``.
@@ -120,7 +121,7 @@ class AccelConfig:
 
     name: str = "none"
     description: str = ""
-    strict: bool = False
+    strict: bool | None = None
     alignment: int | None = None
     alignment_dims: str | None = None
     alignment_roles: list[str] | None = None

@@ -43,25 +43,38 @@ class Profile:
         return [item for item in self.rules if item.rule == rule]
 
 
-def validate_profile(config: AccelConfig, environment: Mapping[str, str] | None = None) -> Profile:
+def validate_profile(
+    config: AccelConfig, environment: Mapping[str, str] | None = None, *, base: Profile | None = None
+) -> Profile:
     """The profile that ``config`` describes.
 
     Args:
         config: as the user wrote it.
         environment: where MOCK_STRICT, MOCK_ALIGNMENT and MOCK_MAX_MEMORY are read, for the profile called ``mock``
             alone; default ``os.environ``.
+        base: a profile that ``config`` edits instead of being one of its own. Its name stays, its rules and waivers
+            come first, and it is strict or not where ``config.strict`` is None.
 
     Raises:
         ConfigurationError: a value is outside what its key allows.
     """
+    base = base or Profile(config.name)
     config = apply_environment(config, os.environ if environment is None else environment)
-    _require(config.strict, bool, "accel.strict", "true or false")
-    rules = [validated(rule, f"accel.rules[{index}]") for index, rule in enumerate(config.rules)]
+    _require(config.strict, (bool, type(None)), "accel.strict", "true or false")
+    rules = [validated(rule, f"{base.name}.rules[{index}]") for index, rule in enumerate(base.rules)]
+    rules += [validated(rule, f"accel.rules[{index}]") for index, rule in enumerate(config.rules)]
     rules = edited(rules, config)
     for index, waiver in enumerate(config.waivers):
         _validate_waiver(waiver, f"accel.waivers[{index}]")
     validate_numerics(config.numerics)
-    return Profile(config.name, config.strict, tuple(rules), tuple(config.waivers), config.numerics)
+    numerics = config.numerics if config.numerics.stated else base.numerics
+    strict = base.strict if config.strict is None else config.strict
+    return Profile(base.name, strict, tuple(rules), (*base.waivers, *config.waivers), numerics)
+
+
+def completed(profile: Profile) -> Profile:
+    """A profile made by hand with every field of its rules filled in; ConfigurationError where one is not valid."""
+    return validate_profile(AccelConfig(), base=profile)
 
 
 def load_profile(name_or_path: str | Path, **overrides: Any) -> Profile:
@@ -154,7 +167,7 @@ def expiry(waiver: Waiver, key: str = "accel.waivers") -> datetime.date | None:
         ) from None
 
 
-def _require(value: Any, kind: type, key: str, valid: str) -> None:
+def _require(value: Any, kind: type | tuple[type, ...], key: str, valid: str) -> None:
     if not isinstance(value, kind):
         raise ConfigurationError(f"{key}: got {value!r}; valid: {valid}. Try: {key}=true")
 

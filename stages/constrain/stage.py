@@ -1,10 +1,10 @@
-"""The constrain stage: the captured graphs against the profile. Runs without torch."""
+"""The constrain stage: the captured graphs against the profile. Runs without torch, unless the backend has rules."""
 
 import logging
 from collections.abc import Iterable
 
-from stages.constrain.engine import check
-from stages.constrain.profile import Profile, validate_profile
+from stages.constrain.profile import Profile
+from stages.constrain.rulebook import rulebook
 from stages.constrain.summary import by_rule
 from stages.constrain.violations import COLUMNS, Violations
 from stages.contract import Artifacts, Stage, StageContext, StageResult
@@ -29,7 +29,7 @@ class ConstrainStage(Stage):
 
     def check(self, context: StageContext) -> None:
         """ConfigurationError where the profile is not valid, or names an operation or a dtype that torch lacks."""
-        profile = validate_profile(context.settings.accel)
+        profile = rulebook(context.settings).profile
         if profile.of("operation") or profile.of("dtype"):
             from stages.constrain.torch_names import check_names
 
@@ -37,19 +37,23 @@ class ConstrainStage(Stage):
 
     def run(self, context: StageContext) -> StageResult:
         """Failed where a strict profile is broken, or can't be shown to be kept, or nothing was captured."""
-        profile = validate_profile(context.settings.accel)
+        rules = rulebook(context.settings)
+        profile = rules.profile
         names = [name for name in context.artifacts.names(GRAPHS) if name.endswith(".json")]
         if not names:
             return StageResult("failed", "not established: no captured graph")
         graphs = [GraphRecord.from_json(context.artifacts.read_json(name)) for name in names]
         context.progress(f"checking {_graphs_in_words(graph.id for graph in graphs)} against {profile.name}")
-        violations = check(graphs, profile)
+        violations = rules.check(graphs)
+        looked = bool(profile.rules or rules.own_check)
+        outside = _not_checked(context.artifacts) if looked else ""
+        found = violations.summary() | {"total": len(violations) if looked else None}
         log.info("constrain: %d rows for %s", len(violations), profile.name)
         return StageResult(
             status="failed" if violations.failed else "passed",
-            message=message_of(violations) + (_not_checked(context.artifacts) if profile.rules else ""),
+            message="; ".join(part for part in (message_of(violations, looked), rules.note, outside) if part),
             artifacts={TABLE: violations.table, SUMMARY: by_rule(violations, graphs)},
-            summary={"violations": violations.summary()},
+            summary={"violations": found | {"profile": profile.name, "declared_by": rules.declared_by}},
             digest={TABLE: digest_columns()},
         )
 
@@ -59,10 +63,14 @@ def digest_columns() -> list[str]:
     return [column for column in COLUMNS if column not in ("severity", "message", "suggestion")]
 
 
-def message_of(violations: Violations) -> str:
-    """One line: how many, of which rules, and how severe."""
+def message_of(violations: Violations, looked: bool = True) -> str:
+    """One line: how many, of which rules, and how severe.
+
+    Args:
+        looked: False where neither the profile nor the backend has a rule.
+    """
     profile: Profile = violations.profile
-    if not profile.rules:
+    if not looked:
         return f"nothing was checked: the profile {profile.name} has no rules"
     if not violations.rows:
         one = len({_number(id) for id in violations.graphs}) == 1
@@ -93,4 +101,4 @@ def _number(graph_id: str) -> str:
 def _not_checked(artifacts: Artifacts) -> str:
     """What no graph holds, and so no rule saw."""
     breaks = artifacts.read_json(BREAKS) if BREAKS in artifacts.names(BREAKS) else []
-    return f"; what runs outside the graphs was not checked ({breaks_in_words(breaks)})" if breaks else ""
+    return f"what runs outside the graphs was not checked ({breaks_in_words(breaks)})" if breaks else ""

@@ -86,7 +86,7 @@ def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) 
             raise MemoryError(str(error)) from error
         log.exception("kerneldiff: the %s side raised", name)
         return Side(error=describe(error))
-    leaves = collect(result)
+    leaves = on_host(collect(result), case.device)
     foreign = case.gold and case.draws is not None and not case.draws.matched  # however its generator was left
     after = b"" if foreign else watched.after
     return Side(leaves, _changed(case, leaves), watched.before != watched.after, after)
@@ -118,6 +118,21 @@ def collect(result: StepResult) -> Leaves:
     return leaves
 
 
+COMPUTES_FLOAT64 = ("cpu", "cuda")
+"""Devices on which gold is computed and results are compared. For any other it is done on the host: a device that is
+being brought up may lack float64 (MPS and most NPUs do), and its own faults must not decide what is right."""
+
+
+def on_host(leaves: Leaves, device: torch.device) -> Leaves:
+    """The results of a step on ``device`` where they are compared; see :data:`COMPUTES_FLOAT64`."""
+    if device.type in COMPUTES_FLOAT64:
+        return leaves
+    return {
+        kind: {path: leaf.cpu() if isinstance(leaf, torch.Tensor) else leaf for path, leaf in found.items()}
+        for kind, found in leaves.items()
+    }
+
+
 def _changed(case: Case, leaves: Leaves) -> dict[str, set[str]]:
     """Names of the buffers and inputs whose bits a step changed; ``case`` is again as it was before the step."""
     before = {"buffer": dict(case.module.named_buffers()), "input": case.named_inputs()}
@@ -125,6 +140,7 @@ def _changed(case: Case, leaves: Leaves) -> dict[str, set[str]]:
     for kind, old in before.items():
         for name, after in leaves.get(kind, {}).items():
             mine = old.get(name)
+            mine = None if mine is None else mine.to(after.device)
             if mine is None or mine.shape != after.shape or mine.dtype != after.dtype or not same_bits(mine, after):
                 changed.setdefault(kind, set()).add(name)
     return changed
@@ -201,8 +217,10 @@ def reference_function(context: StageContext, case: Case) -> Callable[..., Any]:
         return case.module
     from stages.lower.adapters import BUILT_IN, build_adapter
     from stages.lower.config import BackendConfig
+    from stages.lower.plugins import installed_adapters
 
-    adapter = build_adapter(BackendConfig(name=name, adapter=name if name in BUILT_IN else "dynamo"))
+    known = name in BUILT_IN or name in installed_adapters()
+    adapter = build_adapter(BackendConfig(name=name, adapter=name if known else "dynamo"))
     compiled: Callable[..., Any] = torch.compile(case.module, backend=adapter.dynamo_backend())
     return compiled
 

@@ -2,27 +2,23 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, fx
 
-from stages.constrain.config import AccelConfig
+from stages.constrain.profile import Profile, completed
+from stages.constrain.violations import Violations
 from stages.graphs import GraphRecord
-
-if TYPE_CHECKING:
-    import pandas
-
-    Profile = AccelConfig
-    Violations = pandas.DataFrame
 
 
 class AcceleratorAdapter(ABC):
     """A backend: what it can do, what it refuses, and how it compiles a graph.
 
     A subclass gives :meth:`compile`; the rest has defaults. It becomes a backend of the pipeline as
-    ``backend.adapter=package.module.Class`` (arguments from ``backend.options``), and of ``torch.compile`` through
-    :meth:`dynamo_backend`.
+    ``backend._target_=package.module.Class``, or as ``backend=NAME`` where its package names it in the entry-point
+    group ``inductor_debug.adapters``; its arguments are ``backend.options``. It becomes one of ``torch.compile``
+    through :meth:`dynamo_backend`. ``docs/adapters.md`` shows a whole package.
 
     Attributes:
         name: shown in messages; by default the class's name.
@@ -43,15 +39,25 @@ class AcceleratorAdapter(ABC):
         if not hasattr(cls, "name"):
             cls.name = cls.__name__
 
-    def capabilities(self) -> "Profile":
-        """The accelerator's rules; empty by default: no rule, not a default rule."""
-        return AccelConfig(name=self.name)
+    def capabilities(self) -> Profile:
+        """The accelerator's rules; empty by default: no rule, not a default rule.
 
-    def check(self, graph: GraphRecord) -> "Violations":
-        """Violations of ``graph`` against :meth:`capabilities`, one row each (columns of constrain/violations.csv)."""
-        from stages.constrain import check
+        With ``accel=none`` the constrain stage checks the captured graphs against them, ``accel.FIELD`` overrides
+        applied; a profile that ``accel`` names takes their place. ``stages.constrain.load_profile`` reads a YAML file,
+        ``stages.constrain.validate_profile`` takes an ``AccelConfig``.
+        """
+        return Profile(self.name)
 
-        return check(graph, self.capabilities())
+    def check(self, graph: GraphRecord) -> Violations:
+        """Violations of one graph. Default: those of :meth:`capabilities`.
+
+        An override says what no profile can. The constrain stage then asks it for every graph that :meth:`compile`
+        would get (AOT forward and backward; Dynamo's where those were not captured), whatever ``accel`` names. It may
+        begin with ``super().check(graph)``: rows of the capabilities are told apart and counted once.
+        """
+        from stages.constrain.engine import check
+
+        return check(graph, completed(self.capabilities()))
 
     @abstractmethod
     def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
@@ -75,6 +81,7 @@ class AcceleratorAdapter(ABC):
         profile = self.capabilities()
         if not profile.numerics.stated:
             raise NotImplementedError(f"{self.name} states no numerics to emulate")
+        from stages.constrain.config import AccelConfig
         from stages.lower.emulated import EmulatedAdapter
 
         config = AccelConfig(profile.name, rules=list(profile.rules), numerics=profile.numerics)

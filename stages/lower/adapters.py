@@ -137,8 +137,18 @@ def build_adapter(settings: Settings | BackendConfig, accel: AccelConfig | None 
     elif "." in config.adapter or ":" in config.adapter:
         adapter = _from_path(config.adapter, config.options, accel)
     else:
-        raise invalid_choice("backend.adapter", config.adapter, [*BUILT_IN, "package.module.Class"])
+        adapter = _installed(config.adapter, config.options, accel)
     return adapter
+
+
+def _installed(name: str, options: Mapping[str, Any], accel: AccelConfig | None) -> AcceleratorAdapter:
+    """The adapter that an installed package offers as ``name``."""
+    from stages.lower.plugins import adapter_path, installed_adapters
+
+    path = adapter_path(name)
+    if path is None:
+        raise invalid_choice("backend.adapter", name, [*BUILT_IN, *installed_adapters(), "package.module.Class"])
+    return _from_path(path, options, accel)
 
 
 def _built_in(config: BackendConfig, accel: AccelConfig | None) -> AcceleratorAdapter:
@@ -178,7 +188,8 @@ def _from_path(path: str, options: Mapping[str, Any], accel: AccelConfig | None)
         ) from error
     factory = getattr(module, attribute, None)
     if not callable(factory):
-        names = [name for name in vars(module) if not name.startswith("_") and callable(getattr(module, name))]
+        found = {name: item for name, item in vars(module).items() if not name.startswith("_") and callable(item)}
+        names = [name for name, item in found.items() if _is_adapter(item)] or list(found)
         raise invalid_choice("backend.adapter", path, [f"{module_name}.{name}" for name in names])
     if accel is not None and "accel" not in options and "accel" in inspect.signature(factory).parameters:
         options = {**options, "accel": accel}
@@ -204,3 +215,7 @@ def _from_path(path: str, options: Mapping[str, Any], accel: AccelConfig | None)
             "stages.lower.adapter.AcceleratorAdapter."
         )
     return adapter
+
+
+def _is_adapter(item: Any) -> bool:
+    return isinstance(item, type) and issubclass(item, AcceleratorAdapter) and not inspect.isabstract(item)

@@ -81,6 +81,7 @@ class PlantedFault(AcceleratorAdapter):
         named = isinstance(inner, str)
         config = BackendConfig(str(inner), str(inner), dict(options or {}), dict(inductor or {}))
         self.inner: AcceleratorAdapter = build_adapter(config, accel) if named else inner  # type: ignore[assignment]
+        self.check = self.inner.check  # type: ignore[method-assign]  # the inner's own, where it has one
         self.name = f"{self.inner.name} with {fault} at {graph}:{node}"
         self.planted = False
         self.graphs: list[str] = []

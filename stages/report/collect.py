@@ -160,7 +160,8 @@ def _verdict(summary: Mapping[str, Any], stages: list[Row]) -> str:
 def _sentence(data: Mapping[str, Any]) -> str:
     """The verdict in words for someone who was not there."""
     run = data["run"]
-    subject = (f"{run['model']} ({run['mode']}, {run['dtype']}, {run['device']}) against the profile {run['accel']}, "
+    rules = "the rules of its backend" if fit.of_backend(data["violations"]) else f"the profile {run['accel']}"
+    subject = (f"{run['model']} ({run['mode']}, {run['dtype']}, {run['device']}) against {rules}, "
                f"compiled by {run['backend']}")  # fmt: skip
     bad = [stage_note(data["stages"], stage["name"]) for stage in data["stages"]
            if stage.get("status") in ("failed", "crashed", "timed_out")]  # fmt: skip

@@ -25,6 +25,8 @@ def violations(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) 
         "total": len(rows) if rows or stored.get("total") is not None else None,
         "strict": stored.get("strict"),
         "by_rule_and_effect": [_percent(row) for row in read_table(artifacts, SUMMARY) or []],
+        "profile": stored.get("profile"),
+        "declared_by": stored.get("declared_by"),
         "top_lines": top_lines(rows, _code(artifacts) if rows else {}),
         "rows": rows[:max_rows],
         "rows_total": len(rows),
@@ -55,7 +57,14 @@ def finding(found: Mapping[str, Any] | None, accel: str, breaks: str) -> str | N
     by_rule = ", ".join(f"{rule} {count}" for rule, count in found["by_rule"].items())
     mode = "strict" if found.get("strict") else "warning"
     outside = f"; what runs outside the graphs was not checked ({breaks})" if breaks else ""
-    return f"Fit: {counted(found['total'], 'finding')} in {mode} mode{f' ({by_rule})' if by_rule else ''}{outside}."
+    rules = f" ({by_rule})" if by_rule else ""
+    whose = f", by the rules that the backend declares ({found['profile']})" if of_backend(found) else ""
+    return f"Fit: {counted(found['total'], 'finding')} in {mode} mode{rules}{whose}{outside}."
+
+
+def of_backend(found: Mapping[str, Any] | None) -> bool:
+    """Whether the rules were the backend's own, no profile being named."""
+    return found is not None and found.get("declared_by") == "backend"
 
 
 def _code(artifacts: Artifacts) -> dict[str, str]:

@@ -22,3 +22,8 @@ class Block(nn.Module):
 def block(batch_size: int = 2, width: int = 20) -> tuple[nn.Module, tuple[torch.Tensor]]:
     """``Block`` and one input of shape (batch_size, 4, 16)."""
     return Block(width), (torch.randn(batch_size, 4, 16),)
+
+
+def perceptron(batch_size: int = 2, width: int = 20) -> tuple[nn.Module, tuple[torch.Tensor]]:
+    """Two projections with a GELU between them and one input of shape (batch_size, 16), compiled at once."""
+    return nn.Sequential(nn.Linear(16, 24), nn.GELU(), nn.Linear(24, width)), (torch.randn(batch_size, 16),)

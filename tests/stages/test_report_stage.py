@@ -242,6 +242,16 @@ def test_a_profile_without_rules_checked_nothing():
     assert any(line.startswith("Fit: 0 findings in warning mode") for line in data["findings"])
 
 
+def test_the_backends_own_rules_are_called_its_own():
+    declared = {"total": 3, "by_rule": {"alignment": 3}, "by_effect": {}, "strict": False, "profile": "acme"}
+    _, data = report(full(**{"summary.json": summary(violations=declared | {"declared_by": "backend"})}))
+    told = "Fit: 3 findings in warning mode (alignment 3), by the rules that the backend declares (acme);"
+    assert any(line.startswith(told) for line in data["findings"])
+    assert "against the rules of its backend, compiled by" in data["sentence"]
+    _, data = report(full(**{"summary.json": summary(violations=declared | {"declared_by": "accel"})}))
+    assert "against the profile warn16, compiled by" in data["sentence"]
+
+
 def test_what_ran_outside_the_graphs_is_not_a_fit():
     breaks = [{"kind": "break", "reason": "print"}, {"kind": "skipped_frame", "reason": "exec"}]
     _, data = report(full(**{"capture/breaks.json": breaks}))

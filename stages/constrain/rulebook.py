@@ -1,0 +1,152 @@
+"""What a run is checked against: the profile that ``accel`` names, or what its backend declares of itself.
+
+=====================  ====================================================================================
+``accel=none``         the adapter's ``capabilities()``, edited by whatever ``accel.FIELD`` says
+``accel=NAME``         that profile, in place of the capabilities
+an overridden check    asked in either case, for what it finds beyond the capabilities: what no profile can state
+=====================  ====================================================================================
+
+Imports torch only for a backend that can declare something: an adapter of a vendor's, or the mock.
+"""
+
+import datetime
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from models.errors import ConfigurationError
+from stages.constrain.config import AccelConfig
+from stages.constrain.engine import check
+from stages.constrain.profile import Profile, completed, validate_profile
+from stages.constrain.violations import Violation, Violations, waive
+from stages.contract import Settings
+from stages.graphs import GraphRecord
+
+if TYPE_CHECKING:
+    from stages.lower.adapter import AcceleratorAdapter
+
+DECLARES_NOTHING = ("eager", "aot_eager", "inductor", "dynamo")
+"""Built-in adapters without capabilities: nothing has to be imported to know that."""
+
+
+@dataclass(frozen=True)
+class Rulebook:
+    """What decides.
+
+    Attributes:
+        profile: the rules in force.
+        declared_by: ``accel`` or ``backend``.
+        backend: the adapter's name.
+        replaced: rules that the backend declares and ``accel`` took the place of.
+        edited: True where ``accel.FIELD`` changed what the backend declares.
+        declared: the backend's capabilities, whose rows an own check may repeat (``super().check(graph)``).
+        own_check: the adapter's ``check``, where it is not the default one.
+        strict: ``accel.strict`` as given; None where nobody did.
+    """
+
+    profile: Profile
+    declared_by: str = "accel"
+    backend: str = ""
+    replaced: int = 0
+    edited: bool = False
+    declared: Profile = field(default_factory=Profile)
+    own_check: Callable[[GraphRecord], Violations] | None = None
+    strict: bool | None = None
+
+    def check(self, graphs: Sequence[GraphRecord], today: datetime.date | None = None) -> Violations:
+        """Every violation in ``graphs``, those of the adapter's own check included.
+
+        An explicit ``accel.strict`` decides over the severity of the latter; otherwise it is what the adapter says.
+        """
+        if self.own_check is None:
+            return check(graphs, self.profile, today=today)
+        found = check(graphs, replace(self.profile, waivers=()))
+        rows = [*found, *itertools.chain.from_iterable(map(self._own_rows, _compiled(graphs)))]
+        rows = waive(rows, self.profile.waivers, today or datetime.date.today())
+        return replace(found, rows=tuple(rows), profile=self.profile)
+
+    def _own_rows(self, graph: GraphRecord) -> list[Violation]:
+        """What the adapter's own check finds beyond its capabilities, which ``accel`` may have edited or replaced."""
+        assert self.own_check is not None
+        answer = self.own_check(graph)
+        if not isinstance(answer, Violations):
+            raise _wrong_type(f"check() of the adapter {self.backend}", answer, Violations)
+        known = set(check(graph, self.declared))
+        return [self._with_severity(row) for row in answer if row not in known]
+
+    def _with_severity(self, row: Violation) -> Violation:
+        if self.strict is None or row.severity not in ("error", "warning"):
+            return row
+        return replace(row, severity="error" if self.strict else "warning")
+
+    @property
+    def note(self) -> str:
+        """What a reader must know about where the rules come from; empty where ``accel`` alone gave them."""
+        notes = []
+        if self.declared_by == "backend" and self.profile.rules:
+            edits = ", edited by accel.*" if self.edited else ""
+            notes.append(f"the rules are those that the backend {self.backend} declares (accel=none{edits})")
+        if self.replaced:
+            notes.append(f"{self.profile.name} took the place of the rules that the backend {self.backend} declares")
+        if self.own_check is not None:
+            notes.append(f"the backend {self.backend} checked as well")
+        return "; ".join(notes)
+
+
+def rulebook(settings: Settings) -> Rulebook:
+    """The rules in force for a run; ConfigurationError where the profile or the backend is not valid."""
+    accel = settings.accel
+    if settings.backend.adapter in DECLARES_NOTHING:
+        return Rulebook(validate_profile(accel), strict=accel.strict)
+    from stages.lower import build_adapter
+
+    adapter = build_adapter(settings)
+    declared = adapter.capabilities()
+    if not isinstance(declared, Profile):
+        raise _wrong_type(f"capabilities() of the adapter {adapter.name}", declared, Profile)
+    declared, own = completed(declared), own_check(adapter)
+    if accel.name != "none":
+        replaced = 0 if settings.backend.adapter in ("mock", "aot_mock") else len(declared.rules)  # mocks enforce accel
+        return Rulebook(
+            validate_profile(accel),
+            backend=adapter.name,
+            replaced=replaced,
+            declared=declared,
+            own_check=own,
+            strict=accel.strict,
+        )
+    if not declared.rules and own is None:
+        return Rulebook(validate_profile(accel), strict=accel.strict)
+    return Rulebook(
+        validate_profile(accel, base=declared),
+        declared_by="backend",
+        backend=adapter.name,
+        edited=replace(accel, description="") != AccelConfig(),
+        declared=declared,
+        own_check=own,
+        strict=accel.strict,
+    )
+
+
+def own_check(adapter: "AcceleratorAdapter") -> Callable[[GraphRecord], Violations] | None:
+    """The adapter's ``check``, unless it is the default one."""
+    from stages.lower.adapter import AcceleratorAdapter
+
+    default = getattr(adapter.check, "__func__", None) is AcceleratorAdapter.check
+    return None if default else adapter.check
+
+
+def _compiled(graphs: Sequence[GraphRecord]) -> list[GraphRecord]:
+    """Those that an adapter's ``compile`` would get; Dynamo's, of a graph without AOT graphs."""
+    aot = [graph for graph in graphs if graph.kind in ("forward", "backward")]
+    numbers = {graph.id.partition(".")[0] for graph in aot}
+    return aot + [graph for graph in graphs if graph.kind == "dynamo" and graph.id.partition(".")[0] not in numbers]
+
+
+def _wrong_type(what: str, got: Any, valid: type) -> ConfigurationError:
+    example = "validate_profile(AccelConfig(alignment=16))" if valid is Profile else "check(graph, profile)"
+    return ConfigurationError(
+        f"backend.adapter: {what} gave {type(got).__name__}; valid: a {valid.__name__} of stages.constrain.\n"
+        f"Try: return {example}"
+    )
