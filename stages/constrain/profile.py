@@ -11,6 +11,7 @@ from typing import Any
 
 from models.errors import ConfigurationError, invalid_choice
 from stages.constrain.config import AccelConfig, Rule, Waiver
+from stages.constrain.plain import plain_config
 from stages.graphs import ITEM_BYTES
 
 log = logging.getLogger(__name__)
@@ -95,15 +96,21 @@ def load_profile(name_or_path: str | Path, **overrides: Any) -> Profile:
 
 def load_config(name_or_path: str | Path, **overrides: Any) -> AccelConfig:
     """As :func:`load_profile`, before validation and environment: the typed configuration."""
-    from omegaconf import OmegaConf
-    from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
-    from yaml import YAMLError
-
     path = _profile_path(str(name_or_path))
     valid = [item.name for item in fields(AccelConfig)]
     for key in overrides:
         if key not in valid:
             raise invalid_choice("accel override", key, valid)
+    plain = plain_config(path, overrides)
+    return _judged_config(path, overrides, valid) if plain is None else plain
+
+
+def _judged_config(path: Path, overrides: Mapping[str, Any], valid: list[str]) -> AccelConfig:
+    """By OmegaConf, as the pipeline reads a profile: converted where a value allows it, else ConfigurationError."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
+    from yaml import YAMLError
+
     try:
         content = OmegaConf.load(path)
         merged = OmegaConf.merge(OmegaConf.structured(AccelConfig), content, overrides)
