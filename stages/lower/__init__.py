@@ -12,7 +12,7 @@ from typing import Any
 _PLACES = {
     "AcceleratorAdapter": "stages.lower.adapter",
     "CompiledCase": "stages.lower.compiled",
-    "ProfileViolated": "stages.lower.mock",
+    "ProfileViolated": "stages.lower.violated",
     "aot_mock_backend": "stages.lower.mock",
     "build_adapter": "stages.lower.adapters",
     "compile_case": "stages.lower.compiled",
