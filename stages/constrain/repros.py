@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from stages.constrain.names import WILD, Operation
 from stages.constrain.violations import Violation, Violations
 from stages.graphs import ITEM_BYTES, GraphRecord, NodeRecord, TensorRecord
 from stages.repro import Check, NotReproducible, Program, Script, Verification, script, verify
@@ -217,11 +218,14 @@ def check_of(graph: GraphRecord, row: Violation, subject: str) -> Check:
 
 def _operation(row: Violation) -> Check:
     """Of an aten operator the dispatched call itself; a Python callable is denied by name or by what it dispatches."""
-    pattern = repr(row.limit)
-    if row.target.split(".")[0] in ("torch", "_operator", "builtins", "math") or "." not in row.target:
-        return Check(row.rule, "TARGET", f"denied({pattern}, [TARGET, *called])", row.target, row.limit)
-    first = f"next((name for name in called if denied({pattern}, [name])), 'nothing that is denied')"
-    return Check(row.rule, first, f"denied({pattern}, called)", row.target, row.limit)
+    limit = row.limit.removeprefix("torch.ops.").replace("::", ".")
+    patterns = [limit]
+    if limit.startswith("torch.") and not any(character in limit for character in WILD):
+        patterns += sorted(Operation.of_target(limit).names - {limit})
+    if Operation.of_target(row.target, method="." not in row.target).python:
+        return Check(row.rule, "TARGET", f"denied({patterns!r}, [TARGET, *called])", row.target, row.limit)
+    first = f"next((name for name in called if denied({patterns!r}, [name])), 'nothing that is denied')"
+    return Check(row.rule, first, f"denied({patterns!r}, called)", row.target, row.limit)
 
 
 def _alignment(graph: GraphRecord, row: Violation, tensor: TensorRecord, one: str) -> Check | None:

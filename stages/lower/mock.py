@@ -12,6 +12,7 @@ import itertools
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, fx
@@ -118,10 +119,10 @@ class MockAdapter(AcceleratorAdapter):
             if not self._run:
                 error.write(self.options.repro_dir)
             raise error
-        rows = list(violations)
+        rows = [row for row in violations if row.severity != "waived"]
         for row in rows[:SHOWN]:
             log.warning("%s", described(row).strip())
-        for row in rows[SHOWN:]:
+        for row in [*rows[SHOWN:], *(row for row in violations if row.severity == "waived")]:
             log.info("%s", described(row).strip())
         if len(rows) > SHOWN:
             log.warning("… and %d more of %s, logged at level INFO", len(rows) - SHOWN, ", ".join(graphs))
@@ -238,7 +239,9 @@ _adapters: dict[tuple[Any, ...], MockAdapter] = {}
 def _adapter(kind: type[MockAdapter], mode: str | None, options: Mapping[str, Any] | None) -> MockAdapter:
     given = dict(options or {})
     environment = sorted((key, value) for key, value in os.environ.items() if key.startswith("MOCK_"))
-    key = (kind, mode, repr(sorted(given.items(), key=str)), *environment)
+    file = Path(str(given.get("profile", "")))
+    edited = file.stat().st_mtime_ns if file.is_file() else 0
+    key = (kind, mode, edited, repr(sorted(given.items(), key=str)), *environment)
     if key not in _adapters:
         mock_options, profile = split_options(given, key="options", mode=mode)
         config = None

@@ -13,7 +13,7 @@ class Check:
     Attributes:
         rule: name of what is violated, e.g. ``"alignment"``.
         measured: Python expression over ``values`` (name → value of each operand and result) and ``called`` (the aten
-            overloads that the program dispatched, in order). Helpers: ``tensors(value)``, ``denied(pattern, names)``.
+            overloads that the program dispatched, in order). Helpers: ``tensors(value)``, ``denied(patterns, names)``.
         violated: Python expression over ``found`` (the value of ``measured``), ``values`` and ``called``; true where
             the property is violated.
         expected: what ``measured`` was in the graph, as ``str`` shows it.

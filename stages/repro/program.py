@@ -120,7 +120,9 @@ class _Builder:
         calls, spans = [], dict[str, Range]()
         chosen = [node for node in self.graph.nodes if node.name in self.wanted]
         for node in chosen:
-            spans |= index_ranges(node, self._shape)
+            for name, (low, high) in index_ranges(node, self._shape).items():
+                known = spans.get(name, (low, high))  # what every reader accepts
+                spans[name] = (max(low, known[0]), min(high, known[1]))
             source = self._call(node)
             self.variables[node.name] = self._variable(node.name)
             calls.append((self.variables[node.name], source))

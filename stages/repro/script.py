@@ -55,8 +55,8 @@ def tensors(value):
     return [found for item in items for found in tensors(item)]
 
 
-def denied(pattern, called):
-    """Whether a deny list's entry names one of these calls."""
+def denied(patterns, called):
+    """Whether one of a deny list's names or patterns is that of one of these calls."""
     names = set()
     for name in called:
         parts = name.split(".")
@@ -67,8 +67,7 @@ def denied(pattern, called):
             names |= {{own, f"aten.{{own}}", f"aten.{{own}}.default", f"torch.{{own}}", f"torch.nn.functional.{{own}}"}}
         else:
             names |= {{".".join(parts[:2]), parts[1]}}
-    pattern = pattern.removeprefix("torch.ops.").replace("::", ".")
-    return any(fnmatch.fnmatchcase(name, pattern) for name in names)
+    return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
 class Dispatched(TorchDispatchMode):

@@ -26,6 +26,8 @@ import runpy, sys
 def refuse(event, arguments):
     if event in ("socket.connect", "socket.sendto", "socket.getaddrinfo"):
         raise PermissionError(f"a reproduction must not use the network: {event}")
+    if event == "import" and arguments[0].partition(".")[0] in ("pipeline", "stages", "models"):
+        raise ModuleNotFoundError(f"a reproduction must not need this tool: {arguments[0]}")
 sys.addaudithook(refuse)
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")

@@ -38,7 +38,7 @@ def test_strict_fails_with_every_violation_and_warning_passes():
     assert (strict.status, warning.status) == ("failed", "passed")
     assert len(strict.artifacts[TABLE]) == len(warning.artifacts[TABLE]) == 2
     assert strict.message == "2 violations of none in strict mode (alignment 2); 2 repros in repros/, 0 verified"
-    assert "repros" not in warning.summary and [name for name in warning.artifacts] == [TABLE]
+    assert "repros" not in warning.summary and list(warning.artifacts) == [TABLE]
     assert strict.summary["violations"]["strict"] is True and warning.summary["violations"]["strict"] is False
     assert set(strict.artifacts[TABLE]["severity"]) == {"error"}
 
