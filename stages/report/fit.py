@@ -1,7 +1,7 @@
 """The report's part on the profile: what was found, at which lines, and what was not looked at. Free of torch."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stages.contract import Artifacts
@@ -79,6 +79,18 @@ def finding(found: Mapping[str, Any] | None, accel: str, breaks: str) -> str | N
     mode = "strict" if found.get("strict") else "warning"
     outside = f"; what runs outside the graphs was not checked ({breaks})" if breaks else ""
     return f"Fit: {counted(found['total'], 'finding')} in {mode} mode{f' ({by_rule})' if by_rule else ''}{outside}."
+
+
+def reproductions(repros: Sequence[Mapping[str, Any]]) -> str | None:
+    """One sentence for the top of the report; None where there is none.
+
+    Args:
+        repros: ``repros`` of summary.json.
+    """
+    if not repros:
+        return None
+    verified = sum(bool(row.get("verified")) for row in repros)
+    return f"Reproductions: {counted(len(repros), 'script')} in repros/, {verified} verified in a fresh process."
 
 
 def _code(artifacts: Artifacts) -> dict[str, str]:
