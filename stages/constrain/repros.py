@@ -9,7 +9,7 @@ from typing import Any
 from stages.constrain.names import WILD, Operation
 from stages.constrain.violations import Violation, Violations
 from stages.graphs import ITEM_BYTES, GraphRecord, NodeRecord, TensorRecord
-from stages.repro import Check, NotReproducible, Program, Script, Verification, script, verify
+from stages.repro import Check, GraphIndex, NotReproducible, Program, Script, Verification, script, verify
 from stages.wording import counted
 
 MAX_SCRIPTS = 20
@@ -84,6 +84,8 @@ class Repros:
         return [item.row for item in self.scripts]
 
     def __str__(self) -> str:
+        if not self.scripts and not self.without:
+            return f"no repro: {counted(self.undecided, 'row')} undecided, and nothing known to be violated"
         verified = sum(item.verification.verified for item in self.scripts)
         parts = [f"{counted(len(self.scripts), 'repro')} in repros/, {verified} verified"]
         if self.left_out:
@@ -96,7 +98,7 @@ class Repros:
 
 @dataclass
 class _Group:
-    graph: GraphRecord
+    graph: GraphIndex
     rows: list[Violation] = field(default_factory=list)
 
 
@@ -111,7 +113,7 @@ def write_repros(
         limit: scripts written at most; each rule gets its first before any gets a second.
         verified: scripts run at most, each in a fresh process.
     """
-    by_id = {graph.id: graph for graph in graphs}
+    by_id = {graph.id: GraphIndex(graph) for graph in graphs}
     groups: dict[Any, _Group] = {}
     without: dict[str, list[Violation]] = {}
     for row in violations:
@@ -145,7 +147,7 @@ def _by_turns(groups: Iterable[_Group]) -> list[_Group]:
     return [members[turn] for turn in range(longest) for members in by_rule.values() if turn < len(members)]
 
 
-def _key(graph: GraphRecord, row: Violation) -> tuple[Any, ...]:
+def _key(graph: GraphIndex, row: Violation) -> tuple[Any, ...]:
     """What two violations have in common that one script shows both."""
     program, subject = _program(graph, row, anonymous=True)
     check = check_of(graph, row, subject)
@@ -153,11 +155,11 @@ def _key(graph: GraphRecord, row: Violation) -> tuple[Any, ...]:
     return (row.rule, row.target if program.calls else "", row.operand, program.signature, check, calls)
 
 
-def _program(graph: GraphRecord, row: Violation, *, anonymous: bool = False) -> tuple[Program, str]:
+def _program(graph: GraphIndex, row: Violation, *, anonymous: bool = False) -> tuple[Program, str]:
     """The program in which a row's violation shows, and the source of the value that it is about."""
     node = _node(graph, row)
     if node.op in GIVEN:
-        readers = [item.name for item in graph.nodes if node.name in item.inputs and item.op.startswith("call_")]
+        readers = graph.readers.get(node.name, [])
         for count in range(min(READERS, len(readers)), -1, -1):  # what can't be written is left out
             try:
                 program = Program.of(graph, readers[:count], given=[node.name], anonymous=anonymous)
@@ -175,20 +177,19 @@ def _program(graph: GraphRecord, row: Violation, *, anonymous: bool = False) -> 
     return program, f"values[{program.names[name]!r}]"
 
 
-def _node(graph: GraphRecord, row: Violation) -> NodeRecord:
-    try:
-        return graph.node(row.node)
-    except KeyError:
-        raise NotReproducible("it is about the whole graph, not about one operation") from None
+def _node(graph: GraphIndex, row: Violation) -> NodeRecord:
+    if row.node not in graph.nodes:
+        raise NotReproducible("it is about the whole graph, not about one operation")
+    return graph.nodes[row.node]
 
 
-def _judged(graph: GraphRecord, row: Violation) -> tuple[TensorRecord, int]:
+def _judged(graph: GraphIndex, row: Violation) -> tuple[TensorRecord, int]:
     """The tensor that a row is about, and its position among its node's."""
     node = _node(graph, row)
     position = re.fullmatch(r"args\[(\d+)\]", row.operand)
     if position is not None and node.op not in GIVEN:
         value = node.args[int(position[1])] if int(position[1]) < len(node.args) else None
-        node = graph.node(value["node"]) if isinstance(value, dict) and "node" in value else node
+        node = graph.nodes[value["node"]] if isinstance(value, dict) and "node" in value else node
     output = re.fullmatch(r"output\[(\d+)\]", row.operand)
     index = int(output[1]) if output is not None else 0
     if index >= len(node.outputs):
@@ -196,7 +197,7 @@ def _judged(graph: GraphRecord, row: Violation) -> tuple[TensorRecord, int]:
     return node.outputs[index], index
 
 
-def check_of(graph: GraphRecord, row: Violation, subject: str) -> Check:
+def check_of(graph: GraphIndex, row: Violation, subject: str) -> Check:
     """What a script measures to show a row's violation.
 
     Args:
@@ -228,14 +229,14 @@ def _operation(row: Violation) -> Check:
     return Check(row.rule, first, f"denied({patterns!r}, called)", row.target, row.limit)
 
 
-def _alignment(graph: GraphRecord, row: Violation, tensor: TensorRecord, one: str) -> Check | None:
+def _alignment(graph: GraphIndex, row: Violation, tensor: TensorRecord, one: str) -> Check | None:
     from stages.constrain.subjects import shape_in_case
 
     found = re.search(r"-?\d+$", row.measured)
     if found is None or not row.limit.isdigit():
         return None
     measured, limit = int(found[0]), int(row.limit)
-    sizes = shape_in_case(tensor, graph.symbols)
+    sizes = shape_in_case(tensor, graph.graph.symbols)
     for item, width in ((1, ""), (ITEM_BYTES.get(tensor.dtype, 0), f" * {one}.element_size()")):
         for dimension in range(len(sizes) - 1, -1, -1):
             size = sizes[dimension]
@@ -245,18 +246,18 @@ def _alignment(graph: GraphRecord, row: Violation, tensor: TensorRecord, one: st
     return None
 
 
-def _dtype(graph: GraphRecord, row: Violation, tensor: TensorRecord, one: str) -> Check:
+def _dtype(graph: GraphIndex, row: Violation, tensor: TensorRecord, one: str) -> Check:
     return Check(row.rule, f'str({one}.dtype).removeprefix("torch.")', f"found not in {row.limit.split()!r}",
                  row.measured, row.limit)  # fmt: skip
 
 
-def _memory(graph: GraphRecord, row: Violation, tensor: TensorRecord, one: str) -> Check | None:
+def _memory(graph: GraphIndex, row: Violation, tensor: TensorRecord, one: str) -> Check | None:
     if not row.limit.isdigit():
         return None
     return Check(row.rule, f"{one}.numel() * {one}.element_size()", f"found > {row.limit}", row.measured, row.limit)
 
 
-def _layout(graph: GraphRecord, row: Violation, tensor: TensorRecord, one: str) -> Check | None:
+def _layout(graph: GraphIndex, row: Violation, tensor: TensorRecord, one: str) -> Check | None:
     if row.measured.startswith("offset "):
         return Check(row.rule, f'f"offset {{{one}.storage_offset()}}"', f"{one}.storage_offset() != 0",
                      row.measured, row.limit)  # fmt: skip
@@ -284,7 +285,7 @@ def _written(group: _Group, names: set[str]) -> Repro:
     row = group.rows[0]
     program, subject = _program(group.graph, row)
     check = check_of(group.graph, row, subject)
-    line = group.graph.node(row.node).source
+    line = group.graph.nodes[row.node].source
     code = f": {line.code}" if line is not None and line.code else ""
     notes = [
         row.message,

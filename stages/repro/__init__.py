@@ -10,8 +10,8 @@ Writing works on stored records and never imports torch; verifying starts proces
 """
 
 from stages.repro.check import Check
-from stages.repro.program import NotReproducible, Operand, Program
+from stages.repro.program import GraphIndex, NotReproducible, Operand, Program
 from stages.repro.script import script
 from stages.repro.verify import Script, Verification, verify
 
-__all__ = ["Check", "NotReproducible", "Operand", "Program", "Script", "Verification", "script", "verify"]
+__all__ = ["Check", "GraphIndex", "NotReproducible", "Operand", "Program", "Script", "Verification", "script", "verify"]

@@ -11,7 +11,7 @@ from stages.graphs import ITEM_BYTES, GraphRecord, NodeRecord, TensorRecord
 from stages.repro.expressions import NotReproducible, call, expression
 from stages.repro.values import ANY_INTEGER, Range, index_ranges
 
-__all__ = ["MadeTensor", "NotReproducible", "Operand", "Program"]
+__all__ = ["GraphIndex", "MadeTensor", "NotReproducible", "Operand", "Program"]
 
 RESERVED = ("torch", "operator", "math", "builtins", "values", "called", "device", "sys", "True", "False", "None")
 INDEXING = ("_operator.getitem", "_operator.setitem")
@@ -62,6 +62,24 @@ class Operand:
     tuple: bool = False
 
 
+class GraphIndex:
+    """A graph's nodes by name and by what reads them, made once for many programs.
+
+    Attributes:
+        graph: the graph.
+        nodes: name → node. positions: name → place in the graph. readers: name → calls that read it, in order.
+    """
+
+    def __init__(self, graph: GraphRecord) -> None:
+        self.graph = graph
+        self.nodes = {node.name: node for node in graph.nodes}
+        self.positions = {node.name: position for position, node in enumerate(graph.nodes)}
+        self.readers: dict[str, list[str]] = {}
+        for node in graph.nodes:
+            for name in node.inputs if node.op.startswith("call_") else ():
+                self.readers.setdefault(name, []).append(node.name)
+
+
 @dataclass(frozen=True)
 class Program:
     """Nodes of one graph, in its order, as straight-line Python.
@@ -85,20 +103,22 @@ class Program:
     nbytes: int
 
     @classmethod
-    def of(cls, graph: GraphRecord, names: Iterable[str], *, given: Iterable[str] = (),
+    def of(cls, graph: GraphRecord | GraphIndex, names: Iterable[str], *, given: Iterable[str] = (),
            anonymous: bool = False) -> "Program":  # fmt: skip
         """The program of some of a graph's nodes.
 
         Args:
-            graph: the graph.
-            names: calls to make; what they read of each other is passed on, anything else becomes an operand.
+            graph: the graph, or its index where many programs are made of it.
+            names: calls to make, each a node of the graph; what they read of each other is passed on, anything else
+                becomes an operand.
             given: nodes that are operands even if none of the calls reads them.
             anonymous: True names variables by position, so that equal programs of different nodes are equal.
 
         Raises:
             NotReproducible: a value was not recorded, or a target is not torch's.
         """
-        return _Builder(graph, set(names), anonymous).build(list(given))
+        index = graph if isinstance(graph, GraphIndex) else GraphIndex(graph)
+        return _Builder(index, set(names), anonymous).build(list(given))
 
     @property
     def signature(self) -> tuple[Any, ...]:
@@ -107,9 +127,9 @@ class Program:
 
 
 class _Builder:
-    def __init__(self, graph: GraphRecord, wanted: set[str], anonymous: bool) -> None:
-        self.graph, self.wanted, self.anonymous = graph, wanted, anonymous
-        self.nodes = {node.name: node for node in graph.nodes}
+    def __init__(self, index: GraphIndex, wanted: set[str], anonymous: bool) -> None:
+        self.index, self.wanted, self.anonymous = index, wanted, anonymous
+        self.graph, self.nodes = index.graph, index.nodes
         self.variables: dict[str, str] = {}
         self.operands: dict[str, NodeRecord] = {}
         self.symbols: dict[str, int] = {}
@@ -118,7 +138,7 @@ class _Builder:
         for name in given:
             self._source(name)
         calls, spans = [], dict[str, Range]()
-        chosen = [node for node in self.graph.nodes if node.name in self.wanted]
+        chosen = [self.nodes[name] for name in sorted(self.wanted, key=self.index.positions.__getitem__)]
         for node in chosen:
             for name, (low, high) in index_ranges(node, self._shape).items():
                 known = spans.get(name, (low, high))  # what every reader accepts

@@ -23,6 +23,9 @@ _SAID = 300
 
 _OFFLINE = """
 import runpy, sys
+if sys.platform.startswith("linux"):
+    import ctypes
+    ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL: it ends with the process that asked
 def refuse(event, arguments):
     if event in ("socket.connect", "socket.sendto", "socket.getaddrinfo"):
         raise PermissionError(f"a reproduction must not use the network: {event}")
@@ -81,7 +84,10 @@ def _verified(item: Script, timeout_s: float, max_bytes: int) -> Verification:
     with tempfile.TemporaryDirectory(prefix="repro-") as folder:
         file = Path(folder) / "repro.py"
         file.write_text(item.text, encoding="utf-8")
-        code, output = _run(file, timeout_s)
+        try:
+            code, output = _run(file, timeout_s)
+        except OSError as error:  # no process could be started, e.g. for want of memory
+            return Verification(False, f"not run: {error}")
     seconds = time.perf_counter() - began
     return Verification((reason := _reason(code, output, item.line, timeout_s)) == "", reason, seconds)
 
