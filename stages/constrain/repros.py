@@ -1,6 +1,5 @@
 """Reproductions of a strict profile's violations: which get a script, and what each script measures. Torch-free."""
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -151,8 +150,7 @@ def _key(graph: GraphIndex, row: Violation) -> tuple[Any, ...]:
     """What two violations have in common that one script shows both."""
     program, subject = _program(graph, row, anonymous=True)
     check = check_of(graph, row, subject)
-    calls = json.dumps(program.targets)
-    return (row.rule, row.target if program.calls else "", row.operand, program.signature, check, calls)
+    return (row.rule, program.targets, row.operand, program.signature, check)
 
 
 def _program(graph: GraphIndex, row: Violation, *, anonymous: bool = False) -> tuple[Program, str]:

@@ -171,6 +171,13 @@ def test_a_placeholder_gets_the_operations_that_read_it(tmp_path: Path) -> None:
     assert "torch.nn.functional.linear(" in script.text and script.nodes == 1
 
 
+def test_equal_parameters_share_a_script() -> None:
+    graph = dynamo_graph(nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 7)), torch.randn(2, 16))
+    repros = written(graph, dtypes=["bfloat16"])
+    counts = [len(item.rows) for item in repros.scripts if item.rows[0].operand == "parameter"]
+    assert sorted(counts) == [1, 1, 2, 2]  # weight and bias of the last, and those of the first two
+
+
 def test_symbolic_sizes_take_the_values_of_the_case_and_say_so(tmp_path: Path) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return x.reshape(x.shape[1], x.shape[0] * 1).sin() + x.shape[0]
