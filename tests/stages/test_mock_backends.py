@@ -279,7 +279,9 @@ def test_bare_records_decide_as_full_ones_do() -> None:
     assert bare == full and bare
 
 
-def test_a_waiver_by_source_holds_in_the_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiver_by_source_holds_in_the_first_call(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     from stages.constrain.config import Waiver
 
     def told(*waivers: Waiver) -> ProfileViolated | None:
@@ -294,4 +296,14 @@ def test_a_waiver_by_source_holds_in_the_first_call(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("stages.constrain.repros.verify", lambda scripts: [])
     assert isinstance(told(), ProfileViolated)
     assert isinstance(told(Waiver(source="elsewhere.py:*", reason="known")), ProfileViolated)
-    assert told(Waiver(source=f"{__file__}:*", reason="known")) is None
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, logger="stages.constrain.violations"):
+        assert told(Waiver(source=f"{__file__}:*", reason="known")) is None
+    assert "matches no finding" not in caplog.text  # as a check without source lines would say
+
+
+def test_roles_come_from_dynamo_in_its_own_graph() -> None:
+    error = refused(mock_backend, STRICT16 | {"alignment_roles": ["parameter"]}, Net(), torch.randn(3, 16))
+    assert [(row.operand, row.target) for row in error.violations] == [
+        ("parameter", "self._modules['projection']._parameters['bias']")
+    ]
