@@ -14,6 +14,7 @@ It reports through JSON lines on the events' file descriptor::
 import atexit
 import contextlib
 import ctypes
+import dataclasses
 import faulthandler
 import json
 import logging
@@ -139,7 +140,7 @@ class Worker:
             return
         if name == ALWAYS_LAST:
             self._show_preliminary_summary()
-        began = time.perf_counter()
+        began, told = time.perf_counter(), len(self.context.left)
         try:
             result = stage.run(self.context)
             self._store(result)
@@ -147,9 +148,20 @@ class Worker:
             logger.error("stage %s: %s", name, error)
             self._record(name, FAILED, time.perf_counter() - began, f"not established: {error}")
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a stage raises is its result
-            self._record(name, CRASHED, time.perf_counter() - began, self._crash(name, error))
+            message = self._crash(name, error)
+            result = self._with_left(StageResult("failed"), told)
+            self._record(name, CRASHED, time.perf_counter() - began, message, result)
         else:
+            result = self._with_left(result, told)
             self._record(name, result.status, time.perf_counter() - began, result.message, result)
+
+    def _with_left(self, result: StageResult, told: int) -> StageResult:
+        """``result`` with what its stage left beside it, now stored; ``told`` is how much earlier stages had left."""
+        for left in self.context.left[told:]:
+            self._store(left)
+            summary = result.summary | {key: result.summary.get(key, []) + part for key, part in left.summary.items()}
+            result = dataclasses.replace(result, artifacts=result.artifacts | left.artifacts, summary=summary)
+        return result
 
     def _skip_reason(self, name: str, stage: Stage) -> str | None:
         if name == ALWAYS_LAST:

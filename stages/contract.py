@@ -68,12 +68,24 @@ class StageContext:
         live: objects that stages of this process share: ``case`` (see :attr:`case`), ``compiled`` (lower's
             compiled case, see ``stages.lower.compiled_case``). Empty in a fresh process: never rely on a key.
         progress: call with a short text to show progress.
+        left: see :meth:`leave`.
     """
 
     settings: Settings
     artifacts: Artifacts
     live: dict[str, Any] = field(default_factory=dict)
     progress: Callable[[str], None] = lambda text: None
+    left: "list[StageResult]" = field(default_factory=list)
+
+    def leave(self, artifacts: dict[str, Any], summary: dict[str, Any]) -> None:
+        """Store what a failure left, whether the stage then raises or makes a result of it; once an artifact's path.
+
+        Args:
+            artifacts, summary: as those of :class:`StageResult`.
+        """
+        known = {name for result in self.left for name in result.artifacts}
+        if not set(artifacts) <= known:
+            self.left.append(StageResult("failed", artifacts=artifacts, summary=summary))
 
     @property
     def case(self) -> "Case":

@@ -93,6 +93,7 @@ class NodeRecord:
         source: the user's line, or None where torch recorded none.
         flops: floating-point operations (a multiply-add is two), or None where no formula is known.
         aliases: True where the output is a view of an input (allocates nothing).
+        value: of a node that makes an integer (a symbolic size), what it is; None for every other node.
     """
 
     name: str
@@ -107,6 +108,7 @@ class NodeRecord:
     source: SourceLine | None = None
     flops: int | None = None
     aliases: bool = False
+    value: Size | None = None
 
 
 @dataclass(frozen=True)

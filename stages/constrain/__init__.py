@@ -17,6 +17,7 @@ _PLACES = {
     "Profile": "stages.constrain.profile",
     "Violation": "stages.constrain.violations",
     "Violations": "stages.constrain.violations",
+    "write_repros": "stages.constrain.repros",
 }
 __all__ = [
     "Profile",
@@ -26,6 +27,7 @@ __all__ = [
     "load_config",
     "load_profile",
     "validate_profile",
+    "write_repros",
 ]
 
 

@@ -20,6 +20,7 @@ def operation(graph: GraphRecord, rule: Rule, *, aten_checked: bool = False) -> 
             (which overload, which decomposition) is then left to them; otherwise it is ``undecided``.
     """
     total = sum(node.flops or 0 for node in graph.nodes)
+    verdicts: dict[Operation, tuple[str | None, str | None]] = {}
     for node in graph.nodes:
         if node.op not in CALLS:
             continue
@@ -32,9 +33,9 @@ def operation(graph: GraphRecord, rule: Rule, *, aten_checked: bool = False) -> 
         if isinstance(rule.value, Mapping):
             yield from _unlisted(graph, node, rule, names, total, aten_checked=aten_checked)
             continue
-        verdicts = [(pattern, matches(pattern, names)) for pattern in rule.value]
-        denied = next((pattern for pattern, verdict in verdicts if verdict), None)
-        unclear = next((pattern for pattern, verdict in verdicts if verdict is None), None)
+        if names not in verdicts:  # a graph repeats few operations often
+            verdicts[names] = _verdict(names, rule)
+        denied, unclear = verdicts[names]
         if denied is not None:
             yield _denied(graph, node, rule, denied, total)
         elif unclear is not None and not aten_checked:
@@ -59,6 +60,13 @@ def _unlisted(
                   suggestion="check the aten graph")  # fmt: skip
     else:
         yield _denied(graph, node, rule, allowed, total, why="is not among those allowed")
+
+
+def _verdict(names: Operation, rule: Rule) -> tuple[str | None, str | None]:
+    """The first entry that names the operation, and the first that may."""
+    found = [(pattern, matches(pattern, names)) for pattern in rule.value]
+    denied = next((pattern for pattern, verdict in found if verdict), None)
+    return denied, next((pattern for pattern, verdict in found if verdict is None), None)
 
 
 def _denied(graph: GraphRecord, node: NodeRecord, rule: Rule, pattern: str, total: int, *, why: str = "") -> Violation:

@@ -13,6 +13,7 @@ from models.errors import ConfigurationError, invalid_choice
 from stages.constrain.config import AccelConfig, NumericsConfig, Rule, Waiver
 from stages.constrain.kinds import KINDS
 from stages.constrain.numerics import validate_numerics
+from stages.constrain.plain import plain_config
 from stages.constrain.rule_fields import edited, validated
 
 log = logging.getLogger(__name__)
@@ -92,15 +93,21 @@ def load_profile(name_or_path: str | Path, **overrides: Any) -> Profile:
 
 def load_config(name_or_path: str | Path, **overrides: Any) -> AccelConfig:
     """As :func:`load_profile`, before validation and environment: the typed configuration."""
-    from omegaconf import OmegaConf
-    from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
-    from yaml import YAMLError
-
     path = _profile_path(str(name_or_path))
     valid = [item.name for item in fields(AccelConfig)]
     for key in overrides:
         if key not in valid:
             raise invalid_choice("accel override", key, valid)
+    plain = plain_config(path, overrides)
+    return _judged_config(path, overrides, valid) if plain is None else plain
+
+
+def _judged_config(path: Path, overrides: Mapping[str, Any], valid: list[str]) -> AccelConfig:
+    """By OmegaConf, as the pipeline reads a profile: converted where a value allows it, else ConfigurationError."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
+    from yaml import YAMLError
+
     try:
         content = OmegaConf.load(path)
         merged = OmegaConf.merge(OmegaConf.structured(AccelConfig), content, overrides)

@@ -3,7 +3,9 @@
 import logging
 from collections.abc import Iterable
 
+from models.errors import ConfigurationError
 from stages.constrain.profile import Profile
+from stages.constrain.repros import write_repros
 from stages.constrain.rulebook import rulebook
 from stages.constrain.summary import by_rule
 from stages.constrain.violations import COLUMNS, Violations
@@ -28,7 +30,12 @@ class ConstrainStage(Stage):
     uses_torch = False
 
     def check(self, context: StageContext) -> None:
-        """ConfigurationError where the profile is not valid, or names an operation or a dtype that torch lacks."""
+        """ConfigurationError where an option or the profile is not valid, or names an operation that torch lacks."""
+        for key in ("repros", "verified_repros"):
+            count = getattr(self.config, key)
+            if count < 0:
+                raise ConfigurationError(f"stages.constrain.{key}: got {count}; valid: a whole number, 0 or more.\n"
+                                         f"Try: stages.constrain.{key}=4")  # fmt: skip
         profile = rulebook(context.settings).profile
         if profile.of("operation") or profile.of("dtype"):
             from stages.constrain.torch_names import check_names
@@ -49,13 +56,26 @@ class ConstrainStage(Stage):
         outside = _not_checked(context.artifacts) if looked else ""
         found = violations.summary() | {"total": len(violations) if looked else None}
         log.info("constrain: %d rows for %s", len(violations), profile.name)
-        return StageResult(
+        result = StageResult(
             status="failed" if violations.failed else "passed",
             message="; ".join(part for part in (message_of(violations, looked), rules.note, outside) if part),
             artifacts={TABLE: violations.table, SUMMARY: by_rule(violations, graphs)},
             summary={"violations": found | {"profile": profile.name, "declared_by": rules.declared_by}},
             digest={TABLE: digest_columns()},
         )
+        if violations.failed and self.config.repros:
+            self._reproduce(context, graphs, violations, result)
+        return result
+
+    def _reproduce(
+        self, context: StageContext, graphs: list[GraphRecord], violations: Violations, result: StageResult
+    ) -> None:
+        """Add a strict profile's reproductions to the result."""
+        context.progress("writing reproductions and running them")
+        repros = write_repros(graphs, violations, limit=self.config.repros, verified=self.config.verified_repros)
+        result.artifacts |= {f"repros/{name}": text for name, text in repros.files.items()}
+        result.summary["repros"] = repros.summary
+        result.message += f"; {repros}"
 
 
 def digest_columns() -> list[str]:

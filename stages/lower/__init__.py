@@ -13,7 +13,7 @@ _PLACES = {
     "AcceleratorAdapter": "stages.lower.adapter",
     "CompiledCase": "stages.lower.compiled",
     "PlantedFault": "stages.lower.faults",
-    "ProfileViolated": "stages.lower.mock",
+    "ProfileViolated": "stages.lower.violated",
     "aot_mock_backend": "stages.lower.mock",
     "build_adapter": "stages.lower.adapters",
     "compile_case": "stages.lower.compiled",

@@ -152,10 +152,10 @@ def _installed(name: str, options: Mapping[str, Any], accel: AccelConfig | None)
 
 
 def _built_in(config: BackendConfig, accel: AccelConfig | None) -> AcceleratorAdapter:
-    from stages.lower.mock import AotMockAdapter, MockAdapter
-
     if config.adapter == "dynamo":
         return DynamoAdapter(config.name, config.options)
+    if config.adapter in ("mock", "aot_mock"):
+        return _mock(config, accel)
     if config.options:
         raise ConfigurationError(
             f"backend.options: got {', '.join(map(str, config.options))}; "
@@ -164,14 +164,24 @@ def _built_in(config: BackendConfig, accel: AccelConfig | None) -> AcceleratorAd
         )
     if config.adapter == "inductor":
         return InductorAdapter(config.inductor)
-    if config.adapter in ("mock", "aot_mock"):
-        profile = None if accel is None or accel.name == "none" else accel
-        return MockAdapter(profile) if config.adapter == "mock" else AotMockAdapter(profile)
     if config.adapter == "emulated":
         from stages.lower.emulated import EmulatedAdapter
 
         return EmulatedAdapter(accel)
     return EagerAdapter() if config.adapter == "eager" else AotEagerAdapter()
+
+
+def _mock(config: BackendConfig, accel: AccelConfig | None) -> AcceleratorAdapter:
+    from stages.lower.mock import AotMockAdapter, MockAdapter
+    from stages.lower.mock_options import split_options
+
+    options, rest = split_options(config.options, key="backend.options")
+    if rest or options.repro_dir is not None:
+        key = next(iter(rest), "repro_dir")
+        raise invalid_choice("backend.options", key, ["execute", "mode", "verified_repros"])
+    profile = None if accel is None or accel.name == "none" else accel
+    kind = MockAdapter if config.adapter == "mock" else AotMockAdapter
+    return kind(profile, options, run=True)
 
 
 def _from_path(path: str, options: Mapping[str, Any], accel: AccelConfig | None) -> AcceleratorAdapter:

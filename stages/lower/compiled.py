@@ -10,6 +10,7 @@ from models.case import Case
 from stages.contract import StageContext
 from stages.lower.adapter import AcceleratorAdapter
 from stages.lower.adapters import InductorAdapter, build_adapter
+from stages.lower.violated import violation_in
 
 if TYPE_CHECKING:
     from stages.torch_internals.inductor import LoweredGraph
@@ -69,10 +70,19 @@ def compile_case(
 
 
 def compiled_case(context: StageContext) -> CompiledCase:
-    """This process's compiled case: what an earlier stage made, or made now."""
+    """This process's compiled case: what an earlier stage made, or made now.
+
+    A strict profile that the mock backends find broken leaves its reproductions, whatever the stage makes of the error.
+    """
     if "compiled" not in context.live:
         adapter = build_adapter(context.settings)
         context.progress(f"compiling with {adapter.name}")
-        context.live["compiled"] = compile_case(context.case, adapter)
+        try:
+            context.live["compiled"] = compile_case(context.case, adapter)
+        except Exception as error:
+            violated = violation_in(error)
+            if violated is not None:
+                context.leave(violated.artifacts, {"repros": violated.repros.summary if violated.repros else []})
+            raise
     compiled: CompiledCase = context.live["compiled"]
     return compiled

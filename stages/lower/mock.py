@@ -1,8 +1,18 @@
-"""The mock accelerator: checks every graph against a profile's rules and executes it with torch."""
+"""The mock accelerator: checks every graph against a profile's rules and executes it with torch.
+
+Dynamo's graphs (``mock``), or AOTAutograd's forward and backward, apart (``aot_mock``)::
+
+    torch.compile(model, backend="mock", options={"profile": "strict16", "execute": "inductor"})
+
+The first call is what a user waits for, so a graph that fits is checked on records without source lines, modules and
+FLOPs; they are made where something was found.
+"""
 
 import itertools
 import logging
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, fx
@@ -10,34 +20,19 @@ from torch import Tensor, fx
 from stages.constrain.config import AccelConfig
 from stages.graphs import GraphRecord
 from stages.lower.adapter import AcceleratorAdapter, run_as_traced
+from stages.lower.mock_options import MockOptions, split_options
+from stages.lower.violated import SHOWN, ProfileViolated, described
 
 if TYPE_CHECKING:
-    from stages.constrain import Profile, Violations
+    from stages.constrain import Profile
+    from stages.torch_internals.fx_records import PlaceholderInfo, RecordContext
+
+__all__ = ["AotMockAdapter", "MockAdapter", "ProfileViolated", "aot_mock_backend", "mock_backend"]
 
 log = logging.getLogger(__name__)
 
-
-class ProfileViolated(RuntimeError):
-    """A graph breaks a strict profile. The message lists every violation with its source line.
-
-    Attributes:
-        violations: the rows.
-    """
-
-    def __init__(self, violations: "Violations") -> None:
-        self.violations = violations
-        rows = [row for row in violations if row.severity != "waived"]
-        lines = [
-            f"  {row.graph}:{row.node} {row.target} [{row.rule}] {row.message}{_place(row.source)}" for row in rows
-        ]
-        super().__init__(
-            f"{len(rows)} violation{'s' * (len(rows) != 1)} of the profile {violations.profile.name!r}:\n"
-            + "\n".join(lines)
-        )
-
-
-def _place(source: str) -> str:
-    return f"  at {source}" if source else "  (no source line recorded)"
+BARE_RULES = frozenset(("alignment", "dtype", "layout", "memory_tensor", "operation"))
+"""Rules that decide on shapes, dtypes, strides and targets alone."""
 
 
 class MockAdapter(AcceleratorAdapter):
@@ -46,18 +41,25 @@ class MockAdapter(AcceleratorAdapter):
     Args:
         profile: the rules; the profile called ``mock`` by default, with MOCK_STRICT, MOCK_ALIGNMENT and MOCK_MAX_MEMORY
             applied.
+        options: how to execute, and what a violation leaves.
+        run: True in the pipeline: what a violation leaves is stored in the run's directory, by the runner; and
+            TorchInductor draws the random numbers that eager draws.
     """
 
     name = "mock"
 
-    def __init__(self, profile: AccelConfig | None = None) -> None:
+    def __init__(
+        self, profile: AccelConfig | None = None, options: MockOptions | None = None, *, run: bool = False
+    ) -> None:
+        self.options = options or MockOptions()
         self._config = profile
         self._profile: Profile | None = None
+        self._run = run
         self._count = itertools.count()
 
     def capabilities(self) -> "Profile":
         """The validated profile; ConfigurationError where it or a MOCK_* variable is not valid."""
-        from stages.constrain import load_profile, validate_profile
+        from stages.constrain.profile import load_profile, validate_profile
 
         if self._profile is None:
             self._profile = load_profile("mock") if self._config is None else validate_profile(self._config)
@@ -74,82 +76,178 @@ class MockAdapter(AcceleratorAdapter):
     def dynamo_backend(self) -> Callable[..., Any]:
         def backend(gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Any]:
             self.enforce({f"g{next(self._count)}.dynamo": gm})
-            return gm.forward
+            return self.execute(gm, example_inputs)
 
         return backend
 
-    def enforce(self, graphs: dict[str, fx.GraphModule]) -> None:
+    def execute(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Any]:
+        """What runs a Dynamo graph behind the checks."""
+        if not self.options.inductor:
+            return run_as_traced(gm)
+        from stages.torch_internals.backends import inductor_in_mode
+
+        patches = {"fallback_random": True} if self._run else {}
+        return inductor_in_mode(gm, example_inputs, self.options.mode, patches)
+
+    def enforce(
+        self,
+        graphs: dict[str, fx.GraphModule],
+        inputs: "Callable[[RecordContext], list[PlaceholderInfo]] | None" = None,
+    ) -> None:
         """Check graphs, by id, together: all violations are reported, not the first graph's alone.
+
+        Args:
+            graphs: Dynamo's graph, or the forward and backward of one; a backward finds its forward's lines.
+            inputs: of AOT graphs: what their Dynamo graph's placeholders stand for.
 
         Raises:
             ProfileViolated: the profile is strict and broken, or can't be shown to be kept.
         """
-        from stages.constrain import check
+        from stages.constrain.engine import check
 
-        violations = check(graph_records(graphs), self.capabilities())
+        profile = self.capabilities()
+        bare = not profile.waivers and all(rule.rule in BARE_RULES for rule in profile.rules)
+        if bare and not check(graph_records(graphs, inputs, details=False), profile):
+            return
+        records = graph_records(graphs, inputs)
+        violations = check(records, profile)
         if violations.failed:
-            raise ProfileViolated(violations)
-        for row in violations:
-            log.warning("%s:%s [%s] %s%s", row.graph, row.node, row.rule, row.message, _place(row.source))
+            from stages.constrain.repros import write_repros
+
+            repros = write_repros(records, violations, verified=self.options.verified_repros)
+            error = ProfileViolated(violations, repros)
+            if not self._run:
+                error.write(self.options.repro_dir)
+            raise error
+        rows = [row for row in violations if row.severity != "waived"]
+        for row in rows[:SHOWN]:
+            log.warning("%s", described(row).strip())
+        for row in [*rows[SHOWN:], *(row for row in violations if row.severity == "waived")]:
+            log.info("%s", described(row).strip())
+        if len(rows) > SHOWN:
+            log.warning("… and %d more of %s, logged at level INFO", len(rows) - SHOWN, ", ".join(graphs))
 
 
 class AotMockAdapter(MockAdapter):
-    """Checks AOTAutograd's forward and backward graphs, then executes them with torch."""
+    """Checks AOTAutograd's forward and backward graphs, then executes them with torch.
+
+    With TorchInductor behind the checks the graphs are the same (before Inductor's own decompositions): AOTAutograd
+    then runs twice, once for the checks and once in Inductor.
+    """
 
     name = "aot_mock"
 
     def dynamo_backend(self) -> Callable[..., Any]:
         from stages.torch_internals.backends import aot_backend
 
-        def inference(gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Any]:
-            self.enforce({f"g{next(self._count)}.forward": gm})
-            return run_as_traced(gm)
-
-        def execute(gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Any]:
-            return run_as_traced(gm)
-
-        def partitioned(forward: fx.GraphModule, backward: fx.GraphModule) -> None:
+        def backend(gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Any]:
             number = next(self._count)
-            self.enforce({f"g{number}.forward": forward, f"g{number}.backward": backward})
 
-        return aot_backend(forward=execute, backward=execute, inference=inference, partitioned=partitioned)
+            def inputs(context: "RecordContext") -> "list[PlaceholderInfo]":
+                from stages.torch_internals.dynamo import dynamo_placeholders
+
+                return dynamo_placeholders(gm, context)
+
+            def inference(forward: fx.GraphModule, _: Sequence[Tensor]) -> Callable[..., Any]:
+                self.enforce({f"g{number}.forward": forward}, inputs)
+                return run_as_traced(forward)
+
+            def half(part: fx.GraphModule, _: Sequence[Tensor]) -> Callable[..., Any]:
+                return run_as_traced(part)
+
+            def partitioned(forward: fx.GraphModule, backward: fx.GraphModule) -> None:
+                self.enforce({f"g{number}.forward": forward, f"g{number}.backward": backward}, inputs)
+
+            checked = aot_backend(forward=half, backward=half, inference=inference, partitioned=partitioned)
+            compiled: Callable[..., Any] = checked(gm, example_inputs)
+            return self.execute(gm, example_inputs) if self.options.inductor else compiled
+
+        return backend
 
 
-def graph_records(graphs: dict[str, fx.GraphModule]) -> list[GraphRecord]:
-    """Records of traced graphs by id; a backward finds the lines of the forward before it."""
+def graph_records(
+    graphs: dict[str, fx.GraphModule],
+    inputs: "Callable[[RecordContext], list[PlaceholderInfo]] | None" = None,
+    *,
+    details: bool = True,
+) -> list[GraphRecord]:
+    """Records of traced graphs by id; a backward finds the lines of the forward before it.
+
+    Args:
+        graphs: Dynamo's graphs or AOTAutograd's.
+        inputs: of AOT graphs: what their Dynamo graph's placeholders stand for; None: they are plain inputs.
+        details: False leaves out source lines, modules and FLOPs.
+    """
+    from stages.torch_internals.dynamo import dynamo_placeholders
     from stages.torch_internals.fx_records import RecordContext, graph_record
 
     context: RecordContext | None = None
     records = []
     for graph_id, gm in graphs.items():
         context = context or RecordContext.of(gm)
-        records.append(graph_record(gm.graph, id=graph_id, context=context))
+        kind = graph_id.rpartition(".")[2]
+        known: dict[str, PlaceholderInfo] = {}
+        if kind == "dynamo":
+            names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
+            known = dict(zip(names, dynamo_placeholders(gm, context), strict=True))
+        elif inputs is not None:
+            from stages.torch_internals.aot import aot_placeholders
+
+            known = aot_placeholders(gm.graph, kind, inputs(context), {})
+        records.append(graph_record(gm.graph, id=graph_id, context=context, placeholders=known, details=details))
     return records
 
 
-def mock_backend(gm: fx.GraphModule, example_inputs: Sequence[Tensor], **options: Any) -> Callable[..., Any]:
+def mock_backend(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Tensor],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
     """``torch.compile(model, backend="mock")``: Dynamo's graph checked against a profile, then executed by torch.
 
     Args:
-        options: ``options={"profile": NAME_OR_PATH, …}`` of torch.compile; other keys override the profile's fields.
-            Default: the profile ``mock`` with MOCK_STRICT, MOCK_ALIGNMENT and MOCK_MAX_MEMORY applied.
+        mode: ``mode=`` of torch.compile: TorchInductor executes, in that mode.
+        options: ``options=`` of torch.compile: ``profile`` (name or path, default ``mock`` with MOCK_STRICT,
+            MOCK_ALIGNMENT and MOCK_MAX_MEMORY applied), the fields of
+            :class:`~stages.lower.mock_options.MockOptions` (``execute``, ``mode``, ``repro_dir``,
+            ``verified_repros``); other keys override the profile's fields.
 
     Raises:
         ProfileViolated: the profile is strict and the graph breaks it.
-        ConfigurationError: a profile, field or environment variable is not valid.
+        ConfigurationError: a profile, field, mode or environment variable is not valid.
     """
-    return MockAdapter(_profile_of(options)).dynamo_backend()(gm, example_inputs)
+    return _adapter(MockAdapter, mode, options).dynamo_backend()(gm, example_inputs)
 
 
-def aot_mock_backend(gm: fx.GraphModule, example_inputs: Sequence[Tensor], **options: Any) -> Callable[..., Any]:
+def aot_mock_backend(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Tensor],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
     """``torch.compile(model, backend="aot_mock")``: as :func:`mock_backend`, for AOTAutograd's forward and backward."""
-    return AotMockAdapter(_profile_of(options)).dynamo_backend()(gm, example_inputs)
+    return _adapter(AotMockAdapter, mode, options).dynamo_backend()(gm, example_inputs)
 
 
-def _profile_of(options: dict[str, Any]) -> AccelConfig | None:
-    given = dict(options.get("options") or {})
-    if not given:
-        return None
-    from stages.constrain import load_config
+_adapters: dict[tuple[Any, ...], MockAdapter] = {}
+"""What a call of torch.compile asked for → its adapter, so that graphs are numbered and the profile is read once."""
 
-    return load_config(given.pop("profile", "mock"), **given)
+
+def _adapter(kind: type[MockAdapter], mode: str | None, options: Mapping[str, Any] | None) -> MockAdapter:
+    given = dict(options or {})
+    environment = sorted((key, value) for key, value in os.environ.items() if key.startswith("MOCK_"))
+    file = Path(str(given.get("profile", "")))
+    edited = file.stat().st_mtime_ns if file.is_file() else 0
+    key = (kind, mode, edited, repr(sorted(given.items(), key=str)), *environment)
+    if key not in _adapters:
+        mock_options, profile = split_options(given, key="options", mode=mode)
+        config = None
+        if profile:
+            from stages.constrain.profile import load_config
+
+            config = load_config(profile.pop("profile", "mock"), **profile)
+        _adapters[key] = kind(config, mock_options)
+    return _adapters[key]

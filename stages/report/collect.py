@@ -101,6 +101,10 @@ def not_established(data: Mapping[str, Any]) -> list[str]:
     if undecided:
         checks = counted(undecided, "check")
         notes.append(f"{checks} against the profile could not be decided (severity undecided).")
+    not_verified = Counter(str(row.get("reason") or "") for row in data["repros"] if not row.get("verified"))
+    for reason, count in not_verified.items():
+        scripts = counted(count, "reproduction")
+        notes.append(f"Whether {scripts} would show the fault elsewhere{f': {reason}' if reason else ''}.")
     for graph in data["lowering"]:
         notes.extend(f"{graph['graph']}, lowering: {note}." for note in graph["not_established"])
     numerics = data["numerics"] or {}
@@ -181,6 +185,7 @@ def _findings(data: Mapping[str, Any]) -> list[str]:
     note, largest = stage_note(data["stages"], "kerneldiff"), short(counts.get("max_abs"))
     found = [
         fit.finding(data["violations"], data["run"]["accel"], data["graphs"]["breaks_in_words"]),
+        fit.reproductions(data["repros"]),
         numbers.finding(data["numerics"], note, largest),
     ]
     if benchmark.get("speedup") is not None:

@@ -1,7 +1,7 @@
 """The report's part on the profile: what was found, at which lines, and what was not looked at. Free of torch."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stages.constrain.summary import top_lines
@@ -65,6 +65,18 @@ def finding(found: Mapping[str, Any] | None, accel: str, breaks: str) -> str | N
 def of_backend(found: Mapping[str, Any] | None) -> bool:
     """Whether the rules were the backend's own, no profile being named."""
     return found is not None and found.get("declared_by") == "backend"
+
+
+def reproductions(repros: Sequence[Mapping[str, Any]]) -> str | None:
+    """One sentence for the top of the report; None where there is none.
+
+    Args:
+        repros: ``repros`` of summary.json.
+    """
+    if not repros:
+        return None
+    verified = sum(bool(row.get("verified")) for row in repros)
+    return f"Reproductions: {counted(len(repros), 'script')} in repros/, {verified} verified in a fresh process."
 
 
 def _code(artifacts: Artifacts) -> dict[str, str]:

@@ -1,10 +1,11 @@
 """Backends registered with torch, and AOTAutograd as a backend.
 
-Relies on ``torch._dynamo.list_backends``, ``torch._dynamo.lookup_backend`` and
-``torch._dynamo.backends.common.aot_autograd``.
+Relies on ``torch._dynamo.list_backends``, ``torch._dynamo.lookup_backend``,
+``torch._dynamo.backends.common.aot_autograd``, ``torch._inductor.list_mode_options`` and
+``torch._inductor.compile_fx.compile_fx``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import fx
@@ -75,3 +76,27 @@ def aot_backend(
         **options,
     )
     return backend
+
+
+def inductor_modes() -> dict[str, dict[str, Any]]:
+    """``mode=`` of torch.compile → the options of TorchInductor that it stands for."""
+    import torch._inductor
+
+    return {name: dict(options) for name, options in torch._inductor.list_mode_options().items()}
+
+
+def inductor_in_mode(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], mode: str | None, patches: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """A Dynamo graph compiled by TorchInductor as ``torch.compile(mode=mode)`` would.
+
+    Args:
+        mode: one of :func:`inductor_modes`; None for the default.
+        patches: further options of TorchInductor.
+    """
+    from torch._inductor.compile_fx import compile_fx
+
+    options = (inductor_modes()[mode] if mode is not None else {}) | dict(patches)
+    compiled = compile_fx(gm, list(example_inputs), config_patches=options)
+    assert callable(compiled)
+    return compiled

@@ -240,11 +240,12 @@ def _node_record(
     done: dict[str, NodeRecord],
     info: PlaceholderInfo | None,
     storages: dict[fx.Node, set[int]],
+    details: bool,
 ) -> NodeRecord:
     value = None if node.op == "output" else node_value(node)
     storages[node] = _storages(value)
     source: SourceLine | None
-    if node.op == "output":
+    if node.op == "output" or not details:
         source, module = None, ""
     elif info is not None and info.source is not None:
         source, module = info.source, info.module
@@ -263,9 +264,14 @@ def _node_record(
         role=role,
         module=module,
         source=source,
-        flops=_flops(node) if node.op == "call_function" else None,
+        flops=_flops(node) if details and node.op == "call_function" else None,
         aliases=node.op in ("call_function", "call_method") and _is_alias(node, storages),
+        value=size_of(value) if _is_integer(value) else None,
     )
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, torch.SymInt) or (isinstance(value, int) and not isinstance(value, bool))
 
 
 def graph_symbols(graph: fx.Graph) -> dict[str, dict[str, int | None]]:
@@ -302,6 +308,7 @@ def graph_record(
     id: str,
     context: RecordContext,
     placeholders: dict[str, PlaceholderInfo] | None = None,
+    details: bool = True,
 ) -> GraphRecord:
     """One FX graph with tracing metadata as a record. Linear in the number of nodes; the graph is not changed.
 
@@ -310,11 +317,12 @@ def graph_record(
         id: e.g. ``"g0.forward"``.
         context: see :class:`RecordContext`; sequence numbers found here are added to it.
         placeholders: by node name; those that are missing are plain inputs.
+        details: False leaves out what no rule decides on and a finding alone needs: source lines, modules, FLOPs.
     """
     known = placeholders or {}
     done: dict[str, NodeRecord] = {}
     storages: dict[fx.Node, set[int]] = {}
     for node in graph.nodes:
         info = known.get(node.name, PlaceholderInfo()) if node.op == "placeholder" else known.get(node.name)
-        done[node.name] = _node_record(node, context, done, info, storages)
+        done[node.name] = _node_record(node, context, done, info, storages, details)
     return GraphRecord(id, id.rpartition(".")[2], list(done.values()), graph_symbols(graph))

@@ -30,14 +30,15 @@ def context(accel, graphs=(GRAPH,)):
 
 
 def run(accel, **more):
-    return ConstrainStage(ConstrainConfig()).run(context(accel, **more))
+    return ConstrainStage(ConstrainConfig(verified_repros=0)).run(context(accel, **more))
 
 
 def test_strict_fails_with_every_violation_and_warning_passes():
     strict, warning = run({"alignment": 8, "strict": True}), run({"alignment": 8})
     assert (strict.status, warning.status) == ("failed", "passed")
     assert len(strict.artifacts[TABLE]) == len(warning.artifacts[TABLE]) == 2
-    assert strict.message == "2 violations of none in strict mode (alignment 2)"
+    assert strict.message == "2 violations of none in strict mode (alignment 2); 2 repros in repros/, 0 verified"
+    assert "repros" not in warning.summary and list(warning.artifacts) == [TABLE]
     assert strict.summary["violations"]["strict"] is True and warning.summary["violations"]["strict"] is False
     assert set(strict.artifacts[TABLE]["severity"]) == {"error"}
 
@@ -86,10 +87,10 @@ def test_no_rules_and_a_fit_are_told_apart():
 def test_what_runs_outside_the_graphs_was_not_checked(accel, kinds, told):
     given = context(accel)
     given.artifacts.content["capture/breaks.json"] = [{"kind": kind, "reason": "print"} for kind in kinds]
-    message = ConstrainStage(ConstrainConfig()).run(given).message
+    message = ConstrainStage(ConstrainConfig(repros=0)).run(given).message
     assert message.endswith(f"; what runs outside the graphs was not checked ({told})")
     given.artifacts.content["capture/breaks.json"] = []
-    assert "not checked" not in ConstrainStage(ConstrainConfig()).run(given).message
+    assert "not checked" not in ConstrainStage(ConstrainConfig(repros=0)).run(given).message
 
 
 def test_check_refuses_what_torch_lacks_before_anything_runs():
@@ -98,4 +99,6 @@ def test_check_refuses_what_torch_lacks_before_anything_runs():
         stage.check(context({"denied": ["aten.rellu"]}))
     with pytest.raises(ConfigurationError, match=r"accel\.alignment"):
         stage.check(context({"alignment": 0}))
+    with pytest.raises(ConfigurationError, match=r"stages\.constrain\.repros: got -1"):
+        ConstrainStage(ConstrainConfig(repros=-1)).check(context({}))
     stage.check(context({"denied": ["aten.relu", "torch.*", "torch.nn.functional.gelu"], "dtypes": ["float32"]}))

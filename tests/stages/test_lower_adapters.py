@@ -18,8 +18,10 @@ TESTS = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(autouse=True)
-def clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(TESTS))
+    monkeypatch.setenv("MOCK_REPRO_DIR", str(tmp_path))
+    monkeypatch.setattr("stages.constrain.repros.verify", lambda scripts: [])  # test_repro_verify.py runs some
     for name in ("MOCK_STRICT", "MOCK_ALIGNMENT", "MOCK_MAX_MEMORY"):
         monkeypatch.delenv(name, raising=False)
     torch._dynamo.reset()

@@ -1,0 +1,305 @@
+"""Reproductions of a strict profile's violations: which get a script, and what each script measures. Torch-free."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from stages.constrain.names import WILD, Operation
+from stages.constrain.violations import Violation, Violations
+from stages.graphs import ITEM_BYTES, GraphRecord, NodeRecord, TensorRecord
+from stages.repro import Check, GraphIndex, NotReproducible, Program, Script, Verification, script, verify
+from stages.wording import counted
+
+MAX_SCRIPTS = 20
+"""Scripts written for one check; the rest is counted."""
+MAX_VERIFIED = 4
+"""Scripts run in a fresh process for one check; each costs an import of torch."""
+READERS = 3
+"""Operations that a reproduction of a placeholder's violation calls on it."""
+GIVEN = ("placeholder", "get_attr")
+
+
+NOT_RUN = Verification(False, "not run")
+
+
+@dataclass(frozen=True)
+class Repro:
+    """One script, or the reason why there is none.
+
+    Attributes:
+        name: file name without a folder.
+        rows: the violations that it stands for: one rule, one target, one signature.
+        text: the script; empty where none can be written.
+        line: what it prints where the violation reproduces.
+        nodes: operations in it.
+        nbytes: of its tensors.
+        verification: what became of running it.
+    """
+
+    name: str
+    rows: tuple[Violation, ...]
+    text: str = ""
+    line: str = ""
+    nodes: int = 0
+    nbytes: int = 0
+    verification: Verification = NOT_RUN
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """An entry of ``repros`` of summary.json; ``reason`` says why it is not verified."""
+        first = self.rows[0]
+        return {
+            "path": f"repros/{self.name}", "failure_class": f"violation:{first.rule}", "nodes": self.nodes,
+            "verified": self.verification.verified, "reason": self.verification.reason, "target": first.target,
+            "graph": first.graph, "node": first.node, "source": first.source, "violations": len(self.rows),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Repros:
+    """What a check's violations left.
+
+    Attributes:
+        scripts: those with a text, the verified first in each rule.
+        without: groups that no script can hold, with the reason.
+        left_out: groups beyond the bound.
+        undecided: rows that can't be reproduced, for nothing is known to be violated.
+    """
+
+    scripts: tuple[Repro, ...] = ()
+    without: tuple[Repro, ...] = ()
+    left_out: int = 0
+    undecided: int = 0
+
+    @property
+    def files(self) -> dict[str, str]:
+        """File name → script."""
+        return {item.name: item.text for item in self.scripts}
+
+    @property
+    def summary(self) -> list[dict[str, Any]]:
+        """``repros`` of summary.json."""
+        return [item.row for item in self.scripts]
+
+    def __str__(self) -> str:
+        if not self.scripts and not self.without:
+            return f"no repro: {counted(self.undecided, 'row')} undecided, and nothing known to be violated"
+        verified = sum(item.verification.verified for item in self.scripts)
+        parts = [f"{counted(len(self.scripts), 'repro')} in repros/, {verified} verified"]
+        if self.left_out:
+            parts.append(f"{self.left_out} further kinds of violation without one (at most {MAX_SCRIPTS} are written)")
+        if self.without:
+            reasons = dict.fromkeys(item.verification.reason for item in self.without)
+            parts.append(f"{counted(len(self.without), 'kind')} of violation can't be written: {'; '.join(reasons)}")
+        return "; ".join(parts)
+
+
+@dataclass
+class _Group:
+    graph: GraphIndex
+    rows: list[Violation] = field(default_factory=list)
+
+
+def write_repros(
+    graphs: Iterable[GraphRecord], violations: Violations, *, limit: int = MAX_SCRIPTS, verified: int = MAX_VERIFIED
+) -> Repros:
+    """One script for each distinct (rule, target, signature) among the violations, some of them run.
+
+    Args:
+        graphs: those that were checked.
+        violations: what was found; rows that are waived, undecided or warnings get no script.
+        limit: scripts written at most; each rule gets its first before any gets a second.
+        verified: scripts run at most, each in a fresh process.
+    """
+    by_id = {graph.id: GraphIndex(graph) for graph in graphs}
+    groups: dict[Any, _Group] = {}
+    without: dict[str, list[Violation]] = {}
+    for row in violations:
+        if row.severity != "error":
+            continue
+        try:
+            key = _key(by_id[row.graph], row)
+        except NotReproducible as error:
+            without.setdefault(f"{row.rule}: {error}", []).append(row)
+            continue
+        groups.setdefault(key, _Group(by_id[row.graph])).rows.append(row)
+    ordered = _by_turns(groups.values())
+    names: set[str] = set()
+    scripts = [_written(group, names) for group in ordered[:limit]]
+    found = verify([Script(item.name, item.text, item.line, item.nbytes) for item in scripts[:verified]])
+    found += [Verification(False, f"not run: the first {verified} are")] * (len(scripts) - len(found))
+    return Repros(
+        tuple(replace(item, verification=seen) for item, seen in zip(scripts, found, strict=True)),
+        tuple(Repro("", tuple(rows), verification=Verification(False, why)) for why, rows in without.items()),
+        max(0, len(ordered) - limit),
+        sum(row.severity == "undecided" for row in violations),
+    )
+
+
+def _by_turns(groups: Iterable[_Group]) -> list[_Group]:
+    """The first group of each rule, then the second of each, …"""
+    by_rule: dict[str, list[_Group]] = {}
+    for group in groups:
+        by_rule.setdefault(group.rows[0].rule, []).append(group)
+    longest = max(map(len, by_rule.values()), default=0)
+    return [members[turn] for turn in range(longest) for members in by_rule.values() if turn < len(members)]
+
+
+def _key(graph: GraphIndex, row: Violation) -> tuple[Any, ...]:
+    """What two violations have in common that one script shows both."""
+    program, subject = _program(graph, row, anonymous=True)
+    check = check_of(graph, row, subject)
+    return (row.rule, program.targets, row.operand, program.signature, check)
+
+
+def _program(graph: GraphIndex, row: Violation, *, anonymous: bool = False) -> tuple[Program, str]:
+    """The program in which a row's violation shows, and the source of the value that it is about."""
+    node = _node(graph, row)
+    if node.op in GIVEN:
+        readers = graph.readers.get(node.name, [])
+        for count in range(min(READERS, len(readers)), -1, -1):  # what can't be written is left out
+            try:
+                program = Program.of(graph, readers[:count], given=[node.name], anonymous=anonymous)
+            except NotReproducible:
+                if count == 0:
+                    raise
+                continue
+            return program, f"values[{program.names[node.name]!r}]"
+    program = Program.of(graph, [node.name], anonymous=anonymous)
+    position = re.fullmatch(r"args\[(\d+)\]", row.operand)
+    name = node.name
+    if position is not None:
+        value = node.args[int(position[1])] if int(position[1]) < len(node.args) else None
+        name = value["node"] if isinstance(value, dict) and "node" in value else name
+    return program, f"values[{program.names[name]!r}]"
+
+
+def _node(graph: GraphIndex, row: Violation) -> NodeRecord:
+    if row.node not in graph.nodes:
+        raise NotReproducible("it is about the whole graph, not about one operation")
+    return graph.nodes[row.node]
+
+
+def _judged(graph: GraphIndex, row: Violation) -> tuple[TensorRecord, int]:
+    """The tensor that a row is about, and its position among its node's."""
+    node = _node(graph, row)
+    position = re.fullmatch(r"args\[(\d+)\]", row.operand)
+    if position is not None and node.op not in GIVEN:
+        value = node.args[int(position[1])] if int(position[1]) < len(node.args) else None
+        node = graph.nodes[value["node"]] if isinstance(value, dict) and "node" in value else node
+    output = re.fullmatch(r"output\[(\d+)\]", row.operand)
+    index = int(output[1]) if output is not None else 0
+    if index >= len(node.outputs):
+        raise NotReproducible(f"{node.name} has no recorded tensor")
+    return node.outputs[index], index
+
+
+def check_of(graph: GraphIndex, row: Violation, subject: str) -> Check:
+    """What a script measures to show a row's violation.
+
+    Args:
+        graph: the row's graph.
+        row: the violation.
+        subject: source of the value that it is about.
+
+    Raises:
+        NotReproducible: the row is about no tensor and no operation.
+    """
+    if row.rule == "operation":
+        return _operation(row)
+    tensor, index = _judged(graph, row)
+    one = f"tensors({subject})[{index}]"
+    make = _CHECKS.get(row.rule)
+    check = None if make is None else make(graph, row, tensor, one)
+    return check or _as_recorded(row, tensor, one)
+
+
+def _operation(row: Violation) -> Check:
+    """Of an aten operator the dispatched call itself; a Python callable is denied by name or by what it dispatches."""
+    limit = row.limit.removeprefix("torch.ops.").replace("::", ".")
+    patterns = [limit]
+    if limit.startswith("torch.") and not any(character in limit for character in WILD):
+        patterns += sorted(Operation.of_target(limit).names - {limit})
+    if Operation.of_target(row.target, method="." not in row.target).python:
+        return Check(row.rule, "TARGET", f"denied({patterns!r}, [TARGET, *called])", row.target, row.limit)
+    first = f"next((name for name in called if denied({patterns!r}, [name])), 'nothing that is denied')"
+    return Check(row.rule, first, f"denied({patterns!r}, called)", row.target, row.limit)
+
+
+def _alignment(graph: GraphIndex, row: Violation, tensor: TensorRecord, one: str) -> Check | None:
+    from stages.constrain.subjects import shape_in_case
+
+    found = re.search(r"-?\d+$", row.measured)
+    if found is None or not row.limit.isdigit():
+        return None
+    measured, limit = int(found[0]), int(row.limit)
+    sizes = shape_in_case(tensor, graph.graph.symbols)
+    for item, width in ((1, ""), (ITEM_BYTES.get(tensor.dtype, 0), f" * {one}.element_size()")):
+        for dimension in range(len(sizes) - 1, -1, -1):
+            size = sizes[dimension]
+            if size is not None and size * item == measured and measured % limit:
+                return Check(row.rule, f"{one}.shape[{dimension}]{width}", f"found % {limit} != 0", str(measured),
+                             row.limit)  # fmt: skip
+    return None
+
+
+def _dtype(graph: GraphIndex, row: Violation, tensor: TensorRecord, one: str) -> Check:
+    return Check(row.rule, f'str({one}.dtype).removeprefix("torch.")', f"found not in {row.limit.split()!r}",
+                 row.measured, row.limit)  # fmt: skip
+
+
+def _memory(graph: GraphIndex, row: Violation, tensor: TensorRecord, one: str) -> Check | None:
+    if not row.limit.isdigit():
+        return None
+    return Check(row.rule, f"{one}.numel() * {one}.element_size()", f"found > {row.limit}", row.measured, row.limit)
+
+
+def _layout(graph: GraphIndex, row: Violation, tensor: TensorRecord, one: str) -> Check | None:
+    if row.measured.startswith("offset "):
+        return Check(row.rule, f'f"offset {{{one}.storage_offset()}}"', f"{one}.storage_offset() != 0",
+                     row.measured, row.limit)  # fmt: skip
+    wanted = re.search(r"\[[\d, ]*\]$", row.limit)
+    if wanted is None:
+        return None
+    differ = f"any(size != 1 and got != want for size, got, want in zip({one}.shape, found, {wanted[0]}))"
+    return Check(row.rule, f"list({one}.stride())", differ, row.measured, row.limit)
+
+
+def _as_recorded(row: Violation, tensor: TensorRecord, one: str) -> Check:
+    """For a rule without a measure of its own: the operation makes the very tensor that the rule judged."""
+    if any(isinstance(size, str) for size in [*tensor.shape, *tensor.stride, tensor.storage_offset]):
+        raise NotReproducible(f"the rule {row.rule} judged a symbolic size")
+    recorded = f"({list(tensor.shape)!r}, {tensor.dtype!r}, {list(tensor.stride)!r}, {tensor.storage_offset!r})"
+    seen = f'(list({one}.shape), str({one}.dtype).removeprefix("torch."), list({one}.stride()), {one}.storage_offset())'
+    return Check(row.rule, f"{row.measured!r} if {seen} == {recorded} else {seen}", f"{seen} == {recorded}",
+                 row.measured, row.limit)  # fmt: skip
+
+
+_CHECKS = {"alignment": _alignment, "dtype": _dtype, "memory_tensor": _memory, "layout": _layout}
+
+
+def _written(group: _Group, names: set[str]) -> Repro:
+    row = group.rows[0]
+    program, subject = _program(group.graph, row)
+    check = check_of(group.graph, row, subject)
+    line = group.graph.nodes[row.node].source
+    code = f": {line.code}" if line is not None and line.code else ""
+    notes = [
+        row.message,
+        f"It stands in {row.graph} as {row.node}" + (f", module {row.module}" if row.module else "")
+        + (f", from {row.source}{code}" if row.source else ""),
+        f"Rule {row.rule}: measured {check.expected}, limit {check.limit}. The script stands for "
+        f"{counted(len(group.rows), 'violation')} of this kind.",
+    ]  # fmt: skip
+    text = script(program, check, title=f"{row.target} breaks the rule {row.rule}.", notes=notes)
+    return Repro(_file_name(row, names), tuple(group.rows), text, check.line, len(program.calls), program.nbytes)
+
+
+def _file_name(row: Violation, taken: set[str]) -> str:
+    stem = re.sub(r"[^\w.-]+", "_", f"{row.rule}-{row.graph}-{row.node}")[:120]
+    name, number = f"{stem}.py", 2
+    while name in taken:
+        name, number = f"{stem}-{number}.py", number + 1
+    taken.add(name)
+    return name

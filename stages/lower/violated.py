@@ -1,0 +1,119 @@
+"""The error of a strict profile that a graph breaks, with what it leaves on disk. Free of torch."""
+
+import csv
+import io
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stages.lower.mock_options import DIRECTORY_VARIABLE
+
+if TYPE_CHECKING:
+    from stages.constrain.repros import Repros
+    from stages.constrain.violations import Violation, Violations
+
+SHOWN = 20
+"""Violations, and reproductions, that the message lists; a file has every one."""
+TABLE = "violations.csv"
+
+
+class ProfileViolated(RuntimeError):
+    """A graph breaks a strict profile. The message lists the violations with their source lines, and their repros.
+
+    Attributes:
+        violations: every row.
+        repros: the reproductions, None where none was asked for.
+        files: name → content of what belongs on disk: the reproductions, and ``violations.csv`` with every row.
+        folder: where ``files`` lie: a folder's path, or ``repros`` for that of the run's directory.
+    """
+
+    def __init__(self, violations: "Violations", repros: "Repros | None" = None, folder: str | None = "repros") -> None:
+        self.violations = violations
+        self.repros = repros
+        self.rows = [row for row in violations if row.severity != "waived"]
+        self.files = {TABLE: _table(violations)} | ({} if repros is None else repros.files)
+        self.folder, self.problem = folder, ""
+        super().__init__()
+
+    def __str__(self) -> str:
+        count = len(self.rows)
+        lines = [f"{count} violation{'s' * (count != 1)} of the profile {self.violations.profile.name!r}:"]
+        lines += [described(row) for row in self.rows[:SHOWN]]
+        if count > SHOWN:
+            lines.append(f"  … and {count - SHOWN} more: all rows are in {self._path(TABLE)}")
+        return "\n".join([*lines, *self._repros()])
+
+    @property
+    def artifacts(self) -> dict[str, str]:
+        """The files by path in a run's directory."""
+        return {f"repros/{name}": content for name, content in self.files.items()}
+
+    def write(self, folder: str | None) -> None:
+        """Write the files into a folder: the one given, MOCK_REPRO_DIR, or a fresh temporary one.
+
+        A folder that can't be written is told in the message, and never hides the violations.
+        """
+        try:
+            chosen = folder or os.environ.get(DIRECTORY_VARIABLE) or tempfile.mkdtemp(prefix="mock-repros-")
+            path = Path(chosen).absolute()
+            path.mkdir(parents=True, exist_ok=True)
+            self.folder = str(path)
+            for name, content in self.files.items():
+                _write(path / name, content)
+        except OSError as error:
+            self.problem = f"the reproductions could not be written: {error}"
+
+    def _repros(self) -> list[str]:
+        if self.problem:
+            return [self.problem]
+        if self.repros is None or not (self.repros.scripts or self.repros.without):
+            return []
+        lines = ["Reproductions (python FILE, or python FILE --backend NAME; exit code 1: the violation shows):"]
+        for item in self.repros.scripts[:SHOWN]:
+            seen = item.verification
+            state = "verified in a fresh process" if seen.verified else f"not verified: {seen.reason}"
+            lines.append(f"  {self._path(item.name)}  {state}")
+        return [*lines, f"  {self.repros}"]
+
+    def _path(self, name: str) -> str:
+        return f"{self.folder}/{name}"
+
+
+def described(row: "Violation") -> str:
+    """One violation as a line of a message."""
+    place = f"  at {row.source}" if row.source else "  (no source line recorded)"
+    return f"  {row.graph}:{row.node} {row.target} [{row.rule}] {row.message}{place}"
+
+
+def violation_in(error: BaseException) -> ProfileViolated | None:
+    """The violated profile at the bottom of what torch or Python wrapped around it, if that is what it is."""
+    pending: list[Any] = [error]
+    seen: set[int] = set()
+    while pending:
+        item = pending.pop()
+        if not isinstance(item, BaseException) or id(item) in seen:
+            continue
+        if isinstance(item, ProfileViolated):
+            return item
+        seen.add(id(item))
+        pending += [getattr(item, "inner_exception", None), item.__cause__, item.__context__]
+    return None
+
+
+def _table(violations: "Violations") -> str:
+    from stages.constrain.violations import COLUMNS
+
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows([getattr(row, column) for column in COLUMNS] for row in violations)
+    return buffer.getvalue()
+
+
+def _write(path: Path, content: str) -> None:
+    """Whole or not at all."""
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(content)
+    os.replace(temporary, path)

@@ -1,0 +1,85 @@
+"""The mock backends' first call on BERT over that of torch's own backends that execute alike, in fresh processes.
+
+Usage: ``python tests/performance/mock_first_call.py [--runs 5] [--pairs eager:mock ...] [--layers 12]``. The backends
+take turns. Each process imports torch and transformers, builds BertModel (random weights, batch 1, 128 tokens,
+inference), runs it once without compiling, and then takes the figure: CPU seconds (user + system, all threads) of
+``torch.compile`` and the first call. ``whole`` is the CPU of the process from its start to the end of that call. Prints
+one JSON line a backend with the median and every sample, and one with the ratio of medians a pair.
+
+Profiles: ``mock`` (the default; strict, BERT keeps it) and ``keeps``: alignment 8, dtypes, memory and operations, in
+warning mode, which BERT keeps too. A backend is written ``name`` or ``name+profile``.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+DEFAULT_PAIRS = ("eager:mock", "eager:mock+keeps", "aot_eager:aot_mock")
+KEEPS = {"profile": "warn8", "dtypes": ["float32", "int64", "bool"], "max_tensor_bytes": 1 << 34,
+         "denied": ["aten.convolution", "aten.*lu*", "aten.prelu"]}  # fmt: skip
+
+
+def child(backend: str, layers: int) -> None:
+    """One first call in this process; prints its figures as JSON."""
+    import time
+
+    import torch
+
+    if torch.version.cuda is None:
+        library = torch.library.Library("torchvision", "DEF")
+        library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(0)
+    config = BertConfig(vocab_size=119_547, num_hidden_layers=layers)
+    model = BertModel(config).eval()
+    inputs = {
+        "input_ids": torch.randint(0, config.vocab_size, (1, 128)),
+        "attention_mask": torch.ones(1, 128, dtype=torch.int64),
+    }
+    name, _, profile = backend.partition("+")
+    options = {"options": KEEPS} if profile == "keeps" else {}
+    with torch.no_grad():
+        model(**inputs)
+        before, wall = time.process_time(), time.perf_counter()
+        torch.compile(model, backend=name, **options)(**inputs)
+        first, wall = time.process_time() - before, time.perf_counter() - wall
+    print(json.dumps({"first_cpu_s": first, "first_wall_s": wall, "whole_cpu_s": time.process_time()}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=5, help="fresh processes of each backend")
+    parser.add_argument("--layers", type=int, default=12, help="BERT's layers")
+    parser.add_argument("--pairs", nargs="+", default=DEFAULT_PAIRS, help="reference:test")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(options.child, options.layers)
+        return
+    pairs = [tuple(pair.split(":")) for pair in options.pairs]
+    backends = list(dict.fromkeys(name for pair in pairs for name in pair))
+    samples: dict[str, list[dict[str, float]]] = {name: [] for name in backends}
+    command = [sys.executable, "-P", __file__, "--layers", str(options.layers), "--child"]
+    for _ in range(options.runs):
+        for name in backends:
+            done = subprocess.run([*command, name], capture_output=True, text=True, check=False, env=os.environ)
+            if done.returncode:
+                sys.exit(done.stderr)
+            samples[name].append(json.loads(done.stdout.splitlines()[-1]))
+    medians = {}
+    for name, found in samples.items():
+        medians[name] = {key: statistics.median(item[key] for item in found) for key in found[0]}
+        spread = [round(item["first_cpu_s"], 3) for item in found]
+        print(json.dumps({"backend": name, **{k: round(v, 3) for k, v in medians[name].items()}, "samples": spread}))
+    for reference, test in pairs:
+        ratios = {key: round(medians[test][key] / medians[reference][key], 3) for key in medians[test]}
+        print(json.dumps({"test": test, "reference": reference, "ratio": ratios}))
+
+
+if __name__ == "__main__":
+    main()

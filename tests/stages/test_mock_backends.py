@@ -1,0 +1,309 @@
+"""The mock backends through torch.compile: what is executed, what is refused, and what a violation leaves."""
+
+import csv
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from models.errors import ConfigurationError
+from stages.constrain.config import AccelConfig
+from stages.lower import ProfileViolated, aot_mock_backend, build_adapter, mock_backend
+from stages.lower.config import BackendConfig
+from stages.lower.mock import MockAdapter
+from stages.lower.mock_options import MockOptions
+from stages.lower.violated import SHOWN
+
+VARIABLES = ("MOCK_STRICT", "MOCK_ALIGNMENT", "MOCK_MAX_MEMORY", "MOCK_REPRO_DIR")
+STRICT16 = {"strict": True, "alignment": 16, "verified_repros": 0}
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MOCK_REPRO_DIR", str(tmp_path / "repros"))
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    yield
+    torch._dynamo.reset()
+
+
+class Net(torch.nn.Module):
+    """Fits alignment 8, breaks 16 in its projection and what comes of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.projection = torch.nn.Linear(16, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(self.projection(x)) * 2
+
+
+def inner(caught: Any) -> BaseException:
+    error = caught.value
+    return getattr(error, "inner_exception", None) or error
+
+
+def refused(backend: Any, options: dict[str, Any], module: torch.nn.Module, x: torch.Tensor) -> ProfileViolated:
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
+        torch.compile(module, backend=backend, options=options)(x)
+    error = inner(caught)
+    assert isinstance(error, ProfileViolated), error
+    return error
+
+
+@pytest.mark.parametrize("text", ["1", "true", "TRUE", "yes", "on"])
+def test_mock_strict_true_means_strict(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOCK_STRICT", text)
+    monkeypatch.setenv("MOCK_ALIGNMENT", "16")
+    error = refused(mock_backend, {"verified_repros": 0}, Net(), torch.randn(3, 16))
+    assert len(error.violations) > 1  # not the first alone
+
+
+@pytest.mark.parametrize("text", ["0", "false", "No", "off"])
+def test_mock_strict_false_means_warning(text: str, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    monkeypatch.setenv("MOCK_STRICT", text)
+    monkeypatch.setenv("MOCK_ALIGNMENT", "16")
+    module, x = Net(), torch.randn(3, 16)
+    with caplog.at_level(logging.WARNING, logger="stages.lower.mock"):
+        assert torch.equal(torch.compile(module, backend=mock_backend)(x), module(x))
+    line = Net.forward.__code__.co_firstlineno + 1
+    assert any(f"{__file__}:{line}" in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        *(("MOCK_STRICT", text) for text in ("maybe", "", "2")),
+        *(("MOCK_ALIGNMENT", text) for text in ("0", "-16", "1.5", "sixteen", "")),
+        *(("MOCK_MAX_MEMORY", text) for text in ("0", "16GB of it", "-1", "")),
+    ],
+)
+def test_an_unreadable_variable_is_an_error_and_not_a_default(
+    variable: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, text)
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
+        torch.compile(Net(), backend=mock_backend)(torch.randn(3, 16))
+    assert isinstance(inner(caught), ConfigurationError) and variable in str(inner(caught))
+
+
+def test_mock_max_memory_reads_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOCK_MAX_MEMORY", "1KiB")
+    error = refused(mock_backend, {"verified_repros": 0, "strict": True}, Net(), torch.randn(100, 16))
+    assert {(row.rule, row.limit) for row in error.violations} == {("memory_tensor", "1024")}
+
+
+def test_every_violation_of_forward_and_backward_apart() -> None:
+    error = refused(aot_mock_backend, STRICT16, Net(), torch.randn(3, 16))
+    forward = {row.target for row in error.violations if row.graph == "g0.forward"}
+    backward = {row.target for row in error.violations if row.graph == "g0.backward"}
+    assert {"aten.addmm.default", "aten.relu.default"} <= forward
+    assert "aten.threshold_backward.default" in backward and "aten.threshold_backward.default" not in forward
+    parameter = next(row for row in error.violations if row.operand == "parameter")
+    assert parameter.graph == "g0.forward"  # its role is Dynamo's knowledge, which the AOT graph lacks
+
+
+def test_graphs_of_one_model_have_numbers_of_their_own() -> None:
+    class Broken(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = x + 1
+            torch._dynamo.graph_break()
+            return x * 2
+
+    seen: list[str] = []
+    adapter = MockAdapter(AccelConfig(alignment=16))
+    original = adapter.enforce
+    adapter.enforce = lambda graphs, *rest: (seen.extend(graphs), original(graphs, *rest))[1]  # type: ignore[method-assign]
+    torch.compile(Broken(), backend=adapter.dynamo_backend())(torch.randn(3, 8))
+    assert seen == ["g0.dynamo", "g1.dynamo"]
+
+
+@pytest.mark.parametrize("backend", [mock_backend, aot_mock_backend])
+def test_symbolic_sizes_are_checked_by_what_is_certain(backend: Any) -> None:
+    class Shift(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.repeat_interleave(16, dim=1) + 1
+
+    fits = torch.compile(Shift(), backend=backend, dynamic=True, options={**STRICT16, "alignment": 4})
+    x = torch.randn(3, 8)
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
+        fits(x)
+    error = inner(caught)
+    assert isinstance(error, ProfileViolated)
+    # the input's size is 8 here, which fits, but it need not be; its multiple by 16 is certain
+    assert {row.severity for row in error.violations} == {"undecided"}
+    assert all(str(row.measured).startswith("s") and "*" not in row.measured for row in error.violations)
+    assert error.repros is not None and not error.repros.scripts and error.repros.undecided == len(error.violations)
+
+
+@pytest.mark.parametrize("backend", [mock_backend, aot_mock_backend])
+def test_dynamic_graphs_execute_at_every_size(backend: Any) -> None:
+    module = Net()
+    compiled = torch.compile(module, backend=backend, dynamic=True, options={"profile": "warn8"})
+    counts = torch._dynamo.utils.counters["stats"]
+    for rows in (3, 5, 9):
+        x = torch.randn(rows, 16)
+        torch.testing.assert_close(compiled(x), module(x))
+    assert counts["unique_graphs"] <= 2  # 2 is torch's special case of sizes 0 and 1
+
+
+def test_a_mode_is_torchs_for_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor import compile_fx
+
+    seen: list[dict[str, Any]] = []
+
+    def compile_(gm: Any, inputs: Any, config_patches: Any = None, **rest: Any) -> Any:
+        seen.append(config_patches)
+        return gm.forward
+
+    monkeypatch.setattr(compile_fx, "compile_fx", compile_)
+    module, x = Net(), torch.randn(3, 16)
+    for options in ({"mode": "max-autotune-no-cudagraphs"}, {"options": {"execute": "inductor"}}, {}):
+        torch._dynamo.reset()
+        torch.compile(module, backend=mock_backend, **options)(x)
+    assert seen == [torch._inductor.list_mode_options("max-autotune-no-cudagraphs"), {}]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"mode": "max-autotun"}, r"mode: got 'max-autotun'; valid: max-autotune"),
+        ({"options": {"execute": "eagr"}}, r"options\.execute: got 'eagr'; valid: eager, inductor"),
+        ({"options": {"execute": "eager", "mode": "lite"}}, r"options\.mode: got 'lite' with options\.execute=eager"),
+        ({"options": {"verified_repros": -1}}, r"options\.verified_repros: got -1; valid: a whole number"),
+        ({"options": {"repro_dir": 3}}, r"options\.repro_dir: got 3; valid: a folder's path"),
+        ({"options": {"alignmen": 8}}, r"accel override: got 'alignmen'; valid: alignment"),
+    ],
+)
+def test_wrong_options_are_one_message(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
+        torch.compile(Net(), backend=mock_backend, **given)(torch.randn(3, 16))
+    error = inner(caught)
+    assert isinstance(error, ConfigurationError)
+    with pytest.raises(ConfigurationError, match=message):
+        raise error
+
+
+def test_the_pipelines_options_of_the_mock() -> None:
+    adapter = build_adapter(BackendConfig("mock", "mock", {"execute": "inductor"}))
+    assert isinstance(adapter, MockAdapter) and adapter.options.inductor
+    for options in ({"repro_dir": "x"}, {"alignment": 8}):
+        with pytest.raises(ConfigurationError, match=r"backend\.options: got .*; valid: .*execute"):
+            build_adapter(BackendConfig("aot_mock", "aot_mock", options))
+
+
+@pytest.mark.parametrize("backend", [mock_backend, aot_mock_backend])
+def test_inductor_behind_the_checks_trains_as_eager_does(backend: Any) -> None:
+    module, x = Net(), torch.randn(3, 16)
+    compiled = torch.compile(module, backend=backend, options={"execute": "inductor", "profile": "warn16"})
+    compiled(x).sum().backward()
+    got = {name: parameter.grad.clone() for name, parameter in module.named_parameters()}
+    module.zero_grad()
+    module(x).sum().backward()
+    for name, parameter in module.named_parameters():
+        torch.testing.assert_close(got[name], parameter.grad)
+    assert torch._dynamo.utils.counters["inductor"]  # it was Inductor that ran
+
+
+def test_the_error_names_a_repro_that_shows_the_violation(tmp_path: Path) -> None:
+    options = STRICT16 | {"repro_dir": str(tmp_path / "mine"), "verified_repros": 1, "alignment": 1,
+                          "denied": ["aten.relu"]}  # fmt: skip
+    error = refused(mock_backend, options, Net(), torch.randn(3, 16))
+    (repro,) = error.repros.scripts
+    path = tmp_path / "mine" / repro.name
+    assert f"{path}  verified in a fresh process" in str(error)
+    done = subprocess.run([sys.executable, "-P", path], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout == "VIOLATION operation measured=torch.nn.functional.relu limit=aten.relu\n"
+
+
+def test_without_a_folder_a_fresh_temporary_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MOCK_REPRO_DIR")
+    error = refused(mock_backend, STRICT16, Net(), torch.randn(3, 16))
+    assert Path(error.folder).is_dir() and error.folder in str(error)
+    assert {path.name for path in Path(error.folder).iterdir()} == set(error.files)
+    for path in Path(error.folder).iterdir():
+        path.unlink()
+    Path(error.folder).rmdir()
+
+
+def test_a_folder_that_cant_be_written_hides_no_violation(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    options = STRICT16 | {"repro_dir": str(tmp_path / "file" / "below")}
+    error = refused(mock_backend, options, Net(), torch.randn(3, 16))
+    assert "could not be written" in str(error)
+    assert all(row.message in str(error) for row in error.violations)
+
+
+def test_a_long_list_is_cut_in_the_message_and_whole_in_the_file(tmp_path: Path) -> None:
+    class Long(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for _ in range(SHOWN + 5):
+                x = x + 1
+            return x
+
+    error = refused(mock_backend, STRICT16, Long(), torch.randn(3, 8))
+    total = SHOWN + 6  # the input too
+    assert len(error.violations) == total
+    assert str(error).count("[alignment]") == SHOWN
+    assert f"… and 6 more: all rows are in {tmp_path}/repros/violations.csv" in str(error)
+    with open(tmp_path / "repros" / "violations.csv", newline="") as file:
+        assert len(list(csv.DictReader(file))) == total
+    assert error.repros.left_out == 0 and len(error.repros.scripts) == 2  # the input's reader, and x + 1
+
+
+def test_bare_records_decide_as_full_ones_do() -> None:
+    """The check that a healthy first call waits for may leave out nothing that a finding rests on."""
+    from stages.constrain.engine import check
+    from stages.lower.mock import graph_records
+
+    profile = AccelConfig("p", strict=True, alignment=16, layout="contiguous", dtypes=["float32"],
+                          max_tensor_bytes=64, denied=["aten.relu", "aten.addmm"])  # fmt: skip
+    found = []
+
+    def backend(gm: Any, inputs: Any) -> Any:
+        for details in (False, True):
+            found.append(check(graph_records({"g0.dynamo": gm}, details=details), profile))
+        return gm.forward
+
+    torch.compile(Net(), backend=backend)(torch.randn(16, 3).t().repeat(1, 1)[:, :16].new_ones(3, 16))
+    bare, full = ([(row.node, row.rule, row.operand, row.measured) for row in rows] for rows in found)
+    assert bare == full and bare
+
+
+def test_a_waiver_by_source_holds_in_the_first_call(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from stages.constrain.config import Waiver
+
+    def told(*waivers: Waiver) -> ProfileViolated | None:
+        torch._dynamo.reset()
+        adapter = MockAdapter(AccelConfig("p", strict=True, alignment=16, waivers=[*waivers]), MockOptions(None, None))
+        try:
+            torch.compile(Net(), backend=adapter.dynamo_backend())(torch.randn(3, 16))
+        except torch._dynamo.exc.BackendCompilerFailed as error:
+            return error.inner_exception
+        return None
+
+    monkeypatch.setattr("stages.constrain.repros.verify", lambda scripts: [])
+    assert isinstance(told(), ProfileViolated)
+    assert isinstance(told(Waiver(source="elsewhere.py:*", reason="known")), ProfileViolated)
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, logger="stages.constrain.violations"):
+        assert told(Waiver(source=f"{__file__}:*", reason="known")) is None
+    assert "matches no finding" not in caplog.text  # as a check without source lines would say
+
+
+def test_roles_come_from_dynamo_in_its_own_graph() -> None:
+    error = refused(mock_backend, STRICT16 | {"alignment_roles": ["parameter"]}, Net(), torch.randn(3, 16))
+    assert [(row.operand, row.target) for row in error.violations] == [
+        ("parameter", "self._modules['projection']._parameters['bias']")
+    ]
