@@ -12,7 +12,7 @@ import pytest
 from models.config import ModelConfig
 from models.errors import ConfigurationError
 from stages.constrain import Profile, Violations, validate_profile
-from stages.constrain.config import AccelConfig, Rule, Waiver
+from stages.constrain.config import AccelConfig, ConstrainConfig, Rule, Waiver
 from stages.constrain.rulebook import rulebook
 from stages.constrain.stage import ConstrainStage
 from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
@@ -87,7 +87,7 @@ def settings(adapter: str | type, accel: AccelConfig | None = None, **options: A
 
 def run(chosen: Settings, width: int = 12) -> StageResult:
     artifacts = MemoryArtifacts({f"capture/graphs/{graph.id}.json": graph.to_json() for graph in graphs(width)})
-    return ConstrainStage(None).run(StageContext(chosen, artifacts))
+    return ConstrainStage(ConstrainConfig(repros=0)).run(StageContext(chosen, artifacts))
 
 
 def rules(result: StageResult) -> list[tuple[str, str]]:

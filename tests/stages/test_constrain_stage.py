@@ -9,13 +9,12 @@ import pytest
 from models.config import ModelConfig
 from models.errors import ConfigurationError
 from stages.constrain.config import AccelConfig, ConstrainConfig
-from stages.constrain.stage import ConstrainStage
+from stages.constrain.stage import SUMMARY, TABLE, ConstrainStage
 from stages.constrain.violations import COLUMNS
 from stages.contract import MemoryArtifacts, Settings, StageContext
 from stages.encoding import encode
 from stages.graphs import GraphRecord, NodeRecord, TensorRecord
 
-TABLE = "constrain/violations.csv"
 GRAPH = GraphRecord("g0.forward", "forward", [
     NodeRecord("x", "placeholder", "x", outputs=[TensorRecord([4, 10], "float32", [10, 1], "cpu")], role="input"),
     NodeRecord("relu", "call_function", "aten.relu.default", args=[{"node": "x"}], inputs=["x"],
@@ -38,7 +37,7 @@ def test_strict_fails_with_every_violation_and_warning_passes():
     assert (strict.status, warning.status) == ("failed", "passed")
     assert len(strict.artifacts[TABLE]) == len(warning.artifacts[TABLE]) == 2
     assert strict.message == "2 violations of none in strict mode (alignment 2); 2 repros in repros/, 0 verified"
-    assert "repros" not in warning.summary and list(warning.artifacts) == [TABLE]
+    assert "repros" not in warning.summary and list(warning.artifacts) == [TABLE, SUMMARY]
     assert strict.summary["violations"]["strict"] is True and warning.summary["violations"]["strict"] is False
     assert set(strict.artifacts[TABLE]["severity"]) == {"error"}
 
