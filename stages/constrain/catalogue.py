@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stages.constrain.config import Rule
+from stages.constrain.config import NumericsConfig, Rule
 from stages.constrain.profile import load_config, profile_names, validate_profile
 
 HEADER = """# Accelerator profiles
@@ -19,7 +19,8 @@ def rows() -> list[dict[str, Any]]:
     for name in profile_names():
         config = load_config(name)
         profile = validate_profile(config, {})
-        about = {"profile": name, "strict": profile.strict, "description": config.description}
+        stated = {key: value for key, value in vars(config.numerics).items() if value != getattr(NumericsConfig(), key)}
+        about = {"profile": name, "strict": profile.strict, "description": config.description, "numerics": stated}
         for rule in profile.rules:
             found.append(
                 about
@@ -70,6 +71,11 @@ def markdown() -> str:
             profile = row["profile"]
             mode = "strict" if row["strict"] else "warning"
             lines += ["", f"## {profile}", "", f"{row['description']} ({mode} mode).", ""]
+            if row["numerics"]:
+                lines += [
+                    f"`backend=emulated`: {', '.join(f'{key} {value}' for key, value in row['numerics'].items())}.",
+                    "",
+                ]
             lines += ["| rule | effect | what | source | version |", "|---|---|---|---|---|"]
         cells = [str(row[column]).replace("|", "\\|") for column in COLUMNS[1:]]
         lines.append(f"| {' | '.join(cells)} |")

@@ -19,6 +19,17 @@ BERT = {
     "vocabulary": 119547, "layers": 12, "width": 768, "heads": 12, "intermediate": 3072,
 }  # fmt: skip
 ALIGNMENTS = (8, 16, 32)
+CHIPS = {
+    # float operations and int64 ids: neither is int8, uint8 or int16; the vocabulary of 119,547 exceeds 65,535
+    "arm_ethos_u55": {("dtype", "fallback"), ("size", "fallback")},
+    # int64 ids are rejected, the boolean mask is cast, the embedding table spans more than 255.996 MiB; 100 floats are
+    # no multiple of 128 bytes
+    "ibm_spyre": {("dtype", "reject"), ("dtype", "cast"), ("memory_tensor", "reject")},
+    # one row of sublanes is padded to 8, operands of matrix products are rounded to bfloat16
+    "google_tpu": {("tile", "pad"), ("dtype", "cast")},
+    # vectors and single rows are padded to 32x32 tiles; int64 and bool are not listed
+    "tenstorrent_wormhole_b0": {("tile", "pad"), ("dtype", "reject")},
+}
 
 
 def graphs(build: dict[str, object], **sizes: int) -> list[GraphRecord]:
@@ -57,6 +68,9 @@ def test_bert(length: int) -> None:
     records = graphs(BERT, sequence_length=length)
     for alignment in ALIGNMENTS:
         compare(records, alignment, hand.bert(length, alignment))
+    chips = CHIPS | ({"ibm_spyre": CHIPS["ibm_spyre"] | {("alignment", "pad")}} if length == 100 else {})
+    pictures = {name: {(row.rule, row.effect) for row in check(records, load_profile(name))} for name in CHIPS}
+    assert pictures == chips
 
 
 def test_all_dimensions_show_the_batch(resnet18: list[GraphRecord]) -> None:
