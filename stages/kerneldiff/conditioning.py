@@ -44,6 +44,9 @@ PATIENCE = 6
 
 BOUNDS = ("floor_rms", "floor_max")
 
+LATER = " (run "
+"""In the path of a row about a later run of the test side, before the run's number."""
+
 UNEXPLAINED = 0.01
 """Of the sum of squared errors, so much may lie beyond what the jumps and the noise allow at each element."""
 
@@ -126,8 +129,9 @@ def reconsider(
             return index
         for suspect in suspects:
             kind, path = suspect.row.kind, suspect.row.path
-            sources = (draw.reference, draw.above, draw.below, gold, test)
-            jumped |= _review(suspect, [leaves.get(kind, {}).get(path) for leaves in sources])
+            drawn = path.partition(LATER)[0]
+            tensors = [leaves.get(kind, {}).get(drawn) for leaves in (draw.reference, draw.above, draw.below, gold)]
+            jumped |= _review(suspect, [*tensors, test.get(kind, {}).get(path)])
         suspects = [suspect for suspect in suspects if suspect.row.verdict == "defect"]
     return draws
 

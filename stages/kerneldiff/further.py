@@ -157,23 +157,25 @@ def repeated(
     }
     for kind, path in tensors:
         rows[kind, path] = {"kind": kind, "path": path, "runs": runs, "differing": 0, "max_abs": 0.0, "rmse": 0.0}
-    own = {kind: list(leaves) for kind, leaves in first.leaves.items()}
     for number in range(2, runs + 1):
         again = sides.run_side("test", case, lambda: compiled)
+        changed: dict[str, list[str]] = {}
         if again.error:
             difference.rows.append(_raised("output", f"(run {number})", "the test side", again.error))
         for (kind, path), leaf in tensors.items():
             other, row = again.leaves.get(kind, {}).get(path), rows[kind, path]
             if not isinstance(other, torch.Tensor) or other.shape != leaf.shape:
                 row["differing"] += 1
+                changed.setdefault(kind, []).append(path)
                 continue
             found = compare_tensors(leaf, other, atol=0.0, worst=0)
             if found.verdict == "exact":
                 continue
             row["differing"] += 1
+            changed.setdefault(kind, []).append(path)
             row["max_abs"], row["rmse"] = max(row["max_abs"], found.max_abs), max(row["rmse"], found.rmse)
         if not again.error:
-            _judge_again(number, again, ran, own, difference)
+            _judge_again(number, again, ran, changed, difference)
     return pd.DataFrame(list(rows.values()), columns=JITTER_COLUMNS)
 
 
@@ -187,7 +189,7 @@ def _judge_again(
     """Add the rows of a later run that fail, and their leaves under the rows' names.
 
     Args:
-        paths: the first run's leaves, by kind.
+        paths: of the leaves that are others than the first run's, by kind.
     """
     own = KernelDiff(**difference.options)
     for kind, names in paths.items():
@@ -196,7 +198,7 @@ def _judge_again(
         for row in own.compare_leaves(mine, theirs, exact, kind=kind):
             if not row.failed:
                 continue
-            name = f"{row.path} (run {number})"
+            name = f"{row.path}{conditioning.LATER}{number})"
             for side, part in zip(ran, (mine, theirs, exact), strict=True):
                 if row.path in part:
                     side.leaves.setdefault(kind, {})[name] = part[row.path]

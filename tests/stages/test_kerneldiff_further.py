@@ -164,3 +164,21 @@ def test_a_branch_within_rounding_is_no_defect_of_trained_parameters(perturbatio
     if perturbations:
         assert rows.loc[("parameter", "weight"), "bound"] == "conditioning"
         assert torch.equal(found.case.module.weight, torch.tensor([1.0, 2.0, 3.0]))
+
+
+class FlipsLater(OtherBranch):
+    """Takes the other branch from its third backward on: runs after the first."""
+
+    def compile(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        other, calls = super().compile(gm, example_inputs), itertools.count()
+        return lambda *args: (other if next(calls) >= 2 else gm)(*args)
+
+
+@pytest.mark.parametrize(("perturbations", "status"), [(12, "passed"), (0, "failed")])
+def test_a_later_run_gets_the_same_second_chance(perturbations: int, status: str) -> None:
+    found = context("FlipsLater")
+    found.case.module, found.case.args = Gate(), (torch.tensor([1.0 + 2.0**-23, 1.0, 1.0]),)
+    result = run(found, repeats=2, perturbations=perturbations)
+    rows = result.artifacts["kerneldiff/outputs.csv"].set_index(["kind", "path"])
+    assert result.status == status, result.message
+    assert rows.loc[("gradient", "weight (run 2)"), "bound"] == ("conditioning" if perturbations else "floor_max")
