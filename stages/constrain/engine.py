@@ -14,6 +14,7 @@ about operands). A backward graph's placeholders that its forward has shown are 
 """
 
 import datetime
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
@@ -23,6 +24,7 @@ from stages.constrain.graph_rules import custom, memory_peak
 from stages.constrain.operations import operation
 from stages.constrain.profile import Profile, validate_profile
 from stages.constrain.shape_rules import dynamic_shape, rank, size, tile
+from stages.constrain.subjects import unclear
 from stages.constrain.tensor_rules import dtype, layout, memory_tensor
 from stages.constrain.violations import Violation, Violations, waive
 from stages.graphs import GraphRecord
@@ -79,6 +81,8 @@ def _apply(rule: Rule, graph: GraphRecord, kinds: set[str]) -> Iterator[Violatio
         return operation(graph, rule, aten_checked=aten or "joint" in kinds)
     if graph.kind == "dynamo" and (aten or "joint" in kinds):
         return iter(())
+    if graph.kind == "dynamo" and rule.operations:
+        return itertools.chain(unclear(graph, rule), RULES[rule.rule](graph, rule, forward_checked=False))
     forward_checked = graph.kind == "backward" and "forward" in kinds
     return RULES[rule.rule](graph, rule, forward_checked=forward_checked)
 

@@ -1,12 +1,13 @@
 """The rules about a whole graph: peak memory, and a user's own callable. Free of torch."""
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from models.errors import ConfigurationError
 from stages.constrain.config import Rule
-from stages.constrain.subjects import row
+from stages.constrain.subjects import concerns, row
 from stages.constrain.violations import Violation
 from stages.graphs import GraphRecord
 from stages.liveness import peak_live
@@ -54,11 +55,15 @@ def custom(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> 
     It yields mappings with ``node`` (a name in the graph) and ``message``, and any of :data:`FINDING`.
 
     Raises:
-        ConfigurationError: the callable gives something else. What it raises itself is passed on.
+        ConfigurationError: the callable gives something else, or raises.
     """
     key = f"accel.rules: custom rule {rule.value['_target_']}"
     arguments = {name: value for name, value in rule.value.items() if name != "_target_"}
-    findings: Iterable[Any] = custom_function(rule.value["_target_"])(graph, **arguments)
+    function = custom_function(rule.value["_target_"])
+    try:
+        findings = list(function(graph, **arguments))
+    except Exception as error:  # a user's callable may raise anything
+        raise ConfigurationError(f"{key}: raised {type(error).__name__}: {error}, on {graph.id}") from error
     for finding in findings:
         if not isinstance(finding, Mapping) or not {"node", "message"} <= set(finding) <= set(FINDING):
             raise ConfigurationError(
@@ -68,6 +73,8 @@ def custom(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> 
             node = graph.node(finding["node"])
         except KeyError as error:
             raise ConfigurationError(f"{key}: {error.args[0]}; valid: the name of one of its nodes") from error
+        if rule.operations and not concerns(rule.operations, node):
+            continue
         yield row(
             graph,
             node,
@@ -81,6 +88,22 @@ def custom(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> 
             cost=finding.get("cost_bytes"),
             share=finding.get("cost_share"),
         )
+
+
+def check_custom(rule: Rule) -> None:
+    """ConfigurationError where a custom rule's callable is not there, or does not take the rule's arguments."""
+    function = custom_function(rule.value["_target_"])
+    arguments = {name: value for name, value in rule.value.items() if name != "_target_"}
+    try:
+        signature = inspect.signature(function)
+        signature.bind(None, **arguments)
+    except ValueError:  # some callables written in C have no signature
+        return
+    except TypeError as error:
+        raise ConfigurationError(
+            f"accel.rules: custom rule {rule.value['_target_']}: {error}; got "
+            f"{', '.join(arguments) or 'no arguments'}; its signature is {signature}"
+        ) from error
 
 
 def custom_function(path: str) -> Callable[..., Any]:

@@ -69,7 +69,7 @@ def _counts(names: tuple[str, ...]) -> Check:
                 if name not in names:
                     raise invalid_choice(f"{key}.{name}", name, names)
                 _count(number, f"{key}.{name}", example)
-            if value:
+            if value and list(value) == [name for name in value if value[name] <= value.get("max", value[name])]:
                 return
         elif _is_count(value):
             return
@@ -90,7 +90,7 @@ def _dtypes(value: Any, key: str, example: str) -> None:
         raise ConfigurationError(
             f"{key}: got {value!r}: it would allow no dtype at all. Try: {example}, or null for no rule"
         )
-    for dtype in value:
+    for dtype in [*value, *(value.values() if isinstance(value, Mapping) else ())]:
         if str(dtype).removeprefix("torch.") not in DTYPES:
             raise invalid_choice(key, dtype, DTYPES)
 

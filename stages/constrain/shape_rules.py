@@ -48,7 +48,9 @@ def size(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> It
                     limit=limit,
                     cost=subject.nbytes,
                     message=f"{where} is {value}, not {limit}",
-                    suggestion="split the tensor along this dimension",
+                    suggestion="split the tensor along this dimension"
+                    if value >= least
+                    else "pad the dimension, or join tensors along it",
                 )
             else:
                 here = (

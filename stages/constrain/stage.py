@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable
 
 from models.errors import ConfigurationError
+from stages.constrain.graph_rules import check_custom
 from stages.constrain.profile import Profile
 from stages.constrain.repros import write_repros
 from stages.constrain.rulebook import rulebook
@@ -37,7 +38,9 @@ class ConstrainStage(Stage):
                 raise ConfigurationError(f"stages.constrain.{key}: got {count}; valid: a whole number, 0 or more.\n"
                                          f"Try: stages.constrain.{key}=4")  # fmt: skip
         profile = rulebook(context.settings).profile
-        if profile.of("operation") or profile.of("dtype"):
+        for rule in profile.of("custom"):
+            check_custom(rule)
+        if profile.of("operation") or profile.of("dtype") or any(rule.operations for rule in profile.rules):
             from stages.constrain.torch_names import check_names
 
             check_names(profile)

@@ -67,6 +67,8 @@ class Subject:
                   share: float | None = None) -> Violation:  # fmt: skip
         """A row about this tensor; severity ``error`` until the profile's strictness is known."""
         node = self.node
+        if node.aliases and rule.effect == "pad":  # a view allocates nothing that could be padded
+            cost = share = None
         return row(self.graph, node, rule, operand=self.operand, measured=measured, limit=limit, message=message,
                    suggestion=suggestion, undecided=undecided, cost=cost, share=share)  # fmt: skip
 
@@ -128,6 +130,28 @@ def _of_operations(graph: GraphRecord, rule: Rule) -> Iterator[Subject]:
                 yield Subject(graph, node, tensor, f"args[{position}]", role_of(producer, tensor))
         for index, tensor in enumerate(node.outputs):
             yield Subject(graph, node, tensor, _operand(node, index), role_of(node, tensor))
+
+
+def unclear(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
+    """An undecided row for each node of a Dynamo graph that may become one of ``rule.operations``, or may not."""
+    for node in graph.nodes:
+        if node.op not in CALLS:
+            continue
+        operation = Operation.of(node)
+        named = [pattern for pattern in rule.operations or () if matches(pattern.removeprefix("!"), operation) is None]
+        if named:
+            yield row(
+                graph,
+                node,
+                rule,
+                operand="",
+                measured=node.target,
+                limit=named[0],
+                undecided=True,
+                message=f"{node.target} may become {named[0].removeprefix('!')}, which the rule {rule.rule} looks at: "
+                "only the aten graph can tell",
+                suggestion="check the aten graph (backend=aot_mock)",
+            )
 
 
 def concerns(patterns: Sequence[str], node: NodeRecord) -> bool:

@@ -23,7 +23,8 @@ def by_rule(violations: Violations, graphs: Iterable[GraphRecord]) -> "pandas.Da
     """One row for each rule and effect with findings, the most findings first.
 
     Columns: ``nodes`` operations with such a finding, ``nodes_share`` of all operations; ``cost_bytes`` what the
-    findings cost together, ``bytes_share`` over the bytes that the graphs' tensors take; ``flops`` of those operations,
+    findings cost together, ``bytes_share`` over the bytes that all tensors of the graphs take, inputs and parameters
+    included, views not; ``flops`` of those operations,
     ``flops_share`` of all FLOPs that are known. Shares are of the graphs that hold the findings' kind: of AOTAutograd's
     where there are any, for Dynamo's is another picture of the same. Waived findings count under ``waived`` alone.
     """
@@ -50,7 +51,8 @@ def by_rule(violations: Violations, graphs: Iterable[GraphRecord]) -> "pandas.Da
 
 def _totals(graphs: Iterable[GraphRecord]) -> tuple[int, int, int]:
     calls = [node for graph in graphs for node in graph.nodes if node.op in CALLS and node.target != GETITEM]
-    tensors = [tensor for node in calls if not node.aliases for tensor in node.outputs]
+    made = [node for graph in graphs for node in graph.nodes if node.op != "output" and not node.aliases]
+    tensors = [tensor for node in made if node.target != GETITEM for tensor in node.outputs]
     return len(calls), sum(tensor.nbytes or 0 for tensor in tensors), sum(node.flops or 0 for node in calls)
 
 

@@ -24,7 +24,7 @@ def violations(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) 
         **by,
         "total": len(rows) if rows or stored.get("total") is not None else None,
         "strict": stored.get("strict"),
-        "by_rule_and_effect": [_percent(row) for row in read_table(artifacts, SUMMARY) or []],
+        "by_rule_and_effect": [_shares(row) for row in read_table(artifacts, SUMMARY) or []],
         "profile": stored.get("profile"),
         "declared_by": stored.get("declared_by"),
         "top_lines": top_lines(rows, _code(artifacts) if rows else {}),
@@ -34,12 +34,9 @@ def violations(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) 
     }
 
 
-def _percent(row: Row) -> Row:
-    """Shares as a person reads them."""
-    return {
-        key: f"{100 * float(value):.3g} %" if key.endswith("_share") and value not in (None, "") else value
-        for key, value in row.items()
-    }
+def _shares(row: Row) -> Row:
+    """Shares as numbers, which the page shows in percent."""
+    return {key: (float(value) if value else None) if key.endswith("_share") else value for key, value in row.items()}
 
 
 def finding(found: Mapping[str, Any] | None, accel: str, breaks: str) -> str | None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from models.errors import ConfigurationError
 from stages.constrain.config import Rule
+from stages.constrain.graph_rules import check_custom
 from stages.constrain.sizes import bounds, values
 from stages.graphs import GraphRecord
 
@@ -103,6 +104,15 @@ def test_a_dtype_that_becomes_another() -> None:
 def test_a_rule_for_some_operations(operations: list[str], expected: list[str]) -> None:
     rows = found(LINEAR, **rules(rule="dtype", value=["float16"], operations=operations))
     assert [row.operand for row in rows] == expected
+
+
+def test_what_a_dynamo_graph_may_become_is_undecided() -> None:
+    rule = rules(rule="alignment", dims="contraction", value=8, operations=["aten.addmm"])
+    nodes = (placeholder("x", 5, 17), placeholder("w", 19, 17, role="parameter"))
+    dynamo = graph(*nodes, call("y", "torch.nn.functional.linear", ["x", "w"], tensor(5, 19)), kind="dynamo")
+    assert [(row.node, row.severity, row.limit) for row in found(dynamo, **rule)] == [("y", "undecided", "aten.addmm")]
+    product = call("y", "aten.addmm.default", ["w", "x", "w"], tensor(5, 19))
+    assert {row.severity for row in found([dynamo, graph(*nodes, product)], **rule)} == {"warning"}
 
 
 def test_a_fallback_tells_the_share_of_flops() -> None:
@@ -223,6 +233,7 @@ def test_a_custom_rule_is_called_with_its_arguments() -> None:
         ({"_target_": f"{__name__}.LINEAR"}, "is no callable"),
         ({"_target_": f"{__name__}.odd_nodes", "every": 1, "fault": "nowhere"}, "has no node 'nowhere'"),
         ({"every": 1}, "_target_"),
+        ({"_target_": f"{__name__}.breaks"}, "breaks: raised RuntimeError: boom, on g0.forward"),
     ],
 )
 def test_a_custom_rule_that_can_not_be_used(value: dict[str, Any], told: str) -> None:
@@ -230,9 +241,46 @@ def test_a_custom_rule_that_can_not_be_used(value: dict[str, Any], told: str) ->
         found(LINEAR, **rules(rule="custom", value=value))
 
 
+def breaks(graph: GraphRecord) -> Iterator[dict[str, Any]]:
+    """A custom rule that fails."""
+    raise RuntimeError("boom")
+
+
+def test_a_custom_rule_for_some_operations() -> None:
+    value = {"_target_": f"{__name__}.odd_nodes", "every": 1}
+    rows = found(LINEAR, **rules(rule="custom", operations=["aten.mm", "aten.add"], value=value))
+    assert [row.node for row in rows] == ["mm", "add"]
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"_target_": f"{__name__}.odd_nodes"}, "missing a required argument: 'every'"),
+        ({"_target_": f"{__name__}.odd_nodes", "every": 1, "evry": 2}, "unexpected keyword argument 'evry'"),
+        ({"_target_": f"{__name__}.nothing_here"}, "can't be imported"),
+    ],
+)
+def test_a_custom_rule_is_looked_at_before_anything_runs(value: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        check_custom(Rule(rule="custom", value=value))
+
+
+def test_a_view_costs_no_padding() -> None:
+    view = call("t", "aten.t.default", ["x"], tensor(10, 16), aliases=True)
+    rows = found(graph(placeholder("x", 16, 10), view), alignment=8)
+    assert [(row.node, row.cost_bytes) for row in rows] == [("x", 16 * 6 * 4)]
+    rows = found(graph(placeholder("x", 16, 10), call("t", "aten.t.default", ["x"], tensor(16, 10), aliases=True)),
+                 rules=[Rule(rule="alignment", value=8, dims="first")])  # fmt: skip
+    assert rows == []
+    other = call("v", "aten.view.default", ["x"], tensor(32, 5), aliases=True)
+    assert [row.cost_bytes for row in found(graph(placeholder("x", 16, 10), other), alignment=8)] == [384, None]
+
+
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
+        (rules(rule="size", value={"min": 10, "max": 5}), "a whole number above 0, or"),
+        (rules(rule="dtype", value={"float32": "blah"}), "got 'blah'"),
         ({"max_rank": 0}, "accel.max_rank: got 0; valid: a whole number above 0. Try: accel.max_rank=4"),
         ({"tile": []}, "accel.tile"),
         ({"tile": [32, 0]}, "accel.tile"),

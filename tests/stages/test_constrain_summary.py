@@ -26,7 +26,7 @@ def test_shares_of_operations_bytes_and_flops() -> None:
     assert (pad["findings"], pad["nodes"]) == (4, 2)
     assert pad["nodes_share"] == pytest.approx(2 / 3)
     assert pad["cost_bytes"] == 4 * 12 * 4 + 100 * 8 * 4 + 2 * 4 * 8 * 4
-    assert pad["bytes_share"] == pytest.approx(pad["cost_bytes"] / (2 * 4 * 24 * 4))  # a view allocates nothing
+    assert pad["bytes_share"] == pytest.approx(pad["cost_bytes"] / ((2 * 4 * 24 + 4 * 100 + 100 * 24) * 4))  # no view
     assert (host["findings"], host["nodes"], host["flops_share"]) == (1, 1, 1.0)
     assert list(table["findings"]) == sorted(table["findings"], reverse=True)
 
