@@ -84,6 +84,7 @@ class Draws:
 def recorded_draws(step: Callable[[], Any]) -> Draws:
     """Watch one step, which must start from the state in which the sides to compare start."""
     recorder = _Recorder()
+    _states()  # not first within the step: a checkpointed part of it refuses that the device is initialized there
     with recorder:
         step()
     return recorder.draws
