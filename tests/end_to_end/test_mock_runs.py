@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from command_line import SMALL, Finished
 
+pytestmark = pytest.mark.slow
+
 RESNET18 = {
     # module: (weight [out, in, height, width], output [channels, height, width]), from the architecture:
     # a 7x7 stem of stride 2 (224 -> 112), a pool of stride 2 (-> 56), then four layers of two blocks of two 3x3
@@ -47,7 +49,6 @@ def convolutions(finished: Finished, graph: str) -> list[tuple[str, str]]:
     return list(zip(rows["module"], rows["target"], strict=True))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_resnet18_reports_each_convolution_once_a_graph(mode: str, run: Callable[..., Finished]) -> None:
     assert len(RESNET18) == 20
@@ -118,7 +119,7 @@ def test_a_strict_violation_leaves_repros_that_run_anywhere(
     assert not [path for path in temporary.iterdir() if "repro" in path.name]
 
 
-@pytest.mark.parametrize("backend", ["mock", pytest.param("aot_mock", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backend", ["mock", "aot_mock"])
 def test_what_the_backend_itself_refuses_leaves_repros_too(backend: str, run: Callable[..., Finished]) -> None:
     """Where constrain is not run, the backend itself holds the model to the profile mock."""
     finished = run(*SMALL, f"backend={backend}", "stages=[kerneldiff,report]", "mode=training")
@@ -133,7 +134,6 @@ def test_what_the_backend_itself_refuses_leaves_repros_too(backend: str, run: Ca
     assert (finished.directory / "repros" / "violations.csv").is_file()
 
 
-@pytest.mark.slow
 def test_a_mock_run_that_fits_passes_with_inductor_behind_the_checks(run: Callable[..., Finished]) -> None:
     finished = run(
         *SMALL, "backend=aot_mock", "backend.options.execute=inductor", "accel=warn16",

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from command_line import TESTS, Finished
 
+pytestmark = pytest.mark.slow  # each run starts a process of a fresh environment
+
 PROJECT = TESTS.parent
 PERCEPTRON = ("model=custom", "model.build._target_=small_models.perceptron", "model.name=perceptron")
 BLOCK = ("model=custom", "model.build._target_=small_models.block", "model.name=block")
@@ -163,7 +165,6 @@ def test_tensors_on_the_packages_device_are_real_tensors(python: Path, tmp_path:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
 def test_the_adapters_own_check_and_a_profile_of_the_packages(acme: Callable[..., Finished]) -> None:
     run = acme(
         *PERCEPTRON, "backend=acme", "backend.options.programs=1", "accel=acme_strict", "stages=[capture,constrain]"
@@ -177,7 +178,6 @@ def test_the_adapters_own_check_and_a_profile_of_the_packages(acme: Callable[...
     assert run.summary["violations"]["declared_by"] == "accel"
 
 
-@pytest.mark.slow
 def test_a_sweep_over_ours_and_the_packages_with_its_other_doors(acme: Callable[..., Finished]) -> None:
     backends = "backend.adapter=aot_eager,acme,acme_npu.adapter.AcmeAdapter"
     run = acme("--multirun", *PERCEPTRON, "stages=[kerneldiff]", "stages.kerneldiff.plots=false", backends, runs=3)
@@ -189,7 +189,6 @@ def test_a_sweep_over_ours_and_the_packages_with_its_other_doors(acme: Callable[
     assert other.code == 0, other.output
 
 
-@pytest.mark.slow
 def test_the_dynamo_entry_point_remains(acme: Callable[..., Finished]) -> None:
     run = acme(
         *PERCEPTRON, "backend=dynamo", "backend.name=acme", "+backend.options.fail=wrong_kernel", "stages=[kerneldiff]"
@@ -205,9 +204,7 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize(
-    "mistake", ["backend", *(pytest.param(key, marks=pytest.mark.slow) for key in ("device", "option", "target"))]
-)
+@pytest.mark.parametrize("mistake", ["backend", "device", "option", "target"])
 def test_a_mistake_with_the_package_is_one_message(python: Path, tmp_path: Path, mistake: str) -> None:
     arguments, expected = MISTAKES[mistake]
     done = pipeline(python, *PERCEPTRON, *arguments, cwd=tmp_path)
