@@ -75,10 +75,11 @@ class Case:
 
     @property
     def unit_roundoff(self) -> float:
-        """Of the case's arithmetic: that of ``dtype``, or of TF32 where float32 operations may use it."""
+        """Of the case's arithmetic: that of ``dtype`` (0 for integers), or of TF32 where float32 may use it."""
         if self.dtype == torch.float32 and self.device.type == "cuda" and self.tf32 != "none":
             return ROUNDOFF
-        return torch.finfo(self.dtype).eps / 2
+        inexact = self.dtype.is_floating_point or self.dtype.is_complex
+        return torch.finfo(self.dtype).eps / 2 if inexact else 0.0
 
     def named_inputs(self) -> dict[str, torch.Tensor]:
         """Every input tensor by argument name; tensors inside a container as ``name.key``."""
