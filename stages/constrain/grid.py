@@ -7,6 +7,7 @@
 """
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -26,8 +27,6 @@ FIELDS = ("alignment", "alignment_dims", "max_rank", "max_size", "max_tensor_byt
           "dynamic_shapes")  # fmt: skip
 """Scalar fields of a profile that a grid may run over."""
 MOST_POINTS = 100_000
-POINTS_DRAWN = 2
-"""A grid is drawn over its first field; a second one gives several curves."""
 
 
 def parse_grid(words: Sequence[str]) -> dict[str, list[Any]]:
@@ -53,9 +52,7 @@ def parse_grid(words: Sequence[str]) -> dict[str, list[Any]]:
         for part in text.split(","):
             values += _numbers(part, word) if name in numbers else [part]
         grid[name] = values
-    points = 1
-    for values in grid.values():
-        points *= len(values)
+    points = math.prod(map(len, grid.values()))
     if points > MOST_POINTS:
         raise ConfigurationError(f"--grid: got {points:,} points; valid: at most {MOST_POINTS:,}.\nTry: a larger step")
     return grid

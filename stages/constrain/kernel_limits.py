@@ -1,5 +1,6 @@
 """A custom rule for chips that limit the windows of convolutions and pooling. Free of torch."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,9 +34,9 @@ def convolution(
             yield _finding(node, "stride", max(stride), max_stride, "use a smaller stride, then a pooling")
         if dilated and dilated[0] > max_height:
             yield _finding(node, "dilated kernel height", dilated[0], max_height, "split the kernel")
-        if _product(dilated) > max_area:
-            yield _finding(node, "dilated kernel area", _product(dilated), max_area, "split the kernel")
-        largest = _product(weight[1:]) * INT8_LARGEST
+        if math.prod(dilated) > max_area:
+            yield _finding(node, "dilated kernel area", math.prod(dilated), max_area, "split the kernel")
+        largest = math.prod(weight[1:]) * INT8_LARGEST
         if largest > max_weight_sum:
             found = _finding(
                 node, "sum of absolute weights, if all were 127,", largest, max_weight_sum, "check the weights"
@@ -73,13 +74,6 @@ def _each(node: NodeRecord, position: int, keyword: str, kernel: list[int]) -> l
 def _numbers(value: Any) -> list[int]:
     items = value if isinstance(value, list) else [value]
     return [item for item in items if isinstance(item, int) and not isinstance(item, bool)]
-
-
-def _product(sizes: list[int]) -> int:
-    found = 1
-    for size in sizes:
-        found *= size
-    return found
 
 
 def _finding(node: NodeRecord, what: str, measured: int, limit: int, suggestion: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from stages.constrain.numerics import Format
 from stages.emulation.findings import Findings, elements_in_words
 from stages.emulation.padding import any_padded, leaked, reads_beyond
 from stages.emulation.plan import NodePlan, Numerics
-from stages.emulation.products import NARROW, PRODUCTS, multiplies_inside
+from stages.emulation.products import NARROW, PRODUCTS, NotEmulated, multiplies_inside
 from stages.emulation.rounding import Loss, round_
 from stages.emulation.weights import WeightCache
 from stages.wording import counted
@@ -189,7 +189,7 @@ class EmulatingInterpreter(fx.Interpreter):
             return target(*args, **kwargs)
         try:
             result = NARROW[target](self.numerics.accumulation, *args, **kwargs)
-        except NotImplementedError as error:
+        except NotEmulated as error:
             self._tell(plan, "not_emulated", f"partial sums of {error} are those of torch")
             return target(*args, **kwargs)
         leaves = tree_leaves(result)

@@ -57,6 +57,10 @@ def _mm(sums: Accumulation, left: Tensor, right: Tensor) -> Tensor:
     return sums.matmul(left, right)
 
 
+class NotEmulated(Exception):
+    """A product whose partial sums are torch's own; the message names it. No error of torch's is one."""
+
+
 def _addmm(
     sums: Accumulation, bias: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
@@ -95,7 +99,7 @@ def _convolution(
     groups: int,
 ) -> Tensor:
     if transposed or weight.dim() not in (3, 4):
-        raise NotImplementedError("a transposed or three-dimensional convolution")
+        raise NotEmulated("a transposed or three-dimensional convolution")
     if weight.dim() == 3:
         value, weight = value.unsqueeze(2), weight.unsqueeze(2)
         stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
@@ -131,7 +135,7 @@ def _convolution_backward(
     """The weight's gradient sums over positions of one image, then over images; the input's over output channels,
     and patches that overlap are added up wide, as the bias's gradient is."""
     if transposed or weight.dim() != 4:
-        raise NotImplementedError("the backward of a convolution that is not two-dimensional, or is transposed")
+        raise NotEmulated("the backward of a convolution that is not two-dimensional, or is transposed")
     batch, outputs = gradient.shape[:2]
     flat = gradient.reshape(batch, groups, outputs // groups, -1)
     found: list[Tensor | None] = [None, None, None]

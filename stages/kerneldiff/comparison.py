@@ -11,7 +11,7 @@ from stages.kerneldiff.accumulator import Figures, Number
 from stages.kerneldiff.metrics import begin, chunks
 from stages.kerneldiff.record import TensorComparison, text_table
 from stages.kerneldiff.structure import container_kind, containers, flatten
-from stages.kerneldiff.verdict import FAILING, Judgement, judge, overall
+from stages.kerneldiff.verdict import FAILING, FLOORS, Judgement, judge, overall
 
 AHEAD = 8
 """Comparisons that are begun before the first is finished: enough to keep a device busy, and little memory."""
@@ -193,9 +193,8 @@ def _decide(record: TensorComparison, judgement: Judgement, factor: float | None
     ):  # fmt: skip
         setattr(record, name, getattr(judgement, name))
     record.factor = factor
-    by_floor = record.bound in ("floor_rms", "floor_max")
-    if by_floor and record.floor_rms is not None and record.reference_rms and factor:
-        record.resolution = record.floor_rms * factor / record.reference_rms
+    if record.bound in FLOORS and record.floor_rms is not None:
+        record.resolve(record.floor_rms)
 
 
 class KernelDiff:

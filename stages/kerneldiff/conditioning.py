@@ -28,7 +28,7 @@ import torch
 from models.case import Case
 from stages.kerneldiff import formats, sides
 from stages.kerneldiff.comparison import TensorComparison
-from stages.kerneldiff.verdict import over
+from stages.kerneldiff.verdict import FLOORS, over
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +41,6 @@ LUCK = 1.5
 
 PATIENCE = 6
 """Perturbed references without a single jump after which the model is taken to be smooth."""
-
-BOUNDS = ("floor_rms", "floor_max")
 
 LATER = " (run "
 """In the path of a row about a later run of the test side, before the run's number."""
@@ -117,7 +115,7 @@ def reconsider(
     suspects = [
         Suspect(row, row.floor_rms**2, row.floor_max)
         for row in rows
-        if row.verdict == "defect" and row.bound in BOUNDS and row.floor_rms is not None and row.floor_max is not None
+        if row.verdict == "defect" and row.bound in FLOORS and row.floor_rms is not None and row.floor_max is not None
     ]
     golden = base.to_gold() if suspects and draws else base
     jumped = False
@@ -148,7 +146,7 @@ def accept_statistics(rows: list[TensorComparison], lost: set[tuple[str, str]]) 
         lost: (kind, path) of what one side alone wrote into; such a write is never within a tolerance.
     """
     for row in rows:
-        suspect = row.kind == "buffer" and row.verdict == "defect" and row.bound in BOUNDS
+        suspect = row.kind == "buffer" and row.verdict == "defect" and row.bound in FLOORS
         if not suspect or (row.kind, row.path) in lost or row.reference_rms is None or row.max_abs is None:
             continue
         dtype = getattr(torch, row.dtype)
@@ -248,7 +246,7 @@ def _judge(suspect: Suspect, error: torch.Tensor, gold: torch.Tensor) -> None:
         )
         row.verdict, row.bound = "within_floor", "floor_rms" if by_rms > by_maximum else "floor_max"
         row.floor_rms, row.floor_max, row.ratio = rms, maximum, max(by_rms, by_maximum)
-        row.resolution = row.factor * rms / row.reference_rms if row.reference_rms else None
+        row.resolve(rms)
         return
     if not suspect.jumped or suspect.jumps is None:
         return
@@ -263,4 +261,4 @@ def _judge(suspect: Suspect, error: torch.Tensor, gold: torch.Tensor) -> None:
             f"inputs move by rounding (a branch, or 0 / 0), and the error is {beside:.3g} times the jump"
         )
         row.verdict, row.bound = "within_floor", "conditioning"
-        row.resolution = row.factor * max(rms, suspect.jump_rms) / row.reference_rms if row.reference_rms else None
+        row.resolve(max(rms, suspect.jump_rms))

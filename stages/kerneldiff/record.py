@@ -84,6 +84,11 @@ class TensorComparison:
         """True for a defect and for a comparison that could not be made."""
         return self.verdict in ("defect", "not_established")
 
+    def resolve(self, rms: float) -> None:
+        """Set :attr:`resolution` from the RMS of the noise, or of the jumps, of which ``factor`` times passes."""
+        known = self.factor and self.reference_rms
+        self.resolution = self.factor * rms / self.reference_rms if known else None  # type: ignore[operator]
+
     def row(self) -> dict[str, Any]:
         """The columns of ``outputs.csv``, in order."""
         return {name: value for name, value in asdict(self).items() if name in COLUMNS}

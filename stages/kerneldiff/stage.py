@@ -26,7 +26,7 @@ from stages.kerneldiff.results import (
     unsettled,
 )
 from stages.kerneldiff.tasks import measure_tasks
-from stages.kerneldiff.verdict import FAILING
+from stages.kerneldiff.verdict import FAILING, FLOORS
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ class KernelDiffStage(Stage):
             leaves: of the reference, the test side and gold.
         """
         reference, test, gold = leaves
-        suspect = any(row.verdict == "defect" and row.bound in conditioning.BOUNDS for row in difference.rows)
+        suspect = any(row.verdict == "defect" and row.bound in FLOORS for row in difference.rows)
         if not gold or not suspect or not self.config.perturbations:
             return ""
         base, note = (origin, "") if isinstance(origin, Case) else (None, "")

@@ -12,10 +12,8 @@ from models.case import Case
 from stages.contract import StageContext
 from stages.kerneldiff import sides
 from stages.kerneldiff.comparison import TensorComparison, compare_tensors
-from stages.kerneldiff.verdict import over
+from stages.kerneldiff.verdict import FLOORS, over
 from stages.lower.adapter import AcceleratorAdapter
-
-BOUNDS = ("floor_rms", "floor_max")
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ def raise_floors(
         leaves: of the test side and of gold.
     """
     test, gold = leaves
-    judged = [row for row in rows if row.bound in BOUNDS]
+    judged = [row for row in rows if row.bound in FLOORS]
     rounding = adapter.storage_rounding() if gold and judged else None
     if rounding is None:
         return Raised()
@@ -74,7 +72,7 @@ def _raise(row: TensorComparison, rounding: sides.Leaves, test: sides.Leaves, go
     by_rms, by_maximum = over(error_rms, row.floor_rms), over(error_max, row.floor_max)
     row.ratio, row.bound = max((by_rms, "floor_rms"), (by_maximum, "floor_max"))
     row.verdict = "defect" if row.ratio > row.factor else "within_floor"
-    row.resolution = row.factor * row.floor_rms / row.reference_rms if row.reference_rms else None
+    row.resolve(row.floor_rms)
     row.message = (
         f"error against gold is {row.ratio:.3g} times the noise floor, which storage rounding alone raised from "
         f"{floor_rms:.3g} to {row.floor_rms:.3g} (RMS); the limit is {row.factor:g}"

@@ -9,6 +9,9 @@ from stages.kerneldiff.accumulator import Figures
 VERDICTS = ("not_exercised", "exact", "within_floor", "within_tolerance", "not_established", "defect")
 """From best to worst; a run's verdict is its worst tensor's."""
 
+FLOORS = ("floor_rms", "floor_max")
+"""Bounds that are the noise floor."""
+
 FAILING = ("defect", "not_established")
 
 
