@@ -139,7 +139,7 @@ class Accumulator:
         for mine, theirs in _COUNTS.items():
             setattr(figures, mine, getattr(figures, mine) + int(sums[theirs]))
         if self.same_dtype:
-            figures.bitwise_equal = figures.bitwise_equal and sums["unequal"] == 0
+            figures.bitwise_equal = figures.bitwise_equal and sums["unlike_lanes"] == 0
             figures.max_ulp = max(figures.max_ulp or 0, int(sums["ulp"]))
         finite = int(sums["finite"])
         self.sum_abs += sums["sum_abs"]

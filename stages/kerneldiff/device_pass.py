@@ -4,6 +4,7 @@ All launches of a pass are queued at once, the copy of its few kilobytes of resu
 passes of many tensors follow each other without a gap, and the host reads the first while the device works on the next.
 """
 
+import contextlib
 import functools
 import importlib.util
 import math
@@ -20,13 +21,13 @@ from stages.kerneldiff.sums import HUGE, TINY
 WIDTHS = {torch.float32: 32, torch.float16: 16, torch.bfloat16: 16, torch.float64: 64}
 """dtypes that the kernels read, and their bits."""
 
-LANES, PROGRAMS_PER_PROCESSOR, MOST_TILES, MOST_WORST = 128, 16, 256, 8
+LANES, PROGRAMS_PER_PROCESSOR, MOST_TILES, MOST_WORST = 256, 8, 256, 8
 
 LARGEST_DIVISOR = 2.0**126
 """Beyond it the fast division of float32 gives 0 (CUDA C++ Programming Guide, intrinsic functions, ``__fdividef``)."""
 
 REGISTERS = 64
-"""Registers of a thread that let 8 programs share a multiprocessor, which has 65536."""
+"""Registers of a thread that let 4 programs share a multiprocessor, which has 65536."""
 
 
 class Element(NamedTuple):
@@ -109,49 +110,37 @@ class DevicePass:
         self.covered = tiles * tile
         if not tiles:
             return
-        per_program = -(-tiles // programs)
         width, keep, lanes = len(kernels.COLUMNS), MOST_WORST, {"T": LANES, "V": lanes_of}
         bits = WIDTHS[reference.dtype] if reference.dtype == test.dtype else 0
         self.exact = exact or bits == 0
         # one allocation: the results, which go to the host, then what only the kernels read
-        sizes = [
-            width,
-            BINS,
-            4 * keep**3,
-            programs * width,
-            programs * LANES,
-            programs * LANES,
-            programs,
-            programs,
-            keep,
-        ]
+        results, lanes_in_all = width + BINS + 4 * keep**3, programs * LANES
+        sizes = (width, BINS, 4 * keep**3, programs * width, lanes_in_all, lanes_in_all, programs, programs)
         self._workspace = torch.empty(sum(sizes), dtype=torch.int64, device=device)
-        sums, bins, worst, table, lane_error, lane_tile, program_error, program_index, chosen = self._workspace.split(
-            sizes
-        )
-        found = (lane_error.view(torch.float64), lane_tile, program_error.view(torch.float64), program_index)
-        results = self._workspace[: sum(sizes[:3])]
+        sums, bins, worst, table, *found = self._workspace.split(sizes)
+        found[0], found[2] = found[0].view(torch.float64), found[2].view(torch.float64)
         quick = not self.exact and not histogram and gold is None
         tuning = {"num_warps": LANES // 32} | ({"maxnreg": REGISTERS} if quick else {})
-        with torch.cuda.device(device):
+        with _current(device):
             if histogram:
                 bins.zero_()
             kernels.figures_kernel[(programs,)](
                 reference, test, reference if gold is None else gold, atol, rtol, table, *found, bins, tiles,
-                per_program, EXACT=self.exact, GOLD=gold is not None, HISTOGRAM=histogram, BITS=bits, **lanes,
+                EXACT=self.exact, GOLD=gold is not None, HISTOGRAM=histogram, BITS=bits, **lanes,
                 BINS=BINS, LOWEST=LOWEST, OCTAVES=OCTAVES, **tuning,
             )  # fmt: skip
             side = _side_stream(device)
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):  # meanwhile the next pass may start
-                kernels.finish_kernel[(width + 1,)](table, sums, *found[2:], chosen, programs, P=_rows(device), K=keep)
-                kernels.worst_kernel[(keep, keep)](
-                    reference, test, *found[:2], chosen, worst, tiles, per_program, first, **lanes, S=MOST_TILES, K=keep
-                )
-                self._host = torch.empty(results.shape, dtype=torch.int64, pin_memory=True)
-                self._host.copy_(results, non_blocking=True)
+                kernels.finish_kernel[(width + keep * keep,)](
+                    reference, test, table, *found, sums, worst, programs, tiles, first, **lanes, S=MOST_TILES,
+                    P=_rows(device), K=keep,
+                )  # fmt: skip
+                self._host = torch.empty(results, dtype=torch.int64, pin_memory=True)
+                self._host.copy_(self._workspace[:results], non_blocking=True)
                 self._done = torch.cuda.Event()
                 self._done.record()
+        self._distinct = programs >= keep
         self._tensors = reference, test  # the side stream reads them until it is done
 
     def read(self) -> DeviceFigures:
@@ -172,21 +161,32 @@ class DevicePass:
         }
         if not self.exact:  # all were, else the figures are not valid
             sums |= {"finite": self.covered, "in_gold": self.covered}
-        return DeviceFigures(sums, integers[width : width + bins].tolist(), _worst(integers[width + bins :]))
+        return DeviceFigures(
+            sums, integers[width : width + bins].tolist(), _worst(integers[width + bins :], self._distinct)
+        )
 
 
-def _worst(table: numpy.ndarray) -> list[Element]:
-    """The worst elements of a table of [error, reference, test, position], where one may stand more than once."""
+def _worst(table: numpy.ndarray, distinct: bool) -> list[Element]:
+    """The worst elements of a table of [error, reference, test, position].
+
+    Args:
+        distinct: no element stands there twice.
+    """
     rows = table.reshape(-1, 4)
-    doubles, positions = rows.view(numpy.float64), rows[:, 3]
-    order = numpy.lexsort((positions, -doubles[:, 0]))
+    errors = rows[:, 0].view(numpy.float64)
+    least = numpy.partition(errors, -MOST_WORST)[-MOST_WORST] if distinct else 0.0
+    chosen = rows[(errors > 0) & (errors >= least)]
     elements: dict[int, Element] = {}
-    for place in order.tolist():
-        error, reference, test = doubles[place, :3].tolist()
-        if error <= 0 or len(elements) == MOST_WORST:
-            break
-        elements.setdefault(int(positions[place]), Element(error, reference, test, int(positions[place])))
-    return list(elements.values())
+    for (error, reference, test, _), position in zip(
+        chosen.view(numpy.float64).tolist(), chosen[:, 3].tolist(), strict=True
+    ):
+        elements[position] = Element(error, reference, test, position)
+    return sorted(elements.values(), key=lambda element: (-element.error, element.position))[:MOST_WORST]
+
+
+def _current(device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """Makes the device the current one, where it is not."""
+    return contextlib.nullcontext() if device.index == torch.cuda.current_device() else torch.cuda.device(device)
 
 
 @functools.cache

@@ -113,11 +113,9 @@ def _on_device(
 
     passes: list[DevicePass] = []
     offset = 0
-    while True:
-        passes.append(queue(offset, count, False))
-        if not passes[-1].covered:
-            break
-        offset += passes[-1].covered
+    while offset < count and (begun := queue(offset, count, False)).covered:
+        passes.append(begun)
+        offset += begun.covered
 
     def finish() -> Figures:
         accumulator = Accumulator(tensors[0], tensors[1], rtol, atol, worst, histogram)
@@ -130,7 +128,8 @@ def _on_device(
                 accumulator.merge(found, end - start, gold=len(flat) > 2)
             else:
                 _walk(accumulator, [tensor[start:end] for tensor in flat], DEVICE_CHUNK, start)
-        _walk(accumulator, [tensor[offset:] for tensor in flat], DEVICE_CHUNK, offset)
+        if offset < count:
+            _walk(accumulator, [tensor[offset:] for tensor in flat], DEVICE_CHUNK, offset)
         return accumulator.finish(tensors[0], tensors[1])
 
     return finish

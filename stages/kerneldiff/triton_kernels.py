@@ -1,8 +1,9 @@
 """Triton kernels of the one-pass comparison on a device. Launched by :mod:`stages.kerneldiff.device_pass` alone.
 
-A program of :func:`figures_kernel` reads a contiguous range of tiles, each ``T`` lanes of ``V`` neighbouring elements.
-Every figure is kept by lane in registers, in float64 (counts in int32), and leaves the program once, as a column of its
-row of ``table``. :func:`finish_kernel` adds the rows up in a fixed order, so that two runs give the same bits.
+Program ``p`` of :func:`figures_kernel` reads tiles ``p``, ``p + programs``, …, each ``T`` lanes of ``V`` neighbouring
+elements. Every figure is kept by lane in registers, in float64 (counts in 16 bits), and leaves the program once, as a
+column of its row of ``table``. :func:`finish_kernel` adds the rows up in a fixed order, so that two runs give the same
+bits.
 """
 
 import triton
@@ -12,8 +13,8 @@ from triton.language.extra import libdevice
 FLOAT_SUMS = ("sum_abs", "squares", "sum_rel", "left", "right", "dot", "floor", "error", "magnitude")
 FLOAT_TOPS = ("top_rel", "top_left", "top_right", "top_floor", "top_error", "top_gold")
 COUNTS = (
-    *("mismatched", "zeros", "unequal", "beyond", "nan_left", "nan_right", "inf_left", "inf_right", "in_gold"),
-    *("nan_rel", "finite"),
+    *("mismatched", "zeros", "nan_left", "nan_right", "inf_left", "inf_right", "beyond", "nan_rel", "finite"),
+    *("in_gold", "unlike_lanes"),
 )
 INTEGER_TOPS = ("ulp",)
 COLUMNS = (*FLOAT_SUMS, *FLOAT_TOPS, *COUNTS, *INTEGER_TOPS)
@@ -37,18 +38,74 @@ def _put_top(place, value):
 
 
 @triton.jit
-def _put_count(place, value):
-    tl.store(place, tl.sum(value.to(tl.int64), 0))
+def _put_counts(first, second, pair):
+    """The two counts of a packed pair, each summed over the lanes."""
+    tl.store(first, tl.sum((pair & 0xFFFF).to(tl.int64), 0))
+    tl.store(second, tl.sum((pair >> 16).to(tl.int64), 0))
 
 
-@triton.jit(do_not_specialize=["tiles", "tiles_per_program"])
+@triton.jit
+def _pair(first, second):
+    """How many of each lane's elements meet two conditions, packed: a lane sees fewer than 2**16 elements."""
+    return tl.sum(tl.where(first, 1, 0) + tl.where(second, 0x10000, 0), 1)
+
+
+@triton.jit
+def _farther(left, right):
+    """The one of two farther from 0, neither NaN: 3 instructions in float64, where ``tl.maximum`` takes 8."""
+    return tl.where(tl.abs(left) > tl.abs(right), left, right)
+
+
+@triton.jit
+def _largest(values):
+    """The largest magnitude of each lane's elements, none NaN."""
+    if values.dtype == tl.float64:
+        return tl.abs(tl.reduce(values, 1, _farther))
+    return tl.max(tl.abs(values), 1)
+
+
+@triton.jit
+def _either(left, right):
+    return left | right
+
+
+@triton.jit
+def _bits(reference, test, BITS: tl.constexpr):
+    """What differs between two values bit by bit, and the distance in units in the last place, unsigned.
+
+    On two sides of zero, where both zeros meet, the way leads through zero: a negative number's bits are those of its
+    magnitude less 2**(BITS - 1), so that the sum of both, plus that, is the sum of the magnitudes.
+    """
+    if BITS == 64:
+        left, right = reference.to(tl.int64, bitcast=True), test.to(tl.int64, bitcast=True)
+        across = left + right + -0x8000000000000000
+    elif BITS == 32:
+        left, right = reference.to(tl.int32, bitcast=True), test.to(tl.int32, bitcast=True)
+        across = left + right + -0x80000000
+    else:
+        left = reference.to(tl.int16, bitcast=True).to(tl.int32)
+        right = test.to(tl.int16, bitcast=True).to(tl.int32)
+        across = left + right + 0x8000
+    unlike = left ^ right
+    gap = tl.where(unlike < 0, across, tl.abs(left - right))
+    return unlike, gap.to(tl.uint64 if BITS == 64 else tl.uint32, bitcast=True)
+
+
+@triton.jit
+def _bin(error, counted, BINS: tl.constexpr, LOWEST: tl.constexpr, OCTAVES: tl.constexpr):
+    """Each error's bin by its exponent; the last bin where it does not count."""
+    exponent = ((error.to(tl.int64, bitcast=True) >> 52) & 0x7FF).to(tl.int32) - (1023 + LOWEST)
+    return tl.where(counted, tl.minimum(tl.maximum(exponent // OCTAVES, 0), BINS - 2), BINS - 1)
+
+
+@triton.jit(do_not_specialize=["tiles"])
 def figures_kernel(
     reference, test, gold, atol: tl.float64, rtol: tl.float64, table, lane_error, lane_tile, program_error,
-    program_index, histogram, tiles, tiles_per_program,
+    program_index, histogram, tiles,
     EXACT: tl.constexpr, GOLD: tl.constexpr, HISTOGRAM: tl.constexpr, BITS: tl.constexpr, T: tl.constexpr,
     V: tl.constexpr, BINS: tl.constexpr, LOWEST: tl.constexpr, OCTAVES: tl.constexpr,
 ):  # fmt: skip
-    """All figures of tiles [program · tiles_per_program, …) into row ``program`` of ``table``.
+    """All figures of a program's tiles into its row of ``table``.
 
     Args:
         lane_error, lane_tile: [programs, T]: each lane's largest error (NaN as infinity), and the first tile with it.
@@ -66,107 +123,90 @@ def figures_kernel(
     sum_abs, squares, sum_rel, left, right, dot = zero, zero, zero, zero, zero, zero
     floor, against, magnitude, top_floor, top_against, top_gold = zero, zero, zero, zero, zero, zero
     top_rel, top_left, top_right = small, small, small
-    mismatched, zeros, unequal, beyond, nan_rel = none, none, none, none, none
-    nan_left, nan_right, inf_left, inf_right, in_gold, finites = none, none, none, none, none, none
+    mismatched_zeros, nans, infinities, beyond_nan_rel, finite_in_gold = none, none, none, none, none
+    unlike = tl.zeros([T], tl.int64 if BITS == 64 else tl.int32)
     ulp = tl.zeros([T], tl.uint64 if BITS == 64 else tl.uint32)
     best = tl.full([T], -1.0, tl.float64)
     where = none
     counts = tl.zeros([BINS], tl.int32)
-    start = program * tiles_per_program
-    stop = tl.minimum(start + tiles_per_program, tiles)
-    for tile in range(start, stop):
+    for tile in range(program, tiles, tl.num_programs(0)):
         base = tl.cast(tile, tl.int64) * (T * V)
         r = tl.load(reference + base + lane)
         t = tl.load(test + base + lane)
         wide_r, wide_t = r.to(tl.float64), t.to(tl.float64)
-        error = tl.abs(wide_t - wide_r)
-        size_r = tl.abs(wide_r)
-        nonzero = size_r != 0
-        zeros += tl.sum((~nonzero).to(tl.int32), 1)
+        gap = wide_t - wide_r
+        error, size_r = tl.abs(gap), tl.abs(wide_r)
         if EXACT:
             size_t = tl.abs(wide_t)
-            both_nan = (wide_r != wide_r) & (wide_t != wide_t)
-            same = (wide_r == wide_t) | both_nan
+            nan_r, nan_t = wide_r != wide_r, wide_t != wide_t
+            same = (wide_r == wide_t) | (nan_r & nan_t)
             finite = (size_r < INFINITE) & (size_t < INFINITE)
             error = tl.where(same, 0.0, error)
-            close = same | ((error <= atol + rtol * size_r) & (error < INFINITE))
-            mismatched += tl.sum((~close).to(tl.int32), 1)
-            nan_left += tl.sum((wide_r != wide_r).to(tl.int32), 1)
-            nan_right += tl.sum((wide_t != wide_t).to(tl.int32), 1)
-            inf_left += tl.sum((size_r == INFINITE).to(tl.int32), 1)
-            inf_right += tl.sum((size_t == INFINITE).to(tl.int32), 1)
-            beyond += tl.sum((~same & ~finite).to(tl.int32), 1)
+            nonzero = size_r != 0
+            differ = ~(same | ((error <= atol + rtol * size_r) & (error < INFINITE)))
             relative = tl.where(error == INFINITE, INFINITE, error / size_r)
             relative = tl.where(nonzero & (error != 0), relative, 0.0)
-            nan_rel += tl.sum((relative != relative).to(tl.int32), 1)
+            nans += _pair(nan_r, nan_t)
+            infinities += _pair(size_r == INFINITE, size_t == INFINITE)
+            beyond_nan_rel += _pair(~same & ~finite, relative != relative)
             relative = tl.where(relative != relative, 0.0, relative)
             kept_r, kept_t = tl.where(finite, wide_r, 0.0), tl.where(finite, wide_t, 0.0)
-            rank = tl.where(error != error, INFINITE, error)
-            finites += tl.sum(finite.to(tl.int32), 1)
-            counted = (error > 0) & (error < INFINITE)
             plain_r, plain_t = tl.abs(kept_r), tl.abs(kept_t)
+            rank = tl.where(error != error, INFINITE, error)
+            counted = (error > 0) & (error < INFINITE)
+            usable = finite
         else:
-            mismatched += tl.sum((error > atol + rtol * size_r).to(tl.int32), 1)
             if BITS == 64:
-                relative = tl.where(nonzero, error / size_r, 0.0)
                 plain_r, plain_t = size_r, tl.abs(wide_t)
+                nonzero = plain_r != 0
+                relative = tl.where(nonzero, error / plain_r, 0.0)
             else:  # quotients in float32, good to 2 units in its last place, cost a tenth of float64's
                 narrow_r, narrow_t = r.to(tl.float32), t.to(tl.float32)
                 plain_r, plain_t = tl.abs(narrow_r), tl.abs(narrow_t)
+                nonzero = plain_r != 0
                 relative = tl.where(nonzero, libdevice.fast_dividef(tl.abs(narrow_t - narrow_r), plain_r), 0.0)
-            kept_r, kept_t, rank = wide_r, wide_t, error
+            differ = error > atol + rtol * size_r
+            kept_r, kept_t, rank = wide_r, wide_t, gap
             counted = error > 0
+        mismatched_zeros += _pair(differ, ~nonzero)
         sum_abs += tl.sum(error, 1)
         squares += tl.sum(error * error, 1)
         sum_rel += tl.sum(relative, 1).to(tl.float64)
-        top_rel = tl.maximum(top_rel, tl.max(relative, 1))
         left += tl.sum(kept_r * kept_r, 1)
         right += tl.sum(kept_t * kept_t, 1)
         dot += tl.sum(kept_r * kept_t, 1)
-        top_left = tl.maximum(top_left, tl.max(plain_r, 1))
-        top_right = tl.maximum(top_right, tl.max(plain_t, 1))
+        top_rel = tl.maximum(top_rel, _largest(relative))
+        top_left = tl.maximum(top_left, _largest(plain_r))
+        top_right = tl.maximum(top_right, _largest(plain_t))
         if BITS != 0:
-            if BITS == 64:
-                bits_r, bits_t = r.to(tl.int64, bitcast=True), t.to(tl.int64, bitcast=True)
-                number_r, number_t = bits_r & 0x7FFFFFFFFFFFFFFF, bits_t & 0x7FFFFFFFFFFFFFFF
-            elif BITS == 32:
-                bits_r, bits_t = r.to(tl.int32, bitcast=True), t.to(tl.int32, bitcast=True)
-                number_r, number_t = bits_r & 0x7FFFFFFF, bits_t & 0x7FFFFFFF
-            else:
-                bits_r = r.to(tl.int16, bitcast=True).to(tl.int32)
-                bits_t = t.to(tl.int16, bitcast=True).to(tl.int32)
-                number_r, number_t = bits_r & 0x7FFF, bits_t & 0x7FFF
-            # on two sides of zero, where both zeros meet, the way leads through zero
-            gap = tl.where((bits_r ^ bits_t) < 0, number_r + number_t, tl.abs(number_r - number_t))
-            differs = bits_r != bits_t
+            bits, units = _bits(r, t, BITS)
             if EXACT:
-                gap = tl.where(finite, gap, 0)
-                differs = differs & ~both_nan
-            unequal += tl.sum(differs.to(tl.int32), 1)
-            ulp = tl.maximum(ulp, tl.max(gap.to(tl.uint64 if BITS == 64 else tl.uint32, bitcast=True), 1))
-        highest = tl.max(rank, 1)
+                bits = tl.where(nan_r & nan_t, 0, bits)
+                units = tl.where(finite, units, 0)
+            unlike |= tl.reduce(bits, 1, _either)
+            ulp = tl.maximum(ulp, tl.max(units, 1))
+        highest = _largest(rank)
         better = highest > best
         best = tl.where(better, highest, best)
         where = tl.where(better, tile, where)
         if HISTOGRAM:
-            exponent = ((error.to(tl.int64, bitcast=True) >> 52) & 0x7FF).to(tl.int32) - (1023 + LOWEST)
-            bin = tl.minimum(tl.maximum(exponent // OCTAVES, 0), BINS - 2)
-            bin = tl.where(counted, bin, BINS - 1)
+            bin = _bin(error, counted, BINS, LOWEST, OCTAVES)
             counts += tl.histogram(tl.reshape(bin, [T * V], can_reorder=True), BINS)
         if GOLD:
             g = tl.load(gold + base + lane).to(tl.float64)
-            gap_r, gap_t, size_g = tl.abs(wide_r - g), tl.abs(wide_t - g), tl.abs(g)
+            gap_r, gap_t = wide_r - g, wide_t - g
             if EXACT:
-                usable = finite & (size_g < INFINITE)
+                usable = finite & (tl.abs(g) < INFINITE)
                 gap_r, gap_t = tl.where(usable, gap_r, 0.0), tl.where(usable, gap_t, 0.0)
-                size_g = tl.where(usable, size_g, 0.0)
-                in_gold += tl.sum(usable.to(tl.int32), 1)
+                g = tl.where(usable, g, 0.0)
             floor += tl.sum(gap_r * gap_r, 1)
             against += tl.sum(gap_t * gap_t, 1)
-            magnitude += tl.sum(size_g * size_g, 1)
-            top_floor = tl.maximum(top_floor, tl.max(gap_r, 1))
-            top_against = tl.maximum(top_against, tl.max(gap_t, 1))
-            top_gold = tl.maximum(top_gold, tl.max(size_g, 1))
+            magnitude += tl.sum(g * g, 1)
+            top_floor = tl.maximum(top_floor, _largest(gap_r))
+            top_against = tl.maximum(top_against, _largest(gap_t))
+            top_gold = tl.maximum(top_gold, _largest(g))
+        if EXACT:
+            finite_in_gold += _pair(finite, usable)
     tl.store(lane_error + program * T + row, best)
     tl.store(lane_tile + program * T + row, where)
     highest = tl.max(best, 0)
@@ -191,95 +231,95 @@ def figures_kernel(
     _put_top(out + 12, top_floor)
     _put_top(out + 13, top_against)
     _put_top(out + 14, top_gold)
-    _put_count(out + 15, mismatched)
-    _put_count(out + 16, zeros)
-    _put_count(out + 17, unequal)
-    _put_count(out + 18, beyond)
-    _put_count(out + 19, nan_left)
-    _put_count(out + 20, nan_right)
-    _put_count(out + 21, inf_left)
-    _put_count(out + 22, inf_right)
-    _put_count(out + 23, in_gold)
-    _put_count(out + 24, nan_rel)
-    _put_count(out + 25, finites)
+    _put_counts(out + 15, out + 16, mismatched_zeros)
+    _put_counts(out + 17, out + 18, nans)
+    _put_counts(out + 19, out + 20, infinities)
+    _put_counts(out + 21, out + 22, beyond_nan_rel)
+    _put_counts(out + 23, out + 24, finite_in_gold)
+    tl.store(out + 25, tl.sum((unlike != 0).to(tl.int64), 0))
     tl.store(out + 26, tl.max(ulp, 0).to(tl.int64, bitcast=BITS == 64))
 
 
-@triton.jit(do_not_specialize=["programs"])
-def finish_kernel(table, out, program_error, program_index, chosen, programs, P: tl.constexpr, K: tl.constexpr):
-    """Column ``program_id`` of ``table`` over all rows into ``out``; the last program picks the ``K`` worst rows.
+@triton.jit(do_not_specialize=["programs", "tiles", "first"])
+def finish_kernel(
+    reference, test, table, lane_error, lane_tile, program_error, program_index, sums, worst, programs, tiles, first,
+    T: tl.constexpr, V: tl.constexpr, S: tl.constexpr, P: tl.constexpr, K: tl.constexpr,
+):  # fmt: skip
+    """What a pass found, from what its programs left: program ``c`` adds up column ``c`` of ``table`` into ``sums``.
+
+    The programs after those find the ``K`` worst elements, which lie in the ``K`` worst lanes of the ``K`` worst
+    programs: each looks through one lane.
 
     Args:
-        chosen: int32 [K]: rows by falling error and rising index.
+        worst: int64 [K, K, K, 4]: error and both values as float64 bits, and the index; error -1 where there is none.
+            With fewer programs than ``K`` the same elements stand there more than once.
+        first: flat index of the first element.
+        S: a power of two, at least the tiles of a program.
         P: a power of two, at least ``programs``.
     """
-    column = tl.program_id(0)
+    job = tl.program_id(0)
     row = tl.arange(0, P)
     inside = row < programs
-    if column == WIDTH:
+    if job < WIDTH:
+        _add_up(tl.load(table + row * WIDTH + job, mask=inside, other=0), job, sums)
+    else:
+        slot = job - WIDTH
         error = tl.load(program_error + row, mask=inside, other=-2.0)
         index = tl.load(program_index + row, mask=inside, other=LAST_INDEX)
-        for rank in tl.static_range(K):
-            highest = tl.max(error, 0)
-            lowest = tl.min(tl.where(error == highest, index, LAST_INDEX), 0)
-            picked = tl.min(tl.where((error == highest) & (index == lowest), row, P - 1), 0)
-            tl.store(chosen + rank, tl.minimum(picked, programs - 1))  # twice the same where there are fewer rows
-            error = tl.where(row == picked, -3.0, error)
+        program = tl.minimum(_rank(error, index, slot // K, P), programs - 1)
+        lanes = tl.arange(0, T)
+        error = tl.load(lane_error + program * T + lanes)
+        index = tl.load(lane_tile + program * T + lanes).to(tl.int64) * T + lanes
+        lane = _rank(error, index, slot % K, T)
+        tile = program + tl.arange(0, S).to(tl.int64) * programs
+        offset = (tile * T + lane)[:, None] * V + tl.arange(0, V)[None, :]
+        _worst_elements(reference, test, offset, (tile < tiles)[:, None], first, worst + slot * K * 4, K)
+
+
+@triton.jit
+def _add_up(values, column, sums):
+    """A column of ``table``, as what it is, into its place."""
+    if column < FIRST_TOP:
+        result = tl.sum(values.to(tl.float64, bitcast=True), 0).to(tl.int64, bitcast=True)
+    elif column < FIRST_COUNT:
+        result = tl.max(values.to(tl.float64, bitcast=True), 0).to(tl.int64, bitcast=True)
+    elif column < FIRST_INTEGER_TOP:
+        result = tl.sum(values, 0)
     else:
-        value = tl.load(table + row * WIDTH + column, mask=inside, other=0)
-        if column < FIRST_TOP:
-            result = tl.sum(value.to(tl.float64, bitcast=True), 0).to(tl.int64, bitcast=True)
-        elif column < FIRST_COUNT:
-            result = tl.max(value.to(tl.float64, bitcast=True), 0).to(tl.int64, bitcast=True)
-        elif column < FIRST_INTEGER_TOP:
-            result = tl.sum(value, 0)
-        else:
-            result = tl.max(value.to(tl.uint64, bitcast=True), 0).to(tl.int64, bitcast=True)
-        tl.store(out + column, result)
+        result = tl.max(values.to(tl.uint64, bitcast=True), 0).to(tl.int64, bitcast=True)
+    tl.store(sums + column, result)
 
 
-@triton.jit(do_not_specialize=["tiles", "tiles_per_program", "first"])
-def worst_kernel(
-    reference, test, lane_error, lane_tile, chosen, out, tiles, tiles_per_program, first,
-    T: tl.constexpr, V: tl.constexpr, S: tl.constexpr, K: tl.constexpr,
-):  # fmt: skip
-    """The ``K`` worst elements of the ``j``-th worst lane of the ``i``-th chosen program, for program (i, j).
-
-    The ``K`` worst elements of all lie in the ``K`` worst lanes of the ``K`` worst programs.
-
-    Args:
-        out: int64 [K, K, K, 4]: error and both values as float64 bits, and the index; error -1 where there is none.
-        S: a power of two, at least ``tiles_per_program``.
-    """
-    place, turn = tl.program_id(0), tl.program_id(1)
-    program = tl.load(chosen + place)
-    row = tl.arange(0, T)
-    error = tl.load(lane_error + program * T + row)
-    index = tl.load(lane_tile + program * T + row).to(tl.int64) * T + row
+@triton.jit
+def _rank(error, index, turn, SIZE: tl.constexpr):
+    """Position of the ``turn``-th by falling error and rising index."""
+    place = tl.arange(0, SIZE)
     picked = 0
     for _ in range(turn + 1):
         highest = tl.max(error, 0)
         lowest = tl.min(tl.where(error == highest, index, LAST_INDEX), 0)
-        picked = tl.min(tl.where((error == highest) & (index == lowest), row, T - 1), 0)
-        error = tl.where(row == picked, -3.0, error)
-    tile = program * tiles_per_program + tl.arange(0, S)
-    inside = (tl.arange(0, S) < tiles_per_program) & (tile < tiles)
-    offset = (tile.to(tl.int64) * T + picked)[:, None] * V + tl.arange(0, V)[None, :]
-    mask = inside[:, None] & (tl.arange(0, V)[None, :] < V)
+        picked = tl.min(tl.where((error == highest) & (index == lowest), place, SIZE - 1), 0)
+        error = tl.where(place == picked, -3.0, error)
+    return picked
+
+
+@triton.jit
+def _worst_elements(reference, test, offset, inside, first, out, K: tl.constexpr):
+    """The ``K`` worst of the elements at ``offset`` [S, V], as ``K`` rows of ``out``."""
+    mask = inside & (offset >= 0)
     r = tl.load(reference + offset, mask=mask, other=0.0).to(tl.float64)
     t = tl.load(test + offset, mask=mask, other=0.0).to(tl.float64)
     gap = tl.abs(t - r)
     gap = tl.where((r == t) | ((r != r) & (t != t)), 0.0, tl.where(gap != gap, INFINITE, gap))
     gap = tl.where(mask, gap, -1.0)
-    slot = out + ((place * K + turn) * K) * 4
     for rank in tl.static_range(K):
         highest = tl.max(tl.max(gap, 1), 0)
         lowest = tl.min(tl.min(tl.where(gap == highest, offset, LAST_INDEX), 1), 0)
         here = offset == lowest
-        tl.store(slot + rank * 4, highest.to(tl.int64, bitcast=True))
-        tl.store(slot + rank * 4 + 1, _only(r, here))
-        tl.store(slot + rank * 4 + 2, _only(t, here))
-        tl.store(slot + rank * 4 + 3, first + lowest)
+        tl.store(out + rank * 4, highest.to(tl.int64, bitcast=True))
+        tl.store(out + rank * 4 + 1, _only(r, here))
+        tl.store(out + rank * 4 + 2, _only(t, here))
+        tl.store(out + rank * 4 + 3, first + lowest)
         gap = tl.where(here, -1.0, gap)
 
 
