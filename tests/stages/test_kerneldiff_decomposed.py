@@ -1,0 +1,109 @@
+"""The reference as a compiler may compute it: what it gives, and how far a floor follows it."""
+
+import numpy
+import pytest
+import torch
+from fault_models import Convolutional
+from torch import nn
+
+from models.case import Case
+from stages.kerneldiff import KernelDiff, conditioning
+from stages.kerneldiff.conditioning import reconsider
+from stages.kerneldiff.decomposed import Decomposed, plain_sum
+from stages.kerneldiff.sides import Leaves, collect
+
+
+def one_by_one(rows: numpy.ndarray) -> numpy.ndarray:
+    total = rows[:, 0].copy()
+    for column in range(1, rows.shape[1]):
+        total = (total + rows[:, column]).astype(numpy.float32)
+    return total
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_plain_sum_adds_one_after_another_in_float32(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    terms = torch.randn(5, 3, 70).to(dtype)
+    rows = terms.float().permute(1, 0, 2).reshape(3, -1)
+    found = plain_sum(terms, [0, -1])
+    assert found.dtype == torch.float32
+    assert found.tolist() == one_by_one(rows.numpy()).tolist()
+    if dtype == torch.float32:
+        assert not torch.equal(found, rows.sum(1))  # eager adds in blocks
+
+
+def test_a_long_plain_sum_keeps_running_sums_and_misses_no_term() -> None:
+    terms = torch.ones(2, 10_000)
+    terms[:, -1] = 0.5
+    assert plain_sum(terms, [1]).tolist() == [9999.5, 9999.5]
+    assert plain_sum(terms.double(), range(2)).item() == 19999.0
+
+
+@pytest.mark.parametrize("dims", [None, [1], [0, 2]])
+def test_sums_and_means_are_plain_in_it_and_keep_shape_and_dtype(dims: list[int] | None) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(4, 300, 6, dtype=torch.bfloat16)
+    for function in (torch.sum, torch.mean):
+        expected = function(x) if dims is None else function(x, dims, keepdim=True)
+        with Decomposed():
+            found = function(x) if dims is None else function(x, dims, keepdim=True)
+        assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+        torch.testing.assert_close(found, expected)
+
+
+def training(module: nn.Module, x: torch.Tensor) -> Case:
+    return Case("case", module.train(), (x,), {}, "training", torch.float32, torch.device("cpu"))
+
+
+def test_random_numbers_are_those_of_the_reference() -> None:
+    torch.manual_seed(0)
+    case = training(nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5)), torch.randn(16, 8))
+    expected = case.run()
+    with Decomposed():
+        found = case.run()
+    assert torch.equal(found.output == 0, expected.output == 0)
+    assert bool((expected.output == 0).any())
+
+
+def plainly(case: Case) -> Leaves:
+    """The step as a compiler's code computes it that adds in float32."""
+    with Decomposed():
+        return collect(case.run())
+
+
+def normalized(seed: int) -> Case:
+    torch.manual_seed(seed)
+    return training(Convolutional(), torch.randn(4, 3, 8, 8))
+
+
+def judged(case: Case, test: Leaves) -> KernelDiff:
+    reference, gold = collect(case.run()), collect(case.to_gold().run())
+    difference = KernelDiff()
+    for kind in ("output", "loss", "gradient"):
+        difference.compare_leaves(reference[kind], test[kind], gold[kind], kind=kind)
+    reconsider(difference.rows, case, gold, test, draws=12)
+    return difference
+
+
+def defects() -> list[int]:
+    """Seeds for which the step with plain sums is a defect."""
+    return [seed for seed in range(8) if judged(normalized(seed), plainly(normalized(seed))).failed]
+
+
+def test_plain_sums_in_a_normalization_are_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_both = defects()
+    monkeypatch.setattr(conditioning, "LEEWAY", 0.0)  # eager's own noise alone
+    assert len(by_both) <= 1 < len(defects())
+
+
+@pytest.mark.parametrize("name", ["norm.weight", "first.weight", "head.weight"])
+def test_eight_times_eagers_noise_is_a_defect_all_the_same(name: str) -> None:
+    case = normalized(0)
+    reference, gold = collect(case.run()), collect(case.to_gold().run())
+    noise = (reference["gradient"][name].double() - gold["gradient"][name]).square().mean().sqrt()
+    torch.manual_seed(1)
+    planted = torch.randn(reference["gradient"][name].shape, dtype=torch.float64)
+    planted *= 8 * noise / planted.square().mean().sqrt()
+    reference["gradient"][name] = (gold["gradient"][name] + planted).float()
+    row = next(row for row in judged(case, reference).rows if row.path == name)
+    assert row.verdict == "defect"
