@@ -103,7 +103,7 @@ class Accumulator:
             self.figures.histogram = [0] * BINS
         complexes = reference.dtype.is_complex or test.dtype.is_complex
         self.short = not self.integers and not complexes and 0 <= atol < math.inf and 0 <= rtol < math.inf
-        self.buffers = torch.empty(5, 0, dtype=torch.float64, device=reference.device)
+        self.buffers = torch.empty(5, 0, dtype=torch.float64)
 
     def add(self, offset: int, pieces: list[torch.Tensor]) -> None:
         if self.short and not any(piece.dtype.is_complex for piece in pieces) and self._add_finite(offset, pieces):
@@ -167,7 +167,7 @@ class Accumulator:
         """The short way. False, with nothing added, where a value, or a difference, is not finite."""
         count = pieces[0].numel()
         if self.buffers.shape[1] < count:
-            self.buffers = self.buffers.new_empty(5, count)
+            self.buffers = torch.empty(5, count, dtype=torch.float64, device=pieces[0].device)
         reference, test, error, size, work = (buffer[:count] for buffer in self.buffers)
         reference.copy_(pieces[0])
         test.copy_(pieces[1])

@@ -10,7 +10,7 @@ import importlib.util
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy
 import torch
@@ -28,6 +28,10 @@ LARGEST_DIVISOR = 2.0**126
 
 REGISTERS = 64
 """Registers of a thread that let 4 programs share a multiprocessor, which has 65536."""
+
+
+EXACT_REGISTERS = 128
+"""The same for 2 programs, of the kernel that takes NaN and infinities; without a limit only one has room."""
 
 
 class Element(NamedTuple):
@@ -110,38 +114,44 @@ class DevicePass:
         self.covered = tiles * tile
         if not tiles:
             return
-        width, keep, lanes = len(kernels.COLUMNS), MOST_WORST, {"T": LANES, "V": lanes_of}
-        bits = WIDTHS[reference.dtype] if reference.dtype == test.dtype else 0
+        width, bits = len(kernels.COLUMNS), WIDTHS[reference.dtype] if reference.dtype == test.dtype else 0
         self.exact = exact or bits == 0
-        # one allocation: the results, which go to the host, then what only the kernels read
-        results, lanes_in_all = width + BINS + 4 * keep**3, programs * LANES
-        sizes = (width, BINS, 4 * keep**3, programs * width, lanes_in_all, lanes_in_all, programs, programs)
+        # one allocation for what only the kernels read; each part starts at a multiple of 16 bytes
+        lanes, row = programs * LANES, programs + programs % 2
+        sizes = (BINS, lanes, lanes, row, row, programs * width)
         self._workspace = torch.empty(sum(sizes), dtype=torch.int64, device=device)
-        sums, bins, worst, table, *found = self._workspace.split(sizes)
-        found[0], found[2] = found[0].view(torch.float64), found[2].view(torch.float64)
+        bins, lane_error, lane_tile, program_error, program_index, table = self._workspace.split(sizes)
+        found = (lane_error.view(torch.float64), lane_tile, program_error.view(torch.float64), program_index)
+        self._results = torch.empty(_RESULTS + width, dtype=torch.int64, pin_memory=True)
         quick = not self.exact and not histogram and gold is None
-        tuning = {"num_warps": LANES // 32} | ({"maxnreg": REGISTERS} if quick else {})
         with _current(device):
             if histogram:
                 bins.zero_()
-            kernels.figures_kernel[(programs,)](
-                reference, test, reference if gold is None else gold, atol, rtol, table, *found, bins, tiles,
-                EXACT=self.exact, GOLD=gold is not None, HISTOGRAM=histogram, BITS=bits, **lanes,
-                BINS=BINS, LOWEST=LOWEST, OCTAVES=OCTAVES, **tuning,
-            )  # fmt: skip
-            side = _side_stream(device)
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):  # meanwhile the next pass may start
-                kernels.finish_kernel[(width + keep * keep,)](
-                    reference, test, table, *found, sums, worst, programs, tiles, first, **lanes, S=MOST_TILES,
-                    P=_rows(device), K=keep,
-                )  # fmt: skip
-                self._host = torch.empty(results, dtype=torch.int64, pin_memory=True)
-                self._host.copy_(self._workspace[:results], non_blocking=True)
-                self._done = torch.cuda.Event()
-                self._done.record()
-        self._distinct = programs >= keep
+            _launch(
+                kernels.figures_kernel,
+                programs,
+                (reference, test, reference if gold is None else gold, atol, rtol, table, *found, bins, tiles),
+                (self.exact, gold is not None, histogram, bits, LANES, lanes_of, BINS, LOWEST, OCTAVES),
+                num_warps=LANES // 32,
+                maxnreg=REGISTERS if quick else EXACT_REGISTERS if self.exact else None,
+            )
+            side, begun, self._done = _side_stream(device), torch.cuda.Event(), torch.cuda.Event()
+            begun.record()
+            side.wait_event(begun)
+            _launch(  # meanwhile the next pass may start
+                kernels.finish_kernel,
+                width + MOST_WORST**2 + histogram,
+                (reference, test, table, *found, bins, self._results, programs, tiles, first),
+                (LANES, lanes_of, MOST_TILES, _rows(device), MOST_WORST, BINS),
+                stream=side,
+            )
+            self._done.record(side)
+        self._distinct, self._histogram = programs >= MOST_WORST, histogram
         self._tensors = reference, test  # the side stream reads them until it is done
+
+    def __del__(self) -> None:
+        if hasattr(self, "_tensors"):  # never read: the memory may be given to others only when the kernels are done
+            self._done.synchronize()
 
     def read(self) -> DeviceFigures:
         """Wait for the pass; its figures."""
@@ -151,19 +161,48 @@ class DevicePass:
             return DeviceFigures({}, [0] * BINS)
         self._done.synchronize()
         del self._workspace, self._tensors
-        width, bins = len(kernels.COLUMNS), BINS
-        integers = self._host.numpy()
-        doubles = integers.view(numpy.float64)
-        floats = {*kernels.FLOAT_SUMS, *kernels.FLOAT_TOPS}
-        sums: dict[str, float | int] = {
-            name: float(doubles[column]) if name in floats else int(integers[column]) % 2**64
-            for column, name in enumerate(kernels.COLUMNS)
-        }
+        results, floats, width = self._results.numpy(), kernels.FLOATS, len(kernels.COLUMNS)
+        found = [*results[:floats].view(numpy.float64).tolist(), *results[floats:width].tolist()]
+        sums: dict[str, float | int] = dict(zip(kernels.COLUMNS, found, strict=True))
+        sums["ulp"] %= 2**64
         if not self.exact:  # all were, else the figures are not valid
             sums |= {"finite": self.covered, "in_gold": self.covered}
-        return DeviceFigures(
-            sums, integers[width : width + bins].tolist(), _worst(integers[width + bins :], self._distinct)
-        )
+        worst, bins = results[width:-BINS], results[-BINS:]
+        return DeviceFigures(sums, bins.tolist() if self._histogram else [], _worst(worst, self._distinct))
+
+
+_RESULTS = 4 * MOST_WORST**3 + BINS
+"""Numbers that a pass leaves beside its columns."""
+
+_compiled: dict[Any, Any] = {}
+
+
+def _launch(
+    kernel: Any,
+    programs: int,
+    arguments: Sequence[Any],
+    constants: tuple[Any, ...],
+    *,
+    stream: torch.cuda.Stream | None = None,
+    **options: Any,
+) -> None:
+    """Start a kernel on the current device; what Triton compiled for such arguments is kept.
+
+    Triton looks at every argument at every launch, which costs the host more than the launch. Of them only dtypes, the
+    pointers' alignment and the width of integers matter here.
+    """
+    kinds = tuple(
+        (item.dtype, item.data_ptr() % 16) if isinstance(item, torch.Tensor) else type(item) is int and item >> 31
+        for item in arguments
+    )
+    key = kernel, torch.cuda.current_device(), kinds, constants, tuple(options.values())
+    compiled = _compiled.get(key)
+    if compiled is not None:
+        handle = (stream or torch.cuda.current_stream()).cuda_stream
+        compiled[(programs, 1, 1)](*arguments, *constants, stream=handle)
+        return
+    with torch.cuda.stream(stream):
+        _compiled[key] = kernel[(programs,)](*arguments, *constants, **options)
 
 
 def _worst(table: numpy.ndarray, distinct: bool) -> list[Element]:

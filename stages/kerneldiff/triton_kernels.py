@@ -20,8 +20,12 @@ INTEGER_TOPS = ("ulp",)
 COLUMNS = (*FLOAT_SUMS, *FLOAT_TOPS, *COUNTS, *INTEGER_TOPS)
 """Columns of ``table``: float64 sums, float64 maxima, int64 sums, an unsigned 64-bit maximum; 64 bits each."""
 
-_TOPS, _COUNTS, _ULP = len(FLOAT_SUMS), len(FLOAT_SUMS) + len(FLOAT_TOPS), len(COLUMNS) - 1
-FIRST_TOP, FIRST_COUNT, FIRST_INTEGER_TOP = tl.constexpr(_TOPS), tl.constexpr(_COUNTS), tl.constexpr(_ULP)
+FLOATS = len(FLOAT_SUMS) + len(FLOAT_TOPS)
+"""Columns that hold float64; they come first."""
+
+FIRST_TOP, FIRST_COUNT, FIRST_INTEGER_TOP = (
+    tl.constexpr(place) for place in (len(FLOAT_SUMS), FLOATS, len(COLUMNS) - 1)
+)
 WIDTH = tl.constexpr(len(COLUMNS))
 INFINITE = tl.constexpr(float("inf"))
 LAST_INDEX = tl.constexpr(0x7FFFFFFFFFFFFFFF)
@@ -242,17 +246,18 @@ def figures_kernel(
 
 @triton.jit(do_not_specialize=["programs", "tiles", "first"])
 def finish_kernel(
-    reference, test, table, lane_error, lane_tile, program_error, program_index, sums, worst, programs, tiles, first,
-    T: tl.constexpr, V: tl.constexpr, S: tl.constexpr, P: tl.constexpr, K: tl.constexpr,
+    reference, test, table, lane_error, lane_tile, program_error, program_index, histogram, results, programs, tiles,
+    first, T: tl.constexpr, V: tl.constexpr, S: tl.constexpr, P: tl.constexpr, K: tl.constexpr, BINS: tl.constexpr,
 ):  # fmt: skip
-    """What a pass found, from what its programs left: program ``c`` adds up column ``c`` of ``table`` into ``sums``.
+    """What a pass found, from what its programs left: program ``c`` adds up column ``c`` of ``table``.
 
     The programs after those find the ``K`` worst elements, which lie in the ``K`` worst lanes of the ``K`` worst
-    programs: each looks through one lane.
+    programs: each looks through one lane. The last one copies the histogram.
 
     Args:
-        worst: int64 [K, K, K, 4]: error and both values as float64 bits, and the index; error -1 where there is none.
-            With fewer programs than ``K`` the same elements stand there more than once.
+        results: int64, on the device or in the host's pinned memory: the columns; the ``K`` worst of each lane, as
+            [K, K, K, 4]: error and both values as float64 bits, and the index, error -1 where there is none (with
+            fewer programs than ``K`` the same elements stand there more than once); the histogram.
         first: flat index of the first element.
         S: a power of two, at least the tiles of a program.
         P: a power of two, at least ``programs``.
@@ -261,7 +266,10 @@ def finish_kernel(
     row = tl.arange(0, P)
     inside = row < programs
     if job < WIDTH:
-        _add_up(tl.load(table + row * WIDTH + job, mask=inside, other=0), job, sums)
+        _add_up(tl.load(table + row * WIDTH + job, mask=inside, other=0), job, results)
+    elif job == WIDTH + K * K:
+        bin = tl.arange(0, BINS)
+        tl.store(results + WIDTH + 4 * K * K * K + bin, tl.load(histogram + bin))
     else:
         slot = job - WIDTH
         error = tl.load(program_error + row, mask=inside, other=-2.0)
@@ -273,7 +281,7 @@ def finish_kernel(
         lane = _rank(error, index, slot % K, T)
         tile = program + tl.arange(0, S).to(tl.int64) * programs
         offset = (tile * T + lane)[:, None] * V + tl.arange(0, V)[None, :]
-        _worst_elements(reference, test, offset, (tile < tiles)[:, None], first, worst + slot * K * 4, K)
+        _worst_elements(reference, test, offset, (tile < tiles)[:, None], first, results + WIDTH + slot * K * 4, K)
 
 
 @triton.jit

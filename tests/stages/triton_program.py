@@ -38,16 +38,17 @@ def check(dtype: torch.dtype, kind: str) -> None:
     table = torch.empty(PROGRAMS, width, dtype=torch.int64)
     lane_error, lane_tile = torch.empty(PROGRAMS, LANES, dtype=torch.float64), torch.empty(PROGRAMS, LANES).long()
     program_error, program_index = torch.empty(PROGRAMS, dtype=torch.float64), torch.empty(PROGRAMS).long()
-    bins, sums = torch.zeros(BINS, dtype=torch.int64), torch.empty(width, dtype=torch.int64)
-    worst = torch.empty(4 * KEEP**3, dtype=torch.int64)
+    counts_by_bin = torch.zeros(BINS, dtype=torch.int64)
+    results = torch.empty(width + 4 * KEEP**3 + BINS, dtype=torch.int64)
     shape, left = {"T": LANES, "V": lanes}, (lane_error, lane_tile, program_error, program_index)
     kernels.figures_kernel[(PROGRAMS,)](
-        reference, test, gold, ATOL, RTOL, table, *left, bins, TILES, EXACT=kind != "finite", GOLD=True,
+        reference, test, gold, ATOL, RTOL, table, *left, counts_by_bin, TILES, EXACT=kind != "finite", GOLD=True,
         HISTOGRAM=True, BITS=WIDTHS[dtype], **shape, BINS=BINS, LOWEST=LOWEST, OCTAVES=OCTAVES,
     )  # fmt: skip
-    kernels.finish_kernel[(width + KEEP**2,)](
-        reference, test, table, *left, sums, worst, PROGRAMS, TILES, 0, **shape, S=2, P=16, K=KEEP
+    kernels.finish_kernel[(width + KEEP**2 + 1,)](
+        reference, test, table, *left, counts_by_bin, results, PROGRAMS, TILES, 0, **shape, S=2, P=16, K=KEEP, BINS=BINS
     )
+    sums, worst, bins = results.split([width, 4 * KEEP**3, BINS])
     expected = measure(reference, test, gold, rtol=RTOL, atol=ATOL, worst=KEEP)
     found = dict(zip(kernels.COLUMNS, sums.tolist(), strict=True))
     floats = dict(zip(kernels.COLUMNS, sums.view(torch.float64).tolist(), strict=True))
