@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from golden_runs import Flipping, Gate, at_the_branch
 from torch import nn
 
 from models.case import Case
@@ -133,31 +134,10 @@ def test_options_that_cannot_be_meant_are_rejected(options: dict[str, Any], mode
     assert words in str(error.value)
 
 
-class Gate(nn.Module):
-    """A ReLU whose first element lies within rounding of its branch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.tensor([1.0, 2.0, 3.0]))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return 1 + 0.5 * torch.relu(x * self.weight - 1)
-
-
-class OtherBranch(AcceleratorAdapter):
-    """Gives no gradient to the first element, as eager would with the ReLU's input a rounding error lower."""
-
-    def compile(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-        if not any("tangents" in node.name for node in gm.graph.nodes if node.op == "placeholder"):
-            return gm.forward
-        keep = torch.tensor([0.0, 1.0, 1.0])
-        return lambda *args: tuple(out * keep if getattr(out, "shape", None) == (3,) else out for out in gm(*args))
-
-
 @pytest.mark.parametrize(("perturbations", "status"), [(12, "passed"), (0, "failed")])
 def test_a_branch_within_rounding_is_no_defect_of_trained_parameters(perturbations: int, status: str) -> None:
-    found = context("OtherBranch")
-    found.case.module, found.case.args = Gate(), (torch.tensor([1.0 + 2.0**-23, 1.0, 1.0]),)
+    found = context("Flipping")
+    found.case.module, found.case.args = Gate(), at_the_branch()
     result = run(found, steps=2, learning_rate=0.01, perturbations=perturbations)
     rows = result.artifacts["kerneldiff/outputs.csv"].set_index(["kind", "path"])
     assert result.status == status, result.message
@@ -166,7 +146,7 @@ def test_a_branch_within_rounding_is_no_defect_of_trained_parameters(perturbatio
         assert torch.equal(found.case.module.weight, torch.tensor([1.0, 2.0, 3.0]))
 
 
-class FlipsLater(OtherBranch):
+class FlipsLater(Flipping):
     """Takes the other branch from its third backward on: runs after the first."""
 
     def compile(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -177,7 +157,7 @@ class FlipsLater(OtherBranch):
 @pytest.mark.parametrize(("perturbations", "status"), [(12, "passed"), (0, "failed")])
 def test_a_later_run_gets_the_same_second_chance(perturbations: int, status: str) -> None:
     found = context("FlipsLater")
-    found.case.module, found.case.args = Gate(), (torch.tensor([1.0 + 2.0**-23, 1.0, 1.0]),)
+    found.case.module, found.case.args = Gate(), at_the_branch()
     result = run(found, repeats=2, perturbations=perturbations)
     rows = result.artifacts["kerneldiff/outputs.csv"].set_index(["kind", "path"])
     assert result.status == status, result.message
