@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from stages.constrain.config import Rule
 from stages.constrain.names import Operation
-from stages.constrain.sizes import guaranteed_factor, values
+from stages.constrain.sizes import is_multiple
 from stages.constrain.subjects import Subject, chosen, concerns, role_of, row
 from stages.constrain.violations import Violation
 from stages.graphs import ITEM_BYTES, GraphRecord, NodeRecord
@@ -110,11 +110,9 @@ def _dimension(subject: Subject, dimension: int, rule: Rule) -> Iterator[Violati
     if subject.role not in (rule.roles or ()):
         return
     size, value = subject.tensor.shape[dimension], subject.sizes[dimension]
-    if value == 1 and rule.dims != "all":
+    if size == 1 and rule.dims != "all":
         return
-    item: int | None = 1
-    if rule.unit == "bytes":
-        item = ITEM_BYTES.get(subject.tensor.dtype)
+    item = ITEM_BYTES.get(subject.tensor.dtype) if rule.unit == "bytes" else 1
     where = f"dimension {dimension} of {subject.operand} {subject.tensor.shape}"
     limit = int(rule.value)
     if item is None:
@@ -122,23 +120,30 @@ def _dimension(subject: Subject, dimension: int, rule: Rule) -> Iterator[Violati
                                 message=f"{where}: the width of {subject.tensor.dtype} is not known",
                                 suggestion="give the rule in elements")  # fmt: skip
         return
-    if guaranteed_factor(size) * item % limit == 0:
-        return
-    possible = values(size, subject.graph.symbols) if isinstance(size, str) else None
-    if possible and all(number * item % limit == 0 for number in possible):
-        return
-    if value is None or value * item % limit == 0:
+    verdict = is_multiple(size, limit, subject.graph.symbols, value, item=item)
+    if value == 1 and rule.dims != "all" and not verdict:  # a symbolic size: 1 does not count, but it need not be 1
+        verdict = None
+    if verdict is None:
         known = "has no known value" if value is None else f"is {value} in this case, which fits, but need not be"
         yield subject.violation(
             rule, measured=size, limit=limit, undecided=True,
             message=f"{where} is {size}, which {known}, a multiple of {limit} {rule.unit}",
             suggestion=f"make it a multiple of {limit} by construction, e.g. pad the input")  # fmt: skip
-        return
-    yield _misaligned(subject, dimension, rule, value, item)
+    elif not verdict:
+        yield _misaligned(subject, dimension, rule, value, item)
 
 
-def _misaligned(subject: Subject, dimension: int, rule: Rule, value: int, item: int) -> Violation:
+def _misaligned(subject: Subject, dimension: int, rule: Rule, value: int | None, item: int) -> Violation:
     limit, size = int(rule.value), subject.tensor.shape[dimension]
+    if value is None:
+        return subject.violation(
+            rule,
+            measured=size,
+            limit=limit,
+            message=f"dimension {dimension} of {subject.operand} {subject.tensor.shape} is {size}, no multiple "
+            f"of {limit} {rule.unit} for any value in its range",
+            suggestion=f"make it a multiple of {limit} by construction, e.g. pad the input",
+        )
     padded = value
     while padded * item % limit:
         padded += 1

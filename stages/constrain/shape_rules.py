@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from stages.constrain.alignment import dimensions
 from stages.constrain.config import Rule
-from stages.constrain.sizes import bounds
+from stages.constrain.sizes import bounds, is_multiple
 from stages.constrain.subjects import Subject, chosen, row
 from stages.constrain.violations import Violation
 from stages.graphs import GraphRecord
@@ -83,48 +83,41 @@ def tile(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> It
 
 
 def _tile(subject: Subject, rule: Rule, tiles: list[int]) -> Iterator[Violation]:
-    shape = [1] * (len(tiles) - len(subject.tensor.shape)) + list(subject.tensor.shape)
-    in_case = [1] * (len(tiles) - len(subject.sizes)) + subject.sizes
-    last, here = shape[-len(tiles) :], in_case[-len(tiles) :]
-    ranges = [bounds(item, subject.graph.symbols) for item in last]
-    if all(
-        low == high and low is not None and low % each == 0 for (low, high), each in zip(ranges, tiles, strict=True)
-    ):
+    ones = [1] * len(tiles)
+    last, here = [*ones, *subject.tensor.shape][-len(tiles) :], [*ones, *subject.sizes][-len(tiles) :]
+    verdicts = [
+        is_multiple(item, each, subject.graph.symbols, value)
+        for item, each, value in zip(last, tiles, here, strict=True)
+    ]
+    if 0 in subject.tensor.shape or all(verdicts):
         return
     limit = "x".join(map(str, tiles))
-    if None in here:
+    if False not in verdicts or 0 in here:
+        known = "is not known" if None in here else "holds in this case, but need not"
         yield subject.violation(
             rule,
             measured=subject.tensor.shape,
             limit=limit,
             undecided=True,
-            message=f"{subject.where}: whether tiles of {limit} cover it is not known",
+            message=f"{subject.where}: that tiles of {limit} cover it {known}",
             suggestion="make the sizes multiples by construction, e.g. pad the input",
         )
         return
-    known = [item for item in here if item is not None]
-    padded = [-(-item // each) * each for item, each in zip(known, tiles, strict=True)]
-    if padded == known:
-        if any(isinstance(item, str) for item in last):
-            yield subject.violation(
-                rule,
-                measured=subject.tensor.shape,
-                limit=limit,
-                undecided=True,
-                message=f"{subject.where} is covered by tiles of {limit} in this case, but need not be",
-                suggestion="make the sizes multiples by construction, e.g. pad the input",
-            )
-        return
-    if 0 in known:
-        return
-    nbytes, grown = subject.nbytes, math.prod(padded) / math.prod(known)
-    yield subject.violation(
+    yield _uncovered(subject, rule, tiles, here)
+
+
+def _uncovered(subject: Subject, rule: Rule, tiles: list[int], here: list[int | None]) -> Violation:
+    padded = [None if item is None else -(-item // each) * each for item, each in zip(here, tiles, strict=True)]
+    limit, nbytes, grown = "x".join(map(str, tiles)), subject.nbytes, None
+    if None not in here:
+        grown = math.prod(filter(None, padded)) / math.prod(filter(None, here))
+    return subject.violation(
         rule,
-        measured="x".join(map(str, known)),
+        measured="x".join("?" if item is None else str(item) for item in here),
         limit=limit,
-        cost=None if nbytes is None else round(nbytes * (grown - 1)),
-        share=grown - 1,
-        message=f"{subject.where} is padded from {known} to {padded} in its last dimensions, tiles being {limit}",
+        cost=None if nbytes is None or grown is None else round(nbytes * (grown - 1)),
+        share=None if grown is None else grown - 1,
+        message=f"{subject.where} is padded from {here} to {padded} in its last dimensions, tiles being {limit}",
         suggestion=f"use {padded}, or fold a small dimension into another",
     )
 

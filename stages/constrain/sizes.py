@@ -42,6 +42,28 @@ def case_value(size: Size, hint: int | None, symbols: Symbols) -> int | None:
     return None if tree is None else _value(tree, symbols)
 
 
+def is_multiple(size: Size, limit: int, symbols: Symbols, value: int | None, *, item: int = 1) -> bool | None:
+    """Whether ``size * item`` is a multiple of ``limit``.
+
+    Args:
+        size: in elements, or an expression.
+        limit: above 0, in the unit of ``item``.
+        symbols: the graph's symbols with their ranges.
+        value: of ``size`` in this case, None where it is not known.
+        item: units an element takes: its bytes, or 1.
+
+    Returns:
+        True where it is whatever the symbols are; False where it is not in this case, or for no value in the range;
+        None where it is in this case, but need not be, or nothing is known.
+    """
+    if guaranteed_factor(size) * item % limit == 0:
+        return True
+    fits = {number * item % limit == 0 for number in values(size, symbols) or ()}
+    if len(fits) == 1:
+        return fits.pop()
+    return None if value is None or value * item % limit == 0 else False
+
+
 def bounds(size: Size, symbols: Symbols) -> tuple[int | None, int | None]:
     """The least and the largest value of ``size`` over its symbols' ranges; None for an end that is open or unknown.
 

@@ -70,6 +70,50 @@ def test_tiles_of_a_matrix_by_hand() -> None:
     assert row.cost_bytes == 2 * (64 - 33) * 64 * 4 and row.cost_share == pytest.approx(64 / 33 - 1)
 
 
+OPEN = {"s0": {"hint": 3, "min": 2, "max": None}, "u0": {"hint": None, "min": 0, "max": None}}
+
+
+@pytest.mark.parametrize(
+    ("shape", "severities"),
+    [
+        (("32*s0", 64), []),
+        (("16*s0", 64), ["warning"]),
+        (("32*s0", 33), ["warning"]),
+        (("u0", 64), ["undecided"]),
+        (("u0", 33), ["warning"]),
+        (("32*u0", 64), []),
+        ((0, "u0"), []),
+    ],
+)
+def test_tiles_of_symbolic_sizes_are_decided_as_alignment_is(shape: tuple[Any, ...], severities: list[str]) -> None:
+    given = graph(placeholder("x", *shape), symbols=OPEN)
+    assert [row.severity for row in found(given, tile=[32, 32])] == severities
+
+
+@pytest.mark.parametrize("fields", [{"alignment": 4}, {"tile": [4]}])
+@pytest.mark.parametrize(
+    ("symbols", "severities"),
+    [
+        ({"u0": {"hint": None, "min": 4, "max": 4}}, []),
+        ({"u0": {"hint": None, "min": 5, "max": 7}}, ["warning"]),
+        ({"u0": {"hint": None, "min": 4, "max": 7}}, ["undecided"]),
+        ({"u0": {"hint": None, "min": 5, "max": None}}, ["undecided"]),
+    ],
+)
+def test_a_size_without_a_value_is_decided_by_its_range(
+    fields: dict[str, Any], symbols: dict[str, Any], severities: list[str]
+) -> None:
+    rows = found(graph(placeholder("x", 2, "u0"), symbols=symbols), **fields)
+    assert [row.severity for row in rows] == severities
+    assert {row.cost_bytes for row in rows} <= {None}
+
+
+def test_a_symbolic_size_that_is_one_in_this_case_need_not_be() -> None:
+    x = placeholder("x", 2, "s0", hints=[2, 1])
+    assert [row.severity for row in found(graph(x), alignment=8)] == ["undecided"]
+    assert [row.severity for row in found(graph(x), alignment=8, alignment_dims="all")] == ["warning", "warning"]
+
+
 @pytest.mark.parametrize(
     ("roles", "allowed", "expected"),
     [
