@@ -1,9 +1,10 @@
 """A custom rule for chips that limit the windows of convolutions and pooling. Free of torch."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from stages.constrain.contractions import operand
 from stages.constrain.names import Operation
 from stages.graphs import GraphRecord, NodeRecord
 
@@ -23,8 +24,9 @@ def convolution(
         max_weight_sum: of the absolute weights of one output channel. A graph has no values: what even weights of 127
             (the largest of int8) keep is kept, anything else is undecided.
     """
+    nodes = {node.name: node for node in graph.nodes}
     for node in graph.nodes:
-        weight = _weight(graph, node)
+        weight = _weight(nodes, node)
         if weight is None:
             continue
         kernel = weight[2:]
@@ -49,25 +51,23 @@ def average_pooling(graph: GraphRecord, *, max_kernel: int, max_stride: int) -> 
     for node in graph.nodes:
         if not node.op.startswith("call_") or not Operation.of(node).short & {"avg_pool1d", "avg_pool2d", "avg_pool3d"}:
             continue
-        kernel = _numbers(node.args[1] if len(node.args) > 1 else node.kwargs.get("kernel_size"))
-        stride = _numbers(node.args[2] if len(node.args) > 2 else node.kwargs.get("stride")) or kernel
+        kernel = _numbers(node.argument(1, "kernel_size"))
+        stride = _numbers(node.argument(2, "stride")) or kernel
         for what, sizes, limit in (("kernel", kernel, max_kernel), ("stride", stride, max_stride)):
             if max(sizes, default=1) > limit:
                 yield _finding(node, what, max(sizes), limit, "use several smaller poolings")
 
 
-def _weight(graph: GraphRecord, node: NodeRecord) -> list[int] | None:
+def _weight(nodes: Mapping[str, NodeRecord], node: NodeRecord) -> list[int] | None:
     """Shape of a convolution's weight, (output channels, input channels of a group, *kernel)."""
     if not node.op.startswith("call_") or not Operation.of(node).short & set(CONVOLUTIONS):
         return None
-    reference = node.args[1] if len(node.args) > 1 else node.kwargs.get("weight")
-    name = reference.get("node") if isinstance(reference, dict) else None
-    outputs = graph.node(name).outputs if name else []
-    return outputs[0].concrete_shape if outputs else None
+    producer = operand(nodes, node, 1, "weight")
+    return producer.outputs[0].concrete_shape if producer is not None and producer.outputs else None
 
 
 def _each(node: NodeRecord, position: int, keyword: str, kernel: list[int]) -> list[int]:
-    found = _numbers(node.args[position] if len(node.args) > position else node.kwargs.get(keyword)) or [1]
+    found = _numbers(node.argument(position, keyword)) or [1]
     return found * len(kernel) if len(found) == 1 else found
 
 

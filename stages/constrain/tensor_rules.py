@@ -4,8 +4,8 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from stages.constrain.alignment import contracted
 from stages.constrain.config import Rule
+from stages.constrain.contractions import contracted, operand
 from stages.constrain.sizes import case_value
 from stages.constrain.subjects import CALLS, Subject, chosen, concerns
 from stages.constrain.violations import Violation
@@ -70,8 +70,7 @@ def _operands(graph: GraphRecord, rule: Rule) -> Iterator[Subject]:
         if node.op not in CALLS or not concerns(rule.operations or (), node):
             continue
         for position, keyword, _ in contracted(node):
-            value = node.args[position] if position < len(node.args) else node.kwargs.get(keyword)
-            producer = nodes.get(value.get("node", "")) if isinstance(value, dict) else None
+            producer = operand(nodes, node, position, keyword)
             for tensor in producer.outputs[:1] if producer else ():
                 yield Subject(graph, node, tensor, f"args[{position}]", "compute")
 

@@ -131,6 +131,22 @@ def test_dtypes_by_role(roles: list[str] | None, allowed: list[str], expected: l
     assert places(found(LINEAR, **rules(rule="dtype", roles=roles, value=allowed))) == expected
 
 
+def test_an_operand_is_found_by_position_and_by_keyword() -> None:
+    weight = placeholder("w", 4, 3, 65, 3, role="parameter")
+    node = call("c", "aten.convolution.default", ["x"], tensor(1, 4, 8, 8))
+    node.inputs.append("w")
+    node.kwargs["weight"] = {"node": "w"}
+    given = graph(placeholder("x", 1, 3, 80, 8), weight, node)
+    assert places(found(given, **rules(rule="dtype", roles=["compute"], value=["float16"]))) == [
+        ("c", "args[0]", "float32"), ("c", "args[1]", "float32"),
+    ]  # fmt: skip
+    assert places(found(given, alignment=8, alignment_dims="contraction")) == [("c", "args[0]", "3"),
+                                                                               ("c", "args[1]", "3")]  # fmt: skip
+    limits = {"max_stride": 3, "max_height": 64, "max_area": 4096, "max_weight_sum": 8323072}
+    target = {"_target_": "stages.constrain.kernel_limits.convolution", **limits}
+    assert [row.measured for row in found(given, **rules(rule="custom", value=target))] == ["65"]
+
+
 def test_a_dtype_that_becomes_another() -> None:
     (row,) = found(LINEAR, **rules(rule="dtype", effect="cast", value={"int64": "int32"}))
     assert (row.node, row.measured, row.limit, row.effect, row.cost_bytes) == ("ids", "int64", "int32", "cast", 32)
