@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 
 from stages.constrain.config import Rule
-from stages.constrain.contractions import UNREADABLE, contracted, operand
-from stages.constrain.names import Operation
+from stages.constrain.contractions import contractions
 from stages.constrain.sizes import is_multiple
-from stages.constrain.subjects import Subject, chosen, concerns, role_of, row
+from stages.constrain.subjects import Subject, chosen
 from stages.constrain.violations import Violation
-from stages.graphs import ITEM_BYTES, GraphRecord, NodeRecord
+from stages.graphs import ITEM_BYTES, GraphRecord
 
 
 def alignment(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
@@ -19,7 +18,8 @@ def alignment(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) 
     only under ``all``. A cost is that of padding the one dimension.
     """
     if rule.dims == "contraction":
-        yield from _contractions(graph, rule)
+        for found in contractions(graph, rule):
+            yield from [found] if isinstance(found, Violation) else _dimension(*found, rule)
         return
     for subject in chosen(graph, rule, forward_checked=forward_checked):
         rank = len(subject.tensor.shape)
@@ -33,39 +33,6 @@ def dimensions(dims: str, rank: int) -> range:
         return range(min(1, rank))
     count = {"last": 1, "last2": 2, "all": rank}[dims]
     return range(max(0, rank - count), rank)
-
-
-def _contractions(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
-    nodes = {node.name: node for node in graph.nodes}
-    for node in graph.nodes:
-        if node.op not in ("call_function", "call_method") or not concerns(rule.operations or (), node):
-            continue
-        short = Operation.of(node).short
-        if short & set(UNREADABLE):
-            yield row(graph, node, rule, operand="", measured="", limit=rule.value, undecided=True,
-                      message=f"which dimensions {node.target} contracts can't be read from its arguments",
-                      suggestion="check the aten graph, or write it as a matrix product")  # fmt: skip
-            continue
-        for position, keyword, dimension in contracted(node):
-            yield from _operand(graph, node, rule, nodes, position, keyword, dimension)
-
-
-def _operand(graph: GraphRecord, node: NodeRecord, rule: Rule, nodes: dict[str, NodeRecord], position: int,
-             keyword: str, dimension: int) -> Iterator[Violation]:  # fmt: skip
-    producer = operand(nodes, node, position, keyword)
-    if producer is None or not producer.outputs:
-        yield row(graph, node, rule, operand=f"args[{position}]", measured="", limit=rule.value, undecided=True,
-                  message=f"operand {position} of {node.target} has no recorded shape",
-                  suggestion="check this operation by hand")  # fmt: skip
-        return
-    tensor = producer.outputs[0]
-    rank = len(tensor.shape)
-    if dimension == -2 and rank == 1:  # matmul with a vector contracts its only dimension
-        dimension = -1
-    index = dimension % rank if rank else 0
-    if index < rank:
-        role = role_of(producer, tensor)
-        yield from _dimension(Subject(graph, node, tensor, f"args[{position}]", role), index, rule)
 
 
 def _dimension(subject: Subject, dimension: int, rule: Rule) -> Iterator[Violation]:

@@ -1,13 +1,12 @@
 """The rules about one tensor at a time: dtype, layout, memory. Free of torch."""
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from stages.constrain.config import Rule
-from stages.constrain.contractions import contracted, operand
+from stages.constrain.contractions import contractions
 from stages.constrain.sizes import case_value
-from stages.constrain.subjects import CALLS, Subject, chosen, concerns
+from stages.constrain.subjects import Subject, chosen
 from stages.constrain.violations import Violation
 from stages.graphs import ITEM_BYTES, GraphRecord
 
@@ -31,48 +30,41 @@ def dtype(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> I
     """One row for each tensor whose dtype is not in the list ``rule.value``, or is a key of that mapping.
 
     The cost is the tensor's bytes. With the role ``compute`` the operands of matrix products, convolutions and
-    attention are looked at, at each node that reads them.
+    attention are looked at, at each node that reads them; an operation whose operands can't be told is undecided.
     """
     becomes = {_bare(key): _bare(value) for key, value in rule.value.items()} if isinstance(rule.value, Mapping) else {}
     allowed = [] if becomes else [_bare(item) for item in rule.value]
     roles = set(rule.roles or ())
-    compute = _operands(graph, rule) if "compute" in roles else iter(())
     others = chosen(graph, rule, forward_checked=forward_checked) if roles != {"compute"} else iter(())
     if "storage" in roles:
         others = (subject for subject in others if subject.role != "index" or "index" in roles)
-    for subject in itertools.chain(others, compute):
-        found = subject.tensor.dtype
-        if found not in becomes if becomes else found in allowed:
-            continue
-        if becomes:
-            message, suggestion = f"is {becomes[found]} on this accelerator", f"use {becomes[found]} yourself"
-        else:
-            message = "is not supported"
-            suggestion = f"use {next((other for other in NARROWER.get(found, ()) if other in allowed), allowed[0])}"
-        yield subject.violation(
-            rule,
-            measured=found,
-            limit=becomes[found] if becomes else " ".join(allowed),
-            cost=subject.nbytes,
-            message=f"{subject.where} {message}",
-            suggestion=suggestion,
-        )
+    for subject in others:
+        yield from _dtype(subject, rule, becomes, allowed)
+    for found in contractions(graph, rule) if "compute" in roles else ():
+        yield from [found] if isinstance(found, Violation) else _dtype(found[0], rule, becomes, allowed)
+
+
+def _dtype(subject: Subject, rule: Rule, becomes: Mapping[str, str], allowed: Sequence[str]) -> Iterator[Violation]:
+    found = subject.tensor.dtype
+    if found not in becomes if becomes else found in allowed:
+        return
+    if becomes:
+        message, suggestion = f"is {becomes[found]} on this accelerator", f"use {becomes[found]} yourself"
+    else:
+        message = "is not supported"
+        suggestion = f"use {next((other for other in NARROWER.get(found, ()) if other in allowed), allowed[0])}"
+    yield subject.violation(
+        rule,
+        measured=found,
+        limit=becomes[found] if becomes else " ".join(allowed),
+        cost=subject.nbytes,
+        message=f"{subject.where} {message}",
+        suggestion=suggestion,
+    )
 
 
 def _bare(name: object) -> str:
     return str(name).removeprefix("torch.")
-
-
-def _operands(graph: GraphRecord, rule: Rule) -> Iterator[Subject]:
-    """What contractions read, at each node that does."""
-    nodes = {node.name: node for node in graph.nodes}
-    for node in graph.nodes:
-        if node.op not in CALLS or not concerns(rule.operations or (), node):
-            continue
-        for position, keyword, _ in contracted(node):
-            producer = operand(nodes, node, position, keyword)
-            for tensor in producer.outputs[:1] if producer else ():
-                yield Subject(graph, node, tensor, f"args[{position}]", "compute")
 
 
 def memory_tensor(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:

@@ -147,6 +147,40 @@ def test_an_operand_is_found_by_position_and_by_keyword() -> None:
     assert [row.measured for row in found(given, **rules(rule="custom", value=target))] == ["65"]
 
 
+@pytest.mark.parametrize("rule", [
+    {"rule": "dtype", "roles": ["compute"], "value": ["float32"]},
+    {"rule": "dtype", "roles": ["compute"], "value": {"float32": "bfloat16"}, "effect": "cast"},
+    {"rule": "alignment", "dims": "contraction", "value": 5},
+])  # fmt: skip
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [
+        ("torch.einsum", "dynamo"),
+        ("torch.nn.functional.multi_head_attention_forward", "dynamo"),
+        ("torch.nn.functional.conv_transpose2d", "dynamo"),
+        ("torch._VF.lstm", "dynamo"),
+        ("aten._scaled_dot_product_efficient_attention_backward.default", "backward"),
+        ("aten._trilinear.default", "forward"),
+        ("higher_order.triton_kernel_wrapper_functional", "forward"),
+    ],
+)
+def test_what_an_operation_multiplies_is_read_or_not_established(rule: dict[str, Any], target: str, kind: str) -> None:
+    node = call("y", target, ["x", "x"], tensor(5, 5))
+    (row,) = found(graph(placeholder("x", 5, 5), node, kind=kind), **rules(**rule))
+    assert (row.node, row.severity, row.measured) == ("y", "undecided", target)
+    assert "not established" in row.message
+
+
+def test_an_operand_without_a_shape_is_not_established_for_dtypes_either() -> None:
+    rule = rules(rule="dtype", roles=["compute"], value=["float32"])
+    node = call("y", "torch.matmul", ["x", 3], tensor(5))
+    assert [(row.operand, row.severity) for row in found(graph(placeholder("x", 5), node, kind="dynamo"), **rule)] == [
+        ("args[1]", "undecided")
+    ]
+    named = call("y", "torch.mm", [], tensor(5, 5), kwargs={"input": {"node": "x"}, "mat2": {"node": "x"}})
+    assert found(graph(placeholder("x", 5, 5), named, kind="dynamo"), **rule) == []
+
+
 def test_a_dtype_that_becomes_another() -> None:
     (row,) = found(LINEAR, **rules(rule="dtype", effect="cast", value={"int64": "int32"}))
     assert (row.node, row.measured, row.limit, row.effect, row.cost_bytes) == ("ids", "int64", "int32", "cast", 32)
