@@ -22,9 +22,12 @@ CONTRACTIONS: dict[str, tuple[tuple[int, str, int], ...]] = {
     "vdot": ((0, "self", -1), (1, "other", -1)),
     "matmul": ((0, "input", -1), (1, "other", -2)),
     "linear": ((0, "input", -1), (1, "weight", -1)),
+    "conv1d": ((0, "input", -2), (1, "weight", 1)),
+    "conv2d": ((0, "input", -3), (1, "weight", 1)),
+    "conv3d": ((0, "input", -4), (1, "weight", 1)),
     "convolution": ((0, "input", 1), (1, "weight", 1)),
+    "_convolution": ((0, "input", 1), (1, "weight", 1)),
     "convolution_backward": ((0, "grad_output", 1), (2, "weight", 0)),
-    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), ((0, "input", 1), (1, "weight", 1))),
     **dict.fromkeys(
         ("scaled_dot_product_attention", "_scaled_dot_product_flash_attention", "_scaled_dot_product_cudnn_attention",
          "_scaled_dot_product_efficient_attention", "_scaled_dot_product_flash_attention_for_cpu",
@@ -34,6 +37,9 @@ CONTRACTIONS: dict[str, tuple[tuple[int, str, int], ...]] = {
 }  # fmt: skip
 """Operation → the operands it contracts: position, keyword, dimension. Convolutions contract over input channels (of a
 group); their backward, for the input's gradient, over output channels (whose weight dimension is 0)."""
+
+TRANSPOSED = {"convolution": 6, "_convolution": 6, "convolution_backward": 7}
+"""Operation → position of its argument ``transposed``, which turns the first two dimensions of the weight."""
 
 _ATTENTION = ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention",
               "fused_attention_overrideable")  # fmt: skip
@@ -58,7 +64,11 @@ def contracted(node: NodeRecord) -> tuple[tuple[int, str, int], ...]:
     """The operands that a node contracts: position, keyword, dimension; empty for another operation."""
     short = Operation.of(node).short
     name = next((name for name in CONTRACTIONS if name in short), "")
-    return CONTRACTIONS.get(name, ())
+    found = CONTRACTIONS.get(name, ())
+    if name in TRANSPOSED and node.argument(TRANSPOSED[name], "transposed") is True:
+        return tuple((at, keyword, 1 - dimension if keyword == "weight" else dimension)
+                     for at, keyword, dimension in found)  # fmt: skip
+    return found
 
 
 def contractions(graph: GraphRecord, rule: Rule) -> Iterator[tuple[Subject, int] | Violation]:

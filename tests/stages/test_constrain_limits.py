@@ -171,6 +171,23 @@ def test_what_an_operation_multiplies_is_read_or_not_established(rule: dict[str,
     assert "not established" in row.message
 
 
+@pytest.mark.parametrize(
+    ("target", "inputs", "expected"),
+    [
+        ("aten.convolution.default", ["x", "w", None, [1], [0], [1], False, [0], 1], ["6", "3"]),
+        ("aten.convolution.default", ["x", "w", None, [1], [0], [1], True, [0], 1], ["6", "7"]),
+        ("aten.convolution_backward.default", ["x", "x", "w", None, [1], [0], [1], False, [0], 1], ["6", "7"]),
+        ("aten.convolution_backward.default", ["x", "x", "w", None, [1], [0], [1], True, [0], 1], ["6", "3"]),
+        ("torch.conv1d", ["x", "w"], ["6", "3"]),
+        ("torch.conv1d", ["unbatched", "w"], ["6", "3"]),
+    ],
+)
+def test_channels_that_a_convolution_contracts(target: str, inputs: list[Any], expected: list[str]) -> None:
+    made = [placeholder("x", 2, 6, 8), placeholder("unbatched", 6, 8), placeholder("w", 7, 3, 5, role="parameter")]
+    given = graph(*made, call("c", target, inputs, tensor(1)))
+    assert [row.measured for row in found(given, alignment=16, alignment_dims="contraction")] == expected
+
+
 def test_an_operand_without_a_shape_is_not_established_for_dtypes_either() -> None:
     rule = rules(rule="dtype", roles=["compute"], value=["float32"])
     node = call("y", "torch.matmul", ["x", 3], tensor(5))
