@@ -10,11 +10,11 @@ operation                              dynamo (the user's own calls), and forwar
 =====================================  ================================================================
 
 A tensor is reported at the node that makes it, not again at each that reads it (but for ``contraction``, which is
-about operands). A backward graph's placeholders that its forward has shown are not reported again.
+about operands). A backward graph's placeholders that its forward has shown are not reported again. What a graph does
+not hold (the body of a higher-order operator, a module that was not traced) is undecided for every rule.
 """
 
 import datetime
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ from stages.constrain.graph_rules import custom, memory_peak
 from stages.constrain.operations import operation
 from stages.constrain.profile import Profile, validate_profile
 from stages.constrain.shape_rules import dynamic_shape, rank, size, tile
-from stages.constrain.subjects import unclear
+from stages.constrain.subjects import unclear, unseen
 from stages.constrain.tensor_rules import dtype, layout, memory_tensor
 from stages.constrain.violations import Violation, Violations, waive
 from stages.graphs import GraphRecord
@@ -76,15 +76,17 @@ def check(
 def _apply(rule: Rule, graph: GraphRecord, kinds: set[str]) -> Iterator[Violation]:
     aten = bool(kinds & {"forward", "backward"})
     if graph.kind == "joint" and aten:
-        return iter(())
+        return
+    lowered = graph.kind == "dynamo" and (aten or "joint" in kinds)  # its aten graphs tell what this one can't
     if rule.rule == "operation":
-        return operation(graph, rule, aten_checked=aten or "joint" in kinds)
-    if graph.kind == "dynamo" and (aten or "joint" in kinds):
-        return iter(())
-    if graph.kind == "dynamo" and rule.operations:
-        return itertools.chain(unclear(graph, rule), RULES[rule.rule](graph, rule, forward_checked=False))
-    forward_checked = graph.kind == "backward" and "forward" in kinds
-    return RULES[rule.rule](graph, rule, forward_checked=forward_checked)
+        yield from operation(graph, rule, aten_checked=aten or "joint" in kinds)
+    elif not lowered:
+        if graph.kind == "dynamo" and rule.operations:
+            yield from unclear(graph, rule)
+        forward_checked = graph.kind == "backward" and "forward" in kinds
+        yield from RULES[rule.rule](graph, rule, forward_checked=forward_checked)
+    if not lowered:
+        yield from unseen(graph, rule)
 
 
 def _with_share(rows: Iterator[Violation], graph: GraphRecord) -> Iterator[Violation]:

@@ -87,8 +87,12 @@ class Operation:
 
     @classmethod
     def of(cls, node: NodeRecord) -> "Operation":
-        """The names of a node; in place as well as out of place where its arguments ask for ``inplace``."""
+        """The names of a node; in place as well as out of place where its arguments ask for ``inplace``; of an operator
+        that ``auto_functionalized`` calls as well."""
         operation = cls.of_target(node.target, method=node.op == "call_method")
+        if node.target.startswith("higher_order.auto_functionalized") and node.args:  # calls its first argument
+            called = cls.of_target(str(node.args[0]))
+            return cls(operation.names | called.names, operation.short | called.short, False)
         if not operation.python or not _in_place(node):
             return operation
         extra = {f"{name}_" for name in operation.short if name in IN_PLACE_POSITION}

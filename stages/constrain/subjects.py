@@ -154,6 +154,26 @@ def unclear(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
             )
 
 
+def unseen(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
+    """An undecided row for each node that runs operations which the graph does not hold, so that no rule sees them."""
+    bodies = {node.name for node in graph.nodes if node.op == "get_attr" and not node.outputs}
+    for node in graph.nodes:
+        if node.op == "call_module":
+            message = f"module {node.target} was not traced into: what it calls is not known"
+            suggestion = "let Dynamo inline the module"
+        elif node.target.startswith("higher_order.") and bodies & set(node.inputs):
+            message = f"the body of {node.target} was not looked at: its operations are not in this graph"
+            suggestion = (
+                "check the aten graph (backend=aot_mock), where it may be inlined"
+                if graph.kind == "dynamo"
+                else "check what it calls as a model of its own, or write it without the higher-order operator"
+            )
+        else:
+            continue
+        yield row(graph, node, rule, operand="", measured=node.target, limit="", undecided=True, message=message,
+                  suggestion=suggestion)  # fmt: skip
+
+
 def concerns(patterns: Sequence[str], node: NodeRecord) -> bool:
     """Whether one of ``patterns`` names the node and none that begins with ``!`` does; those alone mean all others."""
     operation = Operation.of(node)

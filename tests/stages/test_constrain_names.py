@@ -96,6 +96,46 @@ def test_a_module_that_was_not_traced_is_undecided():
     assert denied("aten.relu", "encoder.layer", op="call_module") == ["undecided"]
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [{"denied": ["aten.relu"]}, {"allowed": ["higher_order.cond"]}, {"alignment": 8}, {"max_rank": 4},
+     {"dtypes": ["float32"]}, {"layout": "contiguous"}, {"max_tensor_bytes": 1 << 30}, {"max_peak_bytes": 1 << 30},
+     {"dynamic_shapes": "static"}],
+)  # fmt: skip
+def test_the_body_of_a_higher_order_operator_is_undecided(fields):
+    nodes = [NodeRecord("x", "placeholder", "x", role="input"), NodeRecord("body", "get_attr", "body"),
+             NodeRecord("y", "call_function", "higher_order.cond", inputs=["x", "body"])]  # fmt: skip
+    forward = GraphRecord("g0.forward", "forward", nodes)
+    rows = list(check(forward, AccelConfig(**fields)))
+    assert [(row.node, row.severity) for row in rows] == [("y", "undecided")]
+    dynamo = GraphRecord("g0.dynamo", "dynamo", nodes)
+    assert {row.graph for row in check([dynamo, forward], AccelConfig(**fields))} == {"g0.forward"}
+
+
+def test_the_body_is_a_node_of_this_torchs_graphs():
+    from stages.torch_internals.fx_records import RecordContext, graph_record
+
+    records = []
+
+    def backend(gm, inputs):
+        records.append(graph_record(gm.graph, id="g0.dynamo", context=RecordContext.of(gm)))
+        return gm.forward
+
+    torch._dynamo.reset()
+    torch.compile(lambda x: torch.cond(x.sum() > 0, lambda t: t.relu(), lambda t: t.sin(), (x,)), backend=backend)(
+        torch.randn(4)
+    )
+    rows = check(records, AccelConfig(denied=["aten.relu"]))
+    assert [(row.target, row.severity) for row in rows] == [("higher_order.cond", "undecided")]
+
+
+def test_an_operator_that_is_called_by_auto_functionalized_is_found():
+    assert denied("mylib.op", "higher_order.auto_functionalized_v2", kind="forward", args=["mylib.op.default"]) == [
+        "warning"
+    ]
+    assert denied("mylib.op", "higher_order.auto_functionalized", kind="forward", args=["mylib.other.default"]) == []
+
+
 def test_a_dynamo_graph_of_this_torch_is_found():
     from stages.torch_internals.fx_records import target_name
 
