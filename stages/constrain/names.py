@@ -125,7 +125,9 @@ def matches(pattern: str, operation: Operation) -> bool | None:
     """
     pattern = pattern.removeprefix("torch.ops.").replace("::", ".")
     if any(character in pattern for character in WILD):
-        return any(fnmatch.fnmatchcase(name, pattern) for name in operation.names)
+        if any(fnmatch.fnmatchcase(name, pattern) for name in operation.names):
+            return True
+        return None if _may_match(pattern, operation) else False
     if pattern in operation.names or pattern in operation.short:
         return True
     parts = pattern.split(".")
@@ -140,6 +142,13 @@ def matches(pattern: str, operation: Operation) -> bool | None:
         if (len(parts) == 3 and packet in operation.short) or packet in operation.maybe:
             return None
     return False
+
+
+def _may_match(pattern: str, operation: Operation) -> bool:
+    """Whether a pattern with wildcards names an overload, or a packet, that a Python callable may become."""
+    packet = pattern.rpartition(".")[0] if pattern.count(".") == 2 else pattern
+    candidates = operation.maybe | (operation.short if operation.python and packet != pattern else frozenset())
+    return any(fnmatch.fnmatchcase(f"aten.{name}", packet) for name in candidates)
 
 
 SHARED = frozenset(("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"))

@@ -92,6 +92,22 @@ def test_what_a_callable_cannot_tell_is_left_to_the_aten_graph_or_undecided():
     assert [(row.graph, row.severity) for row in rows] == [("g0.forward", "warning")]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "target", "expected"),
+    [
+        ("aten.*mm*", "torch.nn.functional.linear", ["undecided"]),
+        ("aten.addmm.*", "torch.nn.functional.linear", ["undecided"]),
+        ("aten.add.T*", "_operator.add", ["undecided"]),
+        ("aten.add.*", "_operator.add", ["warning"]),
+        ("aten.*lu*", "torch.nn.functional.linear", []),
+        ("aten.add.T*", "_operator.mul", []),
+        ("torch.nn.*", "_operator.add", []),
+    ],
+)
+def test_a_pattern_is_as_undecided_as_a_name(pattern, target, expected):
+    assert denied(pattern, target) == expected
+
+
 def test_a_module_that_was_not_traced_is_undecided():
     assert denied("aten.relu", "encoder.layer", op="call_module") == ["undecided"]
 
