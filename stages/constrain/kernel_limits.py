@@ -1,7 +1,7 @@
 """A custom rule for chips that limit the windows of convolutions and pooling. Free of torch."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from stages.constrain.contractions import operand
@@ -15,7 +15,7 @@ INT8_LARGEST = 127
 def convolution(
     graph: GraphRecord, *, max_stride: int, max_height: int, max_area: int, max_weight_sum: int
 ) -> Iterator[dict[str, Any]]:
-    """Forward convolutions whose stride, dilated kernel or weights exceed a limit.
+    """Forward convolutions, transposed ones included, whose stride, dilated kernel or weights exceed a limit.
 
     Args:
         max_stride: of any dimension.
@@ -26,11 +26,17 @@ def convolution(
     """
     nodes = {node.name: node for node in graph.nodes}
     for node in graph.nodes:
-        weight = _weight(nodes, node)
-        if weight is None:
+        if not node.op.startswith("call_") or not Operation.of(node).short & set(CONVOLUTIONS):
             continue
-        kernel = weight[2:]
-        stride, dilation = _each(node, 3, "stride", kernel), _each(node, 5, "dilation", kernel)
+        producer = operand(nodes, node, 1, "weight")
+        weight = producer.outputs[0].concrete_shape if producer is not None and producer.outputs else None
+        kernel = (weight or [])[2:]
+        turned = node.target.rsplit(".", 1)[-1].startswith("conv_transpose")  # takes its arguments in another order
+        stride = _each(node.argument(3, "stride"), kernel)
+        dilation = _each(node.argument(7 if turned else 5, "dilation"), kernel)
+        if weight is None or stride is None or dilation is None:
+            yield _unread(node, "the weight's shape, the stride or the dilation")
+            continue
         dilated = [by * (size - 1) + 1 for size, by in zip(kernel, dilation, strict=True)]
         if max(stride, default=1) > max_stride:
             yield _finding(node, "stride", max(stride), max_stride, "use a smaller stride, then a pooling")
@@ -52,28 +58,38 @@ def average_pooling(graph: GraphRecord, *, max_kernel: int, max_stride: int) -> 
         if not node.op.startswith("call_") or not Operation.of(node).short & {"avg_pool1d", "avg_pool2d", "avg_pool3d"}:
             continue
         kernel = _numbers(node.argument(1, "kernel_size"))
-        stride = _numbers(node.argument(2, "stride")) or kernel
+        given = node.argument(2, "stride")
+        stride = kernel if given in (None, []) else _numbers(given)
+        if not kernel or not stride:
+            yield _unread(node, "the window or the stride")
+            continue
         for what, sizes, limit in (("kernel", kernel, max_kernel), ("stride", stride, max_stride)):
-            if max(sizes, default=1) > limit:
+            if max(sizes) > limit:
                 yield _finding(node, what, max(sizes), limit, "use several smaller poolings")
 
 
-def _weight(nodes: Mapping[str, NodeRecord], node: NodeRecord) -> list[int] | None:
-    """Shape of a convolution's weight, (output channels, input channels of a group, *kernel)."""
-    if not node.op.startswith("call_") or not Operation.of(node).short & set(CONVOLUTIONS):
+def _each(value: Any, kernel: list[int]) -> list[int] | None:
+    """One number for each dimension of ``kernel``, 1 by default; None where they can't be read."""
+    found = [1] if value in (None, []) else _numbers(value)
+    if found is None or len(found) not in (1, len(kernel)):
         return None
-    producer = operand(nodes, node, 1, "weight")
-    return producer.outputs[0].concrete_shape if producer is not None and producer.outputs else None
-
-
-def _each(node: NodeRecord, position: int, keyword: str, kernel: list[int]) -> list[int]:
-    found = _numbers(node.argument(position, keyword)) or [1]
     return found * len(kernel) if len(found) == 1 else found
 
 
-def _numbers(value: Any) -> list[int]:
+def _numbers(value: Any) -> list[int] | None:
+    """Whole numbers, one or a list of them; None where one is something else (symbolic, or made by a node)."""
     items = value if isinstance(value, list) else [value]
-    return [item for item in items if isinstance(item, int) and not isinstance(item, bool)]
+    return items if all(isinstance(item, int) and not isinstance(item, bool) for item in items) else None
+
+
+def _unread(node: NodeRecord, what: str) -> dict[str, Any]:
+    return {
+        "node": node.name,
+        "message": f"{what} can't be read from {node.target}: not established",
+        "measured": node.target,
+        "suggestion": "check this operation by hand",
+        "undecided": True,
+    }
 
 
 def _finding(node: NodeRecord, what: str, measured: int, limit: int, suggestion: str) -> dict[str, Any]:

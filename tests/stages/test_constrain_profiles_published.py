@@ -74,13 +74,43 @@ def test_windows_of_convolutions(shape: dict[str, object], told: list[str]) -> N
     assert [row.severity for row in rows if "sum of" in row.message] in ([], ["undecided"])
 
 
+def limited(node: object, rule: dict[str, object], *more: object) -> list[str]:
+    rows = found(graph(placeholder("x", 1, 8, 32, 32), *more, node), rules=[Rule(rule="custom", value=rule)])
+    return [row.severity for row in rows]
+
+
+def test_a_window_that_can_not_be_read_is_undecided() -> None:
+    weight = placeholder("w", 4, 8, 3, 3, role="parameter")
+    for numbers in ([["s0", "s0"], [0, 0], [1, 1]], [{"node": "x"}, [0, 0], [1, 1]], [[1, 1], [0, 0], ["s0", "s0"]]):
+        node = call("c", "aten.convolution.default", ["x", "w"], tensor(1, 4, 8, 8))
+        node.args.extend([None, *numbers, False, [0, 0], 1])
+        assert limited(node, CONVOLUTION, weight) == ["undecided"]
+    symbolic = placeholder("w", 4, 8, "u0", 3, role="parameter")
+    assert limited(call("c", "torch.conv2d", ["x", "w"], tensor(1)), CONVOLUTION, symbolic) == ["undecided"]
+    assert limited(call("c", "torch.conv2d", ["x"], tensor(1)), CONVOLUTION) == ["undecided"]
+    for size in ("s0", {"node": "x"}):
+        node = call("p", "aten.avg_pool2d.default", ["x"], tensor(1))
+        node.args.append(size)
+        assert limited(node, POOLING) == ["undecided"]
+
+
+def test_the_dilation_of_a_transposed_convolution_is_its_last_argument() -> None:
+    weight = placeholder("w", 8, 4, 33, 3, role="parameter")
+    node = call("c", "torch.nn.functional.conv_transpose2d", ["x", "w"], tensor(1))
+    node.args.extend([None, [1, 1], [0, 0], [0, 0], 1, [2, 2]])
+    assert limited(node, CONVOLUTION, weight) == ["warning"]  # 2 * 32 + 1 is a height of 65
+    node.args[-1] = [1, 1]
+    assert limited(node, CONVOLUTION, weight) == []
+
+
+POOLING = {"_target_": "stages.constrain.kernel_limits.average_pooling", "max_kernel": 8, "max_stride": 3}
+
+
 @pytest.mark.parametrize(("kernel", "stride", "count"), [(8, 3, 0), (9, 3, 1), (8, 4, 1), (9, 4, 2)])
 def test_windows_of_average_pooling(kernel: int, stride: int, count: int) -> None:
     node = call("p", "aten.avg_pool2d.default", ["x"], tensor(1, 8, 8, 8))
     node.args.extend([[kernel, kernel], [stride, stride]])
-    value = {"_target_": "stages.constrain.kernel_limits.average_pooling", "max_kernel": 8, "max_stride": 3}
-    rows = found(graph(placeholder("x", 1, 8, 32, 32), node), rules=[Rule(rule="custom", value=value)])
-    assert len(rows) == count
+    assert len(limited(node, POOLING)) == count
 
 
 def test_a_profile_of_ones_own_is_a_file(tmp_path: Path) -> None:
