@@ -21,11 +21,12 @@ from dataclasses import replace
 from stages.constrain.alignment import alignment
 from stages.constrain.config import AccelConfig, Rule
 from stages.constrain.graph_rules import custom, memory_peak
+from stages.constrain.layout import layout
 from stages.constrain.operations import operation
 from stages.constrain.profile import Profile, validate_profile
 from stages.constrain.shape_rules import dynamic_shape, rank, size, tile
 from stages.constrain.subjects import unclear, unseen
-from stages.constrain.tensor_rules import dtype, layout, memory_tensor
+from stages.constrain.tensor_rules import dtype, memory_tensor
 from stages.constrain.violations import Violation, Violations, waive
 from stages.graphs import GraphRecord
 

@@ -2,7 +2,7 @@
 
 from stages.constrain import check
 from stages.constrain.config import AccelConfig
-from stages.constrain.tensor_rules import strides_of
+from stages.constrain.layout import strides_of
 from stages.graphs import GraphRecord, NodeRecord, SourceLine, TensorRecord
 
 

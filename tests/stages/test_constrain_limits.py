@@ -242,6 +242,41 @@ def test_strides_and_offsets_in_bytes(stride: tuple[int, int], offset: int, expe
     assert [row.measured for row in found(graph(x), **rule)] == expected
 
 
+DYNAMIC = {"s0": {"hint": 4, "min": 2, "max": None}, "s1": {"hint": 16, "min": 2, "max": None},
+           "u0": {"hint": None, "min": 0, "max": None}}  # fmt: skip
+ALL = {"stride": 16, "offset": 16}
+
+
+@pytest.mark.parametrize(
+    ("shape", "stride", "offset", "value", "severities"),
+    [
+        (("s0", "s1", 8), ("8*s1", 8, 1), 0, "contiguous", []),
+        (("s0", "s1", 8), ("8*Max(1, s1)", 8, 1), 0, "contiguous", []),
+        (("u0", "s1", 8), ("8*s1", 8, 1), 0, "contiguous", []),
+        ((2, "u0", 8), ("8*u0", 8, 1), 0, "contiguous", []),
+        (("s0", "s1", 8), (128, 8, 1), 0, "contiguous", ["undecided"]),
+        (("s0", "s1", 8), (8, "8*s0", 1), 0, "contiguous", ["warning"]),
+        (("s0", 8), (8, 1), "s0 - 4", "contiguous", ["undecided"]),
+        (("s0", 8), (8, 1), "s0", "contiguous", ["warning"]),
+        ((2, 3, "s0", "s1"), ("3*s0*s1", 1, "3*s1", 3), 0, "channels_last", []),
+        ((2, 3, "s0", "s1"), ("3*s0*s1", "s0*s1", "s1", 1), 0, "channels_last", ["warning"]),
+        (("s0", 16), ("16*s1", 1), 0, ALL, []),
+        (("s0", 16), ("s1", 1), 0, ALL, ["undecided"]),
+        (("s0", 16), ("s0", 1), 0, ALL, ["warning"]),
+        (("s0", 16), (16, 1), "s1", ALL, ["undecided"]),
+        (("s0", 16), (16, 1), "s0", ALL, ["warning"]),
+        (("s0", 16), (16, 1), "16*u0", ALL, []),
+        (("s0", 16), (16, 1), "u0", ALL, ["undecided"]),
+    ],
+)
+def test_symbolic_strides_fit_for_good_or_are_undecided(
+    shape: Any, stride: Any, offset: Any, value: Any, severities: list[str]
+) -> None:
+    x = placeholder("x", *shape, stride=stride, storage_offset=offset)
+    rows = found(graph(x, symbols=DYNAMIC), **rules(rule="layout", value=value))
+    assert [row.severity for row in rows] == severities
+
+
 def test_a_span_reaches_from_the_first_byte_to_the_last() -> None:
     x = placeholder("x", 4, 8, stride=(1000, 1))
     rule = {"rule": "memory_tensor", "unit": "span_bytes"}
