@@ -30,7 +30,8 @@ def rank(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> It
 def size(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
     """One row for each dimension whose size is not within ``rule.value``, a largest size or ``{min, max}``.
 
-    A symbolic size is decided by its range, else as this case had it; one that fits here, but need not, is undecided.
+    A symbolic size is decided by its range, else as this case had it; one that fits here, but need not, is undecided,
+    as is one without a value whose range reaches over a limit.
     """
     least, most = (1, int(rule.value)) if not isinstance(rule.value, Mapping) else _limits(rule.value)
     limit = f"{least} to {most}" if most is not None else f"{least} or more"
@@ -41,16 +42,18 @@ def size(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> It
                 continue
             shown = subject.tensor.shape[dimension]
             where = f"dimension {dimension} of {subject.where}"
-            if value is not None and (value < least or (most is not None and value > most)):
+            ends = (low, high) if value is None else (value, value)
+            small = ends[1] is not None and ends[1] < least
+            if small or (most is not None and ends[0] is not None and ends[0] > most):
                 yield subject.violation(
                     rule,
-                    measured=shown if isinstance(shown, int) else f"{shown} = {value}",
+                    measured=shown if isinstance(shown, int) or value is None else f"{shown} = {value}",
                     limit=limit,
                     cost=subject.nbytes,
-                    message=f"{where} is {value}, not {limit}",
-                    suggestion="split the tensor along this dimension"
-                    if value >= least
-                    else "pad the dimension, or join tensors along it",
+                    message=f"{where} is {shown if value is None else value}, not {limit}",
+                    suggestion="pad the dimension, or join tensors along it"
+                    if small
+                    else "split the tensor along this dimension",
                 )
             else:
                 here = (

@@ -1,5 +1,6 @@
 """Which tensors of a graph a rule looks at, each once. Free of torch."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -89,6 +90,16 @@ def shape_in_case(tensor: TensorRecord, symbols: Symbols) -> list[int | None]:
     """The shape that a tensor had in this case; None for a size that is not known."""
     hints: list[int | None] = list(tensor.hints) if tensor.hints else [None] * len(tensor.shape)
     return [case_value(size, hint, symbols) for size, hint in zip(tensor.shape, hints, strict=True)]
+
+
+def byte_bounds(tensor: TensorRecord, symbols: Symbols) -> tuple[int | None, int | None]:
+    """Dense bytes of a tensor at least and at most over the symbols' ranges; None where that is open or unknown."""
+    item, ends = ITEM_BYTES.get(tensor.dtype), [bounds(size, symbols) for size in tensor.shape]
+    if item is None:
+        return None, None
+    least = math.prod(max(low or 0, 0) for low, _ in ends)
+    highs = [high for _, high in ends if high is not None]
+    return item * least, item * math.prod(highs) if len(highs) == len(ends) else None
 
 
 def tensors(graph: GraphRecord, *, forward_checked: bool) -> Iterator[Subject]:

@@ -1,12 +1,11 @@
 """The rules about one tensor at a time: dtype and memory. Free of torch."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from stages.constrain.config import Rule
 from stages.constrain.contractions import contractions
 from stages.constrain.sizes import case_value
-from stages.constrain.subjects import Subject, chosen
+from stages.constrain.subjects import Subject, byte_bounds, chosen
 from stages.constrain.violations import Violation
 from stages.graphs import ITEM_BYTES, GraphRecord
 
@@ -78,9 +77,11 @@ def memory_tensor(graph: GraphRecord, rule: Rule, *, forward_checked: bool = Fal
     for subject in chosen(graph, rule, forward_checked=forward_checked):
         if subject.node.aliases and not rule.operations:
             continue
-        most, nbytes = _extent(subject, span=rule.unit == "span_bytes")
+        least, most, nbytes = _extent(subject, span=rule.unit == "span_bytes")
         if most is not None and most <= limit:
             continue
+        if nbytes is None and least is not None and least > limit:  # of a size without a value, but with a range
+            nbytes = least
         if nbytes is not None and nbytes > limit:
             kind = "spans" if rule.unit == "span_bytes" else "takes"
             yield subject.violation(
@@ -106,20 +107,18 @@ def memory_tensor(graph: GraphRecord, rule: Rule, *, forward_checked: bool = Fal
             )
 
 
-def _extent(subject: Subject, *, span: bool) -> tuple[int | None, int | None]:
-    """Bytes at most, and in this case."""
+def _extent(subject: Subject, *, span: bool) -> tuple[int | None, int | None, int | None]:
+    """Bytes at least, at most, and in this case."""
     item = ITEM_BYTES.get(subject.tensor.dtype)
     if item is None:
-        return None, None
+        return None, None, None
     if not span:
-        highs = [high for _, high in subject.bounds]
-        most = None if None in highs else item * math.prod(high for high in highs if high is not None)
-        return most, subject.nbytes
+        return *byte_bounds(subject.tensor, subject.graph.symbols), subject.nbytes
     symbols, sizes = subject.graph.symbols, subject.sizes
     strides = [case_value(stride, None, symbols) for stride in subject.tensor.stride]
     if None in sizes or None in strides or len(strides) != len(sizes):
-        return None, None
+        return None, None, None
     reach = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True) if size and stride)
     nbytes = 0 if 0 in sizes else (reach + 1) * item
     fixed = all(isinstance(size, int) for size in subject.tensor.shape)
-    return nbytes if fixed else None, nbytes
+    return None, nbytes if fixed else None, nbytes

@@ -336,6 +336,34 @@ def test_symbolic_memory_is_decided_by_its_range() -> None:
     assert [row.severity for row in found(graph(x, symbols=bounded), max_tensor_bytes=159)] == ["warning"]
 
 
+def test_a_size_without_a_value_may_break_a_limit_for_good() -> None:
+    x = placeholder("x", "u0", 4)
+    at_least = {"u0": {"hint": None, "min": 100, "max": None}}
+    at_most = {"u0": {"hint": None, "min": 0, "max": 3}}
+    assert [row.severity for row in found(graph(x, symbols=at_least), max_size=64)] == ["warning"]
+    assert [row.severity for row in found(graph(x, symbols=at_least), max_size=100)] == ["undecided"]
+    at_least_10 = rules(rule="size", dims="first", value={"min": 10})
+    assert [row.severity for row in found(graph(x, symbols=at_most), **at_least_10)] == ["warning"]
+    for field in ("max_tensor_bytes", "max_peak_bytes"):
+        limits = {1599: "warning", 1600: "undecided"}
+        for limit, severity in limits.items():
+            assert [row.severity for row in found(graph(x, symbols=at_least), **{field: limit})] == [severity]
+        assert found(graph(x, symbols=at_most), **{field: 48}) == []
+        assert [row.severity for row in found(graph(x, symbols=at_most), **{field: 47})] == ["undecided"]
+
+
+def test_a_peak_that_fits_in_this_case_need_not() -> None:
+    x = placeholder("x", "s0", 4, hints=[10, 4])
+    chain = (x, call("y", "aten.exp.default", ["x"], tensor("s0", 4, hints=[10, 4])))
+    bounded = graph(*chain, symbols={"s0": {"hint": 10, "min": 2, "max": 100}})
+    assert found(bounded, max_peak_bytes=2 * 1600) == []
+    assert [row.severity for row in found(bounded, max_peak_bytes=2 * 1600 - 1)] == ["undecided"]
+    assert [row.severity for row in found(bounded, max_peak_bytes=2 * 160 - 1)] == ["warning"]
+    opened = graph(*chain, symbols={"s0": {"hint": 10, "min": 2, "max": None}})
+    (row,) = found(opened, max_peak_bytes=1 << 40)
+    assert row.severity == "undecided" and "may be any number" in row.message
+
+
 @pytest.mark.parametrize(("value", "expected"), [("static", ["s0", "s1"]), ("bounded", ["s1"])])
 def test_symbolic_sizes_where_they_first_appear(value: str, expected: list[str]) -> None:
     symbols = {"s0": {"hint": 4, "min": 2, "max": 9}, "s1": {"hint": 5, "min": 2, "max": None}}
