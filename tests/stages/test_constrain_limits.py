@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.errors import ConfigurationError
-from stages.constrain.config import Rule
+from stages.constrain import validate_profile
+from stages.constrain.config import AccelConfig, Rule
 from stages.constrain.graph_rules import check_custom
 from stages.constrain.sizes import bounds, values
 from stages.graphs import GraphRecord
@@ -453,13 +454,36 @@ def test_a_view_costs_no_padding() -> None:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        (rules(rule="size", value={"min": 10, "max": 5}), "a whole number above 0, or"),
+        (
+            rules(rule="size", value={"min": 10, "max": 5}),
+            r"accel.rules\[0\].value: got {.*}; valid: min at most max.\nTry: value: {min: 1, max: 65535}",
+        ),
         (rules(rule="dtype", value={"float32": "blah"}), "got 'blah'"),
-        ({"max_rank": 0}, "accel.max_rank: got 0; valid: a whole number above 0. Try: accel.max_rank=4"),
+        ({"max_rank": 0}, "accel.max_rank: got 0; valid: a whole number above 0.\nTry: accel.max_rank=4"),
         ({"tile": []}, "accel.tile"),
         ({"tile": [32, 0]}, "accel.tile"),
         ({"dynamic_shapes": "maybe"}, "static, bounded"),
-        (rules(rule="size", value={"least": 1}), "min, max"),
+        (rules(rule="size", value={"least": 1}), "got {'least': 1}; valid: a mapping of min or max, or both"),
+        (rules(rule="size", value={}), "got {}; valid: a mapping of min or max"),
+        (rules(rule="size", value={"max": 0}), r"accel.rules\[0\].value.max: got 0; .*\nTry: max: 16"),
+        (rules(rule="layout", value=16), "contiguous, channels_last, {stride"),
+        (rules(rule="rank", value=0), r"accel.rules\[0\].value: got 0; .*\nTry: value: 4$"),
+        (rules(rule="rank", value=4, roles=[]), r"accel.rules\[0\].roles: got \[\]: the rule would look at nothing"),
+        (
+            {"alignment": 8, "alignment_roles": []},
+            r"accel.alignment_roles: got \[\]: .*\nTry: accel.alignment_roles=null",
+        ),
+        (rules(rule="rank", value=4, roles=["param"]), r"\nTry: roles: \[parameter\]$"),
+        (rules(rule="dtype", value=[]), r"Try: value: \[float32,int64\], or for no rule leave the rule out"),
+        (rules(rule="dtype", value=["float23"]), r"Try: value: \[float32\]$"),
+        ({"dtypes": ["float23"]}, r"Try: accel.dtypes=\[float32\]$"),
+        (
+            rules(rule="memory_peak", value="16G"),
+            "got '16G'; valid: a positive number of bytes with B, KB.*\nTry: value: 16GiB",
+        ),
+        ({"max_tensor_bytes": "much"}, "accel.max_tensor_bytes: got 'much'; .*\nTry: accel.max_tensor_bytes=16GiB"),
+        ({"max_tensor_bytes": "0MiB"}, "accel.max_tensor_bytes: got '0MiB'"),
+        ({"max_tensor_bytes": "-1"}, "accel.max_tensor_bytes: got '-1'"),
         (rules(rule="operation", value={"alow": []}), "allow"),
         (rules(rule="layout", value={"stride": 0}), "above 0"),
         (rules(rule="rank", value=4, operations=[]), "would look at nothing"),
@@ -469,6 +493,33 @@ def test_a_view_costs_no_padding() -> None:
 def test_values_that_no_rule_takes(fields: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         found(LINEAR, **fields)
+
+
+VALUES: dict[str, Any] = {
+    "alignment": 8, "rank": 4, "size": 9, "tile": [8], "dtype": ["float32"], "layout": "contiguous",
+    "memory_tensor": 1, "memory_peak": 1, "operation": ["aten.mm"], "dynamic_shape": "static",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rule", "effect"),
+    [("alignment", "cast"), ("rank", "pad"), ("tile", "cast"), ("dtype", "pad"), ("dtype", "copy"), ("layout", "cast"),
+     ("layout", "pad"), ("memory_tensor", "cast"), ("memory_peak", "pad"), ("operation", "pad"), ("operation", "cast"),
+     ("dynamic_shape", "copy")],
+)  # fmt: skip
+def test_an_effect_that_a_rule_can_not_have(rule: str, effect: str) -> None:
+    told = rf"accel.rules\[0\].effect: got '{effect}' \(in a rule {rule}\); valid: .*\nTry: effect: "
+    with pytest.raises(ConfigurationError, match=told):
+        validate_profile(AccelConfig(**rules(rule=rule, effect=effect, value=VALUES[rule])))
+    assert validate_profile(AccelConfig(**rules(rule=rule, effect="fallback", value=VALUES[rule])))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [(5, 5), ("5", 5), ("2KiB", 2048), ("16 gib", 16 * 1024**3), ("1.5GB", 1_500_000_000)]
+)
+def test_memory_takes_units(given: Any, expected: int) -> None:
+    for fields in ({"max_tensor_bytes": given}, {"max_peak_bytes": given}, rules(rule="memory_tensor", value=given)):
+        assert validate_profile(AccelConfig(**fields)).rules[0].value == expected
 
 
 def test_a_scalar_edits_the_rule_it_names() -> None:

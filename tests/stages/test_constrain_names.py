@@ -5,7 +5,7 @@ import torch
 
 from models.errors import ConfigurationError
 from stages.constrain import check, load_profile
-from stages.constrain.config import AccelConfig
+from stages.constrain.config import AccelConfig, Rule
 from stages.constrain.torch_names import check_names
 from stages.graphs import GraphRecord, NodeRecord
 
@@ -198,3 +198,37 @@ def test_an_operation_that_torch_lacks_is_an_error_with_the_nearest(pattern, nea
     with pytest.raises(ConfigurationError) as caught:
         check_names(load_profile("none", denied=[pattern]))
     assert pattern in str(caught.value) and f"{nearest}" in str(caught.value).splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "key", "hint"),
+    [
+        ({"denied": ["aten.rellu"]}, "accel.denied", "Try: accel.denied=[aten.relu]"),
+        ({"allowed": ["aten.rellu"]}, "accel.allowed", "Try: accel.allowed=[aten.relu]"),
+        ({"rules": [Rule("operation", value=["aten.rellu"])]}, "accel.rules[0].value", "Try: value: [aten.relu]"),
+        ({"rules": [Rule("operation", value=["aten.add.Tensr"])]}, "accel.rules[0].value",
+         "Try: value: [aten.add.Tensor]"),
+        ({"rules": [Rule("operation", value=["torch.linalg"])]}, "accel.rules[0].value",
+         "Try: value: [torch.linalg.*]"),
+        ({"rules": [Rule("rank", value=4, operations=["!aten.rellu"])]}, "accel.rules[0].operations",
+         "Try: operations: [aten.relu]"),
+        ({"rules": [Rule("rank", value=4, operations=["aten.rellu"])], "max_rank": 3}, "accel.rules[0].operations",
+         "Try: operations: [aten.relu]"),
+        ({"rules": [Rule("operation", value=["aten.add"])], "denied": ["aten.rellu"]}, "accel.denied",
+         "Try: accel.denied=[aten.relu]"),
+    ],
+)  # fmt: skip
+def test_a_name_that_torch_lacks_is_told_where_it_was_written(fields, key, hint):
+    with pytest.raises(ConfigurationError) as caught:
+        check_names(load_profile("none", **fields))
+    assert str(caught.value).startswith(f"{key}: got ") and str(caught.value).endswith(hint)
+
+
+@pytest.mark.parametrize(("fields", "key"), [({"dtypes": ["float32"]}, "accel.dtypes"),
+                                             ({"rules": [Rule("dtype", value={"bool": "float32"}, effect="cast")]},
+                                              "accel.rules[0].value")])  # fmt: skip
+def test_a_dtype_that_this_torch_lacks(monkeypatch, fields, key):
+    monkeypatch.delattr(torch, "float32")
+    with pytest.raises(ConfigurationError) as caught:
+        check_names(load_profile("none", **fields))
+    assert str(caught.value).startswith(f"{key}: got 'float32' (in torch ")

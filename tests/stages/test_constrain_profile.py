@@ -9,6 +9,7 @@ import pytest
 from models.errors import ConfigurationError
 from stages.constrain import load_config, load_profile, validate_profile
 from stages.constrain.config import AccelConfig, Rule, Waiver
+from stages.constrain.plain import plain_config
 
 NAMES = ["none", "mock", "strict8", "strict16", "strict32", "warn8", "warn16", "warn32"]
 
@@ -39,6 +40,13 @@ def test_mock_has_the_simulators_defaults():
     assert len(mock.of("operation")[0].value) == 26 and mock.strict
 
 
+def test_a_size_in_a_file_has_a_unit(tmp_path):
+    path = tmp_path / "chip.yaml"
+    path.write_text("max_tensor_bytes: 2MiB\nmax_peak_bytes: 4096\nrules:\n  - {rule: memory_tensor, value: 1GiB}\n")
+    assert [rule.value for rule in load_profile(path).rules] == [2 << 20, 4096]
+    assert plain_config(path, {}) == load_config(path, max_tensor_bytes="2MiB")
+
+
 def test_overrides_replace_fields():
     assert load_profile("strict16", alignment=24, strict=False).rules[0].value == 24
 
@@ -55,6 +63,7 @@ def test_a_profile_from_a_file(tmp_path):
         ("alignmnt: 8\n", ["alignmnt", "alignment", "chip.yaml"]),
         ("alignment: sixteen\n", ["sixteen", "chip.yaml"]),
         ("alignment: [8\n", ["chip.yaml"]),
+        ("max_tensor_bytes: 1.5\n", ["chip.yaml", "1.5"]),
     ],
 )
 def test_a_bad_file_is_an_error_that_names_it(tmp_path, text, words):
@@ -70,7 +79,9 @@ def test_an_unknown_profile_lists_the_closest_first():
         load_profile("strict17")
     with pytest.raises(ConfigurationError, match="no file"):
         load_profile("nowhere/chip.yaml")
-    with pytest.raises(ConfigurationError, match="Try: accel override=alignment"):
+    with pytest.raises(
+        ConfigurationError, match=r"accel override: got 'alignmnt'; valid: alignment.*\nTry: alignment$"
+    ):
         load_profile("none", alignmnt=3)
 
 
@@ -119,11 +130,11 @@ BAD = [
     ({"dtypes": []}, "accel.dtypes", "null"),
     ({"dtypes": "float32"}, "accel.dtypes", "a list"),
     ({"layout": "channel_last"}, "accel.layout", "channels_last"),
-    ({"max_tensor_bytes": 0}, "accel.max_tensor_bytes", "above 0"),
+    ({"max_tensor_bytes": 0}, "accel.max_tensor_bytes", "a positive number of bytes"),
     ({"denied": ["a b"]}, "accel.denied", "pattern"),
     ({"strict": "yes"}, "accel.strict", "true or false"),
     ({"rules": [Rule(rule="alignmnt", value=8)]}, "accel.rules[0].rule", "alignment"),
-    ({"rules": [Rule(rule="alignment")]}, "accel.rules[0].value", "accel.alignment=16"),
+    ({"rules": [Rule(rule="alignment")]}, "accel.rules[0].value", "Try: value: 16"),
     ({"rules": [Rule(rule="alignment", value=8, effect="padd")]}, "accel.rules[0].effect", "pad"),
     ({"rules": [Rule(rule="alignment", value=8, dims="least")]}, "accel.rules[0].dims", "last2"),
     ({"rules": [Rule(rule="alignment", value=8, unit="bits")]}, "accel.rules[0].unit", "bytes"),
