@@ -23,6 +23,11 @@ ATEN_NAMES: dict[str, tuple[str, ...]] = {
     "lu_factor": ("linalg_lu_factor", "linalg_lu_factor_ex"),
     "lu_factor_ex": ("linalg_lu_factor_ex",),
     "linalg_lu_factor": ("linalg_lu_factor_ex",),
+    **dict.fromkeys(("solve", "linalg_solve", "solve_ex", "linalg_solve_ex", "tensorsolve", "linalg_tensorsolve"),
+                    ("_linalg_solve_ex",)),
+    **dict.fromkeys(("inv", "linalg_inv", "inv_ex", "inverse", "tensorinv", "linalg_tensorinv"), ("linalg_inv_ex",)),
+    **dict.fromkeys(("det", "linalg_det"), ("_linalg_det",)),
+    **dict.fromkeys(("slogdet", "linalg_slogdet", "logdet"), ("_linalg_slogdet",)),
     "truediv": ("div",),
     "floordiv": ("floor_divide",),
     "mod": ("remainder",),
@@ -47,6 +52,8 @@ MAYBE_NAMES: dict[str, tuple[str, ...]] = {
     "einsum": ("bmm", "mm", "mul"),
     "bilinear": ("_trilinear", "bmm"),
     "cross_entropy": ("nll_loss_forward", "nll_loss2d_forward", "_log_softmax"),
+    **dict.fromkeys(("matrix_power", "linalg_matrix_power"), ("linalg_inv_ex", "mm", "bmm")),
+    **dict.fromkeys(("cond", "linalg_cond"), ("linalg_inv_ex",)),
     "multi_head_attention_forward": ("bmm", "addmm", "mm", "_softmax"),
 }
 """As ``ATEN_NAMES``, where it depends on the arguments: only the aten graph can tell."""

@@ -35,6 +35,9 @@ def denied(pattern, target, *, kind="dynamo", op="call_function", args=(), kwarg
         ("torch.nn.functional.relu", "torch.nn.functional.relu"),
         ("torch.nn.functional.*", "torch.nn.functional.relu"),
         ("aten.conv*", "torch.conv2d"),
+        ("aten._linalg_solve_ex", "torch._C._linalg.linalg_solve"),
+        ("aten.linalg_inv_ex", "torch.inverse"),
+        ("aten._linalg_slogdet", "torch.logdet"),
     ],
 )
 def test_an_aten_name_finds_the_python_callable(pattern, target):
@@ -65,6 +68,8 @@ def test_it_finds_no_other(pattern, target):
         ("torch.nn.functional.relu", "aten.relu.default", 1),
         ("torch.linalg.lu_factor", "aten.linalg_lu_factor.default", 1),
         ("torch.nn.functional.layer_norm", "aten.native_layer_norm.default", 1),
+        ("torch.linalg.solve", "aten._linalg_solve_ex.default", 1),
+        ("torch.det", "aten._linalg_det.default", 1),
         ("torch.ops.aten.relu.default", "aten.relu.default", 1),
         ("mylib.op", "mylib.op.default", 1),
     ],

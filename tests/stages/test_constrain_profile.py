@@ -37,7 +37,7 @@ def test_mock_has_the_simulators_defaults():
         "dtype": ["float32", "float16", "int64", "int32", "bool"],
         "memory_tensor": 16 * 1024**3,
     }
-    assert len(mock.of("operation")[0].value) == 26 and mock.strict
+    assert len(mock.of("operation")[0].value) == 26 + 15 and mock.strict
 
 
 def test_a_size_in_a_file_has_a_unit(tmp_path):
