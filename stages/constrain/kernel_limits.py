@@ -1,4 +1,4 @@
-"""A custom rule for chips that limit the windows of convolutions and pooling. Free of torch."""
+"""Custom rules for chips that limit the windows of convolutions and pooling, or advise a batch. Free of torch."""
 
 import math
 from collections.abc import Iterator
@@ -6,7 +6,9 @@ from typing import Any
 
 from stages.constrain.contractions import operand
 from stages.constrain.names import Operation
-from stages.graphs import GraphRecord, NodeRecord
+from stages.constrain.sizes import Symbols, is_multiple
+from stages.constrain.subjects import shape_in_case
+from stages.graphs import GraphRecord, NodeRecord, TensorRecord
 
 CONVOLUTIONS = ("convolution", "conv1d", "conv2d", "conv3d")
 INT8_LARGEST = 127
@@ -66,6 +68,49 @@ def average_pooling(graph: GraphRecord, *, max_kernel: int, max_stride: int) -> 
         for what, sizes, limit in (("kernel", kernel, max_kernel), ("stride", stride, max_stride)):
             if max(sizes) > limit:
                 yield _finding(node, what, max(sizes), limit, "use several smaller poolings")
+
+
+def batch(graph: GraphRecord, *, multiple: int) -> Iterator[dict[str, Any]]:
+    """Convolutions whose batch is not a multiple; a batch of 1, which alignment leaves out, is none.
+
+    The cost is what padding the batch of the input adds. One without a batch dimension is left out.
+
+    Args:
+        multiple: of the batch, e.g. 8.
+    """
+    nodes = {node.name: node for node in graph.nodes}
+    for node in graph.nodes:
+        if not node.op.startswith("call_") or not Operation.of(node).short & set(CONVOLUTIONS):
+            continue
+        read, weight = operand(nodes, node, 0, "input"), operand(nodes, node, 1, "weight")
+        if read is None or weight is None or not read.outputs or not weight.outputs:
+            yield _unread(node, "the batch")
+            continue
+        tensor = read.outputs[0]
+        if len(tensor.shape) == len(weight.outputs[0].shape):
+            yield from _batch(node, tensor, graph.symbols, multiple)
+
+
+def _batch(node: NodeRecord, tensor: TensorRecord, symbols: Symbols, multiple: int) -> Iterator[dict[str, Any]]:
+    size, here = tensor.shape[0], shape_in_case(tensor, symbols)[0]
+    fits = is_multiple(size, multiple, symbols, here)
+    if fits:
+        return
+    found = {"node": node.name, "operand": "args[0]", "measured": size, "limit": multiple}
+    if fits is None:
+        known = "is not known" if here is None else f"fits in this case ({here}), but need not"
+        yield found | {
+            "message": f"whether the batch {size} is a multiple of {multiple} {known}",
+            "suggestion": "compile for fixed batches", "undecided": True,
+        }  # fmt: skip
+        return
+    grown = None if not here else -here % multiple / here
+    yield found | {
+        "message": f"the batch {size} is not a multiple of {multiple}",
+        "suggestion": f"use a batch that is a multiple of {multiple}",
+        "cost_bytes": None if grown is None or tensor.nbytes is None else round(tensor.nbytes * grown),
+        "cost_share": grown,
+    }
 
 
 def _each(value: Any, kernel: list[int]) -> list[int] | None:

@@ -103,6 +103,40 @@ def test_the_dilation_of_a_transposed_convolution_is_its_last_argument() -> None
     assert limited(node, CONVOLUTION, weight) == []
 
 
+@pytest.mark.parametrize(
+    ("batch", "hints", "expected"),
+    [
+        (8, None, []),
+        (16, None, []),
+        (1, None, [("warning", "1", 7 * 8 * 32 * 32 * 4)]),
+        (12, None, [("warning", "12", 4 * 8 * 32 * 32 * 4)]),
+        ("8*s0", [8, 8, 32, 32], []),
+        ("s0", [8, 8, 32, 32], [("undecided", "s0", None)]),
+        ("s0", [6, 8, 32, 32], [("warning", "s0", 2 * 8 * 32 * 32 * 4)]),
+        ("u0", None, [("undecided", "u0", None)]),
+    ],
+)
+def test_a_batch_on_a_tpu(batch: int | str, hints: list[int] | None, expected: list[tuple[object, ...]]) -> None:
+    nodes = [
+        placeholder("x", batch, 8, 32, 32, hints=hints),
+        placeholder("w", 4, 8, 3, 3, role="parameter"),
+        call("c", "aten.convolution.default", ["x", "w"], tensor(batch, 4, 30, 30, hints=hints)),
+    ]
+    nodes[-1].args.extend([None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1])
+    rule = load_profile("google_tpu").of("custom")[0]
+    rows = found(graph(*nodes), rules=[rule])
+    assert [(row.severity, row.measured, row.cost_bytes) for row in rows] == expected
+    assert {row.effect for row in rows} <= {"pad"}
+
+
+def test_a_convolution_without_a_batch_has_none_to_pad() -> None:
+    nodes = [placeholder("x", 8, 32), placeholder("w", 4, 8, 3, role="parameter"),
+             call("c", "torch.conv1d", ["x", "w"], tensor(4, 30))]  # fmt: skip
+    assert found(graph(*nodes), rules=load_profile("google_tpu").of("custom")) == []
+    alone = graph(placeholder("x", 3, 8, 32), call("c", "torch.conv1d", ["x"], tensor(3, 4, 30)))
+    assert [row.severity for row in found(alone, rules=load_profile("google_tpu").of("custom"))] == ["undecided"]
+
+
 POOLING = {"_target_": "stages.constrain.kernel_limits.average_pooling", "max_kernel": 8, "max_stride": 3}
 
 
