@@ -85,6 +85,7 @@ def _misaligned(subject: Subject, dimension: int, rule: Rule, value: int | None,
         limit=limit,
         cost=cost,
         share=None if not cost or not nbytes else cost / nbytes,
+        part=str(dimension),
         message=f"dimension {dimension} of {subject.operand} {subject.tensor.shape} is {shown}, not a multiple of "
         f"{limit} {rule.unit}",
         suggestion=f"use {padded} (+{padded - value}) elements, or let the compiler pad",

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from stages.constrain.config import Rule
 from stages.constrain.names import Operation
-from stages.constrain.subjects import Subject, concerns, role_of, row
+from stages.constrain.subjects import Subject, concerns, read_at, row
 from stages.constrain.violations import Violation
 from stages.graphs import GraphRecord, NodeRecord
 
@@ -87,11 +87,12 @@ def contractions(graph: GraphRecord, rule: Rule) -> Iterator[tuple[Subject, int]
                       suggestion="check the aten graph, or write it as a matrix product")  # fmt: skip
             continue
         for position, keyword, dimension in contracted(node):
-            yield _contraction(graph, node, rule, position, dimension, operand(nodes, node, position, keyword))
+            yield _contraction(graph, nodes, node, rule, position, keyword, dimension)
 
 
-def _contraction(graph: GraphRecord, node: NodeRecord, rule: Rule, position: int, dimension: int,
-                 producer: NodeRecord | None) -> tuple[Subject, int] | Violation:  # fmt: skip
+def _contraction(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord, rule: Rule, position: int,
+                 keyword: str, dimension: int) -> tuple[Subject, int] | Violation:  # fmt: skip
+    producer = operand(nodes, node, position, keyword)
     tensor = producer.outputs[0] if producer is not None and producer.outputs else None
     rank = 0 if tensor is None else len(tensor.shape)
     if dimension == -2 and rank == 1:  # matmul with a vector contracts its only dimension
@@ -100,7 +101,7 @@ def _contraction(graph: GraphRecord, node: NodeRecord, rule: Rule, position: int
         return row(graph, node, rule, operand=f"args[{position}]", measured="", limit=rule.value, undecided=True,
                    message=f"operand {position} of {node.target} has no recorded shape that can be contracted",
                    suggestion="check this operation by hand")  # fmt: skip
-    return Subject(graph, node, tensor, f"args[{position}]", role_of(producer, tensor)), dimension % rank
+    return read_at(graph, nodes, node, f"args[{position}]", producer), dimension % rank
 
 
 def operand(nodes: Mapping[str, NodeRecord], node: NodeRecord, position: int, keyword: str) -> NodeRecord | None:

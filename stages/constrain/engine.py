@@ -9,9 +9,10 @@ operation                              dynamo (the user's own calls), and forwar
                                        became); joint only where neither of those was captured.
 =====================================  ================================================================
 
-A tensor is reported at the node that makes it, not again at each that reads it (but for ``contraction``, which is
-about operands). A backward graph's placeholders that its forward has shown are not reported again. What a graph does
-not hold (the body of a higher-order operator, a module that was not traced) is undecided for every rule.
+A tensor is reported at the node that makes it, not again at each that reads it (but for ``contraction``, and for rules
+of some ``operations``, which are about operands); its bytes are counted once however many read it. A backward graph's
+placeholders that its forward has shown are not reported again. What a graph does not hold (the body of a higher-order
+operator, a module that was not traced) is undecided for every rule.
 """
 
 import datetime
@@ -27,7 +28,7 @@ from stages.constrain.profile import Profile, validate_profile
 from stages.constrain.shape_rules import dynamic_shape, rank, size, tile
 from stages.constrain.subjects import unclear, unseen
 from stages.constrain.tensor_rules import dtype, memory_tensor
-from stages.constrain.violations import Violation, Violations, waive
+from stages.constrain.violations import Violation, Violations, count_once, waive
 from stages.graphs import GraphRecord
 
 RULES: dict[str, Callable[..., Iterator[Violation]]] = {
@@ -70,7 +71,7 @@ def check(
             rows.extend(_with_share(_apply(rule, graph, kinds), graph) if rule.effect == "fallback"
                         else _apply(rule, graph, kinds))  # fmt: skip
     rows = [row if row.severity == "undecided" or profile.strict else replace(row, severity="warning") for row in rows]
-    rows = waive(rows, profile.waivers, today or datetime.date.today())
+    rows = count_once(waive(rows, profile.waivers, today or datetime.date.today()))
     return Violations(tuple(rows), profile, tuple(graph.id for graph in records))
 
 

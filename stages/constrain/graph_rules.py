@@ -7,7 +7,7 @@ from typing import Any
 
 from models.errors import ConfigurationError
 from stages.constrain.config import Rule
-from stages.constrain.subjects import byte_bounds, concerns, row
+from stages.constrain.subjects import byte_bounds, concerns, identity, operands_of, row
 from stages.constrain.violations import Violation
 from stages.graphs import GraphRecord
 from stages.liveness import peak_live
@@ -88,6 +88,7 @@ def custom(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> 
         findings = list(function(graph, **arguments))
     except Exception as error:  # a user's callable may raise anything
         raise ConfigurationError(f"{key}: raised {type(error).__name__}: {error}, on {graph.id}") from error
+    nodes = {node.name: node for node in graph.nodes}
     for finding in findings:
         if not isinstance(finding, Mapping) or not {"node", "message"} <= set(finding) <= set(FINDING):
             raise ConfigurationError(
@@ -99,11 +100,13 @@ def custom(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> 
             raise ConfigurationError(f"{key}: {error.args[0]}; valid: the name of one of its nodes") from error
         if rule.operations and not concerns(rule.operations, node):
             continue
+        operand = str(finding.get("operand", ""))
+        producer = nodes.get(dict(operands_of(node)).get(operand, ""))
         yield row(
             graph,
             node,
             rule,
-            operand=finding.get("operand", ""),
+            operand=operand,
             measured=finding.get("measured", ""),
             limit=finding.get("limit", ""),
             message=finding["message"],
@@ -111,6 +114,7 @@ def custom(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> 
             undecided=bool(finding.get("undecided")),
             cost=finding.get("cost_bytes"),
             share=finding.get("cost_share"),
+            piece=f"{identity(graph, nodes, producer, 0)}:" if producer else "",
         )
 
 

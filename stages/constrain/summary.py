@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from stages.constrain.subjects import CALLS
+from stages.constrain.subjects import CALLS, tensors
 from stages.constrain.violations import Violation, Violations
 from stages.graphs import GETITEM, GraphRecord
 from stages.wording import counted
@@ -23,8 +23,8 @@ def by_rule(violations: Violations, graphs: Iterable[GraphRecord]) -> "pandas.Da
     """One row for each rule and effect with findings, the most findings first.
 
     Columns: ``nodes`` operations with such a finding, ``nodes_share`` of all operations; ``cost_bytes`` what the
-    findings cost together, ``bytes_share`` over the bytes that all tensors of the graphs take, inputs and parameters
-    included, views not; ``flops`` of those operations,
+    findings cost together, ``bytes_share`` over the bytes that all tensors of the graphs take, each once, inputs and
+    parameters included, views not; ``flops`` of those operations,
     ``flops_share`` of all FLOPs that are known. Shares are of the graphs that hold the findings' kind: of AOTAutograd's
     where there are any, for Dynamo's is another picture of the same. Waived findings count under ``waived`` alone.
     """
@@ -50,10 +50,16 @@ def by_rule(violations: Violations, graphs: Iterable[GraphRecord]) -> "pandas.Da
 
 
 def _totals(graphs: Iterable[GraphRecord]) -> tuple[int, int, int]:
+    """Operations, bytes of the tensors, each once, and known FLOPs."""
+    graphs = list(graphs)
+    ids = {graph.id for graph in graphs}
     calls = [node for graph in graphs for node in graph.nodes if node.op in CALLS and node.target != GETITEM]
-    made = [node for graph in graphs for node in graph.nodes if node.op != "output" and not node.aliases]
-    tensors = [tensor for node in made if node.target != GETITEM for tensor in node.outputs]
-    return len(calls), sum(tensor.nbytes or 0 for tensor in tensors), sum(node.flops or 0 for node in calls)
+    nbytes = 0
+    for graph in graphs:
+        shown = graph.kind == "backward" and f"{graph.id.rpartition('.')[0]}.forward" in ids
+        subjects = tensors(graph, forward_checked=shown)
+        nbytes += sum(subject.tensor.nbytes or 0 for subject in subjects if not subject.node.aliases)
+    return len(calls), nbytes, sum(node.flops or 0 for node in calls)
 
 
 def _row(

@@ -129,6 +129,13 @@ def test_a_batch_on_a_tpu(batch: int | str, hints: list[int] | None, expected: l
     assert {row.effect for row in rows} <= {"pad"}
 
 
+def test_a_batch_that_two_convolutions_read_is_padded_once() -> None:
+    nodes = [placeholder("x", 1, 8, 32), placeholder("w", 4, 8, 3, role="parameter")]
+    nodes += [call(name, "aten.convolution.default", ["x", "w"], tensor(1, 4, 30)) for name in ("a", "b")]
+    rows = found(graph(*nodes), rules=load_profile("google_tpu").of("custom"))
+    assert [row.cost_bytes for row in rows] == [7 * 8 * 32 * 4, 0]
+
+
 def test_a_convolution_without_a_batch_has_none_to_pad() -> None:
     nodes = [placeholder("x", 8, 32), placeholder("w", 4, 8, 3, role="parameter"),
              call("c", "torch.conv1d", ["x", "w"], tensor(4, 30))]  # fmt: skip
