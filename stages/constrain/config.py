@@ -111,7 +111,7 @@ class AccelConfig:
         max_tensor_bytes: largest tensor, in bytes: a number, with a unit where wanted (16GiB).
         max_peak_bytes: most bytes alive at once in one graph, written in the same way.
         denied: operations not supported: an overload (aten.add.Tensor), a packet (aten.add), a namespace
-            pattern (``aten.*lu*``) or a Python target (torch.nn.functional.relu); the same list serves Dynamo
+            pattern (``aten.linalg_*``) or a Python target (torch.nn.functional.relu); the same list serves Dynamo
             and aten graphs.
         allowed: the only operations supported, written as in ``denied``.
         dynamic_shapes: static (no symbolic size) or bounded (every symbolic size has a largest value).

@@ -174,3 +174,6 @@ KINDS: dict[str, Kind] = {
 
 SCALARS = {kind.scalar: name for name, kind in KINDS.items() if kind.scalar} | {"allowed": "operation"}
 """Scalar field of a profile → the rule that it edits."""
+
+IN_BYTES = frozenset(kind.scalar for kind in KINDS.values() if kind.read is _bytes)
+"""Those scalars that are sizes in bytes and may be written with a unit."""

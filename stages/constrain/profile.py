@@ -82,6 +82,18 @@ def completed(profile: Profile) -> Profile:
     return validate_profile(AccelConfig(), base=profile)
 
 
+def stored_profile(profile: Profile) -> dict[str, Any]:
+    """A profile's rules and waivers for JSON; :func:`read_profile` is the inverse."""
+    rules, waivers = [vars(rule) for rule in profile.rules], [vars(waiver) for waiver in profile.waivers]
+    return {"name": profile.name, "strict": profile.strict, "rules": rules, "waivers": waivers}
+
+
+def read_profile(stored: Mapping[str, Any]) -> Profile:
+    """The profile of a JSON document; KeyError or TypeError where it is none."""
+    rules, waivers = (Rule(**rule) for rule in stored["rules"]), (Waiver(**waiver) for waiver in stored["waivers"])
+    return Profile(stored["name"], stored["strict"], tuple(rules), tuple(waivers))
+
+
 def load_profile(name_or_path: str | Path, **overrides: Any) -> Profile:
     """A profile of ``conf/accel`` by name, or a YAML file by path, with fields replaced.
 
