@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from constrain_graphs import call, found, graph, placeholder, tensor
 
-from stages.constrain import load_profile
+from stages.constrain import check, load_profile
 from stages.constrain.catalogue import markdown, rows
 from stages.constrain.config import Rule
 from stages.constrain.profile import FOLDER, profile_names
@@ -158,3 +158,34 @@ def test_a_profile_of_ones_own_is_a_file(tmp_path: Path) -> None:
     file = tmp_path / "chip.yaml"
     file.write_text("name: chip\nrules: [{rule: tile, value: [4, 4], source: me, version: '1'}]\n")
     assert [rule.value for rule in load_profile(file).rules] == [[4, 4]]
+
+
+PRODUCT = graph(
+    placeholder("x", 3, 64, dtype="float16"), placeholder("w", 64, 20, dtype="float16", role="parameter"),
+    call("mm", "aten.mm.default", ["x", "w"], tensor(3, 20, dtype="float16")),
+)  # fmt: skip
+ATTENTION = graph(
+    placeholder("q", 2, 4, 128, 128),
+    call("a", "aten._scaled_dot_product_flash_attention_for_cpu.default", ["q", "q", "q"], tensor(2, 4, 128, 128)),
+)
+INTEGERS = graph(
+    placeholder("x", 16, 48, dtype="int8"), placeholder("w", 48, 20, dtype="int8", role="parameter"),
+    call("mm", "aten._int_mm.default", ["x", "w"], tensor(16, 20, dtype="int32")),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "expected"),
+    [
+        # M is 3, N is 20: neither is a multiple of 8; K is
+        ("nvidia_tensor_core", PRODUCT, [("args[0]", "6"), ("args[1]", "40"), ("output", "6"), ("output", "40")]),
+        # q is read three times, and rounded once
+        ("google_tpu", ATTENTION, [("args[0]", "float32"), ("args[1]", "float32"), ("args[2]", "float32")]),
+        # N is 20, K is 48: no multiples of 16 and of 32 bytes
+        ("huawei_ascend_cube", INTEGERS, [("args[1]", "48x20"), ("output", "16x20"), ("args[0]", "48"),
+                                          ("args[1]", "48")]),
+    ],
+)  # fmt: skip
+def test_what_a_chip_says_of_products(name: str, given: object, expected: list[tuple[str, str]]) -> None:
+    profile = load_profile(name)
+    assert [(row.operand, row.measured) for row in check(given, profile)] == expected  # type: ignore[arg-type]
