@@ -115,7 +115,8 @@ class AccelConfig:
             and aten graphs.
         allowed: the only operations supported, written as in ``denied``.
         dynamic_shapes: static (no symbolic size) or bounded (every symbolic size has a largest value).
-        rules: rules in full form, added to those that the scalars give; a scalar edits the rule that it names.
+        rules: rules in full form, added to those that the scalars give; a scalar edits the rule that it names: the one
+            for all operations where others are for some, and one with a value of the scalar's form.
         waivers: accepted findings.
         numerics: what ``backend=emulated`` emulates.
     """

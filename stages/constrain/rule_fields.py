@@ -89,7 +89,10 @@ def _choice(value: str | None, valid: Sequence[str], key: str) -> str | None:
 
 
 def edited(rules: list[Written], config: AccelConfig) -> list[Written]:
-    """``rules`` as the scalars of ``config`` edit them: a scalar replaces its rule's value, or makes the rule."""
+    """``rules`` as the scalars of ``config`` edit them: a scalar replaces its rule's value, or makes the rule.
+
+    Of several rules of the name those for all operations are edited, those for some where there are no others.
+    """
     for scalar in SCALARS:
         rules = _edit(rules, scalar, getattr(config, scalar))
     return _edit_alignment(rules, config)
@@ -104,16 +107,28 @@ def _edit(rules: list[Written], scalar: str, value: Any) -> list[Written]:
         value = {"allow": list(value)}
     value = KINDS[name].read(value, key, KINDS[name].example)
 
-    def concerned(rule: Rule) -> bool:
-        same_form = name != "operation" or isinstance(rule.value, Mapping) == (scalar == "allowed")
-        return rule.rule == name and same_form
+    named = [item.rule for item in rules if item.rule.rule == name and _same_form(item.rule, value)]
+    general = [rule for rule in named if not rule.operations]
+    concerned = general or named  # one for some operations alone is another limit where there is one for all
+    if not concerned:
+        return [*rules, replace(validated(Rule(rule=name, value=value), key), value_key=key)]
+    return [
+        replace(item, rule=_with_value(item.rule, value), value_key=key) if item.rule in concerned else item
+        for item in rules
+    ]
 
-    if any(concerned(item.rule) for item in rules):
-        return [
-            replace(item, rule=replace(item.rule, value=value), value_key=key) if concerned(item.rule) else item
-            for item in rules
-        ]
-    return [*rules, replace(validated(Rule(rule=name, value=value), key), value_key=key)]
+
+def _same_form(rule: Rule, value: Any) -> bool:
+    """Whether a scalar's value can stand for the rule's: a list of dtypes is no mapping of casts."""
+    return rule.rule == "size" or isinstance(rule.value, Mapping) == isinstance(value, Mapping)
+
+
+def _with_value(rule: Rule, value: Any) -> Rule:
+    """The rule with a scalar's value, which is the largest size of a range, and in elements for alignment."""
+    if rule.rule == "size" and isinstance(rule.value, Mapping):
+        limits = {**rule.value, "max": value}
+        return replace(rule, value=KINDS["size"].read(limits, "accel.max_size", KINDS["size"].example))
+    return replace(rule, value=value, unit="elements" if rule.rule == "alignment" else rule.unit)
 
 
 def _edit_alignment(rules: list[Written], config: AccelConfig) -> list[Written]:

@@ -164,3 +164,29 @@ check(GraphRecord("g0.dynamo", "dynamo", [NodeRecord("n", "call_function", "torc
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+EDITS = [
+    ("ibm_spyre", {"alignment": 16}, "alignment", [(16, "elements", None), (128, "bytes", "contraction")]),
+    ("nvidia_tensor_core", {"alignment": 16}, "alignment", [(16, "elements", None)]),
+    ("arm_ethos_u55", {"max_size": 999}, "size", [({"min": 1, "max": 999}, None, None), (1, None, None)]),
+    ("ibm_spyre", {"layout": "contiguous"}, "layout", [({"offset": 128}, "bytes", None),
+                                                       ("contiguous", "elements", None)]),
+    ("google_tpu", {"dtypes": ["float16"]}, "dtype", [(["float16"], None, None),
+                                                       ({"float32": "bfloat16"}, None, None)]),
+    ("arm_ethos_u55", {"dtypes": ["int8"]}, "dtype", [(["int8"], None, None), (["int8"], None, None)]),
+    ("qualcomm_htp", {"max_tensor_bytes": "4MiB"}, "memory_tensor", [(4 << 20, "bytes", None)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "fields", "rule", "expected"), EDITS)
+def test_a_scalar_edits_the_rule_that_it_names_and_no_other(name, fields, rule, expected):
+    rules = load_profile(name, **fields).of(rule)
+    found = [(item.value, item.unit, item.dims if item.dims == "contraction" else None) for item in rules]
+    assert found == expected
+
+
+def test_a_largest_size_below_the_rules_smallest_is_an_error():
+    rules = [Rule(rule="size", value={"min": 8, "max": 64})]
+    with pytest.raises(ConfigurationError, match=r"accel.max_size: got {'min': 8, 'max': 4}; valid: min at most max"):
+        validate_profile(AccelConfig(rules=rules, max_size=4))
