@@ -78,7 +78,7 @@ class Operation:
     Attributes:
         names: full names: ``aten.add.Tensor``, ``aten.add``, ``torch.add``.
         short: bare packet names: ``add``.
-        python: True for a Python callable of a Dynamo graph, which tells no overload.
+        python: True for a callable of a Dynamo graph, which tells no overload.
     """
 
     names: frozenset[str]
@@ -112,7 +112,8 @@ class Operation:
         parts = target.split(".")
         if parts[0] not in PYTHON_ROOTS and not method and len(parts) > 1:
             packet = ".".join(parts[:2])
-            return cls(frozenset({target, packet}), frozenset({parts[1]}), False)
+            whole = len(parts) == 2 and parts[0] != "higher_order"  # torch.ops.mylib.op: its overload is not told
+            return cls(frozenset({target, packet}), frozenset({parts[1]}), whole)
         own = parts[-1]
         short = {own, *ATEN_NAMES.get(own, ())}
         short |= {PREFIXED[part] + own for part in parts[1:-1] if part in PREFIXED}
@@ -144,18 +145,21 @@ def matches(pattern: str, operation: Operation) -> bool | None:
         wanted = {own} | {PREFIXED[part] + own for part in parts[1:-1] if part in PREFIXED}
         wanted |= {name for name in ATEN_NAMES.get(own, ()) if own not in SHARED}
         return bool(wanted & operation.short)
+    if operation.python and len(parts) == 3 and pattern.rpartition(".")[0] in operation.names:
+        return None
     if operation.python and parts[0] in ("aten", pattern):
         packet = parts[min(1, len(parts) - 1)]
-        if (len(parts) == 3 and packet in operation.short) or packet in operation.maybe:
+        if packet in operation.maybe:
             return None
     return False
 
 
 def _may_match(pattern: str, operation: Operation) -> bool:
     """Whether a pattern with wildcards names an overload, or a packet, that a Python callable may become."""
-    packet = pattern.rpartition(".")[0] if pattern.count(".") == 2 else pattern
-    candidates = operation.maybe | (operation.short if operation.python and packet != pattern else frozenset())
-    return any(fnmatch.fnmatchcase(f"aten.{name}", packet) for name in candidates)
+    overload = operation.python and pattern.count(".") == 2
+    packet = pattern.rpartition(".")[0] if overload else pattern
+    names = {f"aten.{name}" for name in operation.maybe} | (operation.names if overload else frozenset())
+    return any(fnmatch.fnmatchcase(name, packet) for name in names)
 
 
 SHARED = frozenset(("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"))

@@ -9,6 +9,11 @@ from stages.constrain.config import AccelConfig, Rule
 from stages.constrain.torch_names import check_names
 from stages.graphs import GraphRecord, NodeRecord
 
+LIBRARY = torch.library.Library("rules_test", "FRAGMENT")
+LIBRARY.define("op(Tensor x) -> Tensor")
+LIBRARY.impl("op", lambda x: x.clone(), "CompositeExplicitAutograd")
+LIBRARY.impl("op", torch.empty_like, "Meta")
+
 
 def denied(pattern, target, *, kind="dynamo", op="call_function", args=(), kwargs=None):
     node = NodeRecord("n", op, target, args=list(args), kwargs=kwargs or {})
@@ -155,6 +160,27 @@ def test_an_operator_that_is_called_by_auto_functionalized_is_found():
         "warning"
     ]
     assert denied("mylib.op", "higher_order.auto_functionalized", kind="forward", args=["mylib.other.default"]) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [("rules_test.op", "warning"), ("rules_test.*", "warning"), ("op", "warning"),
+     ("rules_test.op.default", "undecided"), ("rules_test.op.d*", "undecided"),
+     ("torch.ops.rules_test.op", "warning"), ("rules_test.other", None), ("aten.op", None)],
+)  # fmt: skip
+def test_an_operator_of_a_library_is_found_where_dynamo_calls_it(pattern, expected):
+    from stages.torch_internals.fx_records import RecordContext, graph_record
+
+    records = []
+
+    def backend(gm, inputs):
+        records.append(graph_record(gm.graph, id="g0.dynamo", context=RecordContext.of(gm)))
+        return gm.forward
+
+    torch._dynamo.reset()
+    torch.compile(lambda x: torch.ops.rules_test.op(x), backend=backend)(torch.randn(3))
+    assert [node.target for node in records[0].nodes if node.op == "call_function"] == ["rules_test.op"]
+    assert [row.severity for row in check(records, AccelConfig(denied=[pattern]))] == ([expected] if expected else [])
 
 
 def test_a_dynamo_graph_of_this_torch_is_found():
