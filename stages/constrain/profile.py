@@ -42,6 +42,12 @@ class Profile:
     numerics: NumericsConfig = field(default_factory=NumericsConfig)
     written: tuple[Written, ...] = field(default=(), compare=False, repr=False)
 
+    @property
+    def names_of_torch(self) -> bool:
+        """Whether it lists operations or dtypes, which only torch can tell to exist."""
+        listed = self.of("operation") or self.of("dtype") or self.numerics.fallback
+        return bool(listed) or any(rule.operations for rule in self.rules)
+
     def of(self, rule: str) -> list[Rule]:
         """The rules of that name."""
         return [item for item in self.rules if item.rule == rule]

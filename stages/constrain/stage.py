@@ -43,7 +43,7 @@ class ConstrainStage(Stage):
         profile = rulebook(context.settings).profile
         for rule in profile.of("custom"):
             check_custom(rule)
-        if profile.of("operation") or profile.of("dtype") or any(rule.operations for rule in profile.rules):
+        if profile.names_of_torch:
             from stages.constrain.torch_names import check_names
 
             check_names(profile)

@@ -1,6 +1,10 @@
 """What only torch can tell of a profile: whether the operations and dtypes that it lists exist."""
 
+import fnmatch
+import functools
+import re
 import types
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +12,7 @@ import torch
 
 from models.errors import ConfigurationError, closest_first, example_of, invalid_choice
 from stages.constrain.kinds import DTYPES
-from stages.constrain.names import WILD
+from stages.constrain.names import PYTHON_ROOTS, WILD
 from stages.constrain.profile import Profile, completed
 from stages.torch_internals.operators import operator_names
 
@@ -27,6 +31,8 @@ def check_names(profile: Profile) -> None:
             listed = rule.value["allow"] if isinstance(rule.value, Mapping) else rule.value
             for pattern in listed:
                 _check_operation(pattern, key)
+    for pattern in profile.numerics.fallback:
+        _check_operation(pattern.removeprefix("!"), "accel.numerics.fallback")
 
 
 def _check_dtypes(value: Any, key: str) -> None:
@@ -38,30 +44,46 @@ def _check_dtypes(value: Any, key: str) -> None:
 
 
 def _check_operation(pattern: str, key: str) -> None:
-    if any(character in pattern for character in WILD):
-        return
     bare = pattern.removeprefix("torch.ops.").replace("::", ".")
-    registered = operator_names()
-    if bare.startswith("torch."):
-        _check_callable(pattern, key)
-        return
     parts = bare.split(".")
-    packets = {name.partition(".")[0] for name in registered}
-    if len(parts) == 1:
-        known = {packet.split("::")[1] for packet in packets}
+    if any(character in bare for character in WILD):
+        _check_wild(pattern, bare, key)
+    elif parts[0] == "torch":
+        _check_callable(pattern, key)
+    elif len(parts) == 1:
+        known = {packet.partition(".")[2] for packet in _overloads()}
+        if bare in {packet.partition(".")[0] for packet in _overloads()} - known:
+            raise _group(key, pattern, "a namespace")
         if bare not in known and not hasattr(torch.nn.functional, bare) and not hasattr(torch.Tensor, bare):
             raise _unknown(key, pattern, bare, known)
-        return
-    if parts[0] in ("_operator", "operator", "builtins", "math"):
-        return
-    packet = f"{parts[0]}::{parts[1]}"
-    if packet not in packets:
-        raise _unknown(key, pattern, f"{parts[0]}.{parts[1]}", {name.replace("::", ".") for name in packets})
-    if len(parts) == 3:
-        overloads = {name.partition(".")[2] or "default" for name in registered if name.partition(".")[0] == packet}
-        if parts[2] not in overloads:
-            full = [f"{parts[0]}.{parts[1]}.{item}" for item in overloads]
+    elif parts[0] not in PYTHON_ROOTS:
+        packet = f"{parts[0]}.{parts[1]}"
+        if packet not in _overloads():
+            raise _unknown(key, pattern, packet, set(_overloads()))
+        if len(parts) == 3 and parts[2] not in _overloads()[packet]:
+            full = [f"{packet}.{item}" for item in sorted(_overloads()[packet])]
             raise invalid_choice(key, pattern, full, example=example_of(key, "[{}]"))
+
+
+def _check_wild(pattern: str, bare: str, key: str) -> None:
+    """Of torch's own operators: those of a library may be registered later, and callables can't be listed."""
+    if not bare.startswith(("aten.", "prims.")):
+        return
+    names = {name for packet, overloads in _overloads().items()
+             for name in (packet, *(f"{packet}.{item}" for item in overloads))}  # fmt: skip
+    if not fnmatch.filter(names, bare):
+        literal = re.split(r"[*?\[]", bare)[0].rstrip(".")
+        raise _unknown(key, pattern, literal, names)
+
+
+@functools.cache
+def _overloads() -> dict[str, set[str]]:
+    """Packet (``aten.add``) → its overloads, of all that is registered."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for name in operator_names():
+        packet, _, overload = name.partition(".")
+        found[packet.replace("::", ".")].add(overload or "default")
+    return dict(found)
 
 
 def _check_callable(pattern: str, key: str) -> None:
@@ -74,9 +96,13 @@ def _check_callable(pattern: str, key: str) -> None:
             raise _unknown(key, pattern, f"{parent}.{part}", public)
         value = getattr(value, part)
     if isinstance(value, types.ModuleType):
-        raise ConfigurationError(
-            f"{key}: got {pattern!r}, a module; valid: its operations.\nTry: {example_of(key, f'[{pattern}.*]')}"
-        )
+        raise _group(key, pattern, "a module")
+
+
+def _group(key: str, pattern: str, what: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{key}: got {pattern!r}, {what}; valid: its operations.\nTry: {example_of(key, f'[{pattern}.*]')}"
+    )
 
 
 def _unknown(key: str, pattern: str, name: str, known: set[str]) -> ConfigurationError:

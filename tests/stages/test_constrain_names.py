@@ -239,6 +239,11 @@ def test_an_operation_that_torch_lacks_is_an_error_with_the_nearest(pattern, nea
         ({"rules": [Rule("operation", value=["aten.rellu"])]}, "accel.rules[0].value", "Try: value: [aten.relu]"),
         ({"rules": [Rule("operation", value=["aten.add.Tensr"])]}, "accel.rules[0].value",
          "Try: value: [aten.add.Tensor]"),
+        ({"denied": ["aten.rellu*"]}, "accel.denied", "Try: accel.denied=[aten.relu]"),
+        ({"denied": ["aten.add.Tensr*"]}, "accel.denied", "Try: accel.denied=[aten.add.Tensor]"),
+        ({"denied": ["prims"]}, "accel.denied", "Try: accel.denied=[prims.*]"),
+        ({"numerics": {"fallback": ["aten.sorrt"]}}, "accel.numerics.fallback",
+         "Try: accel.numerics.fallback=[aten.sort]"),
         ({"rules": [Rule("operation", value=["torch.linalg"])]}, "accel.rules[0].value",
          "Try: value: [torch.linalg.*]"),
         ({"rules": [Rule("rank", value=4, operations=["!aten.rellu"])]}, "accel.rules[0].operations",
@@ -253,6 +258,11 @@ def test_a_name_that_torch_lacks_is_told_where_it_was_written(fields, key, hint)
     with pytest.raises(ConfigurationError) as caught:
         check_names(load_profile("none", **fields))
     assert str(caught.value).startswith(f"{key}: got ") and str(caught.value).endswith(hint)
+
+
+def test_patterns_that_torch_can_not_list_are_taken():
+    names = ["aten.*lu*", "aten.add.*", "prims.*", "mylib.*", "torch.linalg.*", "*", "_operator.add", "relu"]
+    check_names(load_profile("none", denied=names, allowed=names))
 
 
 @pytest.mark.parametrize(("fields", "key"), [({"dtypes": ["float32"]}, "accel.dtypes"),

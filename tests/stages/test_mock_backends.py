@@ -184,6 +184,7 @@ def test_a_mode_is_torchs_for_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"options": {"verified_repros": -1}}, r"options\.verified_repros: got -1; valid: a whole number"),
         ({"options": {"repro_dir": 3}}, r"options\.repro_dir: got 3; valid: a folder's path"),
         ({"options": {"alignmen": 8}}, r"accel override: got 'alignmen'; valid: alignment"),
+        ({"options": {"denied": ["aten.rellu"]}}, r"accel.denied: got 'aten.rellu', which torch"),
     ],
 )
 def test_wrong_options_are_one_message(given: dict[str, Any], message: str) -> None:
