@@ -99,7 +99,7 @@ def top_lines(rows: Iterable[Mapping[str, Any]], code: Mapping[str, str]) -> lis
         if row["severity"] != "waived":
             groups[row["source"]].append(row)
     lines = [_line(source, group, code.get(source, "")) for source, group in groups.items()]
-    lines.sort(key=lambda line: (-line["cost_bytes"], -line["findings"], line["source"]))
+    lines.sort(key=lambda line: (-line["cost_bytes"], -(line["flops_share"] or 0), -line["findings"], line["source"]))
     return lines[:LINES]
 
 
@@ -109,9 +109,30 @@ def _line(source: str, group: list[Mapping[str, Any]], code: str) -> dict[str, A
         "code": code,
         "findings": len(group),
         "rules": ", ".join(sorted({f"{row['rule']} ({row['effect']})" for row in group})),
-        "cost_bytes": sum(int(row["cost_bytes"]) for row in group if row["cost_bytes"]),
+        "cost_bytes": _cost(group),
+        "flops_share": _flops_share(group),
         "suggestion": suggestions(Counter(row["suggestion"] for row in group)),
     }
+
+
+def _cost(group: list[Mapping[str, Any]]) -> int:
+    """Bytes that a line costs, in the picture of it (Dynamo's, or AOTAutograd's) in which that is more."""
+    pictures: Counter[bool] = Counter()
+    for row in group:
+        pictures[row["graph"].endswith(".dynamo")] += int(row["cost_bytes"] or 0)
+    return max(pictures.values())
+
+
+def _flops_share(group: list[Mapping[str, Any]]) -> float | None:
+    """Share of its graph's FLOPs that a line's operations take to the host, or lose; each operation once.
+
+    Of several graphs the largest share: Dynamo's is another picture of AOTAutograd's.
+    """
+    shares: dict[str, dict[str, float]] = defaultdict(dict)
+    for row in group:
+        if row["cost_share"] and (row["effect"] == "fallback" or row["rule"] == "operation"):
+            shares[row["graph"]][row["node"]] = float(row["cost_share"])
+    return max((sum(nodes.values()) for nodes in shares.values()), default=None)
 
 
 def suggestions(counts: Counter[str]) -> str:
