@@ -30,6 +30,7 @@ def rank(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> It
 def size(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
     """One row for each dimension whose size is not within ``rule.value``, a largest size or ``{min, max}``.
 
+    The cost is the tensor's bytes, with the effect ``pad`` what padding the dimension to the smallest size adds.
     A symbolic size is decided by its range, else as this case had it; one that fits here, but need not, is undecided,
     as is one without a value whose range reaches over a limit.
     """
@@ -45,11 +46,17 @@ def size(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> It
             ends = (low, high) if value is None else (value, value)
             small = ends[1] is not None and ends[1] < least
             if small or (most is not None and ends[0] is not None and ends[0] > most):
+                cost, share = subject.nbytes, None
+                if rule.effect == "pad":
+                    share = (least - value) / value if small and value else None
+                    cost = None if cost is None or share is None else round(cost * share)
                 yield subject.violation(
                     rule,
                     measured=shown if isinstance(shown, int) or value is None else f"{shown} = {value}",
                     limit=limit,
-                    cost=subject.nbytes,
+                    cost=cost,
+                    share=share,
+                    part=str(dimension) if rule.effect == "pad" else "",
                     message=f"{where} is {shown if value is None else value}, not {limit}",
                     suggestion="pad the dimension, or join tensors along it"
                     if small

@@ -46,6 +46,15 @@ def test_sizes_on_both_sides_of_both_limits(shape: list[int], least: int, most: 
     assert {row.limit for row in rows} <= {f"{least} to {most}"}
 
 
+def test_padding_to_a_smallest_size_costs_what_it_adds() -> None:
+    x = graph(placeholder("x", 2, 6, 5))
+    pads = found(x, **rules(rule="size", value={"min": 8}, effect="pad"))
+    assert [(row.cost_bytes, row.cost_share) for row in pads] == [(6 * 6 * 5 * 4, 3.0), (2 * 2 * 5 * 4, 1 / 3),
+                                                                  (2 * 6 * 3 * 4, 0.6)]  # fmt: skip
+    assert [row.cost_bytes for row in found(x, **rules(rule="size", value={"max": 4}, effect="pad"))] == [None, None]
+    assert [row.cost_bytes for row in found(x, **rules(rule="size", value=5))] == [240]
+
+
 def test_size_of_the_first_dimension_alone() -> None:
     rule = rules(rule="size", dims="first", value=1, effect="fallback", roles=["activation"])
     assert places(found(LINEAR, **rule)) == [(name, "output" if name != "x" else "input", "4")
