@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import RunDirectoryError, UserError, invalid_choice
 from pipeline import store
+from pipeline.imports import append_working_directory
 from pipeline.rundir import write_atomically
 from stages.constrain.config import AccelConfig
 from stages.encoding import encode
@@ -83,6 +84,7 @@ def against(run: Path, asked: Asked) -> Against:
     """The profile that is asked for, or the run's own: with ``accel=none`` what its backend declares."""
     from stages.constrain import load_config
 
+    append_working_directory()  # a custom rule of the user's may be there
     changes = _changes(asked.overrides)
     if asked.accel is not None:
         return Against(load_config(_named(asked.accel, asked.config_dir), **changes))

@@ -1,6 +1,7 @@
 """``inductor-debug check`` on stored captures."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -182,3 +183,19 @@ def test_checking_imports_no_torch(tmp_path: Path) -> None:
         "assert 'torch' not in sys.modules and 'hydra' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_a_custom_rule_in_the_working_directory(tmp_path: Path) -> None:
+    (tmp_path / "my_own_rules.py").write_text(
+        "def every_call(graph):\n"
+        "    return [{'node': node.name, 'message': 'x'} for node in graph.nodes if node.op == 'call_function']\n"
+    )
+    (tmp_path / "chip.yaml").write_text("rules: [{rule: custom, value: {_target_: my_own_rules.every_call}}]\n")
+    stored_run(tmp_path / "run", 24)
+    words = ["check", "run", "accel=chip.yaml", "--grid", "max_rank=2", "--out", "out", "--format", "json"]
+    code = f"import sys; sys.path.remove(''); from pipeline.cli import main; sys.exit(main({words!r}))"
+    root = str(Path(__file__).resolve().parents[2])
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=os.environ | {"PYTHONPATH": root},
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)[0]["findings_custom"] == 1
