@@ -45,6 +45,10 @@ RULES: dict[str, Callable[..., Iterator[Violation]]] = {
 }
 
 
+DECOMPOSED = ("forward", "backward", "joint")
+"""Kinds of graphs in which an operation is what it will be; in others a composite may become several."""
+
+
 def check(
     graphs: GraphRecord | Iterable[GraphRecord],
     profile: Profile | AccelConfig,
@@ -83,7 +87,7 @@ def _apply(rule: Rule, graph: GraphRecord, kinds: set[str]) -> Iterator[Violatio
     if rule.rule == "operation":
         yield from operation(graph, rule, aten_checked=aten or "joint" in kinds)
     elif not lowered:
-        if graph.kind == "dynamo" and rule.operations:
+        if graph.kind not in DECOMPOSED and rule.operations:
             yield from unclear(graph, rule)
         forward_checked = graph.kind == "backward" and "forward" in kinds
         yield from RULES[rule.rule](graph, rule, forward_checked=forward_checked)

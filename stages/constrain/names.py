@@ -44,7 +44,8 @@ ATEN_NAMES: dict[str, tuple[str, ...]] = {
     **{f"i{own}": (f"{aten}_", aten)
        for own, aten in {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "pow": "pow"}.items()},
 }  # fmt: skip
-"""Last part of a Python callable's name → aten packets that it may become, besides the packet of its own name."""
+"""Last part of a Python callable's name, or packet of an aten composite → aten packets that it becomes, besides the
+packet of its own name."""
 
 MAYBE_NAMES: dict[str, tuple[str, ...]] = {
     "linear": ("addmm", "mm", "bmm"),
@@ -87,8 +88,8 @@ class Operation:
 
     @property
     def maybe(self) -> frozenset[str]:
-        """Packets that a Python callable may become, depending on its arguments."""
-        if not self.python:
+        """Packets that a Python callable, or a composite of aten's, may become, depending on its arguments."""
+        if not self.python and not any(name.startswith("aten.") for name in self.names):
             return frozenset()
         return frozenset(packet for name in self.short for packet in MAYBE_NAMES.get(name, ()))
 
@@ -113,7 +114,9 @@ class Operation:
         if parts[0] not in PYTHON_ROOTS and not method and len(parts) > 1:
             packet = ".".join(parts[:2])
             whole = len(parts) == 2 and parts[0] != "higher_order"  # torch.ops.mylib.op: its overload is not told
-            return cls(frozenset({target, packet}), frozenset({parts[1]}), whole)
+            more = ATEN_NAMES.get(parts[1], ()) if parts[0] == "aten" else ()  # a composite of an exported graph
+            names = {target, packet, *(f"aten.{name}" for name in more), *(f"aten.{name}.default" for name in more)}
+            return cls(frozenset(names), frozenset({parts[1], *more}), whole)
         own = parts[-1]
         short = {own, *ATEN_NAMES.get(own, ())}
         short |= {PREFIXED[part] + own for part in parts[1:-1] if part in PREFIXED}
@@ -147,7 +150,7 @@ def matches(pattern: str, operation: Operation) -> bool | None:
         return bool(wanted & operation.short)
     if operation.python and len(parts) == 3 and pattern.rpartition(".")[0] in operation.names:
         return None
-    if operation.python and parts[0] in ("aten", pattern):
+    if parts[0] in ("aten", pattern):
         packet = parts[min(1, len(parts) - 1)]
         if packet in operation.maybe:
             return None

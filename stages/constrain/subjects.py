@@ -202,7 +202,7 @@ def _of_operations(graph: GraphRecord, rule: Rule) -> Iterator[Subject]:
 
 
 def unclear(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
-    """An undecided row for each node of a Dynamo graph that may become one of ``rule.operations``, or may not."""
+    """An undecided row for each node of a graph before decomposition that may become one of ``rule.operations``."""
     for node in graph.nodes:
         if node.op not in CALLS:
             continue

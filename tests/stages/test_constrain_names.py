@@ -118,6 +118,22 @@ def test_a_pattern_is_as_undecided_as_a_name(pattern, target, expected):
     assert denied(pattern, target) == expected
 
 
+@pytest.mark.parametrize(
+    ("pattern", "target", "expected"),
+    [
+        ("aten.convolution", "aten.conv2d.default", ["warning"]),
+        ("aten.native_layer_norm", "aten.layer_norm.default", ["warning"]),
+        ("aten._softmax", "aten.softmax.int", ["warning"]),
+        ("aten.addmm", "aten.linear.default", ["undecided"]),
+        ("aten.*mm*", "aten.matmul.default", ["undecided"]),
+        ("aten.linalg_inv_ex", "higher_order.cond", []),
+        ("aten.addmm", "mylib.linear.default", []),
+    ],
+)
+def test_a_composite_of_an_exported_graph_is_what_it_becomes(pattern, target, expected):
+    assert denied(pattern, target, kind="exported") == expected
+
+
 def test_a_module_that_was_not_traced_is_undecided():
     assert denied("aten.relu", "encoder.layer", op="call_module") == ["undecided"]
 
