@@ -30,7 +30,14 @@ def closest_first(given: str, choices: Iterable[str]) -> list[str]:
     return near + [choice for choice in remaining if choice not in near]
 
 
-def invalid_choice(key: str, given: object, choices: Iterable[str], *, where: str = "") -> ConfigurationError:
+def example_of(key: str, value: object) -> str:
+    """What to type for a key: ``KEY=VALUE``, or a line of YAML for one in a list, which no command line can name."""
+    return f"{key.rpartition('.')[2]}: {value}" if "[" in key else f"{key}={value}"
+
+
+def invalid_choice(
+    key: str, given: object, choices: Iterable[str], *, where: str = "", example: str | None = None
+) -> ConfigurationError:
     """The error for a value outside a closed set, e.g. ``dtype=float33``.
 
     Args:
@@ -38,8 +45,10 @@ def invalid_choice(key: str, given: object, choices: Iterable[str], *, where: st
         given: what the user wrote.
         choices: every valid value; the message lists all of them, closest first.
         where: the file or the override that the value came from, if known.
+        example: what to type, ``{}`` being the closest choice; by default that choice for the key.
     """
     ordered = closest_first(str(given), choices)
     location = f" (in {where})" if where else ""
-    example = f"\nTry: {key}={ordered[0]}" if ordered else ""
-    return ConfigurationError(f"{key}: got {given!r}{location}; valid: {', '.join(ordered) or 'none'}.{example}")
+    example = example_of(key, "{}") if example is None else example
+    hint = f"\nTry: {example.replace('{}', ordered[0])}" if ordered else ""
+    return ConfigurationError(f"{key}: got {given!r}{location}; valid: {', '.join(ordered) or 'none'}.{hint}")

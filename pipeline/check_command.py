@@ -3,11 +3,13 @@
 import datetime
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.errors import RunDirectoryError, UserError
+from models.errors import RunDirectoryError, UserError, invalid_choice
 from pipeline import store
+from pipeline.imports import append_working_directory
 from pipeline.rundir import write_atomically
 from stages.constrain.config import AccelConfig
 from stages.encoding import encode
@@ -15,6 +17,8 @@ from stages.graphs import GraphRecord
 
 if TYPE_CHECKING:
     import pandas
+
+    from stages.constrain import Profile
 
 GRAPHS = "capture/graphs"
 _HYDRA = Path(".hydra") / "config.yaml"
@@ -37,33 +41,115 @@ def read_graphs(run: Path) -> list[GraphRecord]:
         ) from error
 
 
-def profile_of(run: Path, accel: str | None, overrides: Sequence[str]) -> AccelConfig:
-    """The profile called ``accel``, or the run's own, with ``FIELD=VALUE`` words applied."""
+@dataclass(frozen=True)
+class Asked:
+    """What a capture is checked against, as the command line says it.
+
+    Attributes:
+        accel: a profile's name or file; None for the run's own.
+        overrides: ``FIELD=VALUE`` words.
+        config_dir: a folder of the user's, whose ``accel/NAME.yaml`` are profiles too.
+    """
+
+    accel: str | None = None
+    overrides: Sequence[str] = ()
+    config_dir: Path | None = None
+
+    @classmethod
+    def of(cls, words: Sequence[str], accel: str | None, config_dir: Path | None) -> "Asked":
+        """From ``FIELD=VALUE`` words, of which ``accel=NAME`` is the same as ``--accel NAME``."""
+        named = [word.partition("=")[2] for word in words if word.startswith("accel=")]
+        names = list(dict.fromkeys([*named, *([] if accel is None else [accel])]))
+        if len(names) > 1:
+            raise UserError(f"check: got the profiles {', '.join(names)}; valid: one.\nTry: accel={names[0]}")
+        others = [word for word in words if not word.startswith("accel=")]
+        return cls(names[0] if names else None, others, config_dir)
+
+
+@dataclass(frozen=True)
+class Against:
+    """What a capture is checked against.
+
+    Attributes:
+        config: the profile. base: what the run's backend declared, which ``config`` edits; None for nothing.
+        note: what a reader must know about that; empty for nothing.
+    """
+
+    config: AccelConfig
+    base: "Profile | None" = None
+    note: str = ""
+
+
+def against(run: Path, asked: Asked) -> Against:
+    """The profile that is asked for, or the run's own: with ``accel=none`` what its backend declares."""
+    from stages.constrain import load_config
+
+    append_working_directory()  # a custom rule of the user's may be there
+    changes = _changes(asked.overrides)
+    if asked.accel is not None:
+        return Against(load_config(_named(asked.accel, asked.config_dir), **changes))
+    config = _own_profile(run, asked.overrides, changes)
+    return Against(config, *(_declared(run) if config.name == "none" else ()))
+
+
+def _changes(overrides: Sequence[str]) -> dict[str, Any]:
+    from omegaconf import OmegaConf
+
+    changes = OmegaConf.to_object(OmegaConf.from_dotlist([word.removeprefix("accel.") for word in overrides]))
+    assert isinstance(changes, dict)
+    return {str(key): value for key, value in changes.items()}
+
+
+def _named(accel: str, config_dir: Path | None) -> str | Path:
+    """A name or file as ``load_config`` takes it, a file of the user's folder by its name."""
+    if config_dir is None:
+        return accel
+    from pipeline.arguments import config_directory
+    from stages.constrain.profile import profile_names
+
+    folder = config_directory(str(config_dir))
+    own = {file.stem: file for file in sorted((folder / "accel").glob("*.yaml"))} if folder else {}
+    if accel not in own and accel not in profile_names() and not Path(accel).suffix:
+        raise invalid_choice("accel", accel, [*own, *profile_names()], where=f"{config_dir} and conf")
+    return own.get(accel, accel)
+
+
+def _own_profile(run: Path, overrides: Sequence[str], changes: dict[str, Any]) -> AccelConfig:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
     from yaml import YAMLError
 
-    from stages.constrain import load_config
-
-    for word in overrides:
-        if "=" not in word:
-            raise UserError(f"check: got {word!r}; valid: FIELD=VALUE of the profile.\nTry: alignment=16")
-    changes = OmegaConf.to_object(OmegaConf.from_dotlist([word.removeprefix("accel.") for word in overrides]))
-    assert isinstance(changes, dict)
-    fields: dict[str, Any] = {str(key): value for key, value in changes.items()}
-    if accel is not None:
-        return load_config(accel, **fields)
     try:
         stored = OmegaConf.load(run / _HYDRA).accel
-        merged = OmegaConf.merge(OmegaConf.structured(AccelConfig), stored, fields)
+        merged = OmegaConf.merge(OmegaConf.structured(AccelConfig), stored, changes)
         config = OmegaConf.to_object(merged)
     except (OSError, YAMLError, AttributeError, OmegaConfBaseException) as error:
         raise UserError(
             f"check: {run / _HYDRA} has no profile that can be read with {list(overrides)}: {error}\n"
-            "Try: --accel strict16"
+            "Try: accel=strict16"
         ) from error
     assert isinstance(config, AccelConfig)
     return config
+
+
+def _declared(run: Path) -> "tuple[Profile | None, str]":
+    """What the run's backend declared, and what to say about it."""
+    from stages.constrain.profile import read_profile
+    from stages.constrain.rulebook import DECLARES_NOTHING
+    from stages.constrain.stage import DECLARED
+
+    backend, again = store.row(run)["backend"], f"Try: inductor-debug rerun {run} stages=[capture,constrain]"
+    file = run / DECLARED
+    if not file.is_file():
+        known = backend is None or backend in DECLARES_NOTHING or (run / "constrain").is_dir()
+        missing = f"the rules that the backend {backend} may declare are not checked"
+        return None, "" if known else f"note: {missing}: the stage constrain, which stores them, did not run.\n{again}"
+    try:
+        stored = json.loads(file.read_bytes())
+        own = "; what its own check would find is not known here" if stored["own_check"] else ""
+        return read_profile(stored), f"note: the rules are those that the backend {backend} declares{own}"
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunDirectoryError(f"{file}: can't be read: {error!r}.\n{again}") from error
 
 
 def new_folder(name: str) -> Path:
@@ -74,36 +160,43 @@ def new_folder(name: str) -> Path:
     return folder
 
 
-def grid(
-    run: Path, accel: str | None, words: Sequence[str], overrides: Sequence[str], out: Path | None
-) -> tuple["pandas.DataFrame", Path]:
-    """``--grid``: one table and one picture, in ``out`` or a new folder; returns the table and the folder."""
+@dataclass(frozen=True)
+class Checked:
+    """What ``check`` made: the table, the folder it is stored in, and a note for the reader or nothing."""
+
+    table: "pandas.DataFrame"
+    folder: Path
+    note: str = ""
+
+
+def grid(run: Path, asked: Asked, words: Sequence[str], out: Path | None) -> Checked:
+    """``--grid``: one table and one picture, in ``out`` or a new folder."""
     from stages.constrain.grid import check_grid, draw_grid, parse_grid
 
-    run = store.locate(run)
-    points = parse_grid(words)
-    graphs, config = read_graphs(run), profile_of(run, accel, overrides)
-    table = check_grid(graphs, config, points)
+    run = store.existing(run)
+    graphs = read_graphs(run)
+    points, found = parse_grid(words), against(run, asked)
+    table = check_grid(graphs, found.config, points, found.base)
     folder = _made(out, "grid")
-    title = f"{run.name} against {config.name}: {len(table):,} points of {', '.join(points)}"
+    name = found.base.name if found.base else found.config.name
+    title = f"{run.name} against {name}: {len(table):,} points of {', '.join(points)}"
     write_atomically(folder / "grid.csv", encode("grid.csv", table))
     write_atomically(folder / "grid.png", draw_grid(table, points, title))
-    return table, folder
+    return Checked(table, folder, found.note)
 
 
-def models(
-    runs: Sequence[Path], accel: str | None, overrides: Sequence[str], out: Path | None
-) -> tuple["pandas.DataFrame", Path]:
-    """``--models``: what a chip must support to run all of the runs' models; returns the table and its folder."""
+def models(runs: Sequence[Path], asked: Asked, out: Path | None) -> Checked:
+    """``--models``: what a chip must support to run all of the runs' models."""
     from stages.constrain import validate_profile
     from stages.constrain.coverage import coverage
 
-    located = [store.locate(run) for run in runs]
+    located = [store.existing(run) for run in runs]
     graphs = {_model_name(run, index): read_graphs(run) for index, run in enumerate(located)}
-    table = coverage(graphs, validate_profile(profile_of(located[0], accel, overrides), {}))
+    found = against(located[0], asked)
+    table = coverage(graphs, validate_profile(found.config, {}, base=found.base))
     folder = _made(out, "coverage")
     write_atomically(folder / "coverage.csv", encode("coverage.csv", table))
-    return table, folder
+    return Checked(table, folder, found.note)
 
 
 def _made(out: Path | None, name: str) -> Path:

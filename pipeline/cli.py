@@ -12,6 +12,7 @@ import typer
 from models.errors import UserError
 from pipeline import check_command as checks
 from pipeline import entry, store
+from stages.wording import counted
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, help=__doc__
@@ -112,32 +113,40 @@ def rerun_command(context: typer.Context, run: Annotated[Path, typer.Argument(he
 @app.command("check", help="Check stored captures against a grid of profile values, or a set of models against a chip.")
 def check_command(
     words: Annotated[
-        list[str], typer.Argument(metavar="RUN... [FIELD=VALUE...]", help="runs' folders, then fields of the profile")
+        list[str],
+        typer.Argument(
+            metavar="RUN... [accel=NAME] [accel.FIELD=VALUE...]",
+            help="runs' folders, a profile instead of the run's own, and fields of the profile",
+        ),
     ],
-    grid: Annotated[list[str], typer.Option("--grid", help="FIELD=VALUES, e.g. alignment=1:128; may be repeated")] = [],  # noqa: B006
+    grid: Annotated[
+        list[str],
+        typer.Option("--grid", help="FIELD=VALUES: alignment=1:128, max_tensor_bytes=1MiB,2MiB; may be repeated"),
+    ] = [],  # noqa: B006
     models: Annotated[bool, typer.Option("--models", help="what a chip must support to run all of the runs")] = False,
-    accel: Annotated[str | None, typer.Option("--accel", help="a profile instead of the run's own")] = None,
+    accel: Annotated[str | None, typer.Option("--accel", help="the same as accel=NAME: another profile")] = None,
+    config_dir: Annotated[Path | None, typer.Option("--config-dir", help="a folder with accel/NAME.yaml")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="folder for the results; by default a new one")] = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    runs = [Path(word) for word in words if "=" not in word]
-    overrides = [word for word in words if "=" in word]
+    folders = [word for word in words if "=" not in word or Path(word).is_dir()]  # a sweep's may have a = in its name
+    runs = [store.existing(Path(word)) for word in folders]
     if models == bool(grid) or not runs or (grid and len(runs) > 1):
         raise UserError(
-            f"check: got {len(runs)} runs, {len(grid)} --grid and {'' if models else 'no '}--models; valid: one run "
-            "with --grid, or runs with --models.\nTry: inductor-debug check RUN --grid alignment=1:128"
+            f"check: got {counted(len(runs), 'run')}, {len(grid)} --grid and {'' if models else 'no '}--models; valid: "
+            "one run with --grid, or runs with --models.\nTry: inductor-debug check RUN --grid alignment=1:128"
         )
-    if models:
-        table, folder = checks.models(runs, accel, overrides, out)
-    else:
-        table, folder = checks.grid(runs[0], accel, grid, overrides, out)
+    asked = checks.Asked.of([word for word in words if word not in folders], accel, config_dir)
+    found = checks.models(runs, asked, out) if models else checks.grid(runs[0], asked, grid, out)
     rows = [{str(key): None if value != value else value for key, value in row.items()}
-            for row in table.to_dict("records")]  # fmt: skip
+            for row in found.table.to_dict("records")]  # fmt: skip
+    if found.note:
+        sys.stderr.write(f"{found.note}\n")
     if output is Format.JSON:
         _print_json(rows)
     else:
-        _print_table(list(table.columns), rows)
-        print(f"stored in {folder}")
+        _print_table(list(found.table.columns), rows)
+        print(f"stored in {found.folder}")
     return 0
 
 

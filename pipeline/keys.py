@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from models.errors import ConfigurationError, closest_first, invalid_choice
+from models.units import VALID_BYTES
 from pipeline.schema import Config
 from stages.registry import CONFIGS
 
@@ -132,6 +133,8 @@ def expected(key: str) -> tuple[str, str] | None:
 def _describe(annotation: Any) -> tuple[str, str]:
     inner, optional = _without_none(annotation)
     suffix = " or null" if optional else ""
+    if {int, str} <= set(typing.get_args(annotation)):
+        return VALID_BYTES + suffix, "16GiB"
     words = {int: ("an integer", "16"), float: ("a number", "0.5"), bool: ("true or false", "true")}
     words |= {str: ("a text", "text")}
     origin = typing.get_origin(inner)

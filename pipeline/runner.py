@@ -24,7 +24,7 @@ from . import manifest, summary
 from .plan import Plan, execution_order, settings_of
 from .rundir import CONFIGURATION_ERROR, MANIFEST, SUMMARY, RunDirectory, run_id
 from .session import PREFLIGHT, WorkerSession, log_event
-from .watch import parse_bytes
+from .watch import memory_limit_of
 
 logger = logging.getLogger("pipeline.runner")
 
@@ -93,7 +93,7 @@ class Runner:
             raise ConfigurationError(f"runner.timeout_s: got {self.options.timeout_s}; valid: seconds above 0.")
         if not config.stages:
             raise ConfigurationError("stages: none is selected.\nTry: stages=[capture,constrain,report]")
-        self.memory_limit = parse_bytes(self.options.memory_limit)
+        self.memory_limit = memory_limit_of(self.options.memory_limit)
         self.rundir = rundir
         rundir.forget_stages()
         self.began = time.time()

@@ -46,6 +46,14 @@ def locate(run: Path) -> Path:
     return found[0] if len(found) == 1 else run
 
 
+def existing(run: Path) -> Path:
+    """The folder of a run as :func:`locate` finds it; RunDirectoryError where there is none."""
+    folder = locate(run)
+    if not folder.is_dir():
+        raise _without_summary(folder)
+    return folder
+
+
 def read_summary(run: Path) -> dict[str, Any]:
     """A run's ``summary.json``; RunDirectoryError where the folder is not a run or the file is damaged."""
     file = run / SUMMARY

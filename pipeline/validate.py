@@ -8,7 +8,7 @@ from models.config import DTYPES, MODES, PRECISIONS, TF32
 from models.errors import ConfigurationError, invalid_choice
 from pipeline.keys import stage_not_selected, unknown_key
 from pipeline.schema import ISOLATIONS, Config
-from pipeline.watch import parse_bytes
+from pipeline.watch import memory_limit_of
 from stages.constrain.profile import validate_profile
 from stages.lower.config import BUILT_IN
 from stages.lower.plugins import adds_devices
@@ -136,7 +136,7 @@ def _lookup(config: Config, key: str) -> Any:
 
 def _check_runner(config: Config) -> None:
     if config.runner.memory_limit is not None:
-        parse_bytes(config.runner.memory_limit)
+        memory_limit_of(config.runner.memory_limit)
 
 
 def _check_model(config: Config) -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import signal
 import subprocess
 import time
@@ -10,12 +9,10 @@ import time
 import psutil
 
 from models.errors import ConfigurationError
-
-_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
-_UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+from models.units import VALID_BYTES, parse_bytes
 
 
-def parse_bytes(text: str | int | float | None, key: str = "runner.memory_limit") -> int | None:
+def memory_limit_of(text: str | int | float | None, key: str = "runner.memory_limit") -> int | None:
     """``"8GiB"``, ``"512MiB"``, ``"1.5GB"`` or a plain number as bytes; None stays None.
 
     Raises:
@@ -23,13 +20,9 @@ def parse_bytes(text: str | int | float | None, key: str = "runner.memory_limit"
     """
     if text is None:
         return None
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", str(text).lower())
-    size = int(float(match[1]) * _UNITS[match[2]]) if match and match[2] in _UNITS else 0
-    if size <= 0:
-        raise ConfigurationError(
-            f"{key}: got {text!r}; valid: null, or a positive number of bytes with B, KB, MB, GB, TB, KiB, MiB, GiB or "
-            f"TiB.\nTry: {key}=8GiB"
-        )
+    size = parse_bytes(text)
+    if size is None:
+        raise ConfigurationError(f"{key}: got {text!r}; valid: null, or {VALID_BYTES}.\nTry: {key}=8GiB")
     return size
 
 

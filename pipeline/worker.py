@@ -31,6 +31,7 @@ from models.errors import ConfigurationError, UserError
 from stages.contract import Stage, StageContext, StageResult
 from stages.registry import CLASSES, build_stage
 
+from .imports import append_working_directory
 from .plan import ALWAYS_LAST, Plan
 from .rundir import MANIFEST, SUMMARY, RunDirectory
 from .summary import CRASHED, FAILED, PASSED, SKIPPED, build_summary
@@ -303,12 +304,6 @@ def _prepare_process() -> None:
     )
 
 
-def _append_working_directory() -> None:
-    """The user's working directory comes last: a folder there called ``models`` shadows nothing."""
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
-
-
 def _writer(file: TextIO) -> Emit:
     def emit(event: Mapping[str, Any]) -> None:
         file.write(json.dumps(event) + "\n")
@@ -322,7 +317,7 @@ def main(arguments: list[str]) -> int:
     events = int(arguments[0])
     os.set_inheritable(events, False)
     _prepare_process()
-    _append_working_directory()
+    append_working_directory()
     content = json.loads(sys.stdin.read())
     with open(events, "w", encoding="utf-8") as file:
         emit = _writer(file)

@@ -110,6 +110,10 @@ class NodeRecord:
     aliases: bool = False
     value: Size | None = None
 
+    def argument(self, position: int, keyword: str = "") -> Any:
+        """An argument's JSON value, given by position or by keyword; None where it is neither."""
+        return self.args[position] if position < len(self.args) else self.kwargs.get(keyword)
+
 
 @dataclass(frozen=True)
 class GraphRecord:

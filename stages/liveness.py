@@ -1,8 +1,9 @@
 """Memory that is alive at once while a graph runs, by liveness. Free of torch."""
 
 from collections import defaultdict
+from collections.abc import Callable
 
-from stages.graphs import GETITEM, GraphRecord
+from stages.graphs import GETITEM, GraphRecord, TensorRecord
 
 Storage = tuple[str, int]
 """A node and which of its outputs: what owns a piece of memory."""
@@ -23,7 +24,9 @@ def _owners(graph: GraphRecord) -> dict[str, list[Storage]]:
     return owners
 
 
-def peak_live(graph: GraphRecord) -> tuple[int | None, str]:
+def peak_live(
+    graph: GraphRecord, nbytes: Callable[[TensorRecord], int | None] = lambda tensor: tensor.nbytes
+) -> tuple[int | None, str]:
     """Peak of the bytes alive at once when nodes run in order, and the node at which it is reached.
 
     Parameters, buffers, constants and inputs are the caller's and live throughout; saved activations and tangents
@@ -31,8 +34,12 @@ def peak_live(graph: GraphRecord) -> tuple[int | None, str]:
     it to the last that reads it or a view of it; the graph's outputs live to the end. A node's inputs and outputs
     are alive together. Scratch memory inside kernels is not known here.
 
+    Args:
+        graph: the graph.
+        nbytes: of a tensor; by default those that it has in this case.
+
     Returns:
-        Bytes (None where a size has no hint) and the node's name ("" for a graph without nodes).
+        Bytes (None where those of a tensor are) and the node's name ("" for a graph without nodes).
     """
     owners = _owners(graph)
     last_use: dict[Storage, int] = {}
@@ -49,13 +56,14 @@ def peak_live(graph: GraphRecord) -> tuple[int | None, str]:
             storage = (node.name, index)
             if storage not in owners[node.name]:
                 continue
-            if tensor.nbytes is None:
+            size_here = nbytes(tensor)
+            if size_here is None:
                 return None, node.name
-            size[storage] = tensor.nbytes
+            size[storage] = size_here
             if not owned:
                 ends[last_use[storage]].append(storage)
             if node.op == "placeholder":
-                live += tensor.nbytes
+                live += size_here
     peak, peak_name = live, graph.nodes[0].name if graph.nodes else ""
     for position, node in enumerate(graph.nodes):
         if node.op != "placeholder":

@@ -3,42 +3,11 @@
 from collections.abc import Iterator
 
 from stages.constrain.config import Rule
-from stages.constrain.names import Operation
-from stages.constrain.sizes import guaranteed_factor, values
-from stages.constrain.subjects import Subject, chosen, concerns, role_of, row
+from stages.constrain.contractions import contractions
+from stages.constrain.sizes import is_multiple
+from stages.constrain.subjects import Subject, chosen
 from stages.constrain.violations import Violation
-from stages.graphs import ITEM_BYTES, GraphRecord, NodeRecord
-
-CONTRACTIONS: dict[str, tuple[tuple[int, str, int], ...]] = {
-    "mm": ((0, "self", -1), (1, "mat2", -2)),
-    "bmm": ((0, "self", -1), (1, "mat2", -2)),
-    "_int_mm": ((0, "self", -1), (1, "mat2", -2)),
-    "_scaled_mm": ((0, "self", -1), (1, "mat2", -2)),
-    "addmm": ((1, "mat1", -1), (2, "mat2", -2)),
-    "baddbmm": ((1, "batch1", -1), (2, "batch2", -2)),
-    "addbmm": ((1, "batch1", -1), (2, "batch2", -2)),
-    "mv": ((0, "self", -1), (1, "vec", -1)),
-    "addmv": ((1, "mat", -1), (2, "vec", -1)),
-    "dot": ((0, "self", -1), (1, "tensor", -1)),
-    "vdot": ((0, "self", -1), (1, "other", -1)),
-    "matmul": ((0, "input", -1), (1, "other", -2)),
-    "linear": ((0, "input", -1), (1, "weight", -1)),
-    "convolution": ((0, "input", 1), (1, "weight", 1)),
-    "convolution_backward": ((0, "grad_output", 1), (2, "weight", 0)),
-    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), ((0, "input", 1), (1, "weight", 1))),
-    **dict.fromkeys(
-        ("scaled_dot_product_attention", "_scaled_dot_product_flash_attention", "_scaled_dot_product_cudnn_attention",
-         "_scaled_dot_product_efficient_attention", "_scaled_dot_product_flash_attention_for_cpu",
-         "_scaled_dot_product_fused_attention_overrideable"),
-        ((0, "query", -1), (1, "key", -1), (2, "value", -2)),
-    ),
-}  # fmt: skip
-"""Operation → the operands it contracts: position, keyword, dimension. Convolutions contract over input channels (of a
-group); their backward, for the input's gradient, over output channels (whose weight dimension is 0)."""
-
-UNREADABLE = ("einsum", "tensordot", "bilinear", "multi_dot", "linalg_multi_dot", "chain_matmul", "inner",
-              "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")  # fmt: skip
-"""Operations that contract dimensions which their positions don't tell."""
+from stages.graphs import ITEM_BYTES, GraphRecord
 
 
 def alignment(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
@@ -49,7 +18,8 @@ def alignment(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) 
     only under ``all``. A cost is that of padding the one dimension.
     """
     if rule.dims == "contraction":
-        yield from _contractions(graph, rule)
+        for found in contractions(graph, rule):
+            yield from [found] if isinstance(found, Violation) else _dimension(*found, rule)
         return
     for subject in chosen(graph, rule, forward_checked=forward_checked):
         rank = len(subject.tensor.shape)
@@ -65,56 +35,13 @@ def dimensions(dims: str, rank: int) -> range:
     return range(max(0, rank - count), rank)
 
 
-def contracted(node: NodeRecord) -> tuple[tuple[int, str, int], ...]:
-    """The operands that a node contracts: position, keyword, dimension; empty for another operation."""
-    short = Operation.of(node).short
-    name = next((name for name in CONTRACTIONS if name in short), None)
-    return CONTRACTIONS.get(name or "", ())
-
-
-def _contractions(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
-    nodes = {node.name: node for node in graph.nodes}
-    for node in graph.nodes:
-        if node.op not in ("call_function", "call_method") or not concerns(rule.operations or (), node):
-            continue
-        short = Operation.of(node).short
-        if short & set(UNREADABLE):
-            yield row(graph, node, rule, operand="", measured="", limit=rule.value, undecided=True,
-                      message=f"which dimensions {node.target} contracts can't be read from its arguments",
-                      suggestion="check the aten graph, or write it as a matrix product")  # fmt: skip
-            continue
-        for position, keyword, dimension in contracted(node):
-            yield from _operand(graph, node, rule, nodes, position, keyword, dimension)
-
-
-def _operand(graph: GraphRecord, node: NodeRecord, rule: Rule, nodes: dict[str, NodeRecord], position: int,
-             keyword: str, dimension: int) -> Iterator[Violation]:  # fmt: skip
-    value = node.args[position] if position < len(node.args) else node.kwargs.get(keyword)
-    producer = nodes.get(value.get("node", "")) if isinstance(value, dict) else None
-    if producer is None or not producer.outputs:
-        yield row(graph, node, rule, operand=f"args[{position}]", measured="", limit=rule.value, undecided=True,
-                  message=f"operand {position} of {node.target} has no recorded shape",
-                  suggestion="check this operation by hand")  # fmt: skip
-        return
-    tensor = producer.outputs[0]
-    rank = len(tensor.shape)
-    if dimension == -2 and rank == 1:  # matmul with a vector contracts its only dimension
-        dimension = -1
-    index = dimension % rank if rank else 0
-    if index < rank:
-        role = role_of(producer, tensor)
-        yield from _dimension(Subject(graph, node, tensor, f"args[{position}]", role), index, rule)
-
-
 def _dimension(subject: Subject, dimension: int, rule: Rule) -> Iterator[Violation]:
     if subject.role not in (rule.roles or ()):
         return
     size, value = subject.tensor.shape[dimension], subject.sizes[dimension]
-    if value == 1 and rule.dims != "all":
+    if size == 1 and rule.dims != "all":
         return
-    item: int | None = 1
-    if rule.unit == "bytes":
-        item = ITEM_BYTES.get(subject.tensor.dtype)
+    item = ITEM_BYTES.get(subject.tensor.dtype) if rule.unit == "bytes" else 1
     where = f"dimension {dimension} of {subject.operand} {subject.tensor.shape}"
     limit = int(rule.value)
     if item is None:
@@ -122,23 +49,30 @@ def _dimension(subject: Subject, dimension: int, rule: Rule) -> Iterator[Violati
                                 message=f"{where}: the width of {subject.tensor.dtype} is not known",
                                 suggestion="give the rule in elements")  # fmt: skip
         return
-    if guaranteed_factor(size) * item % limit == 0:
-        return
-    possible = values(size, subject.graph.symbols) if isinstance(size, str) else None
-    if possible and all(number * item % limit == 0 for number in possible):
-        return
-    if value is None or value * item % limit == 0:
+    verdict = is_multiple(size, limit, subject.graph.symbols, value, item=item)
+    if value == 1 and rule.dims != "all" and not verdict:  # a symbolic size: 1 does not count, but it need not be 1
+        verdict = None
+    if verdict is None:
         known = "has no known value" if value is None else f"is {value} in this case, which fits, but need not be"
         yield subject.violation(
             rule, measured=size, limit=limit, undecided=True,
             message=f"{where} is {size}, which {known}, a multiple of {limit} {rule.unit}",
             suggestion=f"make it a multiple of {limit} by construction, e.g. pad the input")  # fmt: skip
-        return
-    yield _misaligned(subject, dimension, rule, value, item)
+    elif not verdict:
+        yield _misaligned(subject, dimension, rule, value, item)
 
 
-def _misaligned(subject: Subject, dimension: int, rule: Rule, value: int, item: int) -> Violation:
+def _misaligned(subject: Subject, dimension: int, rule: Rule, value: int | None, item: int) -> Violation:
     limit, size = int(rule.value), subject.tensor.shape[dimension]
+    if value is None:
+        return subject.violation(
+            rule,
+            measured=size,
+            limit=limit,
+            message=f"dimension {dimension} of {subject.operand} {subject.tensor.shape} is {size}, no multiple "
+            f"of {limit} {rule.unit} for any value in its range",
+            suggestion=f"make it a multiple of {limit} by construction, e.g. pad the input",
+        )
     padded = value
     while padded * item % limit:
         padded += 1
@@ -151,6 +85,7 @@ def _misaligned(subject: Subject, dimension: int, rule: Rule, value: int, item: 
         limit=limit,
         cost=cost,
         share=None if not cost or not nbytes else cost / nbytes,
+        part=str(dimension),
         message=f"dimension {dimension} of {subject.operand} {subject.tensor.shape} is {shown}, not a multiple of "
         f"{limit} {rule.unit}",
         suggestion=f"use {padded} (+{padded - value}) elements, or let the compiler pad",

@@ -30,8 +30,9 @@ class Rule:
         operations: only what these operations read and make; ``!aten.add`` leaves one out.
         value: a limit, a list or a mapping, by rule: alignment 16; rank 4; size 65535 or {min: 1, max: 65535}; tile
             [32, 32], of the last dimensions; dtype [float16] (allowed) or {float64: float32} (what one becomes); layout
-            contiguous, channels_last or {stride: 16, offset: 128}; memory in bytes; operation [aten.lu] (denied) or
-            {allow: [aten.add]}; dynamic_shape static or bounded; custom {_target_: package.module.function, …}.
+            contiguous, channels_last or {stride: 16, offset: 128}; memory in bytes or as 16GiB; operation [aten.lu]
+            (denied) or {allow: [aten.add]}; dynamic_shape static or bounded; custom {_target_: package.module.function,
+            …}.
         source: where the number was published. version: of that source.
     """
 
@@ -107,14 +108,15 @@ class AccelConfig:
         tile: sizes of a tile of the last dimensions, e.g. ``[32, 32]``.
         dtypes: allowed dtypes, e.g. ``[float32, int64]``.
         layout: contiguous or channels_last.
-        max_tensor_bytes: largest tensor, in bytes.
-        max_peak_bytes: most bytes alive at once in one graph.
+        max_tensor_bytes: largest tensor, in bytes: a number, with a unit where wanted (16GiB).
+        max_peak_bytes: most bytes alive at once in one graph, written in the same way.
         denied: operations not supported: an overload (aten.add.Tensor), a packet (aten.add), a namespace
-            pattern (``aten.*lu*``) or a Python target (torch.nn.functional.relu); the same list serves Dynamo
+            pattern (``aten.linalg_*``) or a Python target (torch.nn.functional.relu); the same list serves Dynamo
             and aten graphs.
         allowed: the only operations supported, written as in ``denied``.
         dynamic_shapes: static (no symbolic size) or bounded (every symbolic size has a largest value).
-        rules: rules in full form, added to those that the scalars give; a scalar edits the rule that it names.
+        rules: rules in full form, added to those that the scalars give; a scalar edits the rule that it names: the one
+            for all operations where others are for some, and one with a value of the scalar's form.
         waivers: accepted findings.
         numerics: what ``backend=emulated`` emulates.
     """
@@ -130,8 +132,8 @@ class AccelConfig:
     tile: list[int] | None = None
     dtypes: list[str] | None = None
     layout: str | None = None
-    max_tensor_bytes: int | None = None
-    max_peak_bytes: int | None = None
+    max_tensor_bytes: int | str | None = None
+    max_peak_bytes: int | str | None = None
     denied: list[str] = field(default_factory=list)
     allowed: list[str] | None = None
     dynamic_shapes: str | None = None

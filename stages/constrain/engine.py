@@ -9,24 +9,26 @@ operation                              dynamo (the user's own calls), and forwar
                                        became); joint only where neither of those was captured.
 =====================================  ================================================================
 
-A tensor is reported at the node that makes it, not again at each that reads it (but for ``contraction``, which is
-about operands). A backward graph's placeholders that its forward has shown are not reported again.
+A tensor is reported at the node that makes it, not again at each that reads it (but for ``contraction``, and for rules
+of some ``operations``, which are about operands); its bytes are counted once however many read it. A backward graph's
+placeholders that its forward has shown are not reported again. What a graph does not hold (the body of a higher-order
+operator, a module that was not traced) is undecided for every rule.
 """
 
 import datetime
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from stages.constrain.alignment import alignment
 from stages.constrain.config import AccelConfig, Rule
 from stages.constrain.graph_rules import custom, memory_peak
+from stages.constrain.layout import layout
 from stages.constrain.operations import operation
 from stages.constrain.profile import Profile, validate_profile
 from stages.constrain.shape_rules import dynamic_shape, rank, size, tile
-from stages.constrain.subjects import unclear
-from stages.constrain.tensor_rules import dtype, layout, memory_tensor
-from stages.constrain.violations import Violation, Violations, waive
+from stages.constrain.subjects import unclear, unseen
+from stages.constrain.tensor_rules import dtype, memory_tensor
+from stages.constrain.violations import Violation, Violations, count_once, waive
 from stages.graphs import GraphRecord
 
 RULES: dict[str, Callable[..., Iterator[Violation]]] = {
@@ -41,6 +43,10 @@ RULES: dict[str, Callable[..., Iterator[Violation]]] = {
     "dynamic_shape": dynamic_shape,
     "custom": custom,
 }
+
+
+DECOMPOSED = ("forward", "backward", "joint")
+"""Kinds of graphs in which an operation is what it will be; in others a composite may become several."""
 
 
 def check(
@@ -69,22 +75,24 @@ def check(
             rows.extend(_with_share(_apply(rule, graph, kinds), graph) if rule.effect == "fallback"
                         else _apply(rule, graph, kinds))  # fmt: skip
     rows = [row if row.severity == "undecided" or profile.strict else replace(row, severity="warning") for row in rows]
-    rows = waive(rows, profile.waivers, today or datetime.date.today())
+    rows = count_once(waive(rows, profile.waivers, today or datetime.date.today()))
     return Violations(tuple(rows), profile, tuple(graph.id for graph in records))
 
 
 def _apply(rule: Rule, graph: GraphRecord, kinds: set[str]) -> Iterator[Violation]:
     aten = bool(kinds & {"forward", "backward"})
     if graph.kind == "joint" and aten:
-        return iter(())
+        return
+    lowered = graph.kind == "dynamo" and (aten or "joint" in kinds)  # its aten graphs tell what this one can't
     if rule.rule == "operation":
-        return operation(graph, rule, aten_checked=aten or "joint" in kinds)
-    if graph.kind == "dynamo" and (aten or "joint" in kinds):
-        return iter(())
-    if graph.kind == "dynamo" and rule.operations:
-        return itertools.chain(unclear(graph, rule), RULES[rule.rule](graph, rule, forward_checked=False))
-    forward_checked = graph.kind == "backward" and "forward" in kinds
-    return RULES[rule.rule](graph, rule, forward_checked=forward_checked)
+        yield from operation(graph, rule, aten_checked=aten or "joint" in kinds)
+    elif not lowered:
+        if graph.kind not in DECOMPOSED and rule.operations:
+            yield from unclear(graph, rule)
+        forward_checked = graph.kind == "backward" and "forward" in kinds
+        yield from RULES[rule.rule](graph, rule, forward_checked=forward_checked)
+    if not lowered:
+        yield from unseen(graph, rule)
 
 
 def _with_share(rows: Iterator[Violation], graph: GraphRecord) -> Iterator[Violation]:

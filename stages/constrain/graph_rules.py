@@ -7,7 +7,7 @@ from typing import Any
 
 from models.errors import ConfigurationError
 from stages.constrain.config import Rule
-from stages.constrain.subjects import concerns, row
+from stages.constrain.subjects import byte_bounds, concerns, identity, operands_of, row
 from stages.constrain.violations import Violation
 from stages.graphs import GraphRecord
 from stages.liveness import peak_live
@@ -17,28 +17,52 @@ FINDING = ("node", "operand", "measured", "limit", "message", "suggestion", "cos
 
 
 def memory_peak(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
-    """One row where more than ``rule.value`` bytes are alive at once, at the node that reaches the peak."""
+    """One row where more than ``rule.value`` bytes are alive at once, at the node that reaches the peak.
+
+    Symbolic sizes are decided by their ranges, else as this case had them; a peak that fits here, but need not, is
+    undecided.
+    """
     limit = int(rule.value)
     peak, name = peak_live(graph)
-    if not name or (peak is not None and peak <= limit):
+    if not name or (peak is not None and peak <= limit and not _symbolic(graph)):
         return
-    node = graph.node(name)
-    if peak is None:
-        yield row(
-            graph,
-            node,
-            rule,
-            operand="",
-            measured="",
-            limit=limit,
-            undecided=True,
-            message="the peak of live memory is not known: a size has no value in this case",
-            suggestion="give the size a bound, or check it by hand",
-        )
+    if peak is None or peak <= limit:
+        yield from _peak_over_ranges(graph, rule, peak, name, limit)
         return
+    yield _peak_row(graph, rule, name, peak, limit)
+
+
+def _symbolic(graph: GraphRecord) -> bool:
+    return any(isinstance(size, str) for node in graph.nodes for tensor in node.outputs for size in tensor.shape)
+
+
+def _peak_over_ranges(graph: GraphRecord, rule: Rule, peak: int | None, name: str, limit: int) -> Iterator[Violation]:
+    """The row, if any, of a graph whose peak in this case is within the limit, or not known."""
+    least, at = peak_live(graph, lambda tensor: byte_bounds(tensor, graph.symbols)[0])
+    most, _ = peak_live(graph, lambda tensor: byte_bounds(tensor, graph.symbols)[1])
+    if most is not None and most <= limit:
+        return
+    if least is not None and least > limit:
+        yield _peak_row(graph, rule, at, least, limit)
+        return
+    here = "not known: a size has no value in this case" if peak is None else f"{peak:,} bytes in this case"
     yield row(
         graph,
-        node,
+        graph.node(name),
+        rule,
+        operand="",
+        measured="" if peak is None else peak,
+        limit=limit,
+        undecided=True,
+        message=f"the peak of live memory is {here}, and may be {'any number' if most is None else f'{most:,}'}",
+        suggestion="give the size a bound, or check it by hand",
+    )
+
+
+def _peak_row(graph: GraphRecord, rule: Rule, name: str, peak: int, limit: int) -> Violation:
+    return row(
+        graph,
+        graph.node(name),
         rule,
         operand="",
         measured=peak,
@@ -64,6 +88,7 @@ def custom(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> 
         findings = list(function(graph, **arguments))
     except Exception as error:  # a user's callable may raise anything
         raise ConfigurationError(f"{key}: raised {type(error).__name__}: {error}, on {graph.id}") from error
+    nodes = {node.name: node for node in graph.nodes}
     for finding in findings:
         if not isinstance(finding, Mapping) or not {"node", "message"} <= set(finding) <= set(FINDING):
             raise ConfigurationError(
@@ -75,11 +100,13 @@ def custom(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> 
             raise ConfigurationError(f"{key}: {error.args[0]}; valid: the name of one of its nodes") from error
         if rule.operations and not concerns(rule.operations, node):
             continue
+        operand = str(finding.get("operand", ""))
+        producer = nodes.get(dict(operands_of(node)).get(operand, ""))
         yield row(
             graph,
             node,
             rule,
-            operand=finding.get("operand", ""),
+            operand=operand,
             measured=finding.get("measured", ""),
             limit=finding.get("limit", ""),
             message=finding["message"],
@@ -87,6 +114,7 @@ def custom(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> 
             undecided=bool(finding.get("undecided")),
             cost=finding.get("cost_bytes"),
             share=finding.get("cost_share"),
+            piece=f"{identity(graph, nodes, producer, 0)}:" if producer else "",
         )
 
 

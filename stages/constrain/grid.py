@@ -8,16 +8,18 @@
 
 import itertools
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from models.errors import ConfigurationError, invalid_choice
+from models.units import VALID_BYTES, parse_bytes
 from stages.constrain.config import AccelConfig
 from stages.constrain.engine import check
-from stages.constrain.kinds import KINDS
-from stages.constrain.profile import validate_profile
+from stages.constrain.kinds import IN_BYTES, KINDS
+from stages.constrain.profile import Profile, validate_profile
 from stages.graphs import GraphRecord
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ MOST_POINTS = 100_000
 
 
 def parse_grid(words: Sequence[str]) -> dict[str, list[Any]]:
-    """``["alignment=1:128", "alignment_dims=last,all"]`` as fields and their values.
+    """``["alignment=1:128", "max_tensor_bytes=1MiB,2MiB"]`` as fields and their values, sizes in bytes.
 
     A range ``A:B`` or ``A:B:STEP`` holds both ends; a list is written with commas.
 
@@ -39,42 +41,60 @@ def parse_grid(words: Sequence[str]) -> dict[str, list[Any]]:
     """
     if not words:
         raise ConfigurationError("--grid: got nothing; valid: FIELD=VALUES.\nTry: --grid alignment=1:128")
-    numbers = {item.name for item in fields(AccelConfig) if item.type in ("int | None", int | None)}
-    grid: dict[str, list[Any]] = {}
+    numbers = {item.name for item in fields(AccelConfig) if item.type in ("int | None", int | None)} | IN_BYTES
+    grid: dict[str, Sequence[Any]] = {}
     for word in words:
         name, sign, text = word.partition("=")
         name = name.removeprefix("accel.")
         if not sign or not text:
             raise ConfigurationError(f"--grid: got {word!r}; valid: FIELD=VALUES.\nTry: --grid alignment=1:128")
         if name not in FIELDS:
-            raise invalid_choice("--grid", name, FIELDS)
-        values: list[Any] = []
-        for part in text.split(","):
-            values += _numbers(part, word) if name in numbers else [part]
-        grid[name] = values
-    points = math.prod(map(len, grid.values()))
+            raise invalid_choice("--grid", name, FIELDS, example=f"--grid {{}}={text}")
+        parts = text.split(",")
+        values = [_numbers(part, word, in_bytes=name in IN_BYTES) if name in numbers else [part] for part in parts]
+        grid[name] = values[0] if len(values) == 1 else tuple(itertools.chain.from_iterable(_few(values)))
+    _few(grid.values())
+    return {name: list(values) for name, values in grid.items()}
+
+
+def _few(values: Iterable[Sequence[Any]]) -> Iterable[Sequence[Any]]:
+    """``values``; ConfigurationError where they make too many points. A range is not written out for that."""
+    values = list(values)
+    points = math.prod(map(len, values))
     if points > MOST_POINTS:
         raise ConfigurationError(f"--grid: got {points:,} points; valid: at most {MOST_POINTS:,}.\nTry: a larger step")
-    return grid
+    return values
 
 
-def _numbers(part: str, word: str) -> list[int]:
-    try:
-        ends = [int(item) for item in part.split(":")]
-    except ValueError:
-        ends = []
-    if not 1 <= len(ends) <= 3 or (len(ends) == 3 and ends[2] <= 0) or (len(ends) > 1 and ends[1] < ends[0]):
+def _numbers(part: str, word: str, *, in_bytes: bool) -> Sequence[int]:
+    ends = [parse_bytes(item) if in_bytes else _whole(item) for item in part.split(":")]
+    known = [end for end in ends if end is not None]
+    if len(known) < len(ends) or len(ends) > 3 or ends[2:] == [0] or (len(known) > 1 and known[1] < known[0]):
+        size = f"a size ({VALID_BYTES})" if in_bytes else "a whole number"
+        example = "max_tensor_bytes=1MiB:8MiB:1MiB" if in_bytes else "alignment=8:128:8"
         raise ConfigurationError(
-            f"--grid: got {part!r} in {word!r}; valid: a whole number, A:B or A:B:STEP with A at most B.\n"
-            "Try: --grid alignment=8:128:8"
+            f"--grid: got {part!r} in {word!r}; valid: {size}, A:B or A:B:STEP with A at most B.\nTry: --grid {example}"
         )
-    return ends if len(ends) == 1 else list(range(ends[0], ends[1] + 1, *ends[2:]))
+    return known if len(known) == 1 else range(known[0], known[1] + 1, *known[2:])
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"\s*[0-9]+\s*", text) else None
 
 
 def check_grid(
-    graphs: Iterable[GraphRecord], config: AccelConfig, grid: Mapping[str, Sequence[Any]]
+    graphs: Iterable[GraphRecord],
+    config: AccelConfig,
+    grid: Mapping[str, Sequence[Any]],
+    base: Profile | None = None,
 ) -> "pandas.DataFrame":
-    """One row for each point: the grid's fields, then findings by severity, rule and effect, and what they cost.
+    """One row for each point: the grid's fields, then findings by severity and rule, and what they cost.
+
+    Args:
+        graphs: a run's.
+        config: the profile that each point edits.
+        grid: fields and their values.
+        base: what ``config`` itself edits: a backend's own rules.
 
     Columns: ``findings`` (errors and warnings), ``undecided``, ``waived``, ``cost_bytes`` of the findings together,
     ``nodes`` that have one, and ``findings_RULE`` for each rule that any point has. No point stops at an error.
@@ -85,7 +105,7 @@ def check_grid(
     rows = []
     for values in itertools.product(*grid.values()):
         point = dict(zip(grid, values, strict=True))
-        violations = check(records, validate_profile(replace(config, **point), {}))
+        violations = check(records, validate_profile(replace(config, **point), {}, base=base))
         severities = Counter(row.severity for row in violations)
         counting = [row for row in violations if row.severity in ("error", "warning")]
         rules = Counter(row.rule for row in counting)

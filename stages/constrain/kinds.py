@@ -1,11 +1,13 @@
 """The rules there are: usual effect, values and the fields that mean something to each. Free of torch."""
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from models.errors import ConfigurationError, invalid_choice
+from models.errors import ConfigurationError, example_of, invalid_choice
+from models.units import VALID_BYTES, parse_bytes
 from stages.graphs import ITEM_BYTES
 
 EFFECTS = ("reject", "pad", "cast", "copy", "fallback")
@@ -17,8 +19,8 @@ DYNAMIC = ("static", "bounded")
 DTYPES = (*ITEM_BYTES, "float8_e8m0fnu", "float4_e2m1fn_x2")
 PATTERN = re.compile(r"!?[\w.:*?\[\]!-]+")
 
-Check = Callable[[Any, str, str], None]
-"""(value, key, example) → ConfigurationError where the value is none of the rule's."""
+Read = Callable[[Any, str, str], Any]
+"""(value, key, example) → the value as a rule reads it; ConfigurationError where it is none of the rule's."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +28,9 @@ class Kind:
     """One rule's name in a profile.
 
     Attributes:
-        effect: where the profile names none.
-        check: of its value.
-        example: what a user types.
+        effects: that it may have, the usual one first.
+        read: its value, as the user wrote it.
+        example: of a value.
         scalar: field of ``AccelConfig`` that edits it, None where a scalar can't say it.
         dims: the values that ``dims`` may have, the first one by default; empty where it means nothing.
         roles: the same of ``roles``; None in a rule is then all of ``default_roles``.
@@ -36,8 +38,8 @@ class Kind:
         operations: True where ``operations`` restricts the rule to some nodes.
     """
 
-    effect: str
-    check: Check
+    effects: tuple[str, ...]
+    read: Read
     example: str
     scalar: str | None = None
     dims: tuple[str, ...] = ()
@@ -47,109 +49,131 @@ class Kind:
     operations: bool = True
 
 
-def _fail(key: str, value: Any, valid: str, example: str) -> ConfigurationError:
-    return ConfigurationError(f"{key}: got {value!r}; valid: {valid}. Try: {example}")
+def wrong_value(key: str, value: Any, valid: str, example: str) -> ConfigurationError:
+    """The error for a value, ``key`` being what the user wrote."""
+    return ConfigurationError(f"{key}: got {value!r}; valid: {valid}.\nTry: {example_of(key, example)}")
 
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def _count(value: Any, key: str, example: str) -> None:
+def _count(value: Any, key: str, example: str) -> int:
     if not _is_count(value):
-        raise _fail(key, value, "a whole number above 0", example)
+        raise wrong_value(key, value, "a whole number above 0", example)
+    return int(value)
 
 
-def _counts(names: tuple[str, ...]) -> Check:
-    """A mapping of some of ``names`` to whole numbers above 0, or one such number."""
-
-    def check(value: Any, key: str, example: str) -> None:
-        if isinstance(value, Mapping):
-            for name, number in value.items():
-                if name not in names:
-                    raise invalid_choice(f"{key}.{name}", name, names)
-                _count(number, f"{key}.{name}", example)
-            if value and list(value) == [name for name in value if value[name] <= value.get("max", value[name])]:
-                return
-        elif _is_count(value):
-            return
-        raise _fail(key, value, f"a whole number above 0, or {{{', '.join(names)}}}", example)
-
-    return check
+def _bytes(value: Any, key: str, example: str) -> int:
+    found = parse_bytes(value)
+    if found is None:
+        raise wrong_value(key, value, VALID_BYTES, example)
+    return found
 
 
-def _tile(value: Any, key: str, example: str) -> None:
+def _counts(value: Mapping[str, Any], names: tuple[str, ...], key: str, example: str) -> None:
+    """A mapping of one or several of ``names`` to whole numbers above 0."""
+    if not value or not set(value) <= set(names):
+        raise wrong_value(key, dict(value), f"a mapping of {' or '.join(names)}, or both, to numbers above 0", example)
+    for name, number in value.items():
+        if not _is_count(number):
+            raise wrong_value(f"{key}.{name}", number, "a whole number above 0", "16")
+
+
+def _size(value: Any, key: str, example: str) -> Any:
+    if not isinstance(value, Mapping):
+        return _count(value, key, example)
+    _counts(value, ("min", "max"), key, "{min: 1, max: 65535}")
+    if value.get("min", 0) > value.get("max", math.inf):
+        raise wrong_value(key, dict(value), "min at most max", "{min: 1, max: 65535}")
+    return value
+
+
+def _tile(value: Any, key: str, example: str) -> Any:
     if not isinstance(value, (list, tuple)) or not 0 < len(value) <= 4 or not all(map(_is_count, value)):
-        raise _fail(key, value, "one to four whole numbers above 0, of the last dimensions", example)
+        raise wrong_value(key, value, "one to four whole numbers above 0, of the last dimensions", example)
+    return value
 
 
-def _dtypes(value: Any, key: str, example: str) -> None:
+def _dtypes(value: Any, key: str, example: str) -> Any:
     if isinstance(value, str) or not isinstance(value, (list, tuple, Mapping)):
-        raise _fail(key, value, "a list of dtypes that are allowed, or {dtype: what it becomes}", example)
+        raise wrong_value(key, value, "a list of dtypes that are allowed, or {dtype: what it becomes}", example)
     if not value:
+        none = "leave the rule out" if "[" in key else f"{key}=null"
         raise ConfigurationError(
-            f"{key}: got {value!r}: it would allow no dtype at all. Try: {example}, or null for no rule"
+            f"{key}: got {value!r}, which would allow no dtype at all; valid: at least one.\n"
+            f"Try: {example_of(key, example)}, or for no rule {none}"
         )
     for dtype in [*value, *(value.values() if isinstance(value, Mapping) else ())]:
         if str(dtype).removeprefix("torch.") not in DTYPES:
-            raise invalid_choice(key, dtype, DTYPES)
+            raise invalid_choice(key, dtype, DTYPES, example=example_of(key, "[{}]"))
+    return value
 
 
-def _layout(value: Any, key: str, example: str) -> None:
+def _layout(value: Any, key: str, example: str) -> Any:
     if isinstance(value, Mapping):
-        _counts(("stride", "offset"))(value, key, example)
+        _counts(value, ("stride", "offset"), key, "{stride: 16, offset: 128}")
     elif value not in LAYOUTS:
-        raise invalid_choice(key, value, (*LAYOUTS, "{stride: N, offset: N}"))
+        raise invalid_choice(key, value, (*LAYOUTS, "{stride: 16, offset: 128}"))
+    return value
 
 
 def check_patterns(value: Any, key: str, example: str) -> None:
     """A list of operations: names or patterns (see :func:`stages.constrain.names.matches`)."""
     if isinstance(value, str) or not isinstance(value, (list, tuple)):
-        raise _fail(key, value, "a list", example)
+        raise wrong_value(key, value, "a list of operations", example)
     for pattern in value:
         if not isinstance(pattern, str) or not PATTERN.fullmatch(pattern):
-            raise _fail(key, pattern, "an operation's name or pattern", example)
+            raise wrong_value(key, pattern, "an operation's name or pattern", example)
 
 
-def _operations(value: Any, key: str, example: str) -> None:
+def _operations(value: Any, key: str, example: str) -> Any:
     if isinstance(value, Mapping):
         if list(value) != ["allow"]:
-            raise _fail(key, value, "a list that is denied, or {allow: a list}", example)
-        check_patterns(value["allow"], f"{key}.allow", "accel.allowed=[aten.add]")
+            raise wrong_value(key, dict(value), "a list that is denied, or {allow: a list}", "{allow: [aten.add]}")
+        check_patterns(value["allow"], f"{key}.allow", "[aten.add]")
     else:
         check_patterns(value, key, example)
+    return value
 
 
-def _dynamic(value: Any, key: str, example: str) -> None:
+def _dynamic(value: Any, key: str, example: str) -> Any:
     if value not in DYNAMIC:
         raise invalid_choice(key, value, DYNAMIC)
+    return value
 
 
-def _custom(value: Any, key: str, example: str) -> None:
+def _custom(value: Any, key: str, example: str) -> Any:
     if not isinstance(value, Mapping) or not isinstance(value.get("_target_"), str):
-        raise _fail(key, value, "{_target_: package.module.function, and its arguments}", example)
+        raise wrong_value(key, value, "{_target_: package.module.function, and its arguments}", example)
+    return value
 
 
 KINDS: dict[str, Kind] = {
-    "alignment": Kind("pad", _count, "accel.alignment=16", "alignment",
+    "alignment": Kind(("pad", "reject", "copy", "fallback"), _count, "16", "alignment",
                       dims=("last", "last2", "first", "contraction", "all"), roles=TENSOR_ROLES,
                       default_roles=("activation", "parameter"), units=("elements", "bytes")),
-    "rank": Kind("reject", _count, "accel.max_rank=4", "max_rank", roles=TENSOR_ROLES, default_roles=TENSOR_ROLES),
-    "size": Kind("reject", _counts(("min", "max")), "accel.max_size=65535", "max_size",
+    "rank": Kind(("reject", "copy", "fallback"), _count, "4", "max_rank", roles=TENSOR_ROLES,
+                 default_roles=TENSOR_ROLES),
+    "size": Kind(("reject", "pad", "copy", "fallback"), _size, "65535", "max_size",
                  dims=("all", "last", "last2", "first"), roles=TENSOR_ROLES, default_roles=TENSOR_ROLES),
-    "tile": Kind("pad", _tile, "accel.tile=[32,32]", "tile", roles=TENSOR_ROLES,
+    "tile": Kind(("pad", "reject", "copy", "fallback"), _tile, "[32,32]", "tile", roles=TENSOR_ROLES,
                  default_roles=("activation", "parameter")),
-    "dtype": Kind("reject", _dtypes, "accel.dtypes=[float32,int64]", "dtypes", roles=DTYPE_ROLES),
-    "layout": Kind("copy", _layout, "accel.layout=contiguous", "layout", roles=TENSOR_ROLES,
+    "dtype": Kind(("reject", "cast", "fallback"), _dtypes, "[float32,int64]", "dtypes", roles=DTYPE_ROLES),
+    "layout": Kind(("copy", "reject", "fallback"), _layout, "contiguous", "layout", roles=TENSOR_ROLES,
                    default_roles=TENSOR_ROLES, units=("elements", "bytes")),
-    "memory_tensor": Kind("reject", _count, "accel.max_tensor_bytes=17179869184", "max_tensor_bytes",
+    "memory_tensor": Kind(("reject", "copy", "fallback"), _bytes, "16GiB", "max_tensor_bytes",
                           roles=TENSOR_ROLES, default_roles=TENSOR_ROLES, units=("bytes", "span_bytes")),
-    "memory_peak": Kind("reject", _count, "accel.max_peak_bytes=17179869184", "max_peak_bytes", operations=False),
-    "operation": Kind("reject", _operations, "accel.denied=[aten.convolution]", "denied", operations=False),
-    "dynamic_shape": Kind("reject", _dynamic, "accel.dynamic_shapes=static", "dynamic_shapes", operations=False),
-    "custom": Kind("reject", _custom, "accel.rules=[{rule: custom, value: {_target_: my.rules.check}}]"),
+    "memory_peak": Kind(("reject", "copy", "fallback"), _bytes, "16GiB", "max_peak_bytes", operations=False),
+    "operation": Kind(("reject", "fallback"), _operations, "[aten.convolution]", "denied", operations=False),
+    "dynamic_shape": Kind(("reject", "pad", "fallback"), _dynamic, "static", "dynamic_shapes", operations=False),
+    "custom": Kind(("reject", *(effect for effect in EFFECTS if effect != "reject")), _custom,
+                   "{_target_: my.rules.check}"),
 }  # fmt: skip
 """By name. ``violations.csv`` uses the same names."""
 
 SCALARS = {kind.scalar: name for name, kind in KINDS.items() if kind.scalar} | {"allowed": "operation"}
 """Scalar field of a profile → the rule that it edits."""
+
+IN_BYTES = frozenset(kind.scalar for kind in KINDS.values() if kind.read is _bytes)
+"""Those scalars that are sizes in bytes and may be written with a unit."""

@@ -23,6 +23,11 @@ ATEN_NAMES: dict[str, tuple[str, ...]] = {
     "lu_factor": ("linalg_lu_factor", "linalg_lu_factor_ex"),
     "lu_factor_ex": ("linalg_lu_factor_ex",),
     "linalg_lu_factor": ("linalg_lu_factor_ex",),
+    **dict.fromkeys(("solve", "linalg_solve", "solve_ex", "linalg_solve_ex", "tensorsolve", "linalg_tensorsolve"),
+                    ("_linalg_solve_ex",)),
+    **dict.fromkeys(("inv", "linalg_inv", "inv_ex", "inverse", "tensorinv", "linalg_tensorinv"), ("linalg_inv_ex",)),
+    **dict.fromkeys(("det", "linalg_det"), ("_linalg_det",)),
+    **dict.fromkeys(("slogdet", "linalg_slogdet", "logdet"), ("_linalg_slogdet",)),
     "truediv": ("div",),
     "floordiv": ("floor_divide",),
     "mod": ("remainder",),
@@ -39,7 +44,8 @@ ATEN_NAMES: dict[str, tuple[str, ...]] = {
     **{f"i{own}": (f"{aten}_", aten)
        for own, aten in {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "pow": "pow"}.items()},
 }  # fmt: skip
-"""Last part of a Python callable's name → aten packets that it may become, besides the packet of its own name."""
+"""Last part of a Python callable's name, or packet of an aten composite → aten packets that it becomes, besides the
+packet of its own name."""
 
 MAYBE_NAMES: dict[str, tuple[str, ...]] = {
     "linear": ("addmm", "mm", "bmm"),
@@ -47,6 +53,8 @@ MAYBE_NAMES: dict[str, tuple[str, ...]] = {
     "einsum": ("bmm", "mm", "mul"),
     "bilinear": ("_trilinear", "bmm"),
     "cross_entropy": ("nll_loss_forward", "nll_loss2d_forward", "_log_softmax"),
+    **dict.fromkeys(("matrix_power", "linalg_matrix_power"), ("linalg_inv_ex", "mm", "bmm")),
+    **dict.fromkeys(("cond", "linalg_cond"), ("linalg_inv_ex",)),
     "multi_head_attention_forward": ("bmm", "addmm", "mm", "_softmax"),
 }
 """As ``ATEN_NAMES``, where it depends on the arguments: only the aten graph can tell."""
@@ -71,7 +79,7 @@ class Operation:
     Attributes:
         names: full names: ``aten.add.Tensor``, ``aten.add``, ``torch.add``.
         short: bare packet names: ``add``.
-        python: True for a Python callable of a Dynamo graph, which tells no overload.
+        python: True for a callable of a Dynamo graph, which tells no overload.
     """
 
     names: frozenset[str]
@@ -80,15 +88,19 @@ class Operation:
 
     @property
     def maybe(self) -> frozenset[str]:
-        """Packets that a Python callable may become, depending on its arguments."""
-        if not self.python:
+        """Packets that a Python callable, or a composite of aten's, may become, depending on its arguments."""
+        if not self.python and not any(name.startswith("aten.") for name in self.names):
             return frozenset()
         return frozenset(packet for name in self.short for packet in MAYBE_NAMES.get(name, ()))
 
     @classmethod
     def of(cls, node: NodeRecord) -> "Operation":
-        """The names of a node; in place as well as out of place where its arguments ask for ``inplace``."""
+        """The names of a node; in place as well as out of place where its arguments ask for ``inplace``; of an operator
+        that ``auto_functionalized`` calls as well."""
         operation = cls.of_target(node.target, method=node.op == "call_method")
+        if node.target.startswith("higher_order.auto_functionalized") and node.args:  # calls its first argument
+            called = cls.of_target(str(node.args[0]))
+            return cls(operation.names | called.names, operation.short | called.short, False)
         if not operation.python or not _in_place(node):
             return operation
         extra = {f"{name}_" for name in operation.short if name in IN_PLACE_POSITION}
@@ -101,7 +113,10 @@ class Operation:
         parts = target.split(".")
         if parts[0] not in PYTHON_ROOTS and not method and len(parts) > 1:
             packet = ".".join(parts[:2])
-            return cls(frozenset({target, packet}), frozenset({parts[1]}), False)
+            whole = len(parts) == 2 and parts[0] != "higher_order"  # torch.ops.mylib.op: its overload is not told
+            more = ATEN_NAMES.get(parts[1], ()) if parts[0] == "aten" else ()  # a composite of an exported graph
+            names = {target, packet, *(f"aten.{name}" for name in more), *(f"aten.{name}.default" for name in more)}
+            return cls(frozenset(names), frozenset({parts[1], *more}), whole)
         own = parts[-1]
         short = {own, *ATEN_NAMES.get(own, ())}
         short |= {PREFIXED[part] + own for part in parts[1:-1] if part in PREFIXED}
@@ -121,7 +136,9 @@ def matches(pattern: str, operation: Operation) -> bool | None:
     """
     pattern = pattern.removeprefix("torch.ops.").replace("::", ".")
     if any(character in pattern for character in WILD):
-        return any(fnmatch.fnmatchcase(name, pattern) for name in operation.names)
+        if any(fnmatch.fnmatchcase(name, pattern) for name in operation.names):
+            return True
+        return None if _may_match(pattern, operation) else False
     if pattern in operation.names or pattern in operation.short:
         return True
     parts = pattern.split(".")
@@ -131,11 +148,21 @@ def matches(pattern: str, operation: Operation) -> bool | None:
         wanted = {own} | {PREFIXED[part] + own for part in parts[1:-1] if part in PREFIXED}
         wanted |= {name for name in ATEN_NAMES.get(own, ()) if own not in SHARED}
         return bool(wanted & operation.short)
-    if operation.python and parts[0] in ("aten", pattern):
+    if operation.python and len(parts) == 3 and pattern.rpartition(".")[0] in operation.names:
+        return None
+    if parts[0] in ("aten", pattern):
         packet = parts[min(1, len(parts) - 1)]
-        if (len(parts) == 3 and packet in operation.short) or packet in operation.maybe:
+        if packet in operation.maybe:
             return None
     return False
+
+
+def _may_match(pattern: str, operation: Operation) -> bool:
+    """Whether a pattern with wildcards names an overload, or a packet, that a Python callable may become."""
+    overload = operation.python and pattern.count(".") == 2
+    packet = pattern.rpartition(".")[0] if overload else pattern
+    names = {f"aten.{name}" for name in operation.maybe} | (operation.names if overload else frozenset())
+    return any(fnmatch.fnmatchcase(name, packet) for name in names)
 
 
 SHARED = frozenset(("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"))

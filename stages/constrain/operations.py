@@ -22,12 +22,7 @@ def operation(graph: GraphRecord, rule: Rule, *, aten_checked: bool = False) -> 
     total = sum(node.flops or 0 for node in graph.nodes)
     verdicts: dict[Operation, tuple[str | None, str | None]] = {}
     for node in graph.nodes:
-        if node.op not in CALLS:
-            continue
-        if node.op == "call_module":
-            yield row(graph, node, rule, operand="", measured=node.target, limit="", undecided=True,
-                      message=f"module {node.target} was not traced into: what it calls is not known",
-                      suggestion="let Dynamo inline the module")  # fmt: skip
+        if node.op not in CALLS or node.op == "call_module":
             continue
         names = Operation.of(node)
         if isinstance(rule.value, Mapping):

@@ -61,7 +61,7 @@ def _value(value: Any, kind: Any) -> Any:
         raise _NotPlain
     origin, parameters = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
-        return None if value is None else _value(value, next(item for item in parameters if item is not type(None)))
+        return None if value is None else _one_of(value, [item for item in parameters if item is not type(None)])
     if origin is list and type(value) in (list, tuple):
         return [_value(item, parameters[0]) for item in value]
     if origin is dict and type(value) is dict and all(type(key) is str for key in value):
@@ -76,6 +76,13 @@ def _value(value: Any, kind: Any) -> Any:
     if kind in (str, int, bool, float) and type(value) is kind:
         return value
     raise _NotPlain
+
+
+def _one_of(value: Any, kinds: list[Any]) -> Any:
+    """``value`` as the only, or the scalar, type of a union; _NotPlain where it is of none."""
+    if len(kinds) > 1 and type(value) in kinds:
+        return _value(value, type(value))
+    return _value(value, kinds[0])
 
 
 def _anything(value: Any) -> Any:

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import ConfigurationError, invalid_choice
+from models.units import VALID_BYTES, parse_bytes
 from stages.constrain.config import AccelConfig, NumericsConfig, Rule, Waiver
 from stages.constrain.kinds import KINDS
 from stages.constrain.numerics import validate_numerics
 from stages.constrain.plain import plain_config
-from stages.constrain.rule_fields import edited, validated
+from stages.constrain.rule_fields import Written, edited, validated
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ class Profile:
         rules: every rule, all of its fields filled in.
         waivers: accepted findings.
         numerics: what ``backend=emulated`` emulates.
+        written: the rules once more, with the keys that the user wrote; empty for a profile made by hand.
     """
 
     name: str = "none"
@@ -38,6 +40,13 @@ class Profile:
     rules: tuple[Rule, ...] = ()
     waivers: tuple[Waiver, ...] = field(default=())
     numerics: NumericsConfig = field(default_factory=NumericsConfig)
+    written: tuple[Written, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def names_of_torch(self) -> bool:
+        """Whether it lists operations or dtypes, which only torch can tell to exist."""
+        listed = self.of("operation") or self.of("dtype") or self.numerics.fallback
+        return bool(listed) or any(rule.operations for rule in self.rules)
 
     def of(self, rule: str) -> list[Rule]:
         """The rules of that name."""
@@ -62,20 +71,33 @@ def validate_profile(
     base = base or Profile(config.name)
     config = apply_environment(config, os.environ if environment is None else environment)
     _require(config.strict, (bool, type(None)), "accel.strict", "true or false")
-    rules = [validated(rule, f"{base.name}.rules[{index}]") for index, rule in enumerate(base.rules)]
-    rules += [validated(rule, f"accel.rules[{index}]") for index, rule in enumerate(config.rules)]
-    rules = edited(rules, config)
+    written = [validated(rule, f"{base.name}.rules[{index}]") for index, rule in enumerate(base.rules)]
+    written += [validated(rule, f"accel.rules[{index}]") for index, rule in enumerate(config.rules)]
+    written = edited(written, config)
     for index, waiver in enumerate(config.waivers):
         _validate_waiver(waiver, f"accel.waivers[{index}]")
     validate_numerics(config.numerics)
     numerics = config.numerics if config.numerics.stated else base.numerics
     strict = base.strict if config.strict is None else config.strict
-    return Profile(base.name, strict, tuple(rules), (*base.waivers, *config.waivers), numerics)
+    rules = tuple(item.rule for item in written)
+    return Profile(base.name, strict, rules, (*base.waivers, *config.waivers), numerics, tuple(written))
 
 
 def completed(profile: Profile) -> Profile:
     """A profile made by hand with every field of its rules filled in; ConfigurationError where one is not valid."""
     return validate_profile(AccelConfig(), base=profile)
+
+
+def stored_profile(profile: Profile) -> dict[str, Any]:
+    """A profile's rules and waivers for JSON; :func:`read_profile` is the inverse."""
+    rules, waivers = [vars(rule) for rule in profile.rules], [vars(waiver) for waiver in profile.waivers]
+    return {"name": profile.name, "strict": profile.strict, "rules": rules, "waivers": waivers}
+
+
+def read_profile(stored: Mapping[str, Any]) -> Profile:
+    """The profile of a JSON document; KeyError or TypeError where it is none."""
+    rules, waivers = (Rule(**rule) for rule in stored["rules"]), (Waiver(**waiver) for waiver in stored["waivers"])
+    return Profile(stored["name"], stored["strict"], tuple(rules), tuple(waivers))
 
 
 def load_profile(name_or_path: str | Path, **overrides: Any) -> Profile:
@@ -97,7 +119,7 @@ def load_config(name_or_path: str | Path, **overrides: Any) -> AccelConfig:
     valid = [item.name for item in fields(AccelConfig)]
     for key in overrides:
         if key not in valid:
-            raise invalid_choice("accel override", key, valid)
+            raise invalid_choice("accel override", key, valid, example="{}")
     plain = plain_config(path, overrides)
     return _judged_config(path, overrides, valid) if plain is None else plain
 
@@ -113,7 +135,7 @@ def _judged_config(path: Path, overrides: Mapping[str, Any], valid: list[str]) -
         merged = OmegaConf.merge(OmegaConf.structured(AccelConfig), content, overrides)
         config = OmegaConf.to_object(merged)
     except ConfigKeyError as error:
-        raise invalid_choice("accel", str(error.full_key or error.key), valid, where=str(path)) from error
+        raise invalid_choice("accel", str(error.full_key or error.key), valid, where=str(path), example="{}") from error
     except (OmegaConfBaseException, YAMLError, OSError, ValueError) as error:
         raise ConfigurationError(f"accel: {path} can't be read as a profile: {error}") from error
     assert isinstance(config, AccelConfig)
@@ -130,7 +152,7 @@ def apply_environment(config: AccelConfig, environment: Mapping[str, str]) -> Ac
     if "MOCK_ALIGNMENT" in environment:
         changes["alignment"] = _positive("MOCK_ALIGNMENT", environment["MOCK_ALIGNMENT"])
     if "MOCK_MAX_MEMORY" in environment:
-        changes["max_tensor_bytes"] = _size("MOCK_MAX_MEMORY", environment["MOCK_MAX_MEMORY"])
+        changes["max_tensor_bytes"] = _memory("MOCK_MAX_MEMORY", environment["MOCK_MAX_MEMORY"])
     return replace(config, **changes) if changes else config
 
 
@@ -155,9 +177,13 @@ def _validate_waiver(waiver: Waiver, key: str) -> None:
     if waiver.rule != "*" and not any(character in waiver.rule for character in "*?[") and waiver.rule not in KINDS:
         raise invalid_choice(f"{key}.rule", waiver.rule, KINDS)
     if waiver.reason in ("", "???"):
-        raise ConfigurationError(f"{key}.reason: a waiver needs one. Try: {key}.reason='accepted until the next chip'")
+        raise ConfigurationError(
+            f"{key}.reason: got {waiver.reason!r}; valid: why it is accepted.\nTry: reason: until the next chip"
+        )
     if (waiver.rule, waiver.source, waiver.target) == ("*", "*", "*"):
-        raise ConfigurationError(f"{key}: waives everything; give rule, source or target. Try: {key}.rule=alignment")
+        raise ConfigurationError(
+            f"{key}: waives everything; valid: a rule, a source or a target.\nTry: rule: alignment"
+        )
     if waiver.expires is not None:
         expiry(waiver, key)
 
@@ -170,7 +196,7 @@ def expiry(waiver: Waiver, key: str = "accel.waivers") -> datetime.date | None:
         return datetime.date.fromisoformat(str(waiver.expires))
     except ValueError:
         raise ConfigurationError(
-            f"{key}.expires: got {waiver.expires!r}; valid: a date as YYYY-MM-DD. Try: {key}.expires=2027-01-31"
+            f"{key}.expires: got {waiver.expires!r}; valid: a date as YYYY-MM-DD.\nTry: expires: 2027-01-31"
         ) from None
 
 
@@ -193,10 +219,8 @@ def _positive(key: str, text: str) -> int:
     return int(text)
 
 
-def _size(key: str, text: str) -> int:
-    """Bytes: a whole number, with KiB, MiB, GiB or TiB where wanted."""
-    match = re.fullmatch(r"\s*([0-9]+)\s*([kmgt]ib)?\s*", text, re.IGNORECASE)
-    if not match or int(match[1]) <= 0:
-        raise ConfigurationError(f"{key}: got {text!r} (in the environment); valid: bytes above 0, or a number with "
-                                 f"KiB, MiB, GiB or TiB. Try: {key}=16GiB")  # fmt: skip
-    return int(match[1]) * 1024 ** (("kib", "mib", "gib", "tib").index(match[2].lower()) + 1 if match[2] else 0)
+def _memory(key: str, text: str) -> int:
+    found = parse_bytes(text)
+    if found is None:
+        raise ConfigurationError(f"{key}: got {text!r} (in the environment); valid: {VALID_BYTES}. Try: {key}=16GiB")
+    return found

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stages.constrain.names import WILD, Operation
+from stages.constrain.subjects import operands_of
 from stages.constrain.violations import Violation, Violations
 from stages.graphs import ITEM_BYTES, GraphRecord, NodeRecord, TensorRecord
 from stages.repro import Check, GraphIndex, NotReproducible, Program, Script, Verification, script, verify
@@ -167,11 +168,7 @@ def _program(graph: GraphIndex, row: Violation, *, anonymous: bool = False) -> t
                 continue
             return program, f"values[{program.names[node.name]!r}]"
     program = Program.of(graph, [node.name], anonymous=anonymous)
-    position = re.fullmatch(r"args\[(\d+)\]", row.operand)
-    name = node.name
-    if position is not None:
-        value = node.args[int(position[1])] if int(position[1]) < len(node.args) else None
-        name = value["node"] if isinstance(value, dict) and "node" in value else name
+    name = dict(operands_of(node)).get(row.operand, node.name)
     return program, f"values[{program.names[name]!r}]"
 
 
@@ -184,10 +181,8 @@ def _node(graph: GraphIndex, row: Violation) -> NodeRecord:
 def _judged(graph: GraphIndex, row: Violation) -> tuple[TensorRecord, int]:
     """The tensor that a row is about, and its position among its node's."""
     node = _node(graph, row)
-    position = re.fullmatch(r"args\[(\d+)\]", row.operand)
-    if position is not None and node.op not in GIVEN:
-        value = node.args[int(position[1])] if int(position[1]) < len(node.args) else None
-        node = graph.nodes[value["node"]] if isinstance(value, dict) and "node" in value else node
+    if node.op not in GIVEN:
+        node = graph.nodes[dict(operands_of(node)).get(row.operand, node.name)]
     output = re.fullmatch(r"output\[(\d+)\]", row.operand)
     index = int(output[1]) if output is not None else 0
     if index >= len(node.outputs):

@@ -19,7 +19,7 @@ from models.errors import ConfigurationError
 from stages.constrain.config import AccelConfig
 from stages.constrain.engine import check
 from stages.constrain.profile import Profile, completed, validate_profile
-from stages.constrain.violations import Violation, Violations, waive
+from stages.constrain.violations import Violation, Violations, count_once, waive
 from stages.contract import Settings
 from stages.graphs import GraphRecord
 
@@ -63,7 +63,7 @@ class Rulebook:
             return check(graphs, self.profile, today=today)
         found = check(graphs, replace(self.profile, waivers=()))
         rows = [*found, *itertools.chain.from_iterable(map(self._own_rows, _compiled(graphs)))]
-        rows = waive(rows, self.profile.waivers, today or datetime.date.today())
+        rows = count_once(waive(rows, self.profile.waivers, today or datetime.date.today()))
         return replace(found, rows=tuple(rows), profile=self.profile)
 
     def _own_rows(self, graph: GraphRecord) -> list[Violation]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from stages.constrain.alignment import dimensions
 from stages.constrain.config import Rule
-from stages.constrain.sizes import bounds
+from stages.constrain.sizes import bounds, is_multiple
 from stages.constrain.subjects import Subject, chosen, row
 from stages.constrain.violations import Violation
 from stages.graphs import GraphRecord
@@ -30,7 +30,9 @@ def rank(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> It
 def size(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
     """One row for each dimension whose size is not within ``rule.value``, a largest size or ``{min, max}``.
 
-    A symbolic size is decided by its range, else as this case had it; one that fits here, but need not, is undecided.
+    The cost is the tensor's bytes, with the effect ``pad`` what padding the dimension to the smallest size adds.
+    A symbolic size is decided by its range, else as this case had it; one that fits here, but need not, is undecided,
+    as is one without a value whose range reaches over a limit.
     """
     least, most = (1, int(rule.value)) if not isinstance(rule.value, Mapping) else _limits(rule.value)
     limit = f"{least} to {most}" if most is not None else f"{least} or more"
@@ -41,16 +43,24 @@ def size(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> It
                 continue
             shown = subject.tensor.shape[dimension]
             where = f"dimension {dimension} of {subject.where}"
-            if value is not None and (value < least or (most is not None and value > most)):
+            ends = (low, high) if value is None else (value, value)
+            small = ends[1] is not None and ends[1] < least
+            if small or (most is not None and ends[0] is not None and ends[0] > most):
+                cost, share = subject.nbytes, None
+                if rule.effect == "pad":
+                    share = (least - value) / value if small and value else None
+                    cost = None if cost is None or share is None else round(cost * share)
                 yield subject.violation(
                     rule,
-                    measured=shown if isinstance(shown, int) else f"{shown} = {value}",
+                    measured=shown if isinstance(shown, int) or value is None else f"{shown} = {value}",
                     limit=limit,
-                    cost=subject.nbytes,
-                    message=f"{where} is {value}, not {limit}",
-                    suggestion="split the tensor along this dimension"
-                    if value >= least
-                    else "pad the dimension, or join tensors along it",
+                    cost=cost,
+                    share=share,
+                    part=str(dimension) if rule.effect == "pad" else "",
+                    message=f"{where} is {shown if value is None else value}, not {limit}",
+                    suggestion="pad the dimension, or join tensors along it"
+                    if small
+                    else "split the tensor along this dimension",
                 )
             else:
                 here = (
@@ -83,48 +93,41 @@ def tile(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> It
 
 
 def _tile(subject: Subject, rule: Rule, tiles: list[int]) -> Iterator[Violation]:
-    shape = [1] * (len(tiles) - len(subject.tensor.shape)) + list(subject.tensor.shape)
-    in_case = [1] * (len(tiles) - len(subject.sizes)) + subject.sizes
-    last, here = shape[-len(tiles) :], in_case[-len(tiles) :]
-    ranges = [bounds(item, subject.graph.symbols) for item in last]
-    if all(
-        low == high and low is not None and low % each == 0 for (low, high), each in zip(ranges, tiles, strict=True)
-    ):
+    ones = [1] * len(tiles)
+    last, here = [*ones, *subject.tensor.shape][-len(tiles) :], [*ones, *subject.sizes][-len(tiles) :]
+    verdicts = [
+        is_multiple(item, each, subject.graph.symbols, value)
+        for item, each, value in zip(last, tiles, here, strict=True)
+    ]
+    if 0 in subject.tensor.shape or all(verdicts):
         return
     limit = "x".join(map(str, tiles))
-    if None in here:
+    if False not in verdicts or 0 in here:
+        known = "is not known" if None in here else "holds in this case, but need not"
         yield subject.violation(
             rule,
             measured=subject.tensor.shape,
             limit=limit,
             undecided=True,
-            message=f"{subject.where}: whether tiles of {limit} cover it is not known",
+            message=f"{subject.where}: that tiles of {limit} cover it {known}",
             suggestion="make the sizes multiples by construction, e.g. pad the input",
         )
         return
-    known = [item for item in here if item is not None]
-    padded = [-(-item // each) * each for item, each in zip(known, tiles, strict=True)]
-    if padded == known:
-        if any(isinstance(item, str) for item in last):
-            yield subject.violation(
-                rule,
-                measured=subject.tensor.shape,
-                limit=limit,
-                undecided=True,
-                message=f"{subject.where} is covered by tiles of {limit} in this case, but need not be",
-                suggestion="make the sizes multiples by construction, e.g. pad the input",
-            )
-        return
-    if 0 in known:
-        return
-    nbytes, grown = subject.nbytes, math.prod(padded) / math.prod(known)
-    yield subject.violation(
+    yield _uncovered(subject, rule, tiles, here)
+
+
+def _uncovered(subject: Subject, rule: Rule, tiles: list[int], here: list[int | None]) -> Violation:
+    padded = [None if item is None else -(-item // each) * each for item, each in zip(here, tiles, strict=True)]
+    limit, nbytes, grown = "x".join(map(str, tiles)), subject.nbytes, None
+    if None not in here:
+        grown = math.prod(filter(None, padded)) / math.prod(filter(None, here))
+    return subject.violation(
         rule,
-        measured="x".join(map(str, known)),
+        measured="x".join("?" if item is None else str(item) for item in here),
         limit=limit,
-        cost=None if nbytes is None else round(nbytes * (grown - 1)),
-        share=grown - 1,
-        message=f"{subject.where} is padded from {known} to {padded} in its last dimensions, tiles being {limit}",
+        cost=None if nbytes is None or grown is None else round(nbytes * (grown - 1)),
+        share=None if grown is None else grown - 1,
+        message=f"{subject.where} is padded from {here} to {padded} in its last dimensions, tiles being {limit}",
         suggestion=f"use {padded}, or fold a small dimension into another",
     )
 

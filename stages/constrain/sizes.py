@@ -4,6 +4,7 @@ import ast
 import itertools
 import math
 import operator
+import random
 from collections.abc import Callable, Mapping
 
 from stages.graphs import Size
@@ -12,6 +13,7 @@ Symbols = Mapping[str, Mapping[str, int | None]]
 
 MOST_VALUES = 4096
 """So many values of a symbolic size are tried one by one."""
+PROBES, MOST_DRAWN = 8, 1 << 20
 
 _FOLDS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
@@ -42,6 +44,61 @@ def case_value(size: Size, hint: int | None, symbols: Symbols) -> int | None:
     return None if tree is None else _value(tree, symbols)
 
 
+def is_multiple(size: Size, limit: int, symbols: Symbols, value: int | None, *, item: int = 1) -> bool | None:
+    """Whether ``size * item`` is a multiple of ``limit``.
+
+    Args:
+        size: in elements, or an expression.
+        limit: above 0, in the unit of ``item``.
+        symbols: the graph's symbols with their ranges.
+        value: of ``size`` in this case, None where it is not known.
+        item: units an element takes: its bytes, or 1.
+
+    Returns:
+        True where it is whatever the symbols are; False where it is not in this case, or for no value in the range;
+        None where it is in this case, but need not be, or nothing is known.
+    """
+    if guaranteed_factor(size) * item % limit == 0:
+        return True
+    fits = {number * item % limit == 0 for number in values(size, symbols) or ()}
+    if len(fits) == 1:
+        return fits.pop()
+    return None if value is None or value * item % limit == 0 else False
+
+
+def product(left: Size, right: Size) -> Size:
+    """``left * right``; an expression where one is."""
+    return left * right if isinstance(left, int) and isinstance(right, int) else f"({left})*({right})"
+
+
+def is_equal(left: Size, right: Size, symbols: Symbols) -> bool:
+    """Whether two sizes are equal whatever their symbols are, for symbols of at least 2.
+
+    Expressions are compared at :data:`PROBES` places of the symbols' ranges: two different polynomials agree at a
+    random one of many thousand with a chance of their degree over that number.
+    """
+    if isinstance(left, int) and isinstance(right, int):
+        return left == right
+    tree = _parse(f"({left}) - ({right})")
+    if tree is None:
+        return False
+    draw = random.Random(0)
+    for _ in range(PROBES):
+        point = {name: {"hint": _drawn(draw, symbols.get(name, {}))} for name in _names(tree)}
+        if _value(tree, point) != 0:
+            return False
+    return True
+
+
+def _drawn(draw: random.Random, known: Mapping[str, int | None]) -> int:
+    least, most = max(known.get("min") or 2, 2), known.get("max")
+    return draw.randint(least, max(least, least + MOST_DRAWN if most is None else min(most, least + MOST_DRAWN)))
+
+
+def _names(tree: ast.expr) -> list[str]:
+    return sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id not in _FUNCTIONS})
+
+
 def bounds(size: Size, symbols: Symbols) -> tuple[int | None, int | None]:
     """The least and the largest value of ``size`` over its symbols' ranges; None for an end that is open or unknown.
 
@@ -64,7 +121,7 @@ def values(size: Size, symbols: Symbols) -> list[int] | None:
     tree = _parse(size)
     if tree is None:
         return None
-    names = sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id not in _FUNCTIONS})
+    names = _names(tree)
     ranges = []
     for name in names:
         known = symbols.get(name, {})

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from models.errors import ConfigurationError
 from stages.constrain.graph_rules import check_custom
-from stages.constrain.profile import Profile
+from stages.constrain.profile import Profile, stored_profile
 from stages.constrain.repros import write_repros
 from stages.constrain.rulebook import rulebook
 from stages.constrain.summary import by_rule
@@ -20,11 +20,14 @@ GRAPHS = "capture/graphs/"
 BREAKS = "capture/breaks.json"
 TABLE = "constrain/violations.csv"
 SUMMARY = "constrain/summary.csv"
+DECLARED = "constrain/declared.json"
+"""The rules that a backend declares of itself, where no profile took their place: what ``accel.*`` edits."""
 
 
 class ConstrainStage(Stage):
     """Reads ``capture/graphs/*.json``, writes ``constrain/violations.csv``: every violation, strict or not,
-    and ``constrain/summary.csv``: what they come to by rule and effect."""
+    and ``constrain/summary.csv``: what they come to by rule and effect; ``constrain/declared.json`` where the rules are
+    those that the backend declares."""
 
     name = "constrain"
     needs = ("capture",)
@@ -40,7 +43,7 @@ class ConstrainStage(Stage):
         profile = rulebook(context.settings).profile
         for rule in profile.of("custom"):
             check_custom(rule)
-        if profile.of("operation") or profile.of("dtype") or any(rule.operations for rule in profile.rules):
+        if profile.names_of_torch:
             from stages.constrain.torch_names import check_names
 
             check_names(profile)
@@ -66,6 +69,9 @@ class ConstrainStage(Stage):
             summary={"violations": found | {"profile": profile.name, "declared_by": rules.declared_by}},
             digest={TABLE: digest_columns()},
         )
+        if rules.declared_by == "backend":
+            own = {"own_check": rules.own_check is not None}
+            result.artifacts[DECLARED] = stored_profile(rules.declared) | own
         if violations.failed and self.config.repros:
             self._reproduce(context, graphs, violations, result)
         return result

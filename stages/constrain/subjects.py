@@ -1,7 +1,9 @@
 """Which tensors of a graph a rule looks at, each once. Free of torch."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from stages.constrain.config import Rule
 from stages.constrain.kinds import TENSOR_ROLES
@@ -27,6 +29,7 @@ class Subject:
         tensor: its metadata.
         operand: ``output``, ``output[i]``, a placeholder's role, or ``args[i]``.
         role: activation, parameter or index, as ``alignment_roles`` names them. Buffers count as parameters.
+        made: which tensor it is, the same at every node that reads it.
     """
 
     graph: GraphRecord
@@ -34,6 +37,7 @@ class Subject:
     tensor: TensorRecord
     operand: str
     role: str
+    made: str = ""
 
     @property
     def sizes(self) -> list[int | None]:
@@ -63,25 +67,29 @@ class Subject:
         return item
 
     def violation(self, rule: Rule, *, measured: object, limit: object, message: str, suggestion: str,
-                  undecided: bool = False, cost: int | None = None,
-                  share: float | None = None) -> Violation:  # fmt: skip
-        """A row about this tensor; severity ``error`` until the profile's strictness is known."""
+                  undecided: bool = False, cost: int | None = None, share: float | None = None,
+                  part: str = "") -> Violation:  # fmt: skip
+        """A row about this tensor; severity ``error`` until the profile's strictness is known.
+
+        ``part`` tells costs of one tensor apart that add up (padding one dimension, and another).
+        """
         node = self.node
         if node.aliases and rule.effect == "pad":  # a view allocates nothing that could be padded
             cost = share = None
         return row(self.graph, node, rule, operand=self.operand, measured=measured, limit=limit, message=message,
-                   suggestion=suggestion, undecided=undecided, cost=cost, share=share)  # fmt: skip
+                   suggestion=suggestion, undecided=undecided, cost=cost, share=share,
+                   piece=f"{self.made}:{part}" if self.made else "")  # fmt: skip
 
 
 def row(graph: GraphRecord, node: NodeRecord, rule: Rule, *, operand: str, measured: object, limit: object,
         message: str, suggestion: str, undecided: bool = False, cost: int | None = None,
-        share: float | None = None) -> Violation:  # fmt: skip
+        share: float | None = None, piece: str = "") -> Violation:  # fmt: skip
     """One violation with the node's place filled in."""
     return Violation(
         graph=graph.id, node=node.name, target=node.target, operand=operand, module=node.module,
         source=str(node.source) if node.source else "", rule=rule.rule, effect=rule.effect or "reject",
         severity="undecided" if undecided else "error", measured=str(measured), limit=str(limit), cost_bytes=cost,
-        cost_share=share, message=f"{node.name}: {message}", suggestion=suggestion,
+        cost_share=share, message=f"{node.name}: {message}", suggestion=suggestion, piece=piece,
     )  # fmt: skip
 
 
@@ -89,6 +97,16 @@ def shape_in_case(tensor: TensorRecord, symbols: Symbols) -> list[int | None]:
     """The shape that a tensor had in this case; None for a size that is not known."""
     hints: list[int | None] = list(tensor.hints) if tensor.hints else [None] * len(tensor.shape)
     return [case_value(size, hint, symbols) for size, hint in zip(tensor.shape, hints, strict=True)]
+
+
+def byte_bounds(tensor: TensorRecord, symbols: Symbols) -> tuple[int | None, int | None]:
+    """Dense bytes of a tensor at least and at most over the symbols' ranges; None where that is open or unknown."""
+    item, ends = ITEM_BYTES.get(tensor.dtype), [bounds(size, symbols) for size in tensor.shape]
+    if item is None:
+        return None, None
+    least = math.prod(max(low or 0, 0) for low, _ in ends)
+    highs = [high for _, high in ends if high is not None]
+    return item * least, item * math.prod(highs) if len(highs) == len(ends) else None
 
 
 def tensors(graph: GraphRecord, *, forward_checked: bool) -> Iterator[Subject]:
@@ -105,8 +123,57 @@ def tensors(graph: GraphRecord, *, forward_checked: bool) -> Iterator[Subject]:
             continue
         if node.op in ("placeholder", "get_attr") and forward_checked and node.role in SHARED_ROLES:
             continue
-        for index, tensor in enumerate(node.outputs):
-            yield Subject(graph, node, tensor, _operand(node, index), role_of(node, tensor))
+        for index in range(len(node.outputs)):
+            yield made_at(graph, nodes, node, index)
+
+
+def made_at(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord, index: int) -> Subject:
+    """An output of a node, where it is made."""
+    tensor = node.outputs[index]
+    made = identity(graph, nodes, node, index)
+    return Subject(graph, node, tensor, _operand(node, index), role_of(node, tensor), made)
+
+
+def read_at(
+    graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord, operand: str, producer: NodeRecord,
+    index: int = 0,
+) -> Subject:  # fmt: skip
+    """An output of ``producer``, at the node that reads it as ``operand``."""
+    tensor = producer.outputs[index]
+    made = identity(graph, nodes, producer, index)
+    return Subject(graph, node, tensor, operand, role_of(producer, tensor), made)
+
+
+def identity(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord, index: int) -> str:
+    """One name for a tensor: that of the node which makes it, not of a ``getitem`` or an alias that shows it again.
+
+    What a backward graph gets of its forward graph (parameters, inputs, saved tensors) has the forward's name.
+    """
+    if _repeats_output(node, nodes, graph.kind):
+        producer = nodes[node.inputs[0]]
+        if node.target != GETITEM:
+            return identity(graph, nodes, producer, 0)
+        position = node.argument(1)
+        known = isinstance(position, int) and 0 <= position < len(producer.outputs)
+        if known and producer.outputs[position] == node.outputs[0]:
+            return identity(graph, nodes, producer, position)
+    shared = graph.kind == "backward" and node.op in ("placeholder", "get_attr") and node.role in SHARED_ROLES
+    place = f"{graph.id.rpartition('.')[0]}.forward" if shared else graph.id
+    return f"{place}/{node.name}[{index}]"
+
+
+def operands_of(node: NodeRecord) -> Iterator[tuple[str, str]]:
+    """Every node that the arguments refer to, with its place: ``args[0]``, ``args[0][1]``, ``args[weight]``."""
+    for key, value in [*enumerate(node.args), *node.kwargs.items()]:
+        yield from _references(f"args[{key}]", value)
+
+
+def _references(place: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _references(f"{place}[{index}]", item)
+    elif isinstance(value, dict) and set(value) == {"node"}:
+        yield place, value["node"]
 
 
 def chosen(graph: GraphRecord, rule: Rule, *, forward_checked: bool) -> Iterator[Subject]:
@@ -124,16 +191,18 @@ def _of_operations(graph: GraphRecord, rule: Rule) -> Iterator[Subject]:
     for node in graph.nodes:
         if node.op not in CALLS or node.target == GETITEM or not concerns(rule.operations or (), node):
             continue
-        for position, name in enumerate(node.inputs):
+        seen: set[str] = set()
+        for operand, name in operands_of(node):
             producer = nodes[name]
-            for tensor in producer.outputs[:1]:
-                yield Subject(graph, node, tensor, f"args[{position}]", role_of(producer, tensor))
-        for index, tensor in enumerate(node.outputs):
-            yield Subject(graph, node, tensor, _operand(node, index), role_of(node, tensor))
+            for index in range(len(producer.outputs)) if name not in seen else ():
+                yield read_at(graph, nodes, node, operand, producer, index)
+            seen.add(name)
+        for index in range(len(node.outputs)):
+            yield made_at(graph, nodes, node, index)
 
 
 def unclear(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
-    """An undecided row for each node of a Dynamo graph that may become one of ``rule.operations``, or may not."""
+    """An undecided row for each node of a graph before decomposition that may become one of ``rule.operations``."""
     for node in graph.nodes:
         if node.op not in CALLS:
             continue
@@ -152,6 +221,26 @@ def unclear(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
                 "only the aten graph can tell",
                 suggestion="check the aten graph (backend=aot_mock)",
             )
+
+
+def unseen(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
+    """An undecided row for each node that runs operations which the graph does not hold, so that no rule sees them."""
+    bodies = {node.name for node in graph.nodes if node.op == "get_attr" and not node.outputs}
+    for node in graph.nodes:
+        if node.op == "call_module":
+            message = f"module {node.target} was not traced into: what it calls is not known"
+            suggestion = "let Dynamo inline the module"
+        elif node.target.startswith("higher_order.") and bodies & set(node.inputs):
+            message = f"the body of {node.target} was not looked at: its operations are not in this graph"
+            suggestion = (
+                "check the aten graph (backend=aot_mock), where it may be inlined"
+                if graph.kind == "dynamo"
+                else "check what it calls as a model of its own, or write it without the higher-order operator"
+            )
+        else:
+            continue
+        yield row(graph, node, rule, operand="", measured=node.target, limit="", undecided=True, message=message,
+                  suggestion=suggestion)  # fmt: skip
 
 
 def concerns(patterns: Sequence[str], node: NodeRecord) -> bool:
@@ -177,7 +266,7 @@ def _operand(node: NodeRecord, index: int) -> str:
     return f"output[{index}]" if len(node.outputs) > 1 else "output"
 
 
-def _repeats_output(node: NodeRecord, nodes: dict[str, NodeRecord], kind: str) -> bool:
+def _repeats_output(node: NodeRecord, nodes: Mapping[str, NodeRecord], kind: str) -> bool:
     """True where the node's tensor was seen at the node it reads: ``getitem`` of a multi-output node, or an alias
     (``detach``) with the very same metadata. Outputs that a node leaves out are not recorded, so that ``getitem``'s
     index need not be the record's.

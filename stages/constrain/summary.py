@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from stages.constrain.subjects import CALLS
+from stages.constrain.subjects import CALLS, tensors
 from stages.constrain.violations import Violation, Violations
 from stages.graphs import GETITEM, GraphRecord
 from stages.wording import counted
@@ -23,8 +23,8 @@ def by_rule(violations: Violations, graphs: Iterable[GraphRecord]) -> "pandas.Da
     """One row for each rule and effect with findings, the most findings first.
 
     Columns: ``nodes`` operations with such a finding, ``nodes_share`` of all operations; ``cost_bytes`` what the
-    findings cost together, ``bytes_share`` over the bytes that all tensors of the graphs take, inputs and parameters
-    included, views not; ``flops`` of those operations,
+    findings cost together, ``bytes_share`` over the bytes that all tensors of the graphs take, each once, inputs and
+    parameters included, views not; ``flops`` of those operations,
     ``flops_share`` of all FLOPs that are known. Shares are of the graphs that hold the findings' kind: of AOTAutograd's
     where there are any, for Dynamo's is another picture of the same. Waived findings count under ``waived`` alone.
     """
@@ -50,10 +50,16 @@ def by_rule(violations: Violations, graphs: Iterable[GraphRecord]) -> "pandas.Da
 
 
 def _totals(graphs: Iterable[GraphRecord]) -> tuple[int, int, int]:
+    """Operations, bytes of the tensors, each once, and known FLOPs."""
+    graphs = list(graphs)
+    ids = {graph.id for graph in graphs}
     calls = [node for graph in graphs for node in graph.nodes if node.op in CALLS and node.target != GETITEM]
-    made = [node for graph in graphs for node in graph.nodes if node.op != "output" and not node.aliases]
-    tensors = [tensor for node in made if node.target != GETITEM for tensor in node.outputs]
-    return len(calls), sum(tensor.nbytes or 0 for tensor in tensors), sum(node.flops or 0 for node in calls)
+    nbytes = 0
+    for graph in graphs:
+        shown = graph.kind == "backward" and f"{graph.id.rpartition('.')[0]}.forward" in ids
+        subjects = tensors(graph, forward_checked=shown)
+        nbytes += sum(subject.tensor.nbytes or 0 for subject in subjects if not subject.node.aliases)
+    return len(calls), nbytes, sum(node.flops or 0 for node in calls)
 
 
 def _row(
@@ -93,7 +99,7 @@ def top_lines(rows: Iterable[Mapping[str, Any]], code: Mapping[str, str]) -> lis
         if row["severity"] != "waived":
             groups[row["source"]].append(row)
     lines = [_line(source, group, code.get(source, "")) for source, group in groups.items()]
-    lines.sort(key=lambda line: (-line["cost_bytes"], -line["findings"], line["source"]))
+    lines.sort(key=lambda line: (-line["cost_bytes"], -(line["flops_share"] or 0), -line["findings"], line["source"]))
     return lines[:LINES]
 
 
@@ -103,9 +109,30 @@ def _line(source: str, group: list[Mapping[str, Any]], code: str) -> dict[str, A
         "code": code,
         "findings": len(group),
         "rules": ", ".join(sorted({f"{row['rule']} ({row['effect']})" for row in group})),
-        "cost_bytes": sum(int(row["cost_bytes"]) for row in group if row["cost_bytes"]),
+        "cost_bytes": _cost(group),
+        "flops_share": _flops_share(group),
         "suggestion": suggestions(Counter(row["suggestion"] for row in group)),
     }
+
+
+def _cost(group: list[Mapping[str, Any]]) -> int:
+    """Bytes that a line costs, in the picture of it (Dynamo's, or AOTAutograd's) in which that is more."""
+    pictures: Counter[bool] = Counter()
+    for row in group:
+        pictures[row["graph"].endswith(".dynamo")] += int(row["cost_bytes"] or 0)
+    return max(pictures.values())
+
+
+def _flops_share(group: list[Mapping[str, Any]]) -> float | None:
+    """Share of its graph's FLOPs that a line's operations take to the host, or lose; each operation once.
+
+    Of several graphs the largest share: Dynamo's is another picture of AOTAutograd's.
+    """
+    shares: dict[str, dict[str, float]] = defaultdict(dict)
+    for row in group:
+        if row["cost_share"] and (row["effect"] == "fallback" or row["rule"] == "operation"):
+            shares[row["graph"]][row["node"]] = float(row["cost_share"])
+    return max((sum(nodes.values()) for nodes in shares.values()), default=None)
 
 
 def suggestions(counts: Counter[str]) -> str:

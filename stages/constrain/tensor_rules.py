@@ -1,13 +1,11 @@
-"""The rules about one tensor at a time: dtype, layout, memory. Free of torch."""
+"""The rules about one tensor at a time: dtype and memory. Free of torch."""
 
-import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from stages.constrain.alignment import contracted
 from stages.constrain.config import Rule
+from stages.constrain.contractions import contractions
 from stages.constrain.sizes import case_value
-from stages.constrain.subjects import CALLS, Subject, chosen, concerns
+from stages.constrain.subjects import Subject, byte_bounds, chosen
 from stages.constrain.violations import Violation
 from stages.graphs import ITEM_BYTES, GraphRecord
 
@@ -31,49 +29,41 @@ def dtype(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> I
     """One row for each tensor whose dtype is not in the list ``rule.value``, or is a key of that mapping.
 
     The cost is the tensor's bytes. With the role ``compute`` the operands of matrix products, convolutions and
-    attention are looked at, at each node that reads them.
+    attention are looked at, at each node that reads them; an operation whose operands can't be told is undecided.
     """
     becomes = {_bare(key): _bare(value) for key, value in rule.value.items()} if isinstance(rule.value, Mapping) else {}
     allowed = [] if becomes else [_bare(item) for item in rule.value]
     roles = set(rule.roles or ())
-    compute = _operands(graph, rule) if "compute" in roles else iter(())
     others = chosen(graph, rule, forward_checked=forward_checked) if roles != {"compute"} else iter(())
     if "storage" in roles:
         others = (subject for subject in others if subject.role != "index" or "index" in roles)
-    for subject in itertools.chain(others, compute):
-        found = subject.tensor.dtype
-        if found not in becomes if becomes else found in allowed:
-            continue
-        if becomes:
-            message, suggestion = f"is {becomes[found]} on this accelerator", f"use {becomes[found]} yourself"
-        else:
-            message = "is not supported"
-            suggestion = f"use {next((other for other in NARROWER.get(found, ()) if other in allowed), allowed[0])}"
-        yield subject.violation(
-            rule,
-            measured=found,
-            limit=becomes[found] if becomes else " ".join(allowed),
-            cost=subject.nbytes,
-            message=f"{subject.where} {message}",
-            suggestion=suggestion,
-        )
+    for subject in others:
+        yield from _dtype(subject, rule, becomes, allowed)
+    for found in contractions(graph, rule) if "compute" in roles else ():
+        yield from [found] if isinstance(found, Violation) else _dtype(found[0], rule, becomes, allowed)
+
+
+def _dtype(subject: Subject, rule: Rule, becomes: Mapping[str, str], allowed: Sequence[str]) -> Iterator[Violation]:
+    found = subject.tensor.dtype
+    if found not in becomes if becomes else found in allowed:
+        return
+    if becomes:
+        message, suggestion = f"is {becomes[found]} on this accelerator", f"use {becomes[found]} yourself"
+    else:
+        message = "is not supported"
+        suggestion = f"use {next((other for other in NARROWER.get(found, ()) if other in allowed), allowed[0])}"
+    yield subject.violation(
+        rule,
+        measured=found,
+        limit=becomes[found] if becomes else " ".join(allowed),
+        cost=subject.nbytes,
+        message=f"{subject.where} {message}",
+        suggestion=suggestion,
+    )
 
 
 def _bare(name: object) -> str:
     return str(name).removeprefix("torch.")
-
-
-def _operands(graph: GraphRecord, rule: Rule) -> Iterator[Subject]:
-    """What contractions read, at each node that does."""
-    nodes = {node.name: node for node in graph.nodes}
-    for node in graph.nodes:
-        if node.op not in CALLS or not concerns(rule.operations or (), node):
-            continue
-        for position, keyword, _ in contracted(node):
-            value = node.args[position] if position < len(node.args) else node.kwargs.get(keyword)
-            producer = nodes.get(value.get("node", "")) if isinstance(value, dict) else None
-            for tensor in producer.outputs[:1] if producer else ():
-                yield Subject(graph, node, tensor, f"args[{position}]", "compute")
 
 
 def memory_tensor(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
@@ -87,9 +77,11 @@ def memory_tensor(graph: GraphRecord, rule: Rule, *, forward_checked: bool = Fal
     for subject in chosen(graph, rule, forward_checked=forward_checked):
         if subject.node.aliases and not rule.operations:
             continue
-        most, nbytes = _extent(subject, span=rule.unit == "span_bytes")
+        least, most, nbytes = _extent(subject, span=rule.unit == "span_bytes")
         if most is not None and most <= limit:
             continue
+        if nbytes is None and least is not None and least > limit:  # of a size without a value, but with a range
+            nbytes = least
         if nbytes is not None and nbytes > limit:
             kind = "spans" if rule.unit == "span_bytes" else "takes"
             yield subject.violation(
@@ -115,134 +107,18 @@ def memory_tensor(graph: GraphRecord, rule: Rule, *, forward_checked: bool = Fal
             )
 
 
-def _extent(subject: Subject, *, span: bool) -> tuple[int | None, int | None]:
-    """Bytes at most, and in this case."""
+def _extent(subject: Subject, *, span: bool) -> tuple[int | None, int | None, int | None]:
+    """Bytes at least, at most, and in this case."""
     item = ITEM_BYTES.get(subject.tensor.dtype)
     if item is None:
-        return None, None
+        return None, None, None
     if not span:
-        highs = [high for _, high in subject.bounds]
-        most = None if None in highs else item * math.prod(high for high in highs if high is not None)
-        return most, subject.nbytes
+        return *byte_bounds(subject.tensor, subject.graph.symbols), subject.nbytes
     symbols, sizes = subject.graph.symbols, subject.sizes
     strides = [case_value(stride, None, symbols) for stride in subject.tensor.stride]
     if None in sizes or None in strides or len(strides) != len(sizes):
-        return None, None
+        return None, None, None
     reach = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True) if size and stride)
     nbytes = 0 if 0 in sizes else (reach + 1) * item
     fixed = all(isinstance(size, int) for size in subject.tensor.shape)
-    return nbytes if fixed else None, nbytes
-
-
-def layout(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
-    """One row for each tensor whose strides or storage offset are not the layout's; the cost is a copy of it.
-
-    ``contiguous`` concerns every tensor; ``channels_last`` those of rank 4 and 5; ``{stride: N, offset: M}`` asks that
-    every stride but those of 1, and the storage offset, are multiples, in ``unit``. Strides of dimensions of size 1
-    don't matter, nor those of empty tensors. A symbolic stride is taken as this case had it.
-    """
-    for subject in chosen(graph, rule, forward_checked=forward_checked):
-        rank = len(subject.tensor.shape)
-        if rule.value == "channels_last" and rank not in (4, 5):
-            continue
-        yield from _layout(subject, rule)
-
-
-def _layout(subject: Subject, rule: Rule) -> Iterator[Violation]:
-    tensor, symbols = subject.tensor, subject.graph.symbols
-    sizes = subject.sizes
-    strides = [case_value(stride, None, symbols) for stride in tensor.stride]
-    offset = case_value(tensor.storage_offset, None, symbols)
-    if 0 in sizes:
-        return
-    if None in sizes or None in strides or offset is None or len(strides) != len(sizes):
-        yield subject.violation(
-            rule,
-            measured=tensor.stride,
-            limit=rule.value,
-            undecided=True,
-            message=f"{subject.operand} {tensor.shape}: strides {tensor.stride} and offset "
-            f"{tensor.storage_offset} can't be evaluated",
-            suggestion="check this tensor by hand",
-        )
-        return
-    concrete = [size for size in sizes if size is not None]
-    if isinstance(rule.value, Mapping):
-        yield from _multiples(subject, rule, concrete, [stride for stride in strides if stride is not None], offset)
-        return
-    wanted = strides_of(concrete, str(rule.value))
-    wrong = any(size != 1 and got != want for size, got, want in zip(concrete, strides, wanted, strict=True))
-    if wrong:
-        yield subject.violation(
-            rule,
-            measured=strides,
-            limit=f"{rule.value} {wanted}",
-            cost=subject.nbytes,
-            message=f"{subject.operand} {tensor.shape} has strides {strides}, {rule.value} would be {wanted}",
-            suggestion=_relayout(str(rule.value)),
-        )
-    if offset:
-        yield subject.violation(
-            rule,
-            measured=f"offset {offset}",
-            limit="offset 0",
-            cost=subject.nbytes,
-            message=f"{subject.operand} {tensor.shape} starts {offset} elements into its storage",
-            suggestion="clone the view, or slice later",
-        )
-
-
-def _multiples(subject: Subject, rule: Rule, sizes: list[int], strides: list[int], offset: int) -> Iterator[Violation]:
-    item = ITEM_BYTES.get(subject.tensor.dtype) if rule.unit == "bytes" else 1
-    shape = f"{subject.operand} {subject.tensor.shape}"
-    if item is None:
-        yield subject.violation(
-            rule,
-            measured=subject.tensor.dtype,
-            limit=dict(rule.value),
-            undecided=True,
-            message=f"{shape}: the width of {subject.tensor.dtype} is not known",
-            suggestion="give the rule in elements",
-        )
-        return
-    wanted = rule.value.get("stride")
-    wrong = [
-        s * item for size, s in zip(sizes, strides, strict=True) if size > 1 and s != 1 and s * item % (wanted or 1)
-    ]
-    if wrong:
-        yield subject.violation(
-            rule,
-            measured=wrong,
-            limit=f"stride {wanted}",
-            cost=subject.nbytes,
-            message=f"{shape} has strides of {wrong} {rule.unit}, not multiples of {wanted}",
-            suggestion="copy it into a padded buffer, or pad the dimension behind",
-        )
-    base = rule.value.get("offset")
-    if base and offset * item % base:
-        yield subject.violation(
-            rule,
-            measured=f"offset {offset * item}",
-            limit=f"offset {base}",
-            cost=subject.nbytes,
-            message=f"{shape} starts {offset * item} {rule.unit} into its storage, not a multiple of {base}",
-            suggestion="clone the view, or slice at a multiple",
-        )
-
-
-def _relayout(wanted: str) -> str:
-    if wanted == "contiguous":
-        return "call .contiguous() where the view is made, or avoid the transpose"
-    return "convert the model and its input with .to(memory_format=torch.channels_last)"
-
-
-def strides_of(sizes: Sequence[int], wanted: str) -> list[int]:
-    """Strides in elements of a dense tensor: ``contiguous``, or ``channels_last`` (N, spatial…, C) for rank 4 and 5."""
-    order = list(range(len(sizes)))
-    if wanted == "channels_last":
-        order = [0, *order[2:], 1]
-    strides, step = [0] * len(sizes), 1
-    for dimension in reversed(order):
-        strides[dimension] = step
-        step *= max(sizes[dimension], 1)
-    return strides
+    return None, nbytes if fixed else None, nbytes

@@ -1,14 +1,19 @@
 """What only torch can tell of a profile: whether the operations and dtypes that it lists exist."""
 
+import fnmatch
+import functools
+import re
 import types
+from collections import defaultdict
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 
-from models.errors import ConfigurationError, closest_first, invalid_choice
+from models.errors import ConfigurationError, closest_first, example_of, invalid_choice
 from stages.constrain.kinds import DTYPES
-from stages.constrain.names import WILD
-from stages.constrain.profile import Profile
+from stages.constrain.names import PYTHON_ROOTS, WILD
+from stages.constrain.profile import Profile, completed
 from stages.torch_internals.operators import operator_names
 
 SHOWN = 8
@@ -16,62 +21,94 @@ SHOWN = 8
 
 def check_names(profile: Profile) -> None:
     """ConfigurationError for an operation or a dtype that this torch does not have, the nearest ones named."""
-    for rule in profile.of("dtype"):
-        for dtype in rule.value:
-            if not isinstance(getattr(torch, str(dtype).removeprefix("torch."), None), torch.dtype):
-                raise invalid_choice("accel.dtypes", dtype, [name for name in DTYPES if hasattr(torch, name)])
-    for rule in profile.rules:
+    for item in profile.written or completed(profile).written:
+        rule, key = item.rule, item.value_key
+        if rule.rule == "dtype":
+            _check_dtypes(rule.value, key)
         for pattern in rule.operations or ():
-            bare = pattern.removeprefix("!")
-            if not any(character in bare for character in WILD):
-                _check_operation(bare)
-    for rule in profile.of("operation"):
-        patterns = rule.value["allow"] if isinstance(rule.value, Mapping) else rule.value
-        for pattern in patterns:
-            if not any(character in pattern for character in WILD):
-                _check_operation(pattern)
+            _check_operation(pattern.removeprefix("!"), f"{item.key}.operations")
+        if rule.rule == "operation":
+            listed = rule.value["allow"] if isinstance(rule.value, Mapping) else rule.value
+            for pattern in listed:
+                _check_operation(pattern, key)
+    for pattern in profile.numerics.fallback:
+        _check_operation(pattern.removeprefix("!"), "accel.numerics.fallback")
 
 
-def _check_operation(pattern: str) -> None:
+def _check_dtypes(value: Any, key: str) -> None:
+    for dtype in [*value, *(value.values() if isinstance(value, Mapping) else ())]:
+        if not isinstance(getattr(torch, str(dtype).removeprefix("torch."), None), torch.dtype):
+            known = [name for name in DTYPES if hasattr(torch, name)]
+            raise invalid_choice(key, dtype, known, where=f"torch {torch.__version__}",
+                                 example=example_of(key, "[{}]"))  # fmt: skip
+
+
+def _check_operation(pattern: str, key: str) -> None:
     bare = pattern.removeprefix("torch.ops.").replace("::", ".")
-    registered = operator_names()
-    if bare.startswith("torch."):
-        _check_callable(pattern)
-        return
     parts = bare.split(".")
-    packets = {name.partition(".")[0] for name in registered}
-    if len(parts) == 1:
-        known = {packet.split("::")[1] for packet in packets}
+    if any(character in bare for character in WILD):
+        _check_wild(pattern, bare, key)
+    elif parts[0] == "torch":
+        _check_callable(pattern, key)
+    elif len(parts) == 1:
+        known = {packet.partition(".")[2] for packet in _overloads()}
+        if bare in {packet.partition(".")[0] for packet in _overloads()} - known:
+            raise _group(key, pattern, "a namespace")
         if bare not in known and not hasattr(torch.nn.functional, bare) and not hasattr(torch.Tensor, bare):
-            raise _unknown(pattern, bare, known)
-        return
-    if parts[0] in ("_operator", "operator", "builtins", "math"):
-        return
-    packet = f"{parts[0]}::{parts[1]}"
-    if packet not in packets:
-        raise _unknown(pattern, f"{parts[0]}.{parts[1]}", {name.replace("::", ".") for name in packets})
-    if len(parts) == 3:
-        overloads = {name.partition(".")[2] or "default" for name in registered if name.partition(".")[0] == packet}
-        if parts[2] not in overloads:
-            raise invalid_choice("accel.denied", pattern, [f"{parts[0]}.{parts[1]}.{item}" for item in overloads])
+            raise _unknown(key, pattern, bare, known)
+    elif parts[0] not in PYTHON_ROOTS:
+        packet = f"{parts[0]}.{parts[1]}"
+        if packet not in _overloads():
+            raise _unknown(key, pattern, packet, set(_overloads()))
+        if len(parts) == 3 and parts[2] not in _overloads()[packet]:
+            full = [f"{packet}.{item}" for item in sorted(_overloads()[packet])]
+            raise invalid_choice(key, pattern, full, example=example_of(key, "[{}]"))
 
 
-def _check_callable(pattern: str) -> None:
+def _check_wild(pattern: str, bare: str, key: str) -> None:
+    """Of torch's own operators: those of a library may be registered later, and callables can't be listed."""
+    if not bare.startswith(("aten.", "prims.")):
+        return
+    names = {name for packet, overloads in _overloads().items()
+             for name in (packet, *(f"{packet}.{item}" for item in overloads))}  # fmt: skip
+    if not fnmatch.filter(names, bare):
+        literal = re.split(r"[*?\[]", bare)[0].rstrip(".")
+        raise _unknown(key, pattern, literal, names)
+
+
+@functools.cache
+def _overloads() -> dict[str, set[str]]:
+    """Packet (``aten.add``) → its overloads, of all that is registered."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for name in operator_names():
+        packet, _, overload = name.partition(".")
+        found[packet.replace("::", ".")].add(overload or "default")
+    return dict(found)
+
+
+def _check_callable(pattern: str, key: str) -> None:
     value: object = torch
     path = pattern.split(".")
     for index, part in enumerate(path[1:], start=1):
         if not hasattr(value, part):
             parent = ".".join(path[:index])
             public = {f"{parent}.{name}" for name in dir(value) if not name.startswith("__")}
-            raise _unknown(pattern, f"{parent}.{part}", public)
+            raise _unknown(key, pattern, f"{parent}.{part}", public)
         value = getattr(value, part)
     if isinstance(value, types.ModuleType):
-        raise ConfigurationError(f"accel.denied: got {pattern!r}, a module. Try: accel.denied=['{pattern}.*']")
+        raise _group(key, pattern, "a module")
 
 
-def _unknown(pattern: str, name: str, known: set[str]) -> ConfigurationError:
+def _group(key: str, pattern: str, what: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{key}: got {pattern!r}, {what}; valid: its operations.\nTry: {example_of(key, f'[{pattern}.*]')}"
+    )
+
+
+def _unknown(key: str, pattern: str, name: str, known: set[str]) -> ConfigurationError:
     nearest = closest_first(name, sorted(known))[:SHOWN]
     return ConfigurationError(
-        f"accel.denied: got {pattern!r}, which torch {torch.__version__} does not have; "
-        f"nearest of {len(known)}: {', '.join(nearest)}.\nTry: accel.denied=[{nearest[0]}]"
+        f"{key}: got {pattern!r}, which torch {torch.__version__} does not have; "
+        f"nearest of {len(known)}: {', '.join(nearest)}.\n"
+        f"Try: {example_of(key, f'[{nearest[0]}]')}"
     )

@@ -30,16 +30,19 @@ class Violation:
     Attributes:
         graph, node: the graph's id and the node's name in it.
         target: the node's target.
-        operand: ``output``, ``output[i]`` of a node with several, a placeholder's role, or ``args[i]``.
+        operand: ``output``, ``output[i]`` of a node with several, a placeholder's role, or ``args[i]`` (in a list
+            ``args[i][j]``, by keyword ``args[name]``).
         module: path of the owning module.
         source: the user's line as ``file:line``; empty where torch recorded none.
         rule, effect: as in the profile.
         severity: error (strict), warning, waived, undecided (the check could not tell).
         measured, limit: what was found and what is allowed, in the rule's unit.
-        cost_bytes: bytes padded, copied, or concerned, for this row alone; None where unknown.
+        cost_bytes: bytes padded, copied, or concerned, for this row alone: 0 where an earlier row with this rule and
+            effect has counted the same tensor; None where unknown.
         cost_share: alignment: padding over the tensor's own bytes; operation: the node's share of its graph's known
             FLOPs; None otherwise or where unknown.
         message: one sentence. suggestion: what to try.
+        piece: which tensor, and what of it, costs ``cost_bytes``; in no table.
     """
 
     graph: str
@@ -57,6 +60,7 @@ class Violation:
     cost_share: float | None
     message: str
     suggestion: str
+    piece: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,23 @@ def waive(rows: Iterable[Violation], waivers: Iterable[Waiver], today: datetime.
     for index, waiver in enumerate(waivers):
         if index not in used:
             log.warning("waiver %d (%s) matches no finding", index, waiver.reason)
+    return result
+
+
+def count_once(rows: Iterable[Violation]) -> list[Violation]:
+    """``rows`` with the cost of each piece in the first of a rule and effect that is not waived, so that costs add up.
+
+    A tensor that several operations read is padded, cast or copied once.
+    """
+    first: dict[tuple[str, str, str], Violation] = {}
+    result = []
+    for row in rows:
+        if row.piece and row.cost_bytes and row.severity != "waived":
+            known = first.setdefault((row.rule, row.effect, row.piece), row)
+            if known is not row:
+                place = known.node if known.graph == row.graph else f"{known.graph} {known.node}"
+                row = replace(row, cost_bytes=0, message=f"{row.message} (its bytes are counted at {place})")
+        result.append(row)
     return result
 
 

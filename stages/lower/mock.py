@@ -58,11 +58,17 @@ class MockAdapter(AcceleratorAdapter):
         self._count = itertools.count()
 
     def capabilities(self) -> "Profile":
-        """The validated profile; ConfigurationError where it or a MOCK_* variable is not valid."""
+        """The validated profile; ConfigurationError where it or a MOCK_* variable is not valid, or names what torch has
+        not."""
         from stages.constrain.profile import load_profile, validate_profile
 
         if self._profile is None:
-            self._profile = load_profile("mock") if self._config is None else validate_profile(self._config)
+            profile = load_profile("mock") if self._config is None else validate_profile(self._config)
+            if self._config is not None and profile.names_of_torch:
+                from stages.constrain.torch_names import check_names
+
+                check_names(profile)
+            self._profile = profile
         return self._profile
 
     def validate(self) -> None:

@@ -31,10 +31,6 @@ def index_ranges(node: NodeRecord, shapes: Shapes) -> dict[str, Range]:
     return {}
 
 
-def _argument(node: NodeRecord, position: int, keyword: str = "") -> Any:
-    return node.args[position] if position < len(node.args) else node.kwargs.get(keyword)
-
-
 def _name(value: Any) -> str:
     return str(value["node"]) if isinstance(value, dict) and set(value) == {"node"} else ""
 
@@ -50,36 +46,36 @@ def _below(size: int, low: int = 0) -> Range:
 
 def _embedding(node: NodeRecord, shapes: Shapes) -> dict[str, Range]:
     first = node.target.startswith("torch.nn.functional.")  # takes the indices first, torch.embedding and aten second
-    indices = _argument(node, 0 if first else 1, "input" if first else "indices")
-    table = _argument(node, 1 if first else 0, "weight")
+    indices = node.argument(0 if first else 1, "input" if first else "indices")
+    table = node.argument(1 if first else 0, "weight")
     ranges = {_name(indices): _below(_size(table, 0, shapes))}
-    return ranges | {_name(_argument(node, 2, "offsets")): (0, 1)} if "bag" in node.target else ranges
+    return ranges | {_name(node.argument(2, "offsets")): (0, 1)} if "bag" in node.target else ranges
 
 
 def _embedding_backward(node: NodeRecord, shapes: Shapes) -> dict[str, Range]:
-    rows = _argument(node, 2, "num_weights")
-    return {_name(_argument(node, 1, "indices")): _below(rows if isinstance(rows, int) else 1)}
+    rows = node.argument(2, "num_weights")
+    return {_name(node.argument(1, "indices")): _below(rows if isinstance(rows, int) else 1)}
 
 
 def _along(node: NodeRecord, shapes: Shapes) -> dict[str, Range]:
-    dimension = _argument(node, 1, "dim")
+    dimension = node.argument(1, "dim")
     if not isinstance(dimension, int):
         return {}
-    return {_name(_argument(node, 2, "index")): _below(_size(_argument(node, 0, "input"), dimension, shapes))}
+    return {_name(node.argument(2, "index")): _below(_size(node.argument(0, "input"), dimension, shapes))}
 
 
 def _take_along(node: NodeRecord, shapes: Shapes) -> dict[str, Range]:
-    dimension = _argument(node, 2, "dim")
-    table = _argument(node, 0, "input")
+    dimension = node.argument(2, "dim")
+    table = node.argument(0, "input")
     whole = math.prod(shapes(_name(table)) or [1])
     size = _size(table, dimension, shapes) if isinstance(dimension, int) else whole
-    return {_name(_argument(node, 1, "indices")): _below(size)}
+    return {_name(node.argument(1, "indices")): _below(size)}
 
 
 def _index(node: NodeRecord, shapes: Shapes) -> dict[str, Range]:
     """``self[indices]``: each index by the dimension that it stands at; slices and None count as Python counts them."""
-    table = _argument(node, 0)
-    indices = _argument(node, 1, "indices")
+    table = node.argument(0)
+    indices = node.argument(1, "indices")
     python = not node.target.startswith("aten.")
     ranges: dict[str, Range] = {}
     dimension = 0
@@ -101,32 +97,32 @@ def _index(node: NodeRecord, shapes: Shapes) -> dict[str, Range]:
 
 def _classes(node: NodeRecord, shapes: Shapes) -> dict[str, Range]:
     start = 1 if "backward" in node.target else 0
-    scores = _argument(node, start, "input")
+    scores = node.argument(start, "input")
     rank = len(shapes(_name(scores)) or []) if _name(scores) else 0
-    return {_name(_argument(node, start + 1, "target")): _below(_size(scores, 1 if rank > 1 else 0, shapes))}
+    return {_name(node.argument(start + 1, "target")): _below(_size(scores, 1 if rank > 1 else 0, shapes))}
 
 
 def _one_hot(node: NodeRecord, shapes: Shapes) -> dict[str, Range]:
-    classes = _argument(node, 1, "num_classes")
-    return {_name(_argument(node, 0, "tensor")): _below(classes if isinstance(classes, int) and classes > 0 else 2)}
+    classes = node.argument(1, "num_classes")
+    return {_name(node.argument(0, "tensor")): _below(classes if isinstance(classes, int) and classes > 0 else 2)}
 
 
 def _pivots(node: NodeRecord, shapes: Shapes) -> dict[str, Range]:
     own = next(name for name in PIVOTS if name in Operation.of(node).short)
     position, keyword, matrix = PIVOTS[own]
-    return {_name(_argument(node, position, keyword)): _below(_size(_argument(node, matrix), -1, shapes), low=1)}
+    return {_name(node.argument(position, keyword)): _below(_size(node.argument(matrix), -1, shapes), low=1)}
 
 
 def _pool_backward(node: NodeRecord, shapes: Shapes) -> dict[str, Range]:
-    shape = shapes(_name(_argument(node, 1, "self"))) or [1]
+    shape = shapes(_name(node.argument(1, "self"))) or [1]
     spatial = 3 if "3d" in node.target else 2
-    return {_name(_argument(node, 7, "indices")): _below(math.prod(shape[-spatial:]))}
+    return {_name(node.argument(7, "indices")): _below(math.prod(shape[-spatial:]))}
 
 
 def _selecting_backward(node: NodeRecord, shapes: Shapes) -> dict[str, Range]:
-    dimension, sizes = _argument(node, 1, "dim"), _argument(node, 3, "sizes")
+    dimension, sizes = node.argument(1, "dim"), node.argument(3, "sizes")
     size = sizes[dimension] if isinstance(dimension, int) and isinstance(sizes, list) else 1
-    return {_name(_argument(node, 2, "indices")): _below(size if isinstance(size, int) else 1)}
+    return {_name(node.argument(2, "indices")): _below(size if isinstance(size, int) else 1)}
 
 
 _RULES: tuple[tuple[tuple[str, ...], Callable[[NodeRecord, Shapes], dict[str, Range]]], ...] = (

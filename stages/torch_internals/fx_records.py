@@ -112,12 +112,13 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 def target_name(target: Any) -> str:
     """A call's name.
 
-    ``aten.addmm.default`` for an ATen overload, ``higher_order.cond`` for a higher-order operator. For a Python
+    ``aten.addmm.default`` for an ATen overload, ``mylib.op`` for an operator called as ``torch.ops.mylib.op``, of
+    which only a call tells the overload, ``higher_order.cond`` for a higher-order operator. For a Python
     callable its qualified name: the public ``torch.nn.functional`` or ``torch`` name where that namespace exposes the
     very object (``torch.nn.functional.linear`` rather than ``torch._C._nn.linear``), else ``module.qualname``
     (``_operator.add``). Methods and modules are their names already.
     """
-    if isinstance(target, (str, torch._ops.OpOverload)):
+    if isinstance(target, (str, torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return str(target)
     if isinstance(target, torch._ops.HigherOrderOperator):
         return f"higher_order.{target.name()}"

@@ -1,6 +1,7 @@
 """``inductor-debug check`` on stored captures."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,9 @@ import pandas as pd
 import pytest
 
 from pipeline.cli import main
+from stages.constrain import Profile
+from stages.constrain.config import Rule
+from stages.constrain.profile import stored_profile
 from stages.graphs import GraphRecord, NodeRecord, TensorRecord
 
 
@@ -52,6 +56,71 @@ def test_the_runs_own_profile_is_checked_unless_another_is_named(
         assert [row["findings"] for row in json.loads(capsys.readouterr().out)] == findings
 
 
+def rows_of(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[dict[str, object]], str]:
+    assert main(["check", *words, "--format", "json"]) == 0
+    printed = capsys.readouterr()
+    return json.loads(printed.out), printed.err
+
+
+def test_a_grid_over_bytes_takes_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, out = str(stored_run(tmp_path / "run", 512)), str(tmp_path / "out")  # tensors of 8 KiB
+    for words, sizes in (("4KiB,8KiB", [4096, 8192]), ("4KiB:12KiB:4KiB", [4096, 8192, 12288]), ("8191", [8191])):
+        rows, _ = rows_of(capsys, run, "--grid", f"max_tensor_bytes={words}", "--out", out)
+        assert [row["max_tensor_bytes"] for row in rows] == sizes
+        assert [row["findings"] for row in rows] == [2 * (size < 8192) for size in sizes]
+    assert rows_of(capsys, run, "--grid", "max_rank=2", "--out", out, "max_tensor_bytes=4KiB")[0][0]["findings"] == 2
+
+
+def test_a_profile_of_the_users_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, out, conf = stored_run(tmp_path / "run", 24), str(tmp_path / "out"), tmp_path / "conf"
+    (conf / "accel").mkdir(parents=True)
+    (conf / "accel/my_chip.yaml").write_text("name: my_chip\nalignment: 5\n")
+    words = [str(run), "--grid", "max_rank=2", "--out", out, "--config-dir", str(conf)]
+    for chosen in (["accel=my_chip"], ["--accel", "my_chip"], ["accel=strict16"]):
+        assert [row["findings"] for row in rows_of(capsys, *words, *chosen)[0]] == [2]
+    assert [row["findings"] for row in rows_of(capsys, *words)[0]] == [0]
+    assert main(["check", *words, "accel=my_chp"]) == 2
+    assert "accel: got 'my_chp' (in " in (told := capsys.readouterr().err) and "valid: my_chip, " in told
+
+
+def test_with_no_profile_the_rules_that_the_runs_backend_declared_are_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, words = stored_run(tmp_path / "run", 24), ["--grid", "max_rank=2", "--out", str(tmp_path / "out")]
+    config = "model: {name: m}\naccel: {name: none}\nbackend: {name: chip, adapter: my.Chip}\ndtype: d\nmode: m\n"
+    (run / ".hydra/config.yaml").write_text(config)
+    rows, told = rows_of(capsys, str(run), *words)
+    assert rows[0]["findings"] == 0 and "the rules that the backend chip may declare are not checked" in told
+    (run / "constrain").mkdir()
+    declared = stored_profile(Profile("chip", True, (Rule("alignment", value=16),))) | {"own_check": True}
+    (run / "constrain/declared.json").write_text(json.dumps(declared))
+    rows, told = rows_of(capsys, str(run), *words)
+    assert rows[0]["findings"] == 2 and "those that the backend chip declares; what its own check would find" in told
+    assert rows_of(capsys, str(run), *words, "alignment=8")[0][0]["findings"] == 0
+    rows, told = rows_of(capsys, str(run), *words, "accel=warn8")
+    assert rows[0]["findings"] == 0 and told == ""
+    models = ["--models", "--out", str(tmp_path / "out")]
+    assert [row["refused"] for row in rows_of(capsys, str(run), *models)[0]] == [0]
+    (run / "constrain/declared.json").write_text("{}")
+    assert main(["check", str(run), *words]) == 2 and "declared.json: can't be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--grid", "nonsense"], [], ["--models", "--grid", "alignment=8"],
+                                   ["--grid", "alignment=8", "accel=strict17"]])  # fmt: skip
+def test_a_run_that_is_not_there_is_told_first(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", str(tmp_path / "nowhere"), *words]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"RUN: got '{tmp_path / 'nowhere'}'; valid: a run's folder")
+    assert told.endswith("Try: inductor-debug list\n")
+
+
+def test_a_folder_with_an_equals_sign_is_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = stored_run(tmp_path / "model=bert", 24)
+    assert rows_of(capsys, str(run), "--grid", "alignment=16", "--out", str(tmp_path / "out"))[0][0]["findings"] == 2
+
+
 def test_what_a_set_of_models_needs_of_a_chip(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [
         stored_run(tmp_path / "a", 24),
@@ -71,7 +140,7 @@ def test_what_a_set_of_models_needs_of_a_chip(tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "got 1 runs, 0 --grid and no --models"),
+        ([], "got 1 run, 0 --grid and no --models"),
         (["--grid", "alignment"], "--grid: got 'alignment'"),
         (["--grid", "alignmnt=8"], "--grid: got 'alignmnt'; valid: alignment,"),
         (["--grid", "alignment=9:1"], "with A at most B"),
@@ -80,6 +149,15 @@ def test_what_a_set_of_models_needs_of_a_chip(tmp_path: Path, capsys: pytest.Cap
         (["--grid", "alignment=8", "--accel", "strict17"], "strict16"),
         (["--grid", "alignment=8", "max_rnk=3"], "max_rnk"),
         (["--grid", "alignment=1:1000", "--grid", "max_rank=1:1000"], "at most 100,000"),
+        (["--grid", "max_tensor_bytes=1:1TiB"], "at most 100,000"),
+        (["--grid", "max_tensor_bytes=1TiB:2TiB,1"], "at most 100,000"),
+        (["--grid", "max_tensor_bytes=1M"], "got '1M' in 'max_tensor_bytes=1M'; valid: a size (a positive number of"),
+        (["--grid", "max_tensor_bytes=1M"], "Try: --grid max_tensor_bytes=1MiB:8MiB:1MiB"),
+        (["--grid", "alignment=1MiB"], "got '1MiB' in 'alignment=1MiB'; valid: a whole number"),
+        (["--grid", "alignment=1:9:0"], "A:B:STEP"),
+        (["--grid", "max_rnk=2:4"], "Try: --grid max_rank=2:4"),
+        (["--grid", "alignment=8", "accel=strict16", "--accel", "strict8"], "got the profiles strict16, strict8"),
+        (["--grid", "alignment=8", "accel=my_chip", "--config-dir", "nowhere"], "--config-dir: no folder"),
     ],
 )
 def test_what_can_not_be_meant_is_exit_code_2(
@@ -105,3 +183,19 @@ def test_checking_imports_no_torch(tmp_path: Path) -> None:
         "assert 'torch' not in sys.modules and 'hydra' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_a_custom_rule_in_the_working_directory(tmp_path: Path) -> None:
+    (tmp_path / "my_own_rules.py").write_text(
+        "def every_call(graph):\n"
+        "    return [{'node': node.name, 'message': 'x'} for node in graph.nodes if node.op == 'call_function']\n"
+    )
+    (tmp_path / "chip.yaml").write_text("rules: [{rule: custom, value: {_target_: my_own_rules.every_call}}]\n")
+    stored_run(tmp_path / "run", 24)
+    words = ["check", "run", "accel=chip.yaml", "--grid", "max_rank=2", "--out", "out", "--format", "json"]
+    code = f"import sys; sys.path.remove(''); from pipeline.cli import main; sys.exit(main({words!r}))"
+    root = str(Path(__file__).resolve().parents[2])
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=os.environ | {"PYTHONPATH": root},
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)[0]["findings_custom"] == 1

@@ -8,7 +8,7 @@ from runner_support import execute, make_config
 
 from models.errors import ConfigurationError
 from pipeline.plan import Plan, execution_order, from_plain, settings_of
-from pipeline.watch import parse_bytes
+from pipeline.watch import memory_limit_of
 from stages.benchmark.config import BenchmarkConfig
 from stages.constrain.config import AccelConfig, Waiver
 from stages.contract import Settings
@@ -55,7 +55,7 @@ def test_runner_options_that_cannot_be_read(tmp_path: Path, runner: dict, capfd:
 
 
 def test_sizes_are_read_with_binary_and_decimal_units() -> None:
-    sizes = [parse_bytes(text) for text in ("8GiB", "1.5 GB", "512mib", 4096, None)]
+    sizes = [memory_limit_of(text) for text in ("8GiB", "1.5 GB", "512mib", 4096, None)]
     assert sizes == [8 << 30, 1_500_000_000, 512 << 20, 4096, None]
 
 

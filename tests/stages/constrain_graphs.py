@@ -1,8 +1,8 @@
 """Graphs made by hand, for the rules' tests."""
 
 from stages.constrain import check
-from stages.constrain.config import AccelConfig
-from stages.constrain.tensor_rules import strides_of
+from stages.constrain.config import AccelConfig, Rule
+from stages.constrain.layout import strides_of
 from stages.graphs import GraphRecord, NodeRecord, SourceLine, TensorRecord
 
 
@@ -35,3 +35,8 @@ def found(graphs, **accel):
 
 def places(rows):
     return [(row.node, row.operand, row.measured) for row in rows]
+
+
+def rules(**fields):
+    """The fields of an accelerator with that one rule."""
+    return {"rules": [Rule(**fields)]}

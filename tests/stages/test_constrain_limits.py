@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from constrain_graphs import call, found, graph, placeholder, places, tensor
+from constrain_graphs import call, found, graph, placeholder, places, rules, tensor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.errors import ConfigurationError
-from stages.constrain.config import Rule
+from stages.constrain import validate_profile
+from stages.constrain.config import AccelConfig, Rule
 from stages.constrain.graph_rules import check_custom
-from stages.constrain.sizes import bounds, values
 from stages.graphs import GraphRecord
 
 SHAPES = st.lists(st.integers(1, 70), min_size=0, max_size=6)
@@ -24,10 +24,6 @@ LINEAR = graph(
     call("gather", "aten.index.Tensor", ["mm", "ids"], tensor(4, 24), flops=0),
     call("add", "aten.add.Tensor", ["gather", "mm"], tensor(4, 24), flops=2 * 4 * 24),
 )
-
-
-def rules(**fields: Any) -> dict[str, list[Rule]]:
-    return {"rules": [Rule(**fields)]}
 
 
 @settings(deadline=None)
@@ -43,6 +39,15 @@ def test_sizes_on_both_sides_of_both_limits(shape: list[int], least: int, most: 
     rows = found(graph(placeholder("x", *shape)), **rules(rule="size", value={"min": least, "max": most}))
     assert [int(row.measured) for row in rows] == [size for size in shape if not least <= size <= most]
     assert {row.limit for row in rows} <= {f"{least} to {most}"}
+
+
+def test_padding_to_a_smallest_size_costs_what_it_adds() -> None:
+    x = graph(placeholder("x", 2, 6, 5))
+    pads = found(x, **rules(rule="size", value={"min": 8}, effect="pad"))
+    assert [(row.cost_bytes, row.cost_share) for row in pads] == [(6 * 6 * 5 * 4, 3.0), (2 * 2 * 5 * 4, 1 / 3),
+                                                                  (2 * 6 * 3 * 4, 0.6)]  # fmt: skip
+    assert [row.cost_bytes for row in found(x, **rules(rule="size", value={"max": 4}, effect="pad"))] == [None, None]
+    assert [row.cost_bytes for row in found(x, **rules(rule="size", value=5))] == [240]
 
 
 def test_size_of_the_first_dimension_alone() -> None:
@@ -85,6 +90,73 @@ def test_tiles_of_a_matrix_by_hand() -> None:
 )  # fmt: skip
 def test_dtypes_by_role(roles: list[str] | None, allowed: list[str], expected: list[tuple[str, str, str]]) -> None:
     assert places(found(LINEAR, **rules(rule="dtype", roles=roles, value=allowed))) == expected
+
+
+def test_an_operand_is_found_by_position_and_by_keyword() -> None:
+    weight = placeholder("w", 4, 3, 65, 3, role="parameter")
+    node = call("c", "aten.convolution.default", ["x"], tensor(1, 4, 8, 8))
+    node.inputs.append("w")
+    node.kwargs["weight"] = {"node": "w"}
+    given = graph(placeholder("x", 1, 3, 80, 8), weight, node)
+    assert places(found(given, **rules(rule="dtype", roles=["compute"], value=["float16"]))) == [
+        ("c", "args[0]", "float32"), ("c", "args[1]", "float32"),
+    ]  # fmt: skip
+    assert places(found(given, alignment=8, alignment_dims="contraction")) == [("c", "args[0]", "3"),
+                                                                               ("c", "args[1]", "3")]  # fmt: skip
+    limits = {"max_stride": 3, "max_height": 64, "max_area": 4096, "max_weight_sum": 8323072}
+    target = {"_target_": "stages.constrain.kernel_limits.convolution", **limits}
+    assert [row.measured for row in found(given, **rules(rule="custom", value=target))] == ["65"]
+
+
+@pytest.mark.parametrize("rule", [
+    {"rule": "dtype", "roles": ["compute"], "value": ["float32"]},
+    {"rule": "dtype", "roles": ["compute"], "value": {"float32": "bfloat16"}, "effect": "cast"},
+    {"rule": "alignment", "dims": "contraction", "value": 5},
+])  # fmt: skip
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [
+        ("torch.einsum", "dynamo"),
+        ("torch.nn.functional.multi_head_attention_forward", "dynamo"),
+        ("torch.nn.functional.conv_transpose2d", "dynamo"),
+        ("torch._VF.lstm", "dynamo"),
+        ("aten._scaled_dot_product_efficient_attention_backward.default", "backward"),
+        ("aten._trilinear.default", "forward"),
+        ("higher_order.triton_kernel_wrapper_functional", "forward"),
+    ],
+)
+def test_what_an_operation_multiplies_is_read_or_not_established(rule: dict[str, Any], target: str, kind: str) -> None:
+    node = call("y", target, ["x", "x"], tensor(5, 5))
+    (row,) = found(graph(placeholder("x", 5, 5), node, kind=kind), **rules(**rule))
+    assert (row.node, row.severity, row.measured) == ("y", "undecided", target)
+    assert "not established" in row.message
+
+
+@pytest.mark.parametrize(
+    ("target", "inputs", "expected"),
+    [
+        ("aten.convolution.default", ["x", "w", None, [1], [0], [1], False, [0], 1], ["6", "3"]),
+        ("aten.convolution.default", ["x", "w", None, [1], [0], [1], True, [0], 1], ["6", "7"]),
+        ("aten.convolution_backward.default", ["x", "x", "w", None, [1], [0], [1], False, [0], 1], ["6", "7"]),
+        ("aten.convolution_backward.default", ["x", "x", "w", None, [1], [0], [1], True, [0], 1], ["6", "3"]),
+        ("torch.conv1d", ["x", "w"], ["6", "3"]),
+        ("torch.conv1d", ["unbatched", "w"], ["6", "3"]),
+    ],
+)
+def test_channels_that_a_convolution_contracts(target: str, inputs: list[Any], expected: list[str]) -> None:
+    made = [placeholder("x", 2, 6, 8), placeholder("unbatched", 6, 8), placeholder("w", 7, 3, 5, role="parameter")]
+    given = graph(*made, call("c", target, inputs, tensor(1)))
+    assert [row.measured for row in found(given, alignment=16, alignment_dims="contraction")] == expected
+
+
+def test_an_operand_without_a_shape_is_not_established_for_dtypes_either() -> None:
+    rule = rules(rule="dtype", roles=["compute"], value=["float32"])
+    node = call("y", "torch.matmul", ["x", 3], tensor(5))
+    assert [(row.operand, row.severity) for row in found(graph(placeholder("x", 5), node, kind="dynamo"), **rule)] == [
+        ("args[1]", "undecided")
+    ]
+    named = call("y", "torch.mm", [], tensor(5, 5), kwargs={"input": {"node": "x"}, "mat2": {"node": "x"}})
+    assert found(graph(placeholder("x", 5, 5), named, kind="dynamo"), **rule) == []
 
 
 def test_a_dtype_that_becomes_another() -> None:
@@ -150,54 +222,6 @@ def test_peak_memory_is_what_lives_at_once() -> None:
     assert found(chain, max_peak_bytes=3 * 1024) == []
     (row,) = found(chain, max_peak_bytes=3 * 1024 - 1)
     assert (row.node, row.measured, row.cost_bytes, row.rule) == ("b", "3072", 1, "memory_peak")
-
-
-@pytest.mark.parametrize(
-    ("size", "symbols", "severities"),
-    [
-        ("s0", {"s0": {"hint": 8, "min": 2, "max": 64}}, []),
-        ("s0", {"s0": {"hint": 8, "min": 2, "max": None}}, ["undecided"]),
-        ("s0*16", {"s0": {"hint": 8, "min": 2, "max": None}}, ["warning"]),
-        ("s0*16", {"s0": {"hint": 8, "min": 5, "max": 9}}, ["warning"]),
-        ("u0", {"u0": {"hint": None, "min": 0, "max": None}}, ["undecided"]),
-        ("Min(s0, 64)", {"s0": {"hint": 8, "min": 2, "max": None}}, []),
-    ],
-)
-def test_symbolic_sizes_by_their_ranges(size: str, symbols: dict[str, Any], severities: list[str]) -> None:
-    hints = {"s0": [8], "s0*16": [128], "Min(s0, 64)": [8]}.get(size)
-    x = placeholder("x", size, hints=hints)
-    assert [row.severity for row in found(graph(x, symbols=symbols), max_size=64)] == severities
-
-
-@pytest.mark.parametrize(
-    ("symbols", "severities"),
-    [
-        ({"s0": {"hint": 4, "min": 4, "max": 4}}, []),
-        ({"s0": {"hint": 4, "min": 3, "max": 4}}, ["undecided"]),
-        ({"s0": {"hint": 3, "min": 3, "max": 4}}, ["warning"]),
-    ],
-)
-def test_alignment_tries_the_values_of_a_narrow_range(symbols: dict[str, Any], severities: list[str]) -> None:
-    x = placeholder("x", "s0", hints=[symbols["s0"]["hint"]])
-    assert [row.severity for row in found(graph(x, symbols=symbols), alignment=4)] == severities
-
-
-def test_symbolic_memory_is_decided_by_its_range() -> None:
-    x = placeholder("x", "s0", 4, hints=[10, 4])
-    bounded = {"s0": {"hint": 10, "min": 1, "max": 100}}
-    assert found(graph(x, symbols=bounded), max_tensor_bytes=1600) == []
-    assert [row.severity for row in found(graph(x, symbols=bounded), max_tensor_bytes=1599)] == ["undecided"]
-    assert [row.severity for row in found(graph(x, symbols=bounded), max_tensor_bytes=159)] == ["warning"]
-
-
-@pytest.mark.parametrize(("value", "expected"), [("static", ["s0", "s1"]), ("bounded", ["s1"])])
-def test_symbolic_sizes_where_they_first_appear(value: str, expected: list[str]) -> None:
-    symbols = {"s0": {"hint": 4, "min": 2, "max": 9}, "s1": {"hint": 5, "min": 2, "max": None}}
-    x = placeholder("x", "s0", "s1", hints=[4, 5])
-    y = call("y", "aten.relu.default", ["x"], tensor("s0", "s1", hints=[4, 5]))
-    double = call("z", "aten.cat.default", ["y"], tensor("2*s0", "s1", hints=[8, 5]))
-    rows = found(graph(x, y, double, symbols=symbols), dynamic_shapes=value)
-    assert [(row.node, row.measured) for row in rows] == [("x", name) for name in expected]
 
 
 def test_what_is_not_on_the_allow_list() -> None:
@@ -279,13 +303,36 @@ def test_a_view_costs_no_padding() -> None:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        (rules(rule="size", value={"min": 10, "max": 5}), "a whole number above 0, or"),
+        (
+            rules(rule="size", value={"min": 10, "max": 5}),
+            r"accel.rules\[0\].value: got {.*}; valid: min at most max.\nTry: value: {min: 1, max: 65535}",
+        ),
         (rules(rule="dtype", value={"float32": "blah"}), "got 'blah'"),
-        ({"max_rank": 0}, "accel.max_rank: got 0; valid: a whole number above 0. Try: accel.max_rank=4"),
+        ({"max_rank": 0}, "accel.max_rank: got 0; valid: a whole number above 0.\nTry: accel.max_rank=4"),
         ({"tile": []}, "accel.tile"),
         ({"tile": [32, 0]}, "accel.tile"),
         ({"dynamic_shapes": "maybe"}, "static, bounded"),
-        (rules(rule="size", value={"least": 1}), "min, max"),
+        (rules(rule="size", value={"least": 1}), "got {'least': 1}; valid: a mapping of min or max, or both"),
+        (rules(rule="size", value={}), "got {}; valid: a mapping of min or max"),
+        (rules(rule="size", value={"max": 0}), r"accel.rules\[0\].value.max: got 0; .*\nTry: max: 16"),
+        (rules(rule="layout", value=16), "contiguous, channels_last, {stride"),
+        (rules(rule="rank", value=0), r"accel.rules\[0\].value: got 0; .*\nTry: value: 4$"),
+        (rules(rule="rank", value=4, roles=[]), r"accel.rules\[0\].roles: got \[\]: the rule would look at nothing"),
+        (
+            {"alignment": 8, "alignment_roles": []},
+            r"accel.alignment_roles: got \[\]: .*\nTry: accel.alignment_roles=null",
+        ),
+        (rules(rule="rank", value=4, roles=["param"]), r"\nTry: roles: \[parameter\]$"),
+        (rules(rule="dtype", value=[]), r"Try: value: \[float32,int64\], or for no rule leave the rule out"),
+        (rules(rule="dtype", value=["float23"]), r"Try: value: \[float32\]$"),
+        ({"dtypes": ["float23"]}, r"Try: accel.dtypes=\[float32\]$"),
+        (
+            rules(rule="memory_peak", value="16G"),
+            "got '16G'; valid: a positive number of bytes with B, KB.*\nTry: value: 16GiB",
+        ),
+        ({"max_tensor_bytes": "much"}, "accel.max_tensor_bytes: got 'much'; .*\nTry: accel.max_tensor_bytes=16GiB"),
+        ({"max_tensor_bytes": "0MiB"}, "accel.max_tensor_bytes: got '0MiB'"),
+        ({"max_tensor_bytes": "-1"}, "accel.max_tensor_bytes: got '-1'"),
         (rules(rule="operation", value={"alow": []}), "allow"),
         (rules(rule="layout", value={"stride": 0}), "above 0"),
         (rules(rule="rank", value=4, operations=[]), "would look at nothing"),
@@ -297,29 +344,35 @@ def test_values_that_no_rule_takes(fields: dict[str, Any], told: str) -> None:
         found(LINEAR, **fields)
 
 
+VALUES: dict[str, Any] = {
+    "alignment": 8, "rank": 4, "size": 9, "tile": [8], "dtype": ["float32"], "layout": "contiguous",
+    "memory_tensor": 1, "memory_peak": 1, "operation": ["aten.mm"], "dynamic_shape": "static",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rule", "effect"),
+    [("alignment", "cast"), ("rank", "pad"), ("tile", "cast"), ("dtype", "pad"), ("dtype", "copy"), ("layout", "cast"),
+     ("layout", "pad"), ("memory_tensor", "cast"), ("memory_peak", "pad"), ("operation", "pad"), ("operation", "cast"),
+     ("dynamic_shape", "copy")],
+)  # fmt: skip
+def test_an_effect_that_a_rule_can_not_have(rule: str, effect: str) -> None:
+    told = rf"accel.rules\[0\].effect: got '{effect}' \(in a rule {rule}\); valid: .*\nTry: effect: "
+    with pytest.raises(ConfigurationError, match=told):
+        validate_profile(AccelConfig(**rules(rule=rule, effect=effect, value=VALUES[rule])))
+    assert validate_profile(AccelConfig(**rules(rule=rule, effect="fallback", value=VALUES[rule])))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [(5, 5), ("5", 5), ("2KiB", 2048), ("16 gib", 16 * 1024**3), ("1.5GB", 1_500_000_000)]
+)
+def test_memory_takes_units(given: Any, expected: int) -> None:
+    for fields in ({"max_tensor_bytes": given}, {"max_peak_bytes": given}, rules(rule="memory_tensor", value=given)):
+        assert validate_profile(AccelConfig(**fields)).rules[0].value == expected
+
+
 def test_a_scalar_edits_the_rule_it_names() -> None:
     x = graph(placeholder("x", 2, 3, 4))
     rule = rules(rule="rank", effect="copy", value=1, source="the data sheet")
     assert [row.effect for row in found(x, **rule, max_rank=2)] == ["copy"]
     assert found(x, **rule, max_rank=3) == []
-
-
-@settings(deadline=None)
-@given(a=st.integers(1, 9), b=st.integers(1, 9), low=st.integers(0, 5), width=st.integers(0, 5), pick=st.integers(0, 5))
-def test_bounds_hold_every_value(a: int, b: int, low: int, width: int, pick: int) -> None:
-    symbols = {"s0": {"hint": None, "min": low, "max": low + width}}
-    s0 = low + min(pick, width)
-    for expression, value in [
-        (f"{a}*s0 + {b}", a * s0 + b),
-        (f"s0 - {a}", s0 - a),
-        (f"(s0 + {a})//{b}", (s0 + a) // b),
-        (f"s0 % {b}", s0 % b),
-        (f"FloorDiv(s0, {b})", s0 // b),
-        (f"Mod(s0, {b})", s0 % b),
-        (f"Max({a}, s0)", max(a, s0)),
-        (f"s0**2 - {b}", s0**2 - b),
-        (f"-s0*{a}", -s0 * a),
-    ]:
-        least, most = bounds(expression, symbols)
-        assert least is not None and most is not None and least <= value <= most, expression
-        assert value in (values(expression, symbols) or []), expression

@@ -5,9 +5,14 @@ import torch
 
 from models.errors import ConfigurationError
 from stages.constrain import check, load_profile
-from stages.constrain.config import AccelConfig
+from stages.constrain.config import AccelConfig, Rule
 from stages.constrain.torch_names import check_names
 from stages.graphs import GraphRecord, NodeRecord
+
+LIBRARY = torch.library.Library("rules_test", "FRAGMENT")
+LIBRARY.define("op(Tensor x) -> Tensor")
+LIBRARY.impl("op", lambda x: x.clone(), "CompositeExplicitAutograd")
+LIBRARY.impl("op", torch.empty_like, "Meta")
 
 
 def denied(pattern, target, *, kind="dynamo", op="call_function", args=(), kwargs=None):
@@ -35,6 +40,9 @@ def denied(pattern, target, *, kind="dynamo", op="call_function", args=(), kwarg
         ("torch.nn.functional.relu", "torch.nn.functional.relu"),
         ("torch.nn.functional.*", "torch.nn.functional.relu"),
         ("aten.conv*", "torch.conv2d"),
+        ("aten._linalg_solve_ex", "torch._C._linalg.linalg_solve"),
+        ("aten.linalg_inv_ex", "torch.inverse"),
+        ("aten._linalg_slogdet", "torch.logdet"),
     ],
 )
 def test_an_aten_name_finds_the_python_callable(pattern, target):
@@ -65,6 +73,8 @@ def test_it_finds_no_other(pattern, target):
         ("torch.nn.functional.relu", "aten.relu.default", 1),
         ("torch.linalg.lu_factor", "aten.linalg_lu_factor.default", 1),
         ("torch.nn.functional.layer_norm", "aten.native_layer_norm.default", 1),
+        ("torch.linalg.solve", "aten._linalg_solve_ex.default", 1),
+        ("torch.det", "aten._linalg_det.default", 1),
         ("torch.ops.aten.relu.default", "aten.relu.default", 1),
         ("mylib.op", "mylib.op.default", 1),
     ],
@@ -92,8 +102,101 @@ def test_what_a_callable_cannot_tell_is_left_to_the_aten_graph_or_undecided():
     assert [(row.graph, row.severity) for row in rows] == [("g0.forward", "warning")]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "target", "expected"),
+    [
+        ("aten.*mm*", "torch.nn.functional.linear", ["undecided"]),
+        ("aten.addmm.*", "torch.nn.functional.linear", ["undecided"]),
+        ("aten.add.T*", "_operator.add", ["undecided"]),
+        ("aten.add.*", "_operator.add", ["warning"]),
+        ("aten.*lu*", "torch.nn.functional.linear", []),
+        ("aten.add.T*", "_operator.mul", []),
+        ("torch.nn.*", "_operator.add", []),
+    ],
+)
+def test_a_pattern_is_as_undecided_as_a_name(pattern, target, expected):
+    assert denied(pattern, target) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "target", "expected"),
+    [
+        ("aten.convolution", "aten.conv2d.default", ["warning"]),
+        ("aten.native_layer_norm", "aten.layer_norm.default", ["warning"]),
+        ("aten._softmax", "aten.softmax.int", ["warning"]),
+        ("aten.addmm", "aten.linear.default", ["undecided"]),
+        ("aten.*mm*", "aten.matmul.default", ["undecided"]),
+        ("aten.linalg_inv_ex", "higher_order.cond", []),
+        ("aten.addmm", "mylib.linear.default", []),
+    ],
+)
+def test_a_composite_of_an_exported_graph_is_what_it_becomes(pattern, target, expected):
+    assert denied(pattern, target, kind="exported") == expected
+
+
 def test_a_module_that_was_not_traced_is_undecided():
     assert denied("aten.relu", "encoder.layer", op="call_module") == ["undecided"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"denied": ["aten.relu"]}, {"allowed": ["higher_order.cond"]}, {"alignment": 8}, {"max_rank": 4},
+     {"dtypes": ["float32"]}, {"layout": "contiguous"}, {"max_tensor_bytes": 1 << 30}, {"max_peak_bytes": 1 << 30},
+     {"dynamic_shapes": "static"}],
+)  # fmt: skip
+def test_the_body_of_a_higher_order_operator_is_undecided(fields):
+    nodes = [NodeRecord("x", "placeholder", "x", role="input"), NodeRecord("body", "get_attr", "body"),
+             NodeRecord("y", "call_function", "higher_order.cond", inputs=["x", "body"])]  # fmt: skip
+    forward = GraphRecord("g0.forward", "forward", nodes)
+    rows = list(check(forward, AccelConfig(**fields)))
+    assert [(row.node, row.severity) for row in rows] == [("y", "undecided")]
+    dynamo = GraphRecord("g0.dynamo", "dynamo", nodes)
+    assert {row.graph for row in check([dynamo, forward], AccelConfig(**fields))} == {"g0.forward"}
+
+
+def test_the_body_is_a_node_of_this_torchs_graphs():
+    from stages.torch_internals.fx_records import RecordContext, graph_record
+
+    records = []
+
+    def backend(gm, inputs):
+        records.append(graph_record(gm.graph, id="g0.dynamo", context=RecordContext.of(gm)))
+        return gm.forward
+
+    torch._dynamo.reset()
+    torch.compile(lambda x: torch.cond(x.sum() > 0, lambda t: t.relu(), lambda t: t.sin(), (x,)), backend=backend)(
+        torch.randn(4)
+    )
+    rows = check(records, AccelConfig(denied=["aten.relu"]))
+    assert [(row.target, row.severity) for row in rows] == [("higher_order.cond", "undecided")]
+
+
+def test_an_operator_that_is_called_by_auto_functionalized_is_found():
+    assert denied("mylib.op", "higher_order.auto_functionalized_v2", kind="forward", args=["mylib.op.default"]) == [
+        "warning"
+    ]
+    assert denied("mylib.op", "higher_order.auto_functionalized", kind="forward", args=["mylib.other.default"]) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [("rules_test.op", "warning"), ("rules_test.*", "warning"), ("op", "warning"),
+     ("rules_test.op.default", "undecided"), ("rules_test.op.d*", "undecided"),
+     ("torch.ops.rules_test.op", "warning"), ("rules_test.other", None), ("aten.op", None)],
+)  # fmt: skip
+def test_an_operator_of_a_library_is_found_where_dynamo_calls_it(pattern, expected):
+    from stages.torch_internals.fx_records import RecordContext, graph_record
+
+    records = []
+
+    def backend(gm, inputs):
+        records.append(graph_record(gm.graph, id="g0.dynamo", context=RecordContext.of(gm)))
+        return gm.forward
+
+    torch._dynamo.reset()
+    torch.compile(lambda x: torch.ops.rules_test.op(x), backend=backend)(torch.randn(3))
+    assert [node.target for node in records[0].nodes if node.op == "call_function"] == ["rules_test.op"]
+    assert [row.severity for row in check(records, AccelConfig(denied=[pattern]))] == ([expected] if expected else [])
 
 
 def test_a_dynamo_graph_of_this_torch_is_found():
@@ -142,3 +245,47 @@ def test_an_operation_that_torch_lacks_is_an_error_with_the_nearest(pattern, nea
     with pytest.raises(ConfigurationError) as caught:
         check_names(load_profile("none", denied=[pattern]))
     assert pattern in str(caught.value) and f"{nearest}" in str(caught.value).splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "key", "hint"),
+    [
+        ({"denied": ["aten.rellu"]}, "accel.denied", "Try: accel.denied=[aten.relu]"),
+        ({"allowed": ["aten.rellu"]}, "accel.allowed", "Try: accel.allowed=[aten.relu]"),
+        ({"rules": [Rule("operation", value=["aten.rellu"])]}, "accel.rules[0].value", "Try: value: [aten.relu]"),
+        ({"rules": [Rule("operation", value=["aten.add.Tensr"])]}, "accel.rules[0].value",
+         "Try: value: [aten.add.Tensor]"),
+        ({"denied": ["aten.rellu*"]}, "accel.denied", "Try: accel.denied=[aten.relu]"),
+        ({"denied": ["aten.add.Tensr*"]}, "accel.denied", "Try: accel.denied=[aten.add.Tensor]"),
+        ({"denied": ["prims"]}, "accel.denied", "Try: accel.denied=[prims.*]"),
+        ({"numerics": {"fallback": ["aten.sorrt"]}}, "accel.numerics.fallback",
+         "Try: accel.numerics.fallback=[aten.sort]"),
+        ({"rules": [Rule("operation", value=["torch.linalg"])]}, "accel.rules[0].value",
+         "Try: value: [torch.linalg.*]"),
+        ({"rules": [Rule("rank", value=4, operations=["!aten.rellu"])]}, "accel.rules[0].operations",
+         "Try: operations: [aten.relu]"),
+        ({"rules": [Rule("rank", value=4, operations=["aten.rellu"])], "max_rank": 3}, "accel.rules[0].operations",
+         "Try: operations: [aten.relu]"),
+        ({"rules": [Rule("operation", value=["aten.add"])], "denied": ["aten.rellu"]}, "accel.denied",
+         "Try: accel.denied=[aten.relu]"),
+    ],
+)  # fmt: skip
+def test_a_name_that_torch_lacks_is_told_where_it_was_written(fields, key, hint):
+    with pytest.raises(ConfigurationError) as caught:
+        check_names(load_profile("none", **fields))
+    assert str(caught.value).startswith(f"{key}: got ") and str(caught.value).endswith(hint)
+
+
+def test_patterns_that_torch_can_not_list_are_taken():
+    names = ["aten.*lu*", "aten.add.*", "prims.*", "mylib.*", "torch.linalg.*", "*", "_operator.add", "relu"]
+    check_names(load_profile("none", denied=names, allowed=names))
+
+
+@pytest.mark.parametrize(("fields", "key"), [({"dtypes": ["float32"]}, "accel.dtypes"),
+                                             ({"rules": [Rule("dtype", value={"bool": "float32"}, effect="cast")]},
+                                              "accel.rules[0].value")])  # fmt: skip
+def test_a_dtype_that_this_torch_lacks(monkeypatch, fields, key):
+    monkeypatch.delattr(torch, "float32")
+    with pytest.raises(ConfigurationError) as caught:
+        check_names(load_profile("none", **fields))
+    assert str(caught.value).startswith(f"{key}: got 'float32' (in torch ")

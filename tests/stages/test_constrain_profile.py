@@ -9,6 +9,7 @@ import pytest
 from models.errors import ConfigurationError
 from stages.constrain import load_config, load_profile, validate_profile
 from stages.constrain.config import AccelConfig, Rule, Waiver
+from stages.constrain.plain import plain_config
 
 NAMES = ["none", "mock", "strict8", "strict16", "strict32", "warn8", "warn16", "warn32"]
 
@@ -36,7 +37,14 @@ def test_mock_has_the_simulators_defaults():
         "dtype": ["float32", "float16", "int64", "int32", "bool"],
         "memory_tensor": 16 * 1024**3,
     }
-    assert len(mock.of("operation")[0].value) == 26 and mock.strict
+    assert len(mock.of("operation")[0].value) == 26 + 15 and mock.strict
+
+
+def test_a_size_in_a_file_has_a_unit(tmp_path):
+    path = tmp_path / "chip.yaml"
+    path.write_text("max_tensor_bytes: 2MiB\nmax_peak_bytes: 4096\nrules:\n  - {rule: memory_tensor, value: 1GiB}\n")
+    assert [rule.value for rule in load_profile(path).rules] == [2 << 20, 4096]
+    assert plain_config(path, {}) == load_config(path, max_tensor_bytes="2MiB")
 
 
 def test_overrides_replace_fields():
@@ -55,6 +63,7 @@ def test_a_profile_from_a_file(tmp_path):
         ("alignmnt: 8\n", ["alignmnt", "alignment", "chip.yaml"]),
         ("alignment: sixteen\n", ["sixteen", "chip.yaml"]),
         ("alignment: [8\n", ["chip.yaml"]),
+        ("max_tensor_bytes: 1.5\n", ["chip.yaml", "1.5"]),
     ],
 )
 def test_a_bad_file_is_an_error_that_names_it(tmp_path, text, words):
@@ -70,7 +79,9 @@ def test_an_unknown_profile_lists_the_closest_first():
         load_profile("strict17")
     with pytest.raises(ConfigurationError, match="no file"):
         load_profile("nowhere/chip.yaml")
-    with pytest.raises(ConfigurationError, match="Try: accel override=alignment"):
+    with pytest.raises(
+        ConfigurationError, match=r"accel override: got 'alignmnt'; valid: alignment.*\nTry: alignment$"
+    ):
         load_profile("none", alignmnt=3)
 
 
@@ -119,11 +130,11 @@ BAD = [
     ({"dtypes": []}, "accel.dtypes", "null"),
     ({"dtypes": "float32"}, "accel.dtypes", "a list"),
     ({"layout": "channel_last"}, "accel.layout", "channels_last"),
-    ({"max_tensor_bytes": 0}, "accel.max_tensor_bytes", "above 0"),
+    ({"max_tensor_bytes": 0}, "accel.max_tensor_bytes", "a positive number of bytes"),
     ({"denied": ["a b"]}, "accel.denied", "pattern"),
     ({"strict": "yes"}, "accel.strict", "true or false"),
     ({"rules": [Rule(rule="alignmnt", value=8)]}, "accel.rules[0].rule", "alignment"),
-    ({"rules": [Rule(rule="alignment")]}, "accel.rules[0].value", "accel.alignment=16"),
+    ({"rules": [Rule(rule="alignment")]}, "accel.rules[0].value", "Try: value: 16"),
     ({"rules": [Rule(rule="alignment", value=8, effect="padd")]}, "accel.rules[0].effect", "pad"),
     ({"rules": [Rule(rule="alignment", value=8, dims="least")]}, "accel.rules[0].dims", "last2"),
     ({"rules": [Rule(rule="alignment", value=8, unit="bits")]}, "accel.rules[0].unit", "bytes"),
@@ -153,3 +164,29 @@ check(GraphRecord("g0.dynamo", "dynamo", [NodeRecord("n", "call_function", "torc
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+EDITS = [
+    ("ibm_spyre", {"alignment": 16}, "alignment", [(16, "elements", None), (128, "bytes", "contraction")]),
+    ("nvidia_tensor_core", {"alignment": 16}, "alignment", [(16, "elements", None)]),
+    ("arm_ethos_u55", {"max_size": 999}, "size", [({"min": 1, "max": 999}, None, None), (1, None, None)]),
+    ("ibm_spyre", {"layout": "contiguous"}, "layout", [({"offset": 128}, "bytes", None),
+                                                       ("contiguous", "elements", None)]),
+    ("google_tpu", {"dtypes": ["float16"]}, "dtype", [(["float16"], None, None),
+                                                       ({"float32": "bfloat16"}, None, None)]),
+    ("arm_ethos_u55", {"dtypes": ["int8"]}, "dtype", [(["int8"], None, None), (["int8"], None, None)]),
+    ("qualcomm_htp", {"max_tensor_bytes": "4MiB"}, "memory_tensor", [(4 << 20, "bytes", None)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "fields", "rule", "expected"), EDITS)
+def test_a_scalar_edits_the_rule_that_it_names_and_no_other(name, fields, rule, expected):
+    rules = load_profile(name, **fields).of(rule)
+    found = [(item.value, item.unit, item.dims if item.dims == "contraction" else None) for item in rules]
+    assert found == expected
+
+
+def test_a_largest_size_below_the_rules_smallest_is_an_error():
+    rules = [Rule(rule="size", value={"min": 8, "max": 64})]
+    with pytest.raises(ConfigurationError, match=r"accel.max_size: got {'min': 8, 'max': 4}; valid: min at most max"):
+        validate_profile(AccelConfig(rules=rules, max_size=4))

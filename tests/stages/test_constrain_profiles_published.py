@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from constrain_graphs import call, found, graph, placeholder, tensor
 
-from stages.constrain import load_profile
+from stages.constrain import check, load_profile
 from stages.constrain.catalogue import markdown, rows
 from stages.constrain.config import Rule
 from stages.constrain.profile import FOLDER, profile_names
@@ -74,16 +74,118 @@ def test_windows_of_convolutions(shape: dict[str, object], told: list[str]) -> N
     assert [row.severity for row in rows if "sum of" in row.message] in ([], ["undecided"])
 
 
+def limited(node: object, rule: dict[str, object], *more: object) -> list[str]:
+    rows = found(graph(placeholder("x", 1, 8, 32, 32), *more, node), rules=[Rule(rule="custom", value=rule)])
+    return [row.severity for row in rows]
+
+
+def test_a_window_that_can_not_be_read_is_undecided() -> None:
+    weight = placeholder("w", 4, 8, 3, 3, role="parameter")
+    for numbers in ([["s0", "s0"], [0, 0], [1, 1]], [{"node": "x"}, [0, 0], [1, 1]], [[1, 1], [0, 0], ["s0", "s0"]]):
+        node = call("c", "aten.convolution.default", ["x", "w"], tensor(1, 4, 8, 8))
+        node.args.extend([None, *numbers, False, [0, 0], 1])
+        assert limited(node, CONVOLUTION, weight) == ["undecided"]
+    symbolic = placeholder("w", 4, 8, "u0", 3, role="parameter")
+    assert limited(call("c", "torch.conv2d", ["x", "w"], tensor(1)), CONVOLUTION, symbolic) == ["undecided"]
+    assert limited(call("c", "torch.conv2d", ["x"], tensor(1)), CONVOLUTION) == ["undecided"]
+    for size in ("s0", {"node": "x"}):
+        node = call("p", "aten.avg_pool2d.default", ["x"], tensor(1))
+        node.args.append(size)
+        assert limited(node, POOLING) == ["undecided"]
+
+
+def test_the_dilation_of_a_transposed_convolution_is_its_last_argument() -> None:
+    weight = placeholder("w", 8, 4, 33, 3, role="parameter")
+    node = call("c", "torch.nn.functional.conv_transpose2d", ["x", "w"], tensor(1))
+    node.args.extend([None, [1, 1], [0, 0], [0, 0], 1, [2, 2]])
+    assert limited(node, CONVOLUTION, weight) == ["warning"]  # 2 * 32 + 1 is a height of 65
+    node.args[-1] = [1, 1]
+    assert limited(node, CONVOLUTION, weight) == []
+
+
+@pytest.mark.parametrize(
+    ("batch", "hints", "expected"),
+    [
+        (8, None, []),
+        (16, None, []),
+        (1, None, [("warning", "1", 7 * 8 * 32 * 32 * 4)]),
+        (12, None, [("warning", "12", 4 * 8 * 32 * 32 * 4)]),
+        ("8*s0", [8, 8, 32, 32], []),
+        ("s0", [8, 8, 32, 32], [("undecided", "s0", None)]),
+        ("s0", [6, 8, 32, 32], [("warning", "s0", 2 * 8 * 32 * 32 * 4)]),
+        ("u0", None, [("undecided", "u0", None)]),
+    ],
+)
+def test_a_batch_on_a_tpu(batch: int | str, hints: list[int] | None, expected: list[tuple[object, ...]]) -> None:
+    nodes = [
+        placeholder("x", batch, 8, 32, 32, hints=hints),
+        placeholder("w", 4, 8, 3, 3, role="parameter"),
+        call("c", "aten.convolution.default", ["x", "w"], tensor(batch, 4, 30, 30, hints=hints)),
+    ]
+    nodes[-1].args.extend([None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1])
+    rule = load_profile("google_tpu").of("custom")[0]
+    rows = found(graph(*nodes), rules=[rule])
+    assert [(row.severity, row.measured, row.cost_bytes) for row in rows] == expected
+    assert {row.effect for row in rows} <= {"pad"}
+
+
+def test_a_batch_that_two_convolutions_read_is_padded_once() -> None:
+    nodes = [placeholder("x", 1, 8, 32), placeholder("w", 4, 8, 3, role="parameter")]
+    nodes += [call(name, "aten.convolution.default", ["x", "w"], tensor(1, 4, 30)) for name in ("a", "b")]
+    rows = found(graph(*nodes), rules=load_profile("google_tpu").of("custom"))
+    assert [row.cost_bytes for row in rows] == [7 * 8 * 32 * 4, 0]
+
+
+def test_a_convolution_without_a_batch_has_none_to_pad() -> None:
+    nodes = [placeholder("x", 8, 32), placeholder("w", 4, 8, 3, role="parameter"),
+             call("c", "torch.conv1d", ["x", "w"], tensor(4, 30))]  # fmt: skip
+    assert found(graph(*nodes), rules=load_profile("google_tpu").of("custom")) == []
+    alone = graph(placeholder("x", 3, 8, 32), call("c", "torch.conv1d", ["x"], tensor(3, 4, 30)))
+    assert [row.severity for row in found(alone, rules=load_profile("google_tpu").of("custom"))] == ["undecided"]
+
+
+POOLING = {"_target_": "stages.constrain.kernel_limits.average_pooling", "max_kernel": 8, "max_stride": 3}
+
+
 @pytest.mark.parametrize(("kernel", "stride", "count"), [(8, 3, 0), (9, 3, 1), (8, 4, 1), (9, 4, 2)])
 def test_windows_of_average_pooling(kernel: int, stride: int, count: int) -> None:
     node = call("p", "aten.avg_pool2d.default", ["x"], tensor(1, 8, 8, 8))
     node.args.extend([[kernel, kernel], [stride, stride]])
-    value = {"_target_": "stages.constrain.kernel_limits.average_pooling", "max_kernel": 8, "max_stride": 3}
-    rows = found(graph(placeholder("x", 1, 8, 32, 32), node), rules=[Rule(rule="custom", value=value)])
-    assert len(rows) == count
+    assert len(limited(node, POOLING)) == count
 
 
 def test_a_profile_of_ones_own_is_a_file(tmp_path: Path) -> None:
     file = tmp_path / "chip.yaml"
     file.write_text("name: chip\nrules: [{rule: tile, value: [4, 4], source: me, version: '1'}]\n")
     assert [rule.value for rule in load_profile(file).rules] == [[4, 4]]
+
+
+PRODUCT = graph(
+    placeholder("x", 3, 64, dtype="float16"), placeholder("w", 64, 20, dtype="float16", role="parameter"),
+    call("mm", "aten.mm.default", ["x", "w"], tensor(3, 20, dtype="float16")),
+)  # fmt: skip
+ATTENTION = graph(
+    placeholder("q", 2, 4, 128, 128),
+    call("a", "aten._scaled_dot_product_flash_attention_for_cpu.default", ["q", "q", "q"], tensor(2, 4, 128, 128)),
+)
+INTEGERS = graph(
+    placeholder("x", 16, 48, dtype="int8"), placeholder("w", 48, 20, dtype="int8", role="parameter"),
+    call("mm", "aten._int_mm.default", ["x", "w"], tensor(16, 20, dtype="int32")),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "expected"),
+    [
+        # M is 3, N is 20: neither is a multiple of 8; K is
+        ("nvidia_tensor_core", PRODUCT, [("args[0]", "6"), ("args[1]", "40"), ("output", "6"), ("output", "40")]),
+        # q is read three times, and rounded once
+        ("google_tpu", ATTENTION, [("args[0]", "float32"), ("args[1]", "float32"), ("args[2]", "float32")]),
+        # N is 20, K is 48: no multiples of 16 and of 32 bytes
+        ("huawei_ascend_cube", INTEGERS, [("args[1]", "48x20"), ("output", "16x20"), ("args[0]", "48"),
+                                          ("args[1]", "48")]),
+    ],
+)  # fmt: skip
+def test_what_a_chip_says_of_products(name: str, given: object, expected: list[tuple[str, str]]) -> None:
+    profile = load_profile(name)
+    assert [(row.operand, row.measured) for row in check(given, profile)] == expected  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """What a run is checked against: the profile that ``accel`` names, the backend's capabilities, and its own check."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -13,9 +14,11 @@ from models.config import ModelConfig
 from models.errors import ConfigurationError
 from stages.constrain import Profile, Violations, validate_profile
 from stages.constrain.config import AccelConfig, ConstrainConfig, Rule, Waiver
+from stages.constrain.profile import completed, read_profile
 from stages.constrain.rulebook import rulebook
-from stages.constrain.stage import ConstrainStage
+from stages.constrain.stage import DECLARED, ConstrainStage
 from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from stages.encoding import encode
 from stages.graphs import GraphRecord, NodeRecord, TensorRecord
 from stages.lower import AcceleratorAdapter
 from stages.lower.config import BackendConfig
@@ -187,3 +190,12 @@ def test_a_backend_of_ours_that_declares_nothing_needs_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_the_backend_declares_is_stored_for_a_later_check() -> None:
+    stored = run(settings(OwnCheck, AccelConfig(alignment=4))).artifacts[DECLARED]
+    assert stored["own_check"] is True
+    read = read_profile(json.loads(encode(DECLARED, stored)))
+    assert read == completed(OwnCheck().capabilities())
+    assert DECLARED not in run(settings(OwnCheck, AccelConfig(name="mine", alignment=4))).artifacts
+    assert DECLARED not in run(settings("faulty_adapters.CrashInCompile")).artifacts

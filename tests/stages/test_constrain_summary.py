@@ -1,5 +1,7 @@
 """What the findings come to, by hand."""
 
+import re
+
 import pytest
 from constrain_graphs import call, graph, placeholder, tensor
 
@@ -43,7 +45,112 @@ def test_nothing_found_is_an_empty_table() -> None:
 
 def test_the_lines_that_cost_most_come_first() -> None:
     rows = [{"source": f"a.py:{line}", "severity": "warning", "rule": "alignment", "effect": "pad",
-             "cost_bytes": str(line), "suggestion": "pad"} for line in range(30)]  # fmt: skip
+             "graph": "g0.forward", "cost_bytes": str(line), "cost_share": "", "suggestion": "pad"}
+            for line in range(30)]  # fmt: skip
     lines = top_lines(rows, {"a.py:29": "y = f(x)"})
     assert [line["source"] for line in lines] == [f"a.py:{line}" for line in range(29, 19, -1)]
     assert (lines[0]["code"], lines[0]["rules"]) == ("y = f(x)", "alignment (pad)")
+
+
+TWICE = graph(
+    placeholder("x", 4, 100),
+    placeholder("w", 100, 24, role="parameter"),
+    call("q", "aten.mm.default", ["x", "w"], tensor(4, 24), flops=10),
+    call("k", "aten.mm.default", ["x", "w"], tensor(4, 24), flops=10),
+)
+X, W, OUT = 4 * 12 * 4, 100 * 8 * 4, 4 * 8 * 4  # bytes that padding the last dimension to a multiple of 16 adds
+
+
+@pytest.mark.parametrize(
+    ("rules", "costs"),
+    [
+        ([Rule("alignment", value=16, operations=["aten.mm"])], [X, W, OUT, 0, 0, OUT]),
+        ([Rule("alignment", value=16, dims="contraction")], [X, 12 * 24 * 4, 0, 0]),
+        ([Rule("alignment", value=16, dims="last"), Rule("alignment", value=16, dims="contraction")],
+         [X, W, OUT, OUT, 0, 12 * 24 * 4, 0, 0]),
+        ([Rule("alignment", value=16, dims="last2", operations=["aten.mm"], roles=["parameter"])],
+         [12 * 24 * 4, W, 0, 0]),
+        ([Rule("dtype", value={"float32": "bfloat16"}, effect="cast", roles=["compute"])], [1600, 9600, 0, 0]),
+        ([Rule("tile", value=[16], operations=["aten.mm"], roles=["parameter"])], [W, 0]),
+    ],
+)  # fmt: skip
+def test_the_bytes_of_a_tensor_are_counted_once_however_many_read_it(rules, costs):
+    violations = check(TWICE, AccelConfig(rules=rules))
+    assert [row.cost_bytes for row in violations] == costs
+    assert sum(row["cost_bytes"] for row in by_rule(violations, [TWICE]).to_dict("records")) == sum(costs)
+    again = [row for row in violations if row.cost_bytes == 0]
+    assert again and all(re.search(r" \(its bytes are counted at [xq]\)$", row.message) for row in again)
+    assert len({row.node for row in violations} & {"q", "k"}) == 2
+
+
+def test_a_waived_row_counts_nothing_for_the_others():
+    waiver = Waiver(rule="alignment", target="aten.mm*", reason="accepted")
+    rules = [Rule("alignment", value=16, operations=["aten.mm", "aten.add"], roles=["parameter"])]
+    given = graph(*TWICE.nodes[:3], call("a", "aten.add.Tensor", ["w", "w"], tensor(100, 32)))
+    rows = list(check(given, AccelConfig(rules=rules, waivers=[waiver])))
+    assert [(row.node, row.severity, row.cost_bytes) for row in rows] == [("q", "waived", W), ("a", "warning", W)]
+
+
+def test_one_copy_mends_strides_and_offset():
+    rules = [Rule("layout", value={"stride": 16, "offset": 16})]
+    rows = check(graph(placeholder("x", 4, 10, stride=(10, 1), storage_offset=3)), AccelConfig(rules=rules))
+    assert [row.cost_bytes for row in rows] == [160, 0]
+
+
+def test_a_tensor_is_the_same_by_any_name():
+    rules = [Rule("alignment", value=16, operations=["aten.relu", "aten.exp"])]
+    norm = call("n", "aten.native_layer_norm.default", ["x"], tensor(4, 32), tensor(4, 3))
+    taken = call("g", "_operator.getitem", ["n", 1], tensor(4, 3), aliases=True)
+    nodes = [placeholder("x", 4, 32), norm, taken, call("d", "aten.detach.default", ["g"], tensor(4, 3), aliases=True)]
+    forward = graph(*nodes, call("r", "aten.relu.default", ["d"], tensor(4, 32)),
+                    call("e", "aten.exp.default", ["g"], tensor(4, 32)))  # fmt: skip
+    assert [(row.node, row.cost_bytes) for row in check(forward, AccelConfig(rules=rules))] == [("r", 208), ("e", 0)]
+
+
+def test_a_saved_tensor_is_its_forwards():
+    rules = [Rule("alignment", value=16, dims="contraction")]
+    backward = graph(placeholder("x", 4, 100, role="saved"), placeholder("t", 24, 4, role="tangent"),
+                     call("b", "aten.mm.default", ["t", "x"], tensor(24, 100)), kind="backward")  # fmt: skip
+    rows = [row for row in check([TWICE, backward], AccelConfig(rules=rules)) if row.graph == "g0.backward"]
+    assert [(row.operand, row.cost_bytes) for row in rows] == [("args[0]", 24 * 12 * 4), ("args[1]", 12 * 100 * 4)]
+    turned = [Rule("dtype", value=["float16"], roles=["compute"])]
+    rows = [row for row in check([TWICE, backward], AccelConfig(rules=turned)) if row.graph == "g0.backward"]
+    assert [(row.operand, row.cost_bytes) for row in rows] == [("args[0]", 24 * 4 * 4), ("args[1]", 0)]
+    assert rows[1].message.endswith("(its bytes are counted at g0.forward q)")
+
+
+def test_operands_in_lists_and_by_keyword_are_named_as_they_are_given():
+    rules = [Rule("dtype", value=["float16"], operations=["aten.cat", "aten.addmm"])]
+    parts = call("s", "aten.split.Tensor", ["x", 2], tensor(2, 8), tensor(2, 8))
+    cat = call("c", "aten.cat.default", [], tensor(6, 8))
+    cat.args.append([{"node": "s"}, {"node": "x"}])
+    product = call("m", "aten.addmm.default", ["x"], tensor(4, 8), kwargs={"mat1": {"node": "c"}})
+    rows = check(graph(placeholder("x", 4, 8), parts, cat, product), AccelConfig(rules=rules))
+    assert [(row.node, row.operand) for row in rows] == [
+        ("c", "args[0][0]"), ("c", "args[0][0]"), ("c", "args[0][1]"), ("c", "output"),
+        ("m", "args[0]"), ("m", "args[mat1]"), ("m", "output"),
+    ]  # fmt: skip
+
+
+def test_what_a_backward_graph_gets_of_its_forward_is_in_no_share_twice():
+    backward = graph(placeholder("w", 100, 24, role="saved"), placeholder("t", 4, 24, role="tangent"),
+                     call("b", "aten.relu.default", ["t"], tensor(4, 24)), kind="backward")  # fmt: skip
+    (row,) = by_rule(check([TWICE, backward], AccelConfig(alignment=16)), [TWICE, backward]).to_dict("records")
+    assert row["cost_bytes"] == X + W + 4 * OUT
+    assert row["bytes_share"] == pytest.approx((X + W + 4 * OUT) / (4 * (4 * 100 + 100 * 24 + 4 * 4 * 24)))
+
+
+def test_lines_of_equal_cost_are_ordered_by_the_flops_that_they_lose():
+    def found(line, node, share, *, graph="g0.forward", cost="0"):
+        row = {"source": f"a.py:{line}", "severity": "warning", "rule": "operation", "effect": "fallback"}
+        return row | {"node": node, "graph": graph, "cost_bytes": cost, "cost_share": share, "suggestion": "replace"}
+
+    rows = [found(1, "a", "0.1"), found(2, "b", "0.3"), found(2, "b", "0.3"), found(2, "c", "0.2"),
+            found(2, "d", "0.4", graph="g0.dynamo"), found(3, "e", ""), found(4, "f", "0.1", cost="9")]  # fmt: skip
+    rows += [found(5, "g", "", cost=cost, graph=f"g0.{kind}") for kind, cost in (("dynamo", "3"), ("forward", "4"))]
+    lines = top_lines(rows, {})
+    assert [line["cost_bytes"] for line in lines[:2]] == [9, 4]  # of two pictures of one line the larger
+    assert lines.pop(1)["source"] == "a.py:5"
+    assert [(line["source"], line["flops_share"]) for line in lines] == [
+        ("a.py:4", 0.1), ("a.py:2", 0.5), ("a.py:1", 0.1), ("a.py:3", None),
+    ]  # fmt: skip

@@ -184,6 +184,7 @@ def test_a_mode_is_torchs_for_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"options": {"verified_repros": -1}}, r"options\.verified_repros: got -1; valid: a whole number"),
         ({"options": {"repro_dir": 3}}, r"options\.repro_dir: got 3; valid: a folder's path"),
         ({"options": {"alignmen": 8}}, r"accel override: got 'alignmen'; valid: alignment"),
+        ({"options": {"denied": ["aten.rellu"]}}, r"accel.denied: got 'aten.rellu', which torch"),
     ],
 )
 def test_wrong_options_are_one_message(given: dict[str, Any], message: str) -> None:
@@ -310,3 +311,38 @@ def test_roles_come_from_dynamo_in_its_own_graph() -> None:
     assert [(row.operand, row.target) for row in error.violations] == [
         ("parameter", "self._modules['projection']._parameters['bias']")
     ]
+
+
+LU = {
+    "solve": lambda x: torch.linalg.solve(x, x),
+    "solve_ex": lambda x: torch.linalg.solve_ex(x, x)[0],
+    "tensorsolve": lambda x: torch.linalg.tensorsolve(x, x[0]),
+    "inv": torch.linalg.inv,
+    "inv_ex": lambda x: torch.linalg.inv_ex(x)[0],
+    "inverse": torch.inverse,
+    "method": lambda x: x.inverse() + x.det(),
+    "tensorinv": lambda x: torch.linalg.tensorinv(x, ind=1),
+    "matrix_power": lambda x: torch.linalg.matrix_power(x, -1),
+    "det": torch.linalg.det,
+    "slogdet": lambda x: torch.linalg.slogdet(x)[1],
+    "logdet": torch.logdet,
+    "lu": torch.linalg.lu,
+    "lu_factor": torch.linalg.lu_factor,
+}
+
+
+@pytest.mark.parametrize("backend", [mock_backend, aot_mock_backend])
+@pytest.mark.parametrize("name", LU)
+def test_the_mock_has_no_lu_under_any_name(backend: Any, name: str) -> None:
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
+        torch.compile(LU[name], backend=backend, options={"verified_repros": 0})(torch.eye(4))
+    error = inner(caught)
+    assert isinstance(error, ProfileViolated) and {row.rule for row in error.violations} == {"operation"}
+
+
+@pytest.mark.parametrize("backend", [mock_backend, aot_mock_backend])
+def test_the_mock_has_the_other_factorizations(backend: Any) -> None:
+    def qr_and_cholesky(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.qr(x)[0] + torch.linalg.cholesky(x) + torch.linalg.solve_triangular(x, x, upper=True)
+
+    torch.compile(qr_and_cholesky, backend=backend)(torch.eye(4))

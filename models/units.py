@@ -1,0 +1,19 @@
+"""Sizes in bytes as a user writes them, on any layer."""
+
+import re
+
+_FACTORS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_FACTORS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+VALID_BYTES = "a positive number of bytes with B, KB, MB, GB, TB, KiB, MiB, GiB or TiB"
+"""What :func:`parse_bytes` takes, in words."""
+
+
+def parse_bytes(value: object) -> int | None:
+    """Bytes of ``"8GiB"``, ``"512MiB"``, ``"1.5GB"`` or a plain number; None for anything else, and for less than 1."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return None
+    match = re.fullmatch(r"\s*(\d+)(\.\d+)?\s*([a-z]*)\s*", str(value).lower())
+    if match is None or match[3] not in _FACTORS:
+        return None
+    fraction = float(match[2]) if match[2] else 0
+    return int(match[1]) * _FACTORS[match[3]] + int(fraction * _FACTORS[match[3]]) or None

@@ -1,0 +1,116 @@
+"""What matrix products, convolutions and attention contract, and which node makes an operand. Free of torch."""
+
+from collections.abc import Iterator, Mapping
+
+from stages.constrain.config import Rule
+from stages.constrain.names import Operation
+from stages.constrain.subjects import Subject, concerns, read_at, row
+from stages.constrain.violations import Violation
+from stages.graphs import GraphRecord, NodeRecord
+
+CONTRACTIONS: dict[str, tuple[tuple[int, str, int], ...]] = {
+    "mm": ((0, "self", -1), (1, "mat2", -2)),
+    "bmm": ((0, "self", -1), (1, "mat2", -2)),
+    "_int_mm": ((0, "self", -1), (1, "mat2", -2)),
+    "_scaled_mm": ((0, "self", -1), (1, "mat2", -2)),
+    "addmm": ((1, "mat1", -1), (2, "mat2", -2)),
+    "baddbmm": ((1, "batch1", -1), (2, "batch2", -2)),
+    "addbmm": ((1, "batch1", -1), (2, "batch2", -2)),
+    "mv": ((0, "self", -1), (1, "vec", -1)),
+    "addmv": ((1, "mat", -1), (2, "vec", -1)),
+    "dot": ((0, "self", -1), (1, "tensor", -1)),
+    "vdot": ((0, "self", -1), (1, "other", -1)),
+    "matmul": ((0, "input", -1), (1, "other", -2)),
+    "linear": ((0, "input", -1), (1, "weight", -1)),
+    "conv1d": ((0, "input", -2), (1, "weight", 1)),
+    "conv2d": ((0, "input", -3), (1, "weight", 1)),
+    "conv3d": ((0, "input", -4), (1, "weight", 1)),
+    "convolution": ((0, "input", 1), (1, "weight", 1)),
+    "_convolution": ((0, "input", 1), (1, "weight", 1)),
+    "convolution_backward": ((0, "grad_output", 1), (2, "weight", 0)),
+    **dict.fromkeys(
+        ("scaled_dot_product_attention", "_scaled_dot_product_flash_attention", "_scaled_dot_product_cudnn_attention",
+         "_scaled_dot_product_efficient_attention", "_scaled_dot_product_flash_attention_for_cpu",
+         "_scaled_dot_product_fused_attention_overrideable"),
+        ((0, "query", -1), (1, "key", -1), (2, "value", -2)),
+    ),
+}  # fmt: skip
+"""Operation → the operands it contracts: position, keyword, dimension. Convolutions contract over input channels (of a
+group); their backward, for the input's gradient, over output channels (whose weight dimension is 0)."""
+
+TRANSPOSED = {"convolution": 6, "_convolution": 6, "convolution_backward": 7}
+"""Operation → position of its argument ``transposed``, which turns the first two dimensions of the weight."""
+
+_ATTENTION = ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention",
+              "fused_attention_overrideable")  # fmt: skip
+UNREADABLE = frozenset((
+    "einsum", "tensordot", "bilinear", "_trilinear", "multi_dot", "linalg_multi_dot", "chain_matmul", "inner", "vecdot",
+    "linalg_vecdot", "cdist", "_cdist_forward", "corrcoef", "cov", "matrix_power", "linalg_matrix_power",
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "conv_tbc", "_conv_depthwise2d", "conv_depthwise3d",
+    "_slow_conv2d_forward", "slow_conv3d", "cudnn_convolution", "mkldnn_convolution", "miopen_convolution",
+    "_addmm_activation", "_grouped_mm", "_scaled_grouped_mm", "_weight_int4pack_mm", "_weight_int8pack_mm",
+    "_sparse_mm", "_sparse_addmm", "mkldnn_linear",
+    "lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell",
+    "mkldnn_rnn_layer", "mkldnn_rnn_layer_backward", "_cudnn_rnn", "_cudnn_rnn_backward", "miopen_rnn",
+    "miopen_rnn_backward", "multi_head_attention_forward", "_native_multi_head_attention",
+    "_transformer_encoder_layer_fwd", "_scaled_dot_product_attention_math", "flex_attention", "flex_attention_backward",
+    *(f"_scaled_dot_product_{name}_backward" for name in _ATTENTION),
+    "triton_kernel_wrapper_functional", "triton_kernel_wrapper_mutation",
+))  # fmt: skip
+"""Operations that contract dimensions, or may, of which their arguments' positions don't tell."""
+
+
+def contracted(node: NodeRecord) -> tuple[tuple[int, str, int], ...]:
+    """The operands that a node contracts: position, keyword, dimension; empty for another operation."""
+    short = Operation.of(node).short
+    name = next((name for name in CONTRACTIONS if name in short), "")
+    found = CONTRACTIONS.get(name, ())
+    if name in TRANSPOSED and node.argument(TRANSPOSED[name], "transposed") is True:
+        return tuple((at, keyword, 1 - dimension if keyword == "weight" else dimension)
+                     for at, keyword, dimension in found)  # fmt: skip
+    return found
+
+
+def contractions(graph: GraphRecord, rule: Rule) -> Iterator[tuple[Subject, int] | Violation]:
+    """What the operations of ``rule`` contract, at each node that reads it.
+
+    Yields:
+        An operand and the index of its dimension; an undecided row where that can't be read from the node.
+    """
+    nodes = {node.name: node for node in graph.nodes}
+    for node in graph.nodes:
+        if node.op not in ("call_function", "call_method") or not concerns(rule.operations or (), node):
+            continue
+        if Operation.of(node).short & UNREADABLE:
+            yield row(graph, node, rule, operand="", measured=node.target, limit=rule.value, undecided=True,
+                      message=f"what {node.target} contracts can't be read from its arguments: not established",
+                      suggestion="check the aten graph, or write it as a matrix product")  # fmt: skip
+            continue
+        for position, keyword, dimension in contracted(node):
+            yield _contraction(graph, nodes, node, rule, position, keyword, dimension)
+
+
+def _contraction(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord, rule: Rule, position: int,
+                 keyword: str, dimension: int) -> tuple[Subject, int] | Violation:  # fmt: skip
+    producer = operand(nodes, node, position, keyword)
+    tensor = producer.outputs[0] if producer is not None and producer.outputs else None
+    rank = 0 if tensor is None else len(tensor.shape)
+    if dimension == -2 and rank == 1:  # matmul with a vector contracts its only dimension
+        dimension = -1
+    if producer is None or tensor is None or not -rank <= dimension < rank:
+        return row(graph, node, rule, operand=f"args[{position}]", measured="", limit=rule.value, undecided=True,
+                   message=f"operand {position} of {node.target} has no recorded shape that can be contracted",
+                   suggestion="check this operation by hand")  # fmt: skip
+    return read_at(graph, nodes, node, f"args[{position}]", producer), dimension % rank
+
+
+def operand(nodes: Mapping[str, NodeRecord], node: NodeRecord, position: int, keyword: str) -> NodeRecord | None:
+    """The node that makes an operand, given by position or by keyword; None for what no node makes.
+
+    Args:
+        nodes: those of the graph, by name.
+    """
+    value = node.argument(position, keyword)
+    if value is None and keyword == "self":  # as torch's functions call what aten calls self
+        value = node.kwargs.get("input")
+    return nodes.get(value.get("node", "")) if isinstance(value, dict) else None
