@@ -15,7 +15,7 @@ from models.errors import ConfigurationError
 from models.gold import double_arithmetic, to_float64
 from models.nested import map_sharing, map_tensors, named_tensors
 from models.random_state import preserved_random_state, seed_everything
-from models.snapshot import ModuleSnapshot, input_snapshots
+from models.snapshot import Snapshot
 from models.tf32 import ROUNDOFF, tf32_allowed
 
 
@@ -133,19 +133,16 @@ class Case:
 
     @contextmanager
     def preserved(self) -> Iterator[None]:
-        """Put the module (see :class:`models.snapshot.ModuleSnapshot`), inputs and generators back on exit.
+        """Put the module, inputs and generators back on exit, as :class:`models.snapshot.Snapshot` does.
 
         Inside, gradients start as they are outside. Costs one copy of the parameters.
         """
-        module = ModuleSnapshot(self.module)
-        inputs = input_snapshots((self.args, self.kwargs))
+        state = Snapshot(self.module, self.args, self.kwargs)
         with preserved_random_state(self.device):
             try:
                 yield
             finally:
-                module.restore()
-                for snapshot in inputs:
-                    snapshot.restore()
+                state.restore()
 
     def to_gold(self) -> "Case":
         """A deep copy in float64: the reference's mathematics without its rounding.

@@ -1,11 +1,14 @@
 """A module's and its inputs' state, taken before a step and put back after it, bit for bit."""
 
-from collections.abc import Iterator
+import operator
+import random
+import sys
+import types
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
-
-from models.nested import named_tensors
 
 _INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -34,56 +37,94 @@ class TensorSnapshot:
                 _write_back(self.gradient, self.gradient_content)
 
 
-class ModuleSnapshot:
-    """Everything that a forward or a backward pass may change in a module.
+class Snapshot:
+    """Everything that a forward or a backward pass may change in a module, or in its inputs.
 
-    Kept: content and ``.grad`` of parameters, buffers and plain tensor attributes; which objects the attributes
-    are (a buffer that forward rebinds, a counter that it increments, ``training``); entries of lists and dicts
-    among the attributes, one level deep. Not kept: state inside other objects that a module refers to.
+    Kept, in whatever is reached from the roots: content and ``.grad`` of tensors; which objects the attributes of
+    modules and of other objects are (a buffer that forward rebinds, a counter that it increments, ``training``);
+    entries of lists, dicts, sets and deques; state of random generators. Not kept: state inside objects of torch's,
+    NumPy's and Python's own classes that are none of these, in slots, closures and globals.
 
     The content is copied, not trusted to version counters: ``.data`` and native kernels change memory without
     counting. The cost is one copy of the parameters, and one comparison when they are put back.
     """
 
-    def __init__(self, module: torch.nn.Module) -> None:
-        self.attributes = [(child, dict(child.__dict__)) for child in module.modules()]
+    def __init__(self, *roots: Any) -> None:
+        self.attributes: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self.containers: list[tuple[Any, Any]] = []
-        tensors: dict[int, torch.Tensor] = {}
-        for _, attributes in self.attributes:
-            for value in attributes.values():
-                if isinstance(value, (dict, list)):
-                    self.containers.append((value, value.copy()))
-                for tensor in _tensors_of_attribute(value):
-                    tensors.setdefault(id(tensor), tensor)
-        self.tensors = [TensorSnapshot(tensor) for tensor in tensors.values()]
+        self.tensors: list[TensorSnapshot] = []
+        self.states: list[tuple[Callable[[Any], Any], Any]] = []
+        for value in _reached(roots):
+            if isinstance(value, torch.Tensor):
+                self.tensors.append(TensorSnapshot(value))
+            elif isinstance(value, torch.Generator):
+                self.states.append((value.set_state, value.get_state()))
+            elif isinstance(value, random.Random):
+                self.states.append((value.setstate, value.getstate()))
+            elif isinstance(value, (dict, list, set, deque)):
+                self.containers.append((value, value.copy()))
+            elif _is_open(value):
+                self.attributes.append((value.__dict__, dict(value.__dict__)))
 
     def restore(self) -> None:
         """Put everything back; touches only what has changed."""
-        for child, attributes in self.attributes:
-            _restore_mapping(child.__dict__, attributes)
+        for attributes, saved in self.attributes:
+            _restore_mapping(attributes, saved)
         for container, content in self.containers:
-            if isinstance(container, dict):
-                _restore_mapping(container, content)
-            elif [id(item) for item in container] != [id(item) for item in content]:
-                container[:] = content
+            _restore_container(container, content)
         for tensor in self.tensors:
             tensor.restore()
+        for restore, state in self.states:
+            restore(state)
 
 
-def input_snapshots(inputs: Any) -> list[TensorSnapshot]:
-    """One snapshot for each tensor in the nested ``inputs``."""
-    tensors = {id(tensor): tensor for _, tensor in named_tensors(inputs, "input")}
-    return [TensorSnapshot(tensor) for tensor in tensors.values()]
+def generators_of(*roots: Any) -> list[torch.Generator]:
+    """The random generators that a module, or its inputs, hold themselves, always in the same order."""
+    return [value for value in _reached(roots) if isinstance(value, torch.Generator)]
 
 
-def _tensors_of_attribute(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors in a module's attribute; ``_parameters`` and ``_buffers`` are such attributes."""
-    if isinstance(value, torch.Tensor):
+def _reached(roots: Iterable[Any]) -> Iterator[Any]:
+    """Everything that the roots refer to, and they, each object once."""
+    seen: dict[int, Any] = {}
+    waiting = list(roots)
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen:
+            continue
+        seen[id(value)] = value  # which keeps it, so that its id stays its own
         yield value
-    elif isinstance(value, (dict, list, tuple)):
-        for item in value.values() if isinstance(value, dict) else value:
-            if isinstance(item, torch.Tensor):
-                yield item
+        if isinstance(value, torch.Tensor):
+            continue
+        if isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, (list, set, deque, tuple, frozenset)):
+            waiting.extend(value)
+        elif _is_open(value):
+            waiting.extend(value.__dict__.values())
+
+
+_CLOSED = frozenset({"torch", "numpy", "builtins", *sys.stdlib_module_names})
+
+
+def _is_open(value: Any) -> bool:
+    """Whether the attributes of ``value`` are looked at: a module's, or an object's of a class that is not torch's,
+    NumPy's or Python's own (whose registries and caches reach far)."""
+    if isinstance(value, torch.nn.Module):
+        return True
+    if isinstance(value, (type, *_CALLABLES)) or not isinstance(getattr(value, "__dict__", None), dict):
+        return False
+    return type(value).__module__.partition(".")[0] not in _CLOSED
+
+
+_CALLABLES = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
+
+
+def _restore_container(container: Any, content: Any) -> None:
+    if isinstance(container, dict):
+        _restore_mapping(container, content)
+    elif len(container) != len(content) or any(map(operator.is_not, container, content)):
+        container.clear()
+        container.update(content) if isinstance(container, set) else container.extend(content)
 
 
 def _restore_mapping(current: dict[Any, Any], saved: dict[Any, Any]) -> None:

@@ -1,5 +1,6 @@
 """One tensor, or one nested structure, against another."""
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -49,6 +50,9 @@ def compare_tensors(
 
     Returns:
         The record. A shape or dtype mismatch is a result (``defect``), not an exception.
+
+    Raises:
+        ValueError: ``factor`` is no finite number above 0.
     """
     return begin_comparison(
         reference, test, gold=gold, atol=atol, rtol=rtol, path=path, factor=factor, kind=kind, roundoff=roundoff,
@@ -74,6 +78,8 @@ def begin_comparison(
 
     On a CUDA device the work is queued here, so that many tensors are compared back to back.
     """
+    if not 0 < factor < math.inf:
+        raise ValueError(f"factor: got {factor}; valid: a finite number above 0")
     try:
         reference, test = _tensor(reference), _tensor(test)
         gold = None if gold is None else _tensor(gold)

@@ -41,7 +41,7 @@ class Decomposed(TorchDispatchMode):
         result = func(*args, **kwargs)
         if func in (*_SUMS, *_MEANS) and _adds(args[0], result):
             dims = args[1] if len(args) > 1 and args[1] else range(args[0].dim())
-            total = plain_sum(args[0], dims)
+            total = plain_sum(args[0], dims, result.dtype)
             count = args[0].numel() // result.numel() if func in _MEANS else 1
             return (total / count).to(result.dtype).view(result.shape)
         if func is aten.convolution_backward.default and result[2] is not None and _adds(args[0], result[2]):
@@ -55,8 +55,8 @@ def _adds(terms: torch.Tensor, total: torch.Tensor) -> bool:
     return terms.is_floating_point() and total.is_floating_point() and 0 < total.numel() < terms.numel()
 
 
-def plain_sum(terms: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
-    """The sum of ``terms`` over ``dims`` one by one, in row-major order, in float32 or in their dtype where wider.
+def plain_sum(terms: torch.Tensor, dims: Sequence[int], dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """The sum of ``terms`` over ``dims`` one by one, in row-major order; the widest of float32, theirs and ``dtype``.
 
     Args:
         terms: floating, any shape, at least one element.
@@ -68,7 +68,7 @@ def plain_sum(terms: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
     summed = [dim % terms.dim() for dim in dims]
     kept = [dim for dim in range(terms.dim()) if dim not in summed]
     shape = [terms.shape[dim] for dim in kept]
-    wide = torch.promote_types(terms.dtype, torch.float32)
+    wide = torch.promote_types(torch.promote_types(terms.dtype, torch.float32), dtype)
     rows = terms.permute(*kept, *summed).reshape(*shape, -1).to(wide)
     lanes = -(-rows.shape[-1] // MOST_STEPS)
     rows = torch.nn.functional.pad(rows, (0, -rows.shape[-1] % lanes))

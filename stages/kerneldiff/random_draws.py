@@ -1,9 +1,58 @@
-"""What random draws do to verdicts: sides that drew other numbers can't be compared by a noise floor."""
+"""What random draws do to verdicts: sides that drew other numbers can't be compared by a noise floor.
+
+Nor can sides that began in another state: what a step changes in the model is put back, but not what it changes in
+globals, closures or a library's own objects. A reference that gives other numbers when it is run again shows either.
+"""
 
 import math
+from collections.abc import Callable
+
+import torch
 
 from stages.kerneldiff import sides
-from stages.kerneldiff.comparison import TensorComparison
+from stages.kerneldiff.comparison import TensorComparison, compare_tensors
+from stages.kerneldiff.verdict import FLOORS
+
+REPEATABLE = 16
+"""Units of roundoff, of an output's RMS, that two runs of the reference may lie apart: operations that add up in no
+fixed order on a device differ by some."""
+
+
+def review_repeat(
+    reference: sides.Side, run: Callable[[], sides.Side], roundoff: float, rows: list[TensorComparison]
+) -> str:
+    """Withdraw the floor's verdicts where the reference gives other outputs when it is run again; what was found.
+
+    Args:
+        run: runs the reference again. Called only where a floor decided anything.
+    """
+    if not any(row.bound in (*FLOORS, "conditioning") for row in rows):
+        return ""
+    again = run()
+    if again.error:
+        found = f"the reference raised {again.error['type']} when it was run again"
+    else:
+        apart = [
+            f"{kind} {path} by {row.rmse:.3g} (RMS)" if row.rmse is not None else f"{kind} {path} in {row.bound}"
+            for kind in ("output", "loss")
+            for path, leaf in reference.leaves.get(kind, {}).items()
+            if isinstance(leaf, torch.Tensor)
+            for row in [_repeated(leaf, again.leaves.get(kind, {}).get(path))]
+            if row.rmse is None or not row.rmse <= REPEATABLE * roundoff * (row.reference_rms or 0.0)
+        ]
+        if not apart:
+            return ""
+        found = f"the reference gives other numbers when it is run again, {apart[0]}"
+    found += ": it changes state that is not put back (globals, closures), or is not deterministic"
+    for row in rows:
+        _judge_without_floor(row, found, draws_differ=True)
+    return found
+
+
+def _repeated(leaf: torch.Tensor, again: object) -> TensorComparison:
+    if not isinstance(again, torch.Tensor):
+        return TensorComparison("output", "", bound="structure")
+    return compare_tensors(leaf, again, atol=0.0, rtol=0.0)
 
 
 def review(
@@ -32,7 +81,7 @@ def review(
 
 
 def _judge_without_floor(row: TensorComparison, found: str, *, draws_differ: bool) -> None:
-    by_floor = row.bound.startswith("floor") or row.bound == "conditioning"
+    by_floor = row.bound in (*FLOORS, "conditioning")
     if not draws_differ and row.failed:
         return  # what exceeds even a floor of other draws is wrong
     if not by_floor and not (row.bound == "tolerance" and row.failed):

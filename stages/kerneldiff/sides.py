@@ -5,7 +5,7 @@ import hashlib
 import logging
 import random
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 
 from models.case import Case, StepResult
 from models.errors import UserError
-from models.snapshot import same_bits
+from models.snapshot import generators_of, same_bits
 from stages.contract import ReferenceConfig, StageContext
 from stages.kerneldiff.structure import flatten
 
@@ -46,21 +46,22 @@ class Side:
 class _Watched:
     """A callable that notes whether it took random numbers."""
 
-    def __init__(self, function: Callable[..., Any], device: torch.device) -> None:
-        self.function, self.device = function, device
+    def __init__(self, function: Callable[..., Any], case: Case) -> None:
+        self.function, self.device = function, case.device
+        self.own = generators_of(case.module, case.args, case.kwargs)
         self.before, self.after = b"", b""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        self.before = generator_state(self.device)
+        self.before = generator_state(self.device, self.own)
         try:
             return self.function(*args, **kwargs)
         finally:
-            self.after = generator_state(self.device)
+            self.after = generator_state(self.device, self.own)
 
 
-def generator_state(device: torch.device) -> bytes:
-    """SHA-256 of the state of Python's and NumPy's generators, and of torch's on the CPU and on ``device``."""
-    states = [torch.get_rng_state()]
+def generator_state(device: torch.device, own: Sequence[torch.Generator] = ()) -> bytes:
+    """SHA-256 of the state of Python's and NumPy's generators, torch's on the CPU and on ``device``, and ``own``."""
+    states = [torch.get_rng_state(), *(generator.get_state() for generator in own)]
     if device.type not in ("cpu", "meta"):
         states.append(torch.get_device_module(device).get_rng_state(device))
     legacy: dict[str, Any] = numpy.random.get_state(legacy=False)
@@ -77,7 +78,7 @@ def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) 
         MemoryError, torch.OutOfMemoryError: memory that ran out is the stage's result, not the comparison's.
     """
     try:
-        watched = _Watched(function(), case.device)
+        watched = _Watched(function(), case)
         result = case.run(watched)
     except (UserError, MemoryError, torch.OutOfMemoryError):
         raise

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import math
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from stages.kerneldiff.comparison import KernelDiff
 from stages.kerneldiff.config import KernelDiffConfig
 from stages.kerneldiff.golden import Golden, open_golden
 from stages.kerneldiff.golden_store import store
+from stages.kerneldiff.record import TensorComparison
 from stages.kerneldiff.results import (
     DIAGNOSIS,
     DIGEST_COLUMNS,
@@ -53,6 +55,11 @@ class KernelDiffStage(Stage):
             ConfigurationError: see :func:`stages.kerneldiff.golden.open_golden`, ``Golden.check``, and
                 :func:`stages.kerneldiff.further.check`.
         """
+        if not 0 < self.config.factor < math.inf:
+            raise ConfigurationError(
+                f"stages.kerneldiff.factor: got {self.config.factor}; valid: a finite number above 0.\n"
+                "Try: stages.kerneldiff.factor=4"
+            )
         self._opened(context)
         further.check(self.config, context.settings)
 
@@ -130,7 +137,10 @@ class KernelDiffStage(Stage):
         )
         conditioning.accept_statistics(difference.rows, sides.written_by_one(reference, test))
         note = self._reconsider(context, difference, case, origin, (reference.leaves, test.leaves, gold.leaves))
-        random = random_draws.review(reference, gold, test, max(case.unit_roundoff, raised.roundoff), difference.rows)
+        roundoff = max(case.unit_roundoff, raised.roundoff)
+        random = random_draws.review(reference, gold, test, roundoff, difference.rows)
+        if isinstance(origin, Case) and settings.backend == "eager":
+            random = self._repeat(context, origin, reference, roundoff, difference.rows) or random
         same = _same_code(context, compiled[0], settings, elsewhere=golden is not None and not golden.same_place(case))
         verdict, message = conclusion(difference, same)
         if golden:
@@ -171,6 +181,17 @@ class KernelDiffStage(Stage):
             context.progress("perturbing the reference, to tell a defect from a branch within rounding")
             conditioning.reconsider(difference.rows, base, gold, test, draws=self.config.perturbations)
         return note
+
+    def _repeat(
+        self, context: StageContext, base: Case, reference: sides.Side, roundoff: float, rows: list[TensorComparison]
+    ) -> str:
+        """Run the reference again, where a floor decided; what that found, else nothing."""
+
+        def run() -> sides.Side:
+            context.progress("running the reference again, to see whether it repeats its numbers")
+            return sides.run_side("repeated reference", base, lambda: base.module)
+
+        return random_draws.review_repeat(reference, run, roundoff, rows)
 
     def _opened(self, context: StageContext) -> Golden | None:
         if self.config.golden is None:

@@ -50,7 +50,8 @@ def judge(figures: Figures, *, factor: float, roundoff: float, use_floor: bool, 
 
     The floor is the RMS, and the maximum, of |reference - gold|, neither below ``roundoff`` times the RMS, and the
     maximum, of |gold|. The error is the RMS, and the maximum, of |test - gold|. The tensor is a defect where either
-    ratio exceeds ``factor``.
+    ratio exceeds ``factor``, and where gold is not finite in elements that the sides are, and any element of the tensor
+    is beyond the tolerance.
 
     Args:
         roundoff: unit roundoff of the format that the case computes in.
@@ -64,13 +65,21 @@ def judge(figures: Figures, *, factor: float, roundoff: float, use_floor: bool, 
         by_floor = _by_floor(figures, factor, roundoff)
         if figures.bitwise_equal:
             return Judgement("exact", "bits", "", *_levels(by_floor))
-        return by_floor
+        unseen = figures.elements - figures.nan_reference - figures.inf_reference - figures.gold_elements
+        if by_floor.verdict == "defect" or not unseen or not figures.mismatched:
+            return by_floor
+        return Judgement(
+            "defect", "tolerance", f"gold is not finite in {unseen} elements; {_beyond(figures, tolerance)}"
+        )
     if figures.bitwise_equal:
         return Judgement("exact", "bits")
     if figures.mismatched:
-        share = f"{figures.mismatched} of {figures.elements} elements"
-        return Judgement("defect", "tolerance", f"{share} beyond {tolerance}")
+        return Judgement("defect", "tolerance", _beyond(figures, tolerance))
     return Judgement("within_tolerance", "tolerance", f"all elements within {tolerance}")
+
+
+def _beyond(figures: Figures, tolerance: str) -> str:
+    return f"{figures.mismatched} of {figures.elements} elements beyond {tolerance}"
 
 
 def _levels(judgement: Judgement) -> tuple[float | None, ...]:

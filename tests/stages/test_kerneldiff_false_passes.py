@@ -1,5 +1,6 @@
 """Faults that once passed: each must show, and what is told must be what was found."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,8 @@ from torch import nn
 from models.case import Case
 from models.config import ModelConfig
 from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
-from stages.kerneldiff import assert_matches, compare, compare_tensors
+from stages.kerneldiff import KernelDiff, assert_matches, compare, compare_tensors
+from stages.kerneldiff.conditioning import accept_statistics
 from stages.kerneldiff.config import KernelDiffConfig
 from stages.kerneldiff.stage import KernelDiffStage
 from stages.lower.adapter import AcceleratorAdapter
@@ -246,3 +248,71 @@ class Zeros(AcceleratorAdapter):
 
     def compile(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         return lambda *args: tuple(out * 0 for out in gm(*args))
+
+
+class Masked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return self.layer(x).masked_fill(mask < 1, 0.0)
+
+
+class FromIds(nn.Module):
+    """Looks up a table by ids that come as floats."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.layer = nn.Embedding(100, 16), nn.Linear(17, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(torch.cat([self.table(x[:, 0].long()), x[:, 1:]], 1))
+
+
+def masked() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    return Masked(), (torch.randn(32, 16), torch.ones(32, 1))
+
+
+def from_ids() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    return FromIds(), (torch.cat([torch.randint(1, 99, (32, 1)).float(), torch.randn(32, 1)], 1),)
+
+
+@pytest.mark.parametrize("made", [masked, from_ids])
+@pytest.mark.parametrize("strength", [1e-4, 0.1, -1.0])
+def test_exact_inputs_are_no_branch(
+    made: Callable[[], tuple[nn.Module, tuple[torch.Tensor, ...]]], strength: float
+) -> None:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    module, inputs = made()
+    case = Case("net", module.eval(), inputs, {}, "inference", torch.float32, torch.device("cpu"))
+    planted = "stages.lower.faults.PlantedFault"
+    options = {"inner": "aot_eager", "node": "addmm", "fault": "scale", "strength": strength}
+    settings = Settings(ModelConfig("net"), backend=BackendConfig(planted, planted, options))
+    result = run(StageContext(settings, MemoryArtifacts(), {"case": case}))
+    assert result.summary["numerics"]["verdict"] == "defect", result.message
+
+
+def test_elements_without_a_gold_are_judged_by_tolerance() -> None:
+    reference, gold = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, math.nan, math.inf], dtype=torch.float64)
+    row = compare_tensors(reference, torch.tensor([1.0, 99.0, 99.0]), gold=gold)
+    assert (row.verdict, row.bound) == ("defect", "tolerance") and "not finite in 2 elements" in row.message
+    assert compare_tensors(reference, reference * (1 + 1e-7), gold=gold).verdict == "within_floor"
+
+
+@pytest.mark.parametrize("factor", [math.nan, math.inf, 0.0, -1.0])
+def test_a_factor_that_would_pass_everything_is_refused(factor: float) -> None:
+    with pytest.raises(ValueError, match="finite number above 0"):
+        compare_tensors(torch.ones(2), torch.zeros(2), factor=factor)
+
+
+def test_a_buffer_that_is_no_statistic_has_the_floor_of_all_tensors() -> None:
+    gold = torch.full((64,), 0.05, dtype=torch.float64)
+    verdicts = {}
+    for name in ("cache", "layer.running_mean"):
+        difference = KernelDiff()
+        difference.compare_leaves({name: gold.float()}, {name: gold.float() * 1.00003}, {name: gold}, kind="buffer")
+        accept_statistics(difference.rows, set())
+        verdicts[name] = difference.verdict
+    assert verdicts == {"cache": "defect", "layer.running_mean": "within_tolerance"}
