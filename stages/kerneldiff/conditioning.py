@@ -32,10 +32,10 @@ import torch
 
 from models.case import Case
 from models.errors import UserError
-from stages.kerneldiff import formats, sides
+from stages.kerneldiff import sides
 from stages.kerneldiff.comparison import TensorComparison
 from stages.kerneldiff.decomposed import Decomposed
-from stages.kerneldiff.verdict import FLOORS, over
+from stages.kerneldiff.verdict import FLOORS, over, over_floors
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +58,6 @@ NOTHING = 2.0**-20
 
 LATER = " (run "
 """In the path of a row about a later run of the test side, before the run's number."""
-
-STATISTICS = ("running_mean", "running_var")
-"""What torch's normalizations, and those written like them, call their buffers."""
 
 UNEXPLAINED = 0.01
 """Of the sum of squared errors, so much may lie beyond what the jumps and the noise allow at each element."""
@@ -171,33 +168,6 @@ def reconsider(
     return draws
 
 
-def accept_statistics(rows: list[TensorComparison], lost: set[tuple[str, str]]) -> None:
-    """Judge a normalization's running statistics that exceed the floor by tolerance instead.
-
-    They are sums of thousands of terms that cancel. Eager on the CPU adds them up in float64, so that its floor is the
-    float32 result's last bit, which no backend that adds in float32 can meet (clean Inductor was measured at 43 floors
-    in ResNet-18's ``running_mean``). ``assert_close``'s tolerance of the dtype decides, and not more than the square
-    root of the unit roundoff, half the digits, of the buffer's own size. Any other buffer has the floor of all tensors.
-
-    Args:
-        lost: (kind, path) of what one side alone wrote into; such a write is never within a tolerance.
-    """
-    for row in rows:
-        statistic = row.kind == "buffer" and row.path.rpartition(".")[2] in STATISTICS
-        suspect = statistic and row.verdict == "defect" and row.bound in FLOORS
-        if not suspect or (row.kind, row.path) in lost or row.reference_rms is None or row.max_abs is None:
-            continue
-        dtype = getattr(torch, row.dtype)
-        half = math.sqrt(formats.unit_roundoff(dtype)) * row.reference_rms
-        limit = min((row.atol or 0.0) + (row.rtol or 0.0) * row.reference_rms, half)
-        if row.max_abs <= limit:
-            row.verdict, row.bound = "within_tolerance", "tolerance"
-            row.message += (
-                f"; no element is more than {limit:.3g} off (the tolerance of {row.dtype}, and half the digits): a "
-                "statistic that eager accumulates in a wider format"
-            )
-
-
 def amplitude(roundoff: float) -> float:
     """Largest relative change of a perturbed value."""
     return min(MOST_UNITS * roundoff, MOST_RELATIVE)
@@ -306,14 +276,14 @@ def _judge(suspect: Suspect, error: torch.Tensor, gold: torch.Tensor) -> None:
     row = suspect.row
     assert row.factor is not None and row.error_rms is not None and row.error_max is not None
     rms, maximum = suspect.floors()
-    by_rms, by_maximum = over(row.error_rms, rms), over(row.error_max, maximum)
-    if max(by_rms, by_maximum) <= row.factor:
+    ratio, bound = over_floors(row.error_rms, row.error_max, rms, maximum)
+    if ratio <= row.factor:
         row.message = (
-            f"error against gold is {row.ratio:.3g} times one eager run's noise, {max(by_rms, by_maximum):.3g} times "
+            f"error against gold is {row.ratio:.3g} times one eager run's noise, {ratio:.3g} times "
             f"that of {suspect.draws} runs at weights and inputs some units of roundoff apart, plain sums included"
         )
-        row.verdict, row.bound = "within_floor", "floor_rms" if by_rms > by_maximum else "floor_max"
-        row.floor_rms, row.floor_max, row.ratio = rms, maximum, max(by_rms, by_maximum)
+        row.verdict, row.bound, row.ratio = "within_floor", bound, ratio
+        row.floor_rms, row.floor_max = rms, maximum
         row.resolve(rms)
         return
     if not suspect.jumped or suspect.jumps is None:
@@ -322,7 +292,7 @@ def _judge(suspect: Suspect, error: torch.Tensor, gold: torch.Tensor) -> None:
     beyond = (error.abs() - allowed).clamp_(min=0).square().sum() > UNEXPLAINED * error.abs().square().sum()
     if bool(beyond) or _gain(error, gold) > row.factor * suspect.gain:
         return
-    beside = max(over(row.error_rms, max(rms, suspect.jump_rms)), over(row.error_max, max(maximum, suspect.jump_max)))
+    beside, _ = over_floors(row.error_rms, row.error_max, max(rms, suspect.jump_rms), max(maximum, suspect.jump_max))
     if beside <= row.factor:
         row.message = (
             f"error against gold is {row.ratio:.3g} times the noise, but float64 itself jumps there where weights and "

@@ -73,10 +73,13 @@ class DeviceFigures:
 
 
 def supported(tensors: Sequence[torch.Tensor], worst: int) -> bool:
-    """Whether the kernels can compare them: floating tensors of 16 to 64 bits on one CUDA device, and Triton here."""
+    """Whether the kernels can compare them: floating tensors of 16 to 64 bits on one CUDA device, and Triton here.
+
+    Not on ROCm, where they were never run.
+    """
     first = tensors[0].device
     readable = all(tensor.device == first and tensor.dtype in WIDTHS for tensor in tensors)
-    return first.type == "cuda" and readable and worst <= MOST_WORST and _has_triton()
+    return first.type == "cuda" and torch.version.hip is None and readable and worst <= MOST_WORST and _has_triton()
 
 
 class DevicePass:

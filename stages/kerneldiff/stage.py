@@ -27,6 +27,7 @@ from stages.kerneldiff.results import (
     table,
     unsettled,
 )
+from stages.kerneldiff.running_statistics import accept_statistics
 from stages.kerneldiff.tasks import measure_tasks
 from stages.kerneldiff.verdict import FAILING, FLOORS
 
@@ -135,7 +136,7 @@ class KernelDiffStage(Stage):
         raised = storage_floor.raise_floors(
             context, compiled[0].adapter, case, difference.rows, (test.leaves, gold.leaves)
         )
-        conditioning.accept_statistics(difference.rows, sides.written_by_one(reference, test))
+        accept_statistics(difference.rows, sides.written_by_one(reference, test))
         note = self._reconsider(context, difference, case, origin, (reference.leaves, test.leaves, gold.leaves))
         roundoff = max(case.unit_roundoff, raised.roundoff)
         random = random_draws.review(reference, gold, test, roundoff, difference.rows)

@@ -12,7 +12,7 @@ from models.case import Case
 from stages.contract import StageContext
 from stages.kerneldiff import sides
 from stages.kerneldiff.comparison import TensorComparison, compare_tensors
-from stages.kerneldiff.verdict import FLOORS, over
+from stages.kerneldiff.verdict import FLOORS, over_floors
 from stages.lower.adapter import AcceleratorAdapter
 
 
@@ -69,8 +69,7 @@ def _raise(row: TensorComparison, rounding: sides.Leaves, test: sides.Leaves, go
     if alone_rms <= floor_rms and alone_max <= floor_max:
         return False
     row.floor_rms, row.floor_max = max(floor_rms, alone_rms), max(floor_max, alone_max)
-    by_rms, by_maximum = over(error_rms, row.floor_rms), over(error_max, row.floor_max)
-    row.ratio, row.bound = max((by_rms, "floor_rms"), (by_maximum, "floor_max"))
+    row.ratio, row.bound = over_floors(error_rms, error_max, row.floor_rms, row.floor_max)
     row.verdict = "defect" if row.ratio > row.factor else "within_floor"
     row.resolve(row.floor_rms)
     row.message = (

@@ -21,7 +21,7 @@ class Judgement:
 
     Attributes:
         verdict: one of :data:`VERDICTS`.
-        bound: what decided: bits, floor_rms, floor_max, tolerance, nonfinite, shape, dtype, structure.
+        bound: what decided: bits, floor_rms, floor_max, tolerance or nonfinite.
         message: one line for a person; empty where the bound says all.
         floor_rms, floor_max: the noise floor; None where no gold was used.
         error_rms, error_max: error against gold.
@@ -43,6 +43,12 @@ def over(error: float, floor: float) -> float:
     if error == 0:
         return 0.0
     return error / floor if floor > 0 else inf
+
+
+def over_floors(error_rms: float, error_max: float, floor_rms: float, floor_max: float) -> tuple[float, str]:
+    """The larger of the two ratios of error over floor, and the bound that it belongs to; RMS where they are equal."""
+    by_rms, by_maximum = over(error_rms, floor_rms), over(error_max, floor_max)
+    return (by_rms, "floor_rms") if by_rms >= by_maximum else (by_maximum, "floor_max")
 
 
 def judge(figures: Figures, *, factor: float, roundoff: float, use_floor: bool, tolerance: str) -> Judgement:
@@ -95,12 +101,7 @@ def _levels(judgement: Judgement) -> tuple[float | None, ...]:
 def _by_floor(figures: Figures, factor: float, roundoff: float) -> Judgement:
     floor_rms = max(figures.floor.rms, roundoff * figures.magnitude.rms)
     floor_max = max(figures.floor.maximum, roundoff * figures.magnitude.maximum)
-    ratios = {
-        "floor_rms": over(figures.error.rms, floor_rms),
-        "floor_max": over(figures.error.maximum, floor_max),
-    }
-    bound = max(ratios, key=lambda name: ratios[name])
-    ratio = ratios[bound]
+    ratio, bound = over_floors(figures.error.rms, figures.error.maximum, floor_rms, floor_max)
     name = "RMS" if bound == "floor_rms" else "maximum"
     size = f"{ratio:.3g} times" if isfinite(ratio) else "infinitely many times"
     message = f"{name} error against gold is {size} the noise floor; the limit is {factor:g}"

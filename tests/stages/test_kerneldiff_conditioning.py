@@ -8,7 +8,8 @@ from torch import nn
 
 from models.case import Case
 from stages.kerneldiff import KernelDiff
-from stages.kerneldiff.conditioning import accept_statistics, reconsider
+from stages.kerneldiff.conditioning import reconsider
+from stages.kerneldiff.running_statistics import accept_statistics
 from stages.kerneldiff.sides import collect
 
 EDGE = 2.0**-24  # rounding noise of numbers near 1

@@ -13,8 +13,8 @@ from models.case import Case
 from models.config import ModelConfig
 from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
 from stages.kerneldiff import KernelDiff, assert_matches, compare, compare_tensors
-from stages.kerneldiff.conditioning import accept_statistics
 from stages.kerneldiff.config import KernelDiffConfig
+from stages.kerneldiff.running_statistics import accept_statistics
 from stages.kerneldiff.stage import KernelDiffStage
 from stages.lower.adapter import AcceleratorAdapter
 from stages.lower.config import BackendConfig
