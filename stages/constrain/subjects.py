@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from stages.constrain.config import Rule
 from stages.constrain.kinds import TENSOR_ROLES
-from stages.constrain.names import Operation, matches
+from stages.constrain.names import Operation, matches, settled
 from stages.constrain.sizes import Symbols, bounds, case_value
 from stages.constrain.violations import Violation
 from stages.graphs import GETITEM, ITEM_BYTES, GraphRecord, NodeRecord, TensorRecord
@@ -133,25 +133,36 @@ def _of_operations(graph: GraphRecord, rule: Rule) -> Iterator[Subject]:
 
 
 def unclear(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
-    """An undecided row for each node of a Dynamo graph that may become one of ``rule.operations``, or may not."""
+    """An undecided row for each node of a Dynamo graph that may become one of ``rule.operations``, or may not.
+
+    One that is known to call such an operation gets it too: what the operation is given the Python call does not show.
+    """
+    nodes = {node.name: node for node in graph.nodes}
     for node in graph.nodes:
         if node.op not in CALLS:
             continue
-        operation = Operation.of(node)
-        named = [pattern for pattern in rule.operations or () if matches(pattern.removeprefix("!"), operation) is None]
-        if named:
+        named = next((item for item in rule.operations or () if _may_concern(item, node, nodes)), None)
+        if named is not None:
             yield row(
                 graph,
                 node,
                 rule,
                 operand="",
                 measured=node.target,
-                limit=named[0],
+                limit=named,
                 undecided=True,
-                message=f"{node.target} may become {named[0].removeprefix('!')}, which the rule {rule.rule} looks at: "
+                message=f"{node.target} may become {named.removeprefix('!')}, which the rule {rule.rule} looks at: "
                 "only the aten graph can tell",
                 suggestion="check the aten graph (backend=aot_mock)",
             )
+
+
+def _may_concern(pattern: str, node: NodeRecord, nodes: dict[str, NodeRecord]) -> bool:
+    """Whether a node may come to what ``pattern`` names, and its own name does not say so."""
+    pattern = pattern.removeprefix("!")
+    if matches(pattern, Operation.of(node)):
+        return False
+    return matches(pattern, Operation.dispatched(node)) is not False or not settled(node, nodes)
 
 
 def concerns(patterns: Sequence[str], node: NodeRecord) -> bool:

@@ -12,6 +12,7 @@ import itertools
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,10 +107,11 @@ class MockAdapter(AcceleratorAdapter):
         from stages.constrain.engine import check
 
         profile = self.capabilities()
+        named = any(rule.rule == "operation" or rule.operations for rule in profile.rules)
         bare = not profile.waivers and all(rule.rule in BARE_RULES for rule in profile.rules)
-        if bare and not check(graph_records(graphs, inputs, details=False), profile):
+        if bare and not check(graph_records(graphs, inputs, details=False, dispatched=named), profile):
             return
-        records = graph_records(graphs, inputs)
+        records = graph_records(graphs, inputs, dispatched=named)
         violations = check(records, profile)
         if violations.failed:
             from stages.constrain.repros import write_repros
@@ -170,6 +172,7 @@ def graph_records(
     inputs: "Callable[[RecordContext], list[PlaceholderInfo]] | None" = None,
     *,
     details: bool = True,
+    dispatched: bool = False,
 ) -> list[GraphRecord]:
     """Records of traced graphs by id; a backward finds the lines of the forward before it.
 
@@ -177,6 +180,7 @@ def graph_records(
         graphs: Dynamo's graphs or AOTAutograd's.
         inputs: of AOT graphs: what their Dynamo graph's placeholders stand for; None: they are plain inputs.
         details: False leaves out source lines, modules and FLOPs.
+        dispatched: True finds out which aten operations the calls of Dynamo's graphs come to.
     """
     from stages.torch_internals.dynamo import dynamo_placeholders
     from stages.torch_internals.fx_records import RecordContext, graph_record
@@ -194,8 +198,17 @@ def graph_records(
             from stages.torch_internals.aot import aot_placeholders
 
             known = aot_placeholders(gm.graph, kind, inputs(context), {})
-        records.append(graph_record(gm.graph, id=graph_id, context=context, placeholders=known, details=details))
+        record = graph_record(gm.graph, id=graph_id, context=context, placeholders=known, details=details)
+        records.append(_with_calls(record, gm) if dispatched and kind == "dynamo" else record)
     return records
+
+
+def _with_calls(record: GraphRecord, gm: fx.GraphModule) -> GraphRecord:
+    from stages.torch_internals.dispatch import dispatched_calls
+
+    called = dispatched_calls(gm)
+    nodes = [replace(node, dispatched=called[node.name]) if node.name in called else node for node in record.nodes]
+    return replace(record, nodes=nodes)
 
 
 def mock_backend(

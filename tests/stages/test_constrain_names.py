@@ -5,9 +5,9 @@ import torch
 
 from models.errors import ConfigurationError
 from stages.constrain import check, load_profile
-from stages.constrain.config import AccelConfig
+from stages.constrain.config import AccelConfig, Rule
 from stages.constrain.torch_names import check_names
-from stages.graphs import GraphRecord, NodeRecord
+from stages.graphs import GraphRecord, NodeRecord, TensorRecord
 
 
 def denied(pattern, target, *, kind="dynamo", op="call_function", args=(), kwargs=None):
@@ -53,6 +53,71 @@ def test_an_aten_name_finds_the_python_callable(pattern, target):
 )
 def test_it_finds_no_other(pattern, target):
     assert denied(pattern, target) == []
+
+
+X = NodeRecord("x", "placeholder", "x", outputs=[TensorRecord([4, 4], "float32", [4, 1], "cpu")])
+
+
+def checked(accel, target, dispatched=None, *, kind="dynamo", op="call_function"):
+    """(severity, limit) of the rows of a graph with one call on a tensor."""
+    node = NodeRecord("n", op, target, args=[{"node": "x"}], inputs=["x"], outputs=X.outputs, dispatched=dispatched)
+    return [(row.severity, row.limit) for row in check(GraphRecord(f"g0.{kind}", kind, [X, node]), accel)]
+
+
+def allow(*names):
+    return AccelConfig(rules=[Rule("operation", value={"allow": list(names)})])
+
+
+@pytest.mark.parametrize(
+    ("target", "op", "dispatched", "pattern"),
+    [
+        ("_operator.getitem", "call_function", ["aten.slice.Tensor", "aten.unsqueeze.default"], "aten.unsqueeze"),
+        (
+            "_operator.setitem",
+            "call_function",
+            ["aten.lift_fresh.default", "aten.index_put_.default"],
+            "aten.index_put",
+        ),
+        ("_operator.setitem", "call_function", ["aten.select.int", "aten.fill_.Scalar"], "aten.select_scatter"),
+        ("builtins.getattr", "call_function", ["aten.permute.default"], "aten.permute.default"),
+        ("expand_as", "call_method", ["aten.expand.default"], "aten.exp*"),
+        ("torch.nn.functional.linear", "call_function", ["aten.t.default", "aten.addmm.default"], "aten.addmm"),
+        ("torch.nn.functional.linear", "call_function", ["aten.t.default", "aten.addmm.default"], "aten.linear"),
+        ("higher_order.cond", "call_function", ["aten.sin.default", "aten.cos.default"], "aten.cos"),
+    ],
+)
+def test_what_a_call_comes_to_decides(target, op, dispatched, pattern):
+    assert checked(AccelConfig(denied=[pattern]), target, dispatched, op=op) == [("warning", pattern)]
+    assert checked(AccelConfig(denied=["aten.lu"]), target, dispatched, op=op) == []
+    assert checked(AccelConfig(denied=[pattern]), target, op=op) in ([("undecided", pattern)],
+                                                                    [("undecided", "one of 1 denied")],
+                                                                    [("warning", pattern)])  # fmt: skip
+
+
+def test_an_overload_that_is_known_is_not_guessed():
+    assert checked(AccelConfig(denied=["aten.add.Scalar"]), "_operator.add", ["aten.add.Tensor"]) == []
+    assert checked(AccelConfig(denied=["aten.mean.default"]), "mean", ["aten.mean.dim"], op="call_method") == []
+
+
+def test_every_operation_that_a_call_comes_to_has_to_be_allowed():
+    calls = ["aten.lift_fresh.default", "aten.index_put_.default"]
+    assert checked(allow("aten.index_put", "aten.lift_fresh_copy"), "_operator.setitem", calls) == []
+    assert checked(allow("aten.index_put"), "_operator.setitem", calls) == [("warning", "one of 1 allowed")]
+    assert checked(allow("aten.index_put"), "_operator.setitem") == [("undecided", "one of 1 allowed")]
+    assert checked(allow("aten.linear"), "torch.nn.functional.linear", ["aten.addmm.default"]) != []
+
+
+def test_a_graph_inside_an_aten_graph_is_not_passed_unseen():
+    for accel in (AccelConfig(denied=["aten.lu"]), allow("aten.relu")):
+        assert [severity for severity, _ in checked(accel, "higher_order.cond", kind="forward")] == ["undecided"]
+    assert checked(AccelConfig(denied=["aten.cos"]), "higher_order.cond", ["aten.cos.default"], kind="forward")
+
+
+def test_a_rule_for_some_operations_is_undecided_for_a_call_that_may_come_to_them():
+    rank = AccelConfig(rules=[Rule("rank", value=8, operations=["aten.expand"])])
+    assert checked(rank, "expand_as", ["aten.expand.default"], op="call_method") == [("undecided", "aten.expand")]
+    assert checked(rank, "expand_as", op="call_method") == [("undecided", "aten.expand")]
+    assert checked(rank, "expand_as", ["aten.view.default"], op="call_method") == []
 
 
 @pytest.mark.parametrize(
