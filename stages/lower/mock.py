@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, fx
 
 from stages.constrain.config import AccelConfig
+from stages.constrain.violations import Violations
 from stages.graphs import GraphRecord
 from stages.lower.adapter import AcceleratorAdapter, run_as_traced
 from stages.lower.mock_options import MockOptions, split_options
@@ -76,7 +77,9 @@ class MockAdapter(AcceleratorAdapter):
 
     def dynamo_backend(self) -> Callable[..., Any]:
         def backend(gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Any]:
-            self.enforce({f"g{next(self._count)}.dynamo": gm})
+            graph_id = f"g{next(self._count)}.dynamo"
+            self.enforce({graph_id: gm})
+            self.look_outside(gm, graph_id)
             return self.execute(gm, example_inputs)
 
         return backend
@@ -89,6 +92,23 @@ class MockAdapter(AcceleratorAdapter):
 
         patches = {"fallback_random": True} if self._run else {}
         return inductor_in_mode(gm, example_inputs, self.options.mode, patches)
+
+    def look_outside(self, gm: fx.GraphModule, graph_id: str) -> None:
+        """Tell that a Dynamo graph ends in a graph break: what Python runs between two graphs is in neither.
+
+        Raises:
+            ProfileViolated: the profile is strict, and can't be shown to be kept.
+        """
+        from stages.torch_internals.dynamo import break_after
+
+        profile = self.capabilities()
+        reason = break_after(gm) if profile.rules else None
+        if reason is None:
+            return
+        told = f"{graph_id} ends in a graph break, and what Python runs after it is in no graph, so it was not checked"
+        if profile.strict and not self._run:  # a run's own stages tell what no graph holds
+            raise ProfileViolated(Violations(profile=profile), outside=f"{told}: {reason}")
+        log.warning("%s: %s", told, reason)
 
     def enforce(
         self,
@@ -162,6 +182,7 @@ class AotMockAdapter(MockAdapter):
 
             checked = aot_backend(forward=half, backward=half, inference=inference, partitioned=partitioned)
             compiled: Callable[..., Any] = checked(gm, example_inputs)
+            self.look_outside(gm, f"g{number}")
             return self.execute(gm, example_inputs) if self.options.inductor else compiled
 
         return backend

@@ -26,10 +26,19 @@ class ProfileViolated(RuntimeError):
         repros: the reproductions, None where none was asked for.
         files: name → content of what belongs on disk: the reproductions, and ``violations.csv`` with every row.
         folder: where ``files`` lie: a folder's path, or ``repros`` for that of the run's directory.
+        outside: what no graph holds, where that alone is why the profile can't be shown to be kept; else empty.
     """
 
-    def __init__(self, violations: "Violations", repros: "Repros | None" = None, folder: str | None = "repros") -> None:
+    def __init__(
+        self,
+        violations: "Violations",
+        repros: "Repros | None" = None,
+        folder: str | None = "repros",
+        *,
+        outside: str = "",
+    ) -> None:
         self.violations = violations
+        self.outside = outside
         self.repros = repros
         self.rows = [row for row in violations if row.severity != "waived"]
         self.files = {TABLE: _table(violations)} | ({} if repros is None else repros.files)
@@ -37,6 +46,11 @@ class ProfileViolated(RuntimeError):
         super().__init__()
 
     def __str__(self) -> str:
+        if self.outside:
+            return (
+                f"not established that the model keeps the profile {self.violations.profile.name!r}: {self.outside}\n"
+                "Try: torch.compile(…, fullgraph=True), which shows every break, or strict=false (MOCK_STRICT=0)"
+            )
         count = len(self.rows)
         lines = [f"{count} violation{'s' * (count != 1)} of the profile {self.violations.profile.name!r}:"]
         lines += [described(row) for row in self.rows[:SHOWN]]

@@ -112,13 +112,28 @@ def test_every_violation_of_forward_and_backward_apart() -> None:
     assert parameter.graph == "g0.forward"  # its role is Dynamo's knowledge, which the AOT graph lacks
 
 
-def test_graphs_of_one_model_have_numbers_of_their_own() -> None:
-    class Broken(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            x = x + 1
-            torch._dynamo.graph_break()
-            return x * 2
+class Broken(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + 1
+        torch._dynamo.graph_break()
+        return x * 2
 
+
+@pytest.mark.parametrize("backend", [mock_backend, aot_mock_backend])
+def test_a_graph_break_hides_code_from_the_profile(backend: Any, caplog: pytest.LogCaptureFixture) -> None:
+    line = Broken.forward.__code__.co_firstlineno + 2
+    error = refused(backend, {"profile": "strict8"}, Broken(), torch.randn(3, 8))
+    assert str(error).startswith("not established that the model keeps the profile 'strict8'")
+    assert f"{__file__}:{line}" in str(error) and "Try: " in str(error) and not error.rows
+    torch._dynamo.reset()
+    with caplog.at_level(logging.WARNING, logger="stages.lower.mock"):
+        torch.compile(Broken(), backend=backend, options={"profile": "warn8"})(torch.randn(3, 8))
+    assert "graph break" in caplog.text
+    torch._dynamo.reset()
+    torch.compile(Broken(), backend=backend, options={"profile": "none", "strict": True})(torch.randn(3, 8))
+
+
+def test_graphs_of_one_model_have_numbers_of_their_own() -> None:
     seen: list[str] = []
     adapter = MockAdapter(AccelConfig(alignment=16))
     original = adapter.enforce
