@@ -9,7 +9,7 @@ from models.errors import ConfigurationError, closest_first, invalid_choice
 from stages.constrain.kinds import DTYPES
 from stages.constrain.names import WILD
 from stages.constrain.profile import Profile
-from stages.torch_internals.operators import operator_names
+from stages.torch_internals.operators import operator_names, packet_names
 
 SHOWN = 8
 
@@ -39,7 +39,7 @@ def _check_operation(pattern: str) -> None:
         _check_callable(pattern)
         return
     parts = bare.split(".")
-    packets = {name.partition(".")[0] for name in registered}
+    packets = packet_names()
     if len(parts) == 1:
         known = {packet.split("::")[1] for packet in packets}
         if bare not in known and not hasattr(torch.nn.functional, bare) and not hasattr(torch.Tensor, bare):

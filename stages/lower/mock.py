@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, fx
 
 from stages.constrain.config import AccelConfig
+from stages.constrain.profile import PREFIX
 from stages.constrain.violations import Violations
 from stages.graphs import GraphRecord
 from stages.lower.adapter import AcceleratorAdapter, run_as_traced
@@ -60,11 +61,20 @@ class MockAdapter(AcceleratorAdapter):
         self._count = itertools.count()
 
     def capabilities(self) -> "Profile":
-        """The validated profile; ConfigurationError where it or a MOCK_* variable is not valid."""
-        from stages.constrain.profile import load_profile, validate_profile
+        """The validated profile.
+
+        Raises:
+            ConfigurationError: it is not valid, names an operation or a dtype that torch lacks, or an environment
+                variable MOCK_* is unreadable or unknown.
+        """
+        from stages.constrain.profile import check_variables, load_profile, validate_profile
+        from stages.constrain.torch_names import check_names
 
         if self._profile is None:
-            self._profile = load_profile("mock") if self._config is None else validate_profile(self._config)
+            check_variables(os.environ)
+            profile = load_profile("mock") if self._config is None else validate_profile(self._config)
+            check_names(profile)
+            self._profile = profile
         return self._profile
 
     def validate(self) -> None:
@@ -272,7 +282,7 @@ _adapters: dict[tuple[Any, ...], MockAdapter] = {}
 
 def _adapter(kind: type[MockAdapter], mode: str | None, options: Mapping[str, Any] | None) -> MockAdapter:
     given = dict(options or {})
-    environment = sorted((key, value) for key, value in os.environ.items() if key.startswith("MOCK_"))
+    environment = sorted((key, value) for key, value in os.environ.items() if key.startswith(PREFIX))
     file = Path(str(given.get("profile", "")))
     edited = file.stat().st_mtime_ns if file.is_file() else 0
     key = (kind, mode, edited, repr(sorted(given.items(), key=str)), *environment)

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stages.lower.mock_options import DIRECTORY_VARIABLE
+from stages.constrain.profile import REPRO_DIRECTORY
 
 if TYPE_CHECKING:
     from stages.constrain.repros import Repros
@@ -69,7 +69,7 @@ class ProfileViolated(RuntimeError):
         A folder that can't be written is told in the message, and never hides the violations.
         """
         try:
-            chosen = folder or os.environ.get(DIRECTORY_VARIABLE) or tempfile.mkdtemp(prefix="mock-repros-")
+            chosen = folder or os.environ.get(REPRO_DIRECTORY) or tempfile.mkdtemp(prefix="mock-repros-")
             path = Path(chosen).absolute()
             path.mkdir(parents=True, exist_ok=True)
             self.folder = str(path)

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 
 from models.errors import ConfigurationError
 from stages.constrain.config import AccelConfig
+from stages.constrain.profile import load_profile
 from stages.lower import ProfileViolated, aot_mock_backend, build_adapter, mock_backend
 from stages.lower.config import BackendConfig
 from stages.lower.mock import MockAdapter
@@ -94,6 +95,44 @@ def test_an_unreadable_variable_is_an_error_and_not_a_default(
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
         torch.compile(Net(), backend=mock_backend)(torch.randn(3, 16))
     assert isinstance(inner(caught), ConfigurationError) and variable in str(inner(caught))
+
+
+@pytest.mark.parametrize(
+    ("variable", "nearest"),
+    [("MOCK_ALIGMENT", "MOCK_ALIGNMENT"), ("MOCK_STRIC", "MOCK_STRICT"), ("MOCK_MEMORY", "MOCK_MAX_MEMORY"),
+     ("MOCK_REPRO_DIRECTORY", "MOCK_REPRO_DIR")],
+)  # fmt: skip
+@pytest.mark.parametrize("options", [{}, {"profile": "warn8"}])
+def test_a_misspelt_variable_is_an_error_that_names_the_nearest(
+    variable: str, nearest: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "16")
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
+        torch.compile(Net(), backend=mock_backend, options=options)(torch.randn(3, 16))
+    error = inner(caught)
+    assert isinstance(error, ConfigurationError)
+    assert str(error).startswith(f"{variable}: got '16'") and f"valid: {nearest}, " in str(error)
+    with pytest.raises(ConfigurationError, match=variable):
+        load_profile("mock")
+
+
+@pytest.mark.parametrize("backend", [mock_backend, aot_mock_backend])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"denied": ["aten.convolutoin"]}, r"got 'aten.convolutoin', which torch .* nearest of .*: aten.convolution"),
+        ({"denied": ["aten.add.Tenser"]}, r"got 'aten.add.Tenser'; valid: aten.add.Tensor"),
+        ({"rules": [{"rule": "operation", "value": {"allow": ["aten.rellu"]}}]}, "got 'aten.rellu'"),
+        ({"dtypes": ["float33"]}, "float33"),
+    ],
+)
+def test_an_operation_that_torch_lacks_is_an_error(backend: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
+        torch.compile(Net(), backend=backend, options=options)(torch.randn(3, 16))
+    error = inner(caught)
+    assert isinstance(error, ConfigurationError)
+    with pytest.raises(ConfigurationError, match=message):
+        raise error
 
 
 def test_mock_max_memory_reads_units(monkeypatch: pytest.MonkeyPatch) -> None:
