@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from models.errors import ConfigurationError, UserError
+from models.errors import ConfigurationError, UserError, root_cause, wrapped
 from stages.contract import Stage, StageContext, StageResult
 from stages.registry import CLASSES, build_stage
 
@@ -216,18 +216,11 @@ class Worker:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error, or one that it wraps or came from, says that memory ran out."""
-    seen: set[int] = set()
-    pending: list[BaseException | None] = [error]
-    while pending:
-        item = pending.pop()
-        if item is None or id(item) in seen:
-            continue
-        seen.add(id(item))
+    for item in wrapped(error, contexts=True):
         if isinstance(item, MemoryError) or type(item).__name__ == "OutOfMemoryError":
             return True
         if isinstance(item, (RuntimeError, OSError)) and any(text in str(item).lower() for text in _OUT_OF_MEMORY):
             return True
-        pending += [item.__cause__, item.__context__, getattr(item, "inner_exception", None)]
     return False
 
 
@@ -237,10 +230,7 @@ def headline(error: BaseException) -> str:
     torch wraps what a backend raises: ``RuntimeError: the compiler gave up (within BackendCompilerFailed:
     backend='compiler_fn' raised)``.
     """
-    cause, seen = error, {id(error)}
-    while (inner := getattr(cause, "inner_exception", None) or cause.__cause__) and id(inner) not in seen:
-        seen.add(id(inner))
-        cause = inner
+    cause = root_cause(error)
     if cause is error:
         return _said(error)
     return f"{_said(cause)} (within {_said(error, lines=1).removesuffix(':')})"

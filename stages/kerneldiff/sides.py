@@ -13,7 +13,7 @@ import numpy
 import torch
 
 from models.case import Case, StepResult
-from models.errors import UserError
+from models.errors import UserError, root_cause
 from models.snapshot import same_bits
 from stages.contract import ReferenceConfig, StageContext
 from stages.kerneldiff.structure import flatten
@@ -93,13 +93,8 @@ def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) 
 
 
 def describe(error: BaseException) -> dict[str, str]:
-    """Type and message of the exception at the bottom of ``error``, and the whole traceback, for ``diagnosis.json``.
-
-    Dynamo wraps what a backend raises (``BackendCompilerFailed.inner_exception``); the user wants what was raised.
-    """
-    raised = error
-    while isinstance(inner := getattr(raised, "inner_exception", None), BaseException):
-        raised = inner
+    """Type and message of the exception at the bottom of ``error``, and the whole traceback, for ``diagnosis.json``."""
+    raised = root_cause(error)
     return {
         "type": type(raised).__name__,
         "message": str(raised).strip(),

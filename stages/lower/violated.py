@@ -5,8 +5,9 @@ import io
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from models.errors import wrapped
 from stages.constrain.profile import REPRO_DIRECTORY
 
 if TYPE_CHECKING:
@@ -102,17 +103,7 @@ def described(row: "Violation") -> str:
 
 def violation_in(error: BaseException) -> ProfileViolated | None:
     """The violated profile at the bottom of what torch or Python wrapped around it, if that is what it is."""
-    pending: list[Any] = [error]
-    seen: set[int] = set()
-    while pending:
-        item = pending.pop()
-        if not isinstance(item, BaseException) or id(item) in seen:
-            continue
-        if isinstance(item, ProfileViolated):
-            return item
-        seen.add(id(item))
-        pending += [getattr(item, "inner_exception", None), item.__cause__, item.__context__]
-    return None
+    return next((item for item in wrapped(error, contexts=True) if isinstance(item, ProfileViolated)), None)
 
 
 def _table(violations: "Violations") -> str:
