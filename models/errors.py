@@ -16,7 +16,10 @@ class UserError(ValueError):
 
 
 class ConfigurationError(UserError):
-    """A configuration or a command line that can't be run. Nothing ran (exit code 2)."""
+    """A configuration or a command line that can't be run (exit code 2).
+
+    It is found before anything runs; what only compiling or running can tell ends the stage that meets it.
+    """
 
 
 class RunDirectoryError(UserError):
@@ -47,6 +50,11 @@ def wrapped(error: BaseException, *, contexts: bool = False) -> Iterator[BaseExc
 def root_cause(error: BaseException) -> BaseException:
     """What was raised first, at the bottom of what torch or Python wrapped around it."""
     return list(wrapped(error))[-1]
+
+
+def mistake_in(error: BaseException) -> UserError | None:
+    """The user's mistake that an error is or came from, whatever torch wrapped around it; None where there is none."""
+    return next((item for item in wrapped(error) if isinstance(item, UserError)), None)
 
 
 def closest_first(given: str, choices: Iterable[str]) -> list[str]:

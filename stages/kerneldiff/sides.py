@@ -13,7 +13,7 @@ import numpy
 import torch
 
 from models.case import Case, StepResult
-from models.errors import UserError, root_cause
+from models.errors import UserError, mistake_in, root_cause
 from models.snapshot import same_bits
 from stages.contract import ReferenceConfig, StageContext
 from stages.kerneldiff.structure import flatten
@@ -82,6 +82,8 @@ def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) 
     except (UserError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
+        if mistake_in(error) is not None:
+            raise
         if "can't allocate memory" in str(error):  # torch's CPU allocator raises a plain RuntimeError
             raise MemoryError(str(error)) from error
         log.exception("kerneldiff: the %s side raised", name)

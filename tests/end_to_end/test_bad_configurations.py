@@ -205,3 +205,12 @@ def test_an_adapter_that_cant_be_one_stops_the_run_and_names_its_file(source: st
     assert done.returncode == 2, done.stdout + done.stderr
     assert f"{workplace}/broken_chip.py:2" in done.stderr and "Traceback" not in done.stderr
     assert not list(workplace.glob("outputs/*/*"))
+
+
+@pytest.mark.parametrize("stage", ["kerneldiff", "benchmark"])
+def test_what_only_compiling_can_tell_of_the_configuration_is_exit_code_2_too(stage: str, workplace: Path) -> None:
+    backend = ("backend=dynamo", "backend.name=mock", "backend.options={profile: no_such_profile}")
+    done = command(*SMALL, *backend, f"stages=[{stage}]", cwd=workplace)
+
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "accel: got 'no_such_profile'" in done.stderr and "Traceback" not in done.stderr
