@@ -85,10 +85,14 @@ class Repros:
         return [item.row for item in self.scripts]
 
     def __str__(self) -> str:
+        return self.in_words("repros")
+
+    def in_words(self, folder: str) -> str:
+        """How many there are in a folder, how many are verified, and what has none."""
         if not self.scripts and not self.without:
             return f"no repro: {counted(self.undecided, 'row')} undecided, and nothing known to be violated"
         verified = sum(item.verification.verified for item in self.scripts)
-        parts = [f"{counted(len(self.scripts), 'repro')} in repros/, {verified} verified"]
+        parts = [f"{counted(len(self.scripts), 'repro')} in {folder}/, {verified} verified"]
         if self.left_out:
             parts.append(f"{self.left_out} further kinds of violation without one (at most {MAX_SCRIPTS} are written)")
         if self.without:
