@@ -8,7 +8,7 @@
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 
 class UserError(ValueError):
@@ -16,11 +16,45 @@ class UserError(ValueError):
 
 
 class ConfigurationError(UserError):
-    """A configuration or a command line that can't be run. Nothing ran (exit code 2)."""
+    """A configuration or a command line that can't be run (exit code 2).
+
+    It is found before anything runs; what only compiling or running can tell ends the stage that meets it.
+    """
 
 
 class RunDirectoryError(UserError):
     """A folder that is not a stored run, or whose files are damaged (exit code 2)."""
+
+
+def wrapped(error: BaseException, *, contexts: bool = False) -> Iterator[BaseException]:
+    """An error and what it came from, outermost first, each once.
+
+    Dynamo keeps what a backend raised in ``inner_exception`` (of ``BackendCompilerFailed``), Python in ``__cause__``.
+
+    Args:
+        error: as it was caught.
+        contexts: True follows ``__context__`` too: what was being handled when another error was raised.
+    """
+    pending: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while pending:
+        item = pending.pop(0)
+        if not isinstance(item, BaseException) or id(item) in seen:
+            continue
+        seen.add(id(item))
+        yield item
+        inner = getattr(item, "inner_exception", None) or item.__cause__
+        pending += [inner, item.__cause__, item.__context__] if contexts else [inner]
+
+
+def root_cause(error: BaseException) -> BaseException:
+    """What was raised first, at the bottom of what torch or Python wrapped around it."""
+    return list(wrapped(error))[-1]
+
+
+def mistake_in(error: BaseException) -> UserError | None:
+    """The user's mistake that an error is or came from, whatever torch wrapped around it; None where there is none."""
+    return next((item for item in wrapped(error) if isinstance(item, UserError)), None)
 
 
 def closest_first(given: str, choices: Iterable[str]) -> list[str]:

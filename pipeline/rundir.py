@@ -82,7 +82,7 @@ class RunDirectory:
         return json.loads(self.read_bytes(name))
 
     def store_stage(self, record: dict[str, Any]) -> None:
-        """Store a stage's record (name, status, seconds, message, summary, digest, artifacts)."""
+        """Store a stage's record (name, status, seconds, message, summary, digest, artifacts, mistake)."""
         self.store(f"{STAGES}/{record['name']}.json", record)
 
     def stage_records(self) -> dict[str, dict[str, Any]]:

@@ -217,7 +217,9 @@ class Runner:
         described = {key: value for key, value in self.plan.manifest.items() if key != "started_at"}
         described["devices"] = dict(described["devices"]) | {"found": self.devices}
         self.rundir.store(MANIFEST, manifest.build_manifest(described, self.rundir, self.plan.stages, records))
-        return summary.exit_code(record["status"] for record in records.values())
+        for mistake in dict.fromkeys(record["mistake"] for record in records.values() if record.get("mistake")):
+            sys.stderr.write(f"{mistake}\n")
+        return summary.exit_code(records.values())
 
     def _environment(self, device: str) -> dict[str, str]:
         """The worker's variables. With ``runner.cache=false`` every cache is private to the run and removed after it:

@@ -33,9 +33,16 @@ def verdict(statuses: Iterable[str]) -> str:
     return FAILED if FAILED in found else PASSED
 
 
-def exit_code(statuses: Iterable[str]) -> int:
-    """The exit code that goes with :func:`verdict`."""
-    return EXIT_CODES[verdict(statuses)]
+def exit_code(records: Iterable[Mapping[str, Any]]) -> int:
+    """The exit code that goes with the :func:`verdict` on the stages' records, or on ``stages`` of summary.json.
+
+    A mistake in the configuration that only compiling or running could tell is one all the same: 2, unless a stage
+    crashed.
+    """
+    records = list(records)
+    code = EXIT_CODES[verdict(record["status"] for record in records)]
+    mistaken = any(record.get("mistake") for record in records)
+    return max(code, EXIT_CONFIGURATION) if mistaken else code
 
 
 def build_summary(
@@ -69,6 +76,7 @@ def build_summary(
             "cached": record.get("cached", False),
             "message": record["message"],
         }
+        | ({"mistake": record["mistake"]} if record.get("mistake") else {})
         for record in present
     ]
     return {
@@ -81,7 +89,7 @@ def build_summary(
 
 
 def _broke(record: Mapping[str, Any] | None) -> bool:
-    return record is not None and record["status"] in (CRASHED, TIMED_OUT)
+    return record is not None and (record["status"] in (CRASHED, TIMED_OUT) or bool(record.get("mistake")))
 
 
 def _merge(target: dict[str, Any], part: Mapping[str, Any]) -> None:

@@ -47,7 +47,7 @@ def job_exit_code(job: Path) -> int:
     """One job's exit code, from its ``summary.json`` or its ``configuration_error.json``."""
     result = _read_summary(job)
     if result is not None:
-        return summary.EXIT_CODES[result["verdict"]]
+        return max(summary.EXIT_CODES[result["verdict"]], summary.exit_code(result["stages"]))
     return summary.EXIT_CRASHED if _read(job / CONFIGURATION_ERROR) is None else summary.EXIT_CONFIGURATION
 
 

@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from models.errors import ConfigurationError, UserError
+from models.errors import ConfigurationError, UserError, mistake_in, root_cause, wrapped
 from stages.contract import Stage, StageContext, StageResult
 from stages.registry import CLASSES, build_stage
 
@@ -116,9 +116,10 @@ class Worker:
         """Call a check. What is no mistake in the configuration is left to the stage, which meets it again."""
         try:
             check()
-        except UserError:
-            raise
         except (Exception, SystemExit) as error:  # a model may raise anything
+            mistake = mistake_in(error)
+            if mistake is not None:
+                raise mistake from error
             logger.warning("checking %s raised %s; the stage runs all the same", name, headline(error), exc_info=True)
 
     def _check_needs(self, name: str, stage: Stage) -> None:
@@ -145,13 +146,12 @@ class Worker:
         try:
             result = stage.run(self.context)
             self._store(result)
-        except UserError as error:  # what only compiling or running could tell of the configuration
-            logger.error("stage %s: %s", name, error)
-            self._record(name, FAILED, time.perf_counter() - began, f"not established: {error}")
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a stage raises is its result
-            message = self._crash(name, error)
+            mistake = mistake_in(error)
+            message = self._crash(name, error) if mistake is None else f"not established: {mistake}"
             result = self._with_left(StageResult("failed"), told)
-            self._record(name, CRASHED, time.perf_counter() - began, message, result)
+            status = CRASHED if mistake is None else FAILED
+            self._record(name, status, time.perf_counter() - began, message, result, mistake)
         else:
             result = self._with_left(result, told)
             self._record(name, result.status, time.perf_counter() - began, result.message, result)
@@ -181,7 +181,16 @@ class Worker:
         for name, content in result.artifacts.items():
             self.directory.store(name, content)
 
-    def _record(self, name: str, status: str, seconds: float, message: str, result: StageResult | None = None) -> None:
+    def _record(
+        self,
+        name: str,
+        status: str,
+        seconds: float,
+        message: str,
+        result: StageResult | None = None,
+        mistake: UserError | None = None,
+    ) -> None:
+        """Store a stage's record and tell of it; ``mistake``: one in the configuration that only running could tell."""
         result = result or StageResult("skipped")
         record = {
             "name": name,
@@ -191,6 +200,7 @@ class Worker:
             "summary": result.summary,
             "digest": result.digest,
             "artifacts": sorted(result.artifacts),
+            "mistake": None if mistake is None else str(mistake),
         }
         self.directory.store_stage(record)
         self.emit({"event": "stage_finished"} | {key: record[key] for key in ("name", "status", "seconds", "message")})
@@ -217,18 +227,11 @@ class Worker:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error, or one that it wraps or came from, says that memory ran out."""
-    seen: set[int] = set()
-    pending: list[BaseException | None] = [error]
-    while pending:
-        item = pending.pop()
-        if item is None or id(item) in seen:
-            continue
-        seen.add(id(item))
+    for item in wrapped(error, contexts=True):
         if isinstance(item, MemoryError) or type(item).__name__ == "OutOfMemoryError":
             return True
         if isinstance(item, (RuntimeError, OSError)) and any(text in str(item).lower() for text in _OUT_OF_MEMORY):
             return True
-        pending += [item.__cause__, item.__context__, getattr(item, "inner_exception", None)]
     return False
 
 
@@ -238,10 +241,7 @@ def headline(error: BaseException) -> str:
     torch wraps what a backend raises: ``RuntimeError: the compiler gave up (within BackendCompilerFailed:
     backend='compiler_fn' raised)``.
     """
-    cause, seen = error, {id(error)}
-    while (inner := getattr(cause, "inner_exception", None) or cause.__cause__) and id(inner) not in seen:
-        seen.add(id(inner))
-        cause = inner
+    cause = root_cause(error)
     if cause is error:
         return _said(error)
     return f"{_said(cause)} (within {_said(error, lines=1).removesuffix(':')})"

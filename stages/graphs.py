@@ -17,6 +17,9 @@ ITEM_BYTES = {
     "complex128": 16, "complex64": 8, "complex32": 4,
 }  # fmt: skip
 
+HIGHER_ORDER = "higher_order."
+"""What the target of a higher-order operator begins with."""
+
 GETITEM = "_operator.getitem"
 """Target of a node that takes one of an operation's several results."""
 
@@ -94,6 +97,9 @@ class NodeRecord:
         flops: floating-point operations (a multiply-add is two), or None where no formula is known.
         aliases: True where the output is a view of an input (allocates nothing).
         value: of a node that makes an integer (a symbolic size), what it is; None for every other node.
+        dispatched: the aten overloads that the call comes to, for a node whose target does not tell: of a Dynamo graph
+            what was seen when it was run on its example values, of a higher-order operator what the graphs inside it
+            call; None where that was not looked at, or could not be found out.
     """
 
     name: str
@@ -109,6 +115,7 @@ class NodeRecord:
     flops: int | None = None
     aliases: bool = False
     value: Size | None = None
+    dispatched: list[str] | None = None
 
     def argument(self, position: int, keyword: str = "") -> Any:
         """An argument's JSON value, given by position or by keyword; None where it is neither."""

@@ -1,9 +1,10 @@
 """One name for an operation in Dynamo graphs, where targets are Python callables, and in aten graphs. Torch-free."""
 
 import fnmatch
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from stages.graphs import NodeRecord
+from stages.graphs import GETITEM, HIGHER_ORDER, NodeRecord
 
 ATEN_NAMES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), ("convolution", "_convolution")),
@@ -65,10 +66,17 @@ IN_PLACE_POSITION = {
 }  # fmt: skip
 """torch.nn.functional callable → position of its ``inplace`` argument."""
 
+FUNCTIONAL = {"lift_fresh": "lift_fresh_copy"}
+"""Packet → what AOTAutograd makes of it, where that is not the name without the underscore of a call in place."""
+
+WRITTEN_VIEWS = ("select", "slice", "diagonal", "as_strided")
+"""Views; AOTAutograd makes of a write into one what is called after it: ``select_scatter``."""
+
 PREFIXED = {"linalg": "linalg_", "special": "special_", "fft": "fft_"}
 """torch.NAMESPACE.x is aten.PREFIX_x."""
 
 WILD = "*?["
+AUTO_FUNCTIONALIZED = f"{HIGHER_ORDER}auto_functionalized"
 PYTHON_ROOTS = ("torch", "_operator", "operator", "builtins", "math")
 
 
@@ -80,16 +88,18 @@ class Operation:
         names: full names: ``aten.add.Tensor``, ``aten.add``, ``torch.add``.
         short: bare packet names: ``add``.
         python: True for a callable of a Dynamo graph, which tells no overload.
+        known: True where what it dispatches to is known, and among its names.
     """
 
     names: frozenset[str]
     short: frozenset[str]
     python: bool
+    known: bool = False
 
     @property
     def maybe(self) -> frozenset[str]:
         """Packets that a Python callable, or a composite of aten's, may become, depending on its arguments."""
-        if not self.python and not any(name.startswith("aten.") for name in self.names):
+        if self.known or (not self.python and not any(name.startswith("aten.") for name in self.names)):
             return frozenset()
         return frozenset(packet for name in self.short for packet in MAYBE_NAMES.get(name, ()))
 
@@ -98,13 +108,33 @@ class Operation:
         """The names of a node; in place as well as out of place where its arguments ask for ``inplace``; of an operator
         that ``auto_functionalized`` calls as well."""
         operation = cls.of_target(node.target, method=node.op == "call_method")
-        if node.target.startswith("higher_order.auto_functionalized") and node.args:  # calls its first argument
+        if node.target.startswith(AUTO_FUNCTIONALIZED) and node.args:  # calls its first argument
             called = cls.of_target(str(node.args[0]))
             return cls(operation.names | called.names, operation.short | called.short, False)
         if not operation.python or not _in_place(node):
             return operation
         extra = {f"{name}_" for name in operation.short if name in IN_PLACE_POSITION}
         return cls(operation.names | {f"aten.{name}" for name in extra}, operation.short | extra, True)
+
+    @classmethod
+    def dispatched(cls, node: NodeRecord) -> "Operation":
+        """The names of a node and of the overloads that it comes to; those of :meth:`of` where these are not known."""
+        own = cls.of(node)
+        if node.dispatched is None:
+            return own
+        called = [cls.of_target(name) for name in _with_functional(node.dispatched)]
+        names = {node.target}.union(*(item.names for item in called))
+        short: set[str] = set().union(*(item.short for item in called))
+        if own.python and called:  # its own packet may be one that is always taken apart (aten.conv2d)
+            packets = _own_packets(node.target)
+            names |= packets.union(f"aten.{name}" for name in packets)
+            short |= packets
+        return cls(frozenset(names), frozenset(short), own.python, known=True)
+
+    @classmethod
+    def of_overload(cls, name: str) -> "Operation":
+        """The names of an overload that was called, and of what AOTAutograd makes of it."""
+        return cls.dispatched(NodeRecord("", "call_function", name, dispatched=[name]))
 
     @classmethod
     def of_target(cls, target: str, *, method: bool = False) -> "Operation":
@@ -117,11 +147,7 @@ class Operation:
             more = ATEN_NAMES.get(parts[1], ()) if parts[0] == "aten" else ()  # a composite of an exported graph
             names = {target, packet, *(f"aten.{name}" for name in more), *(f"aten.{name}.default" for name in more)}
             return cls(frozenset(names), frozenset({parts[1], *more}), whole)
-        own = parts[-1]
-        short = {own, *ATEN_NAMES.get(own, ())}
-        short |= {PREFIXED[part] + own for part in parts[1:-1] if part in PREFIXED}
-        if own.endswith("_") and not own.startswith("_") and own not in ("and_", "or_"):
-            short.add(own.rstrip("_"))
+        short = _own_packets(target).union(ATEN_NAMES.get(parts[-1], ()))
         names = {target, *(f"aten.{name}" for name in short), *(f"aten.{name}.default" for name in short)}
         return cls(frozenset(names), frozenset(short), True)
 
@@ -148,7 +174,8 @@ def matches(pattern: str, operation: Operation) -> bool | None:
         wanted = {own} | {PREFIXED[part] + own for part in parts[1:-1] if part in PREFIXED}
         wanted |= {name for name in ATEN_NAMES.get(own, ()) if own not in SHARED}
         return bool(wanted & operation.short)
-    if operation.python and len(parts) == 3 and pattern.rpartition(".")[0] in operation.names:
+    told = operation.known or not operation.python
+    if not told and len(parts) == 3 and pattern.rpartition(".")[0] in operation.names:
         return None
     if parts[0] in ("aten", pattern):
         packet = parts[min(1, len(parts) - 1)]
@@ -159,7 +186,7 @@ def matches(pattern: str, operation: Operation) -> bool | None:
 
 def _may_match(pattern: str, operation: Operation) -> bool:
     """Whether a pattern with wildcards names an overload, or a packet, that a Python callable may become."""
-    overload = operation.python and pattern.count(".") == 2
+    overload = operation.python and not operation.known and pattern.count(".") == 2
     packet = pattern.rpartition(".")[0] if overload else pattern
     names = {f"aten.{name}" for name in operation.maybe} | (operation.names if overload else frozenset())
     return any(fnmatch.fnmatchcase(name, packet) for name in names)
@@ -167,6 +194,50 @@ def _may_match(pattern: str, operation: Operation) -> bool:
 
 SHARED = frozenset(("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"))
 """Callables that share their aten packets with others: denying one of them does not deny the packet."""
+
+
+def settled(node: NodeRecord, nodes: Mapping[str, NodeRecord]) -> bool:
+    """Whether it is known to which operators a call comes.
+
+    It is of an overload, of what was looked at, of an operator called by ``auto_functionalized``, and of what has
+    nothing to do with tensors: arithmetic on sizes, a switch of autocast, the choice of one of several results.
+    """
+    if node.dispatched is not None:
+        return True
+    if not Operation.of(node).python:
+        return not node.target.startswith(HIGHER_ORDER) or node.target.startswith(AUTO_FUNCTIONALIZED)
+    given = [nodes[name] for name in node.inputs if name in nodes]
+    if node.target == GETITEM and given and len(given[0].outputs) > 1:
+        return True
+    return not node.outputs and not any(source.outputs for source in given)
+
+
+def _own_packets(target: str) -> set[str]:
+    """Packets of a Python callable's own name, out of place as well where it works in place."""
+    parts = target.split(".")
+    own = parts[-1]
+    packets = {own} | {PREFIXED[part] + own for part in parts[1:-1] if part in PREFIXED}
+    if own.endswith("_") and not own.startswith("_") and own not in ("and_", "or_"):
+        packets.add(own.rstrip("_"))
+    return packets
+
+
+def _with_functional(called: Iterable[str]) -> set[str]:
+    """Overloads with what AOTAutograd makes of those that write in place."""
+    names = set(called)
+    packets = {name.split(".")[1] for name in names if name.count(".") == 2}
+    written = False
+    for name in sorted(names):
+        namespace, _, rest = name.partition(".")
+        packet, _, overload = rest.partition(".")
+        if packet.endswith("_") and not packet.endswith("__"):
+            names.add(f"{namespace}.{packet[:-1]}.{overload}")
+            written = True
+        elif packet in FUNCTIONAL:
+            names.add(f"{namespace}.{FUNCTIONAL[packet]}.{overload}")
+    if written:
+        names |= {f"aten.{view}_scatter.default" for view in WRITTEN_VIEWS if view in packets}
+    return names
 
 
 def _in_place(node: NodeRecord) -> bool:

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping
 
 from stages.constrain.config import Rule
-from stages.constrain.names import Operation, matches
-from stages.constrain.subjects import CALLS, row
+from stages.constrain.names import Operation, matches, settled
+from stages.constrain.profile import Profile
+from stages.constrain.subjects import CALLS, has_body, row
 from stages.constrain.violations import Violation
-from stages.graphs import GETITEM, GraphRecord, NodeRecord
+from stages.graphs import GETITEM, HIGHER_ORDER, GraphRecord, NodeRecord
 
 
 def operation(graph: GraphRecord, rule: Rule, *, aten_checked: bool = False) -> Iterator[Violation]:
@@ -20,36 +21,66 @@ def operation(graph: GraphRecord, rule: Rule, *, aten_checked: bool = False) -> 
             (which overload, which decomposition) is then left to them; otherwise it is ``undecided``.
     """
     total = sum(node.flops or 0 for node in graph.nodes)
+    nodes = {node.name: node for node in graph.nodes}
     verdicts: dict[Operation, tuple[str | None, str | None]] = {}
     for node in graph.nodes:
         if node.op not in CALLS or node.op == "call_module":
             continue
-        names = Operation.of(node)
         if isinstance(rule.value, Mapping):
-            yield from _unlisted(graph, node, rule, names, total, aten_checked=aten_checked)
+            yield from _unlisted(graph, node, rule, total, nodes, aten_checked=aten_checked)
             continue
+        names = Operation.dispatched(node)
         if names not in verdicts:  # a graph repeats few operations often
             verdicts[names] = _verdict(names, rule)
         denied, unclear = verdicts[names]
         if denied is not None:
-            yield _denied(graph, node, rule, denied, total)
-        elif unclear is not None and not aten_checked:
-            yield row(graph, node, rule, operand="", measured=node.target, limit=unclear, undecided=True,
-                      message=f"{node.target} may become {unclear}: only the aten graph can tell",
+            yield _denied(graph, node, rule, denied, total, why=_why(denied, node))
+        elif _told_by_unseen(graph, node) or left_to_aten(graph, node, aten_checked):
+            continue
+        elif unclear or not settled(node, nodes):
+            limit = unclear or f"one of {len(rule.value)} denied"
+            yield row(graph, node, rule, operand="", measured=node.target, limit=limit, undecided=True,
+                      message=f"{node.target} may become {limit}: only the aten graph can tell",
                       suggestion="check the aten graph")  # fmt: skip
 
 
+def _told_by_unseen(graph: GraphRecord, node: NodeRecord) -> bool:
+    """Whether :func:`stages.constrain.subjects.unseen` has the row of a node that nothing is known of."""
+    return node.dispatched is None and has_body(graph, node)
+
+
+def left_to_aten(graph: GraphRecord, node: NodeRecord, aten_checked: bool) -> bool:
+    """Whether what a node comes to is left to the aten graphs, which are checked too."""
+    dynamos = graph.kind == "dynamo" and node.target.startswith(HIGHER_ORDER)
+    return aten_checked and (dynamos or Operation.of(node).python)
+
+
 def _unlisted(
-    graph: GraphRecord, node: NodeRecord, rule: Rule, names: Operation, total: int, *, aten_checked: bool
+    graph: GraphRecord,
+    node: NodeRecord,
+    rule: Rule,
+    total: int,
+    nodes: Mapping[str, NodeRecord],
+    *,
+    aten_checked: bool,
 ) -> Iterator[Violation]:
-    """A row where no entry of the allow list names the node. Dynamo's graph is left to its aten graphs."""
-    if node.target == GETITEM or (names.python and aten_checked):
+    """A row where no entry of the allow list names the node, or one of the overloads that it comes to."""
+    if left_to_aten(graph, node, aten_checked) or (node.target == GETITEM and graph.kind != "dynamo"):
+        return
+    if _told_by_unseen(graph, node):
+        return
+    names = Operation.of(node)
+    allowed = _in_words(rule)
+    if node.dispatched is not None:
+        own = [] if names.python else [node.target]
+        refused = [call for call in [*own, *node.dispatched] if not _allows(rule, Operation.of_overload(call))]
+        if refused:
+            yield _denied(graph, node, rule, allowed, total, why=f"{refused[0]} is not among those allowed")
         return
     verdicts = [matches(pattern, names) for pattern in rule.value["allow"]]
-    if any(verdicts):
+    if any(verdicts) or (names.python and settled(node, nodes) and None not in verdicts):
         return
-    allowed = f"one of {len(verdicts)} allowed"
-    if names.python or None in verdicts:
+    if None in verdicts or not settled(node, nodes):
         yield row(graph, node, rule, operand="", measured=node.target, limit=allowed, undecided=True,
                   message=f"what {node.target} becomes, and so whether it is allowed, only the aten graph can tell",
                   suggestion="check the aten graph")  # fmt: skip
@@ -57,11 +88,33 @@ def _unlisted(
         yield _denied(graph, node, rule, allowed, total, why="is not among those allowed")
 
 
+def allow_list(profile: Profile, row: Violation) -> list[str]:
+    """The entries of the allow list that a row is about; empty where it is about none."""
+    rules = [rule for rule in profile.of(row.rule) if isinstance(rule.value, Mapping)]
+    return next((list(rule.value["allow"]) for rule in rules if _in_words(rule) == row.limit), [])
+
+
+def _in_words(rule: Rule) -> str:
+    return f"one of {len(rule.value['allow'])} allowed"
+
+
+def _allows(rule: Rule, operation: Operation) -> bool:
+    return any(matches(pattern, operation) for pattern in rule.value["allow"])
+
+
 def _verdict(names: Operation, rule: Rule) -> tuple[str | None, str | None]:
     """The first entry that names the operation, and the first that may."""
     found = [(pattern, matches(pattern, names)) for pattern in rule.value]
     denied = next((pattern for pattern, verdict in found if verdict), None)
     return denied, next((pattern for pattern, verdict in found if verdict is None), None)
+
+
+def _why(pattern: str, node: NodeRecord) -> str:
+    """Which of the calls that a node comes to is denied, where its own name does not tell."""
+    if node.dispatched is None or matches(pattern, Operation.of(node)):
+        return ""
+    call = next((name for name in node.dispatched if matches(pattern, Operation.of_overload(name))), None)
+    return f"{pattern} is denied, and it calls {call}" if call else ""
 
 
 def _denied(graph: GraphRecord, node: NodeRecord, rule: Rule, pattern: str, total: int, *, why: str = "") -> Violation:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from models.errors import ConfigurationError, invalid_choice
+from models.errors import ConfigurationError, closest_first, invalid_choice
 from models.units import VALID_BYTES, parse_bytes
 from stages.constrain.config import AccelConfig, NumericsConfig, Rule, Waiver
 from stages.constrain.kinds import KINDS
@@ -18,6 +18,11 @@ from stages.constrain.plain import plain_config
 from stages.constrain.rule_fields import Written, edited, validated
 
 log = logging.getLogger(__name__)
+
+PREFIX = "MOCK_"
+REPRO_DIRECTORY = "MOCK_REPRO_DIR"
+VARIABLES = ("MOCK_STRICT", "MOCK_ALIGNMENT", "MOCK_MAX_MEMORY", REPRO_DIRECTORY)
+"""Environment variables of the mock: what overrides its profile, and where a violation leaves its reproductions."""
 
 FOLDER = Path(__file__).resolve().parents[2] / "conf" / "accel"
 
@@ -146,6 +151,7 @@ def apply_environment(config: AccelConfig, environment: Mapping[str, str]) -> Ac
     """``config`` with MOCK_* applied where it is the ``mock`` profile; ConfigurationError for an unreadable value."""
     if config.name != "mock":
         return config
+    check_variables(environment)
     changes: dict[str, Any] = {}
     if "MOCK_STRICT" in environment:
         changes["strict"] = _boolean("MOCK_STRICT", environment["MOCK_STRICT"])
@@ -154,6 +160,17 @@ def apply_environment(config: AccelConfig, environment: Mapping[str, str]) -> Ac
     if "MOCK_MAX_MEMORY" in environment:
         changes["max_tensor_bytes"] = _memory("MOCK_MAX_MEMORY", environment["MOCK_MAX_MEMORY"])
     return replace(config, **changes) if changes else config
+
+
+def check_variables(environment: Mapping[str, str]) -> None:
+    """ConfigurationError for a variable MOCK_* that there is not: misspelt, it would leave the mock as it was."""
+    for name in sorted(environment):
+        if name.startswith(PREFIX) and name not in VARIABLES:
+            nearest = closest_first(name, VARIABLES)
+            raise ConfigurationError(
+                f"{name}: got {environment[name]!r} (in the environment), but the mock has no such variable; valid: "
+                f"{', '.join(nearest)}.\nTry: unset {name}, or {nearest[0]}={environment[name]}"
+            )
 
 
 def _profile_path(given: str) -> Path:

@@ -1,11 +1,13 @@
 """Reproductions of a strict profile's violations: which get a script, and what each script measures. Torch-free."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stages.constrain.names import WILD, Operation
+from stages.constrain.operations import allow_list
+from stages.constrain.profile import Profile
 from stages.constrain.subjects import operands_of
 from stages.constrain.violations import Violation, Violations
 from stages.graphs import ITEM_BYTES, GraphRecord, NodeRecord, TensorRecord
@@ -84,10 +86,14 @@ class Repros:
         return [item.row for item in self.scripts]
 
     def __str__(self) -> str:
+        return self.in_words("repros")
+
+    def in_words(self, folder: str) -> str:
+        """How many there are in a folder, how many are verified, and what has none."""
         if not self.scripts and not self.without:
             return f"no repro: {counted(self.undecided, 'row')} undecided, and nothing known to be violated"
         verified = sum(item.verification.verified for item in self.scripts)
-        parts = [f"{counted(len(self.scripts), 'repro')} in repros/, {verified} verified"]
+        parts = [f"{counted(len(self.scripts), 'repro')} in {folder}/, {verified} verified"]
         if self.left_out:
             parts.append(f"{self.left_out} further kinds of violation without one (at most {MAX_SCRIPTS} are written)")
         if self.without:
@@ -120,14 +126,14 @@ def write_repros(
         if row.severity != "error":
             continue
         try:
-            key = _key(by_id[row.graph], row)
+            key = _key(by_id[row.graph], row, allow_list(violations.profile, row))
         except NotReproducible as error:
             without.setdefault(f"{row.rule}: {error}", []).append(row)
             continue
         groups.setdefault(key, _Group(by_id[row.graph])).rows.append(row)
     ordered = _by_turns(groups.values())
     names: set[str] = set()
-    scripts = [_written(group, names) for group in ordered[:limit]]
+    scripts = [_written(group, names, violations.profile) for group in ordered[:limit]]
     found = verify([Script(item.name, item.text, item.line, item.nbytes) for item in scripts[:verified]])
     found += [Verification(False, f"not run: the first {verified} are")] * (len(scripts) - len(found))
     return Repros(
@@ -147,10 +153,10 @@ def _by_turns(groups: Iterable[_Group]) -> list[_Group]:
     return [members[turn] for turn in range(longest) for members in by_rule.values() if turn < len(members)]
 
 
-def _key(graph: GraphIndex, row: Violation) -> tuple[Any, ...]:
+def _key(graph: GraphIndex, row: Violation, allowed: Sequence[str]) -> tuple[Any, ...]:
     """What two violations have in common that one script shows both."""
     program, subject = _program(graph, row, anonymous=True)
-    check = check_of(graph, row, subject)
+    check = check_of(graph, row, subject, allowed)
     return (row.rule, program.targets, row.operand, program.signature, check)
 
 
@@ -190,19 +196,20 @@ def _judged(graph: GraphIndex, row: Violation) -> tuple[TensorRecord, int]:
     return node.outputs[index], index
 
 
-def check_of(graph: GraphIndex, row: Violation, subject: str) -> Check:
+def check_of(graph: GraphIndex, row: Violation, subject: str, allowed: Sequence[str] = ()) -> Check:
     """What a script measures to show a row's violation.
 
     Args:
         graph: the row's graph.
         row: the violation.
         subject: source of the value that it is about.
+        allowed: the allow list that the row is about, see :func:`allow_list`.
 
     Raises:
         NotReproducible: the row is about no tensor and no operation.
     """
     if row.rule == "operation":
-        return _operation(row)
+        return _operation(row, allowed)
     tensor, index = _judged(graph, row)
     one = f"tensors({subject})[{index}]"
     make = _CHECKS.get(row.rule)
@@ -210,16 +217,27 @@ def check_of(graph: GraphIndex, row: Violation, subject: str) -> Check:
     return check or _as_recorded(row, tensor, one)
 
 
-def _operation(row: Violation) -> Check:
+def _operation(row: Violation, allowed: Sequence[str]) -> Check:
     """Of an aten operator the dispatched call itself; a Python callable is denied by name or by what it dispatches."""
-    limit = row.limit.removeprefix("torch.ops.").replace("::", ".")
-    patterns = [limit]
-    if limit.startswith("torch.") and not any(character in limit for character in WILD):
-        patterns += sorted(Operation.of_target(limit).names - {limit})
+    if allowed:
+        known = [name for pattern in allowed for name in _names(pattern)]
+        other = f"[name for name in called if not denied({known!r}, [name])]"
+        python = Operation.of_target(row.target, method="." not in row.target).python
+        first = "TARGET" if python else f"next(iter({other}), 'nothing that is not allowed')"
+        return Check(row.rule, first, f"bool({other})", row.target, row.limit)
+    patterns = _names(row.limit)
     if Operation.of_target(row.target, method="." not in row.target).python:
         return Check(row.rule, "TARGET", f"denied({patterns!r}, [TARGET, *called])", row.target, row.limit)
     first = f"next((name for name in called if denied({patterns!r}, [name])), 'nothing that is denied')"
     return Check(row.rule, first, f"denied({patterns!r}, called)", row.target, row.limit)
+
+
+def _names(pattern: str) -> list[str]:
+    """An entry of a deny or an allow list, and of a Python callable the operators that it names too."""
+    pattern = pattern.removeprefix("torch.ops.").replace("::", ".")
+    if not pattern.startswith("torch.") or any(character in pattern for character in WILD):
+        return [pattern]
+    return [pattern, *sorted(Operation.of_target(pattern).names - {pattern})]
 
 
 def _alignment(graph: GraphIndex, row: Violation, tensor: TensorRecord, one: str) -> Check | None:
@@ -274,10 +292,10 @@ def _as_recorded(row: Violation, tensor: TensorRecord, one: str) -> Check:
 _CHECKS = {"alignment": _alignment, "dtype": _dtype, "memory_tensor": _memory, "layout": _layout}
 
 
-def _written(group: _Group, names: set[str]) -> Repro:
+def _written(group: _Group, names: set[str], profile: Profile) -> Repro:
     row = group.rows[0]
     program, subject = _program(group.graph, row)
-    check = check_of(group.graph, row, subject)
+    check = check_of(group.graph, row, subject, allow_list(profile, row))
     line = group.graph.nodes[row.node].source
     code = f": {line.code}" if line is not None and line.code else ""
     notes = [

@@ -7,10 +7,10 @@ from typing import Any
 
 from stages.constrain.config import Rule
 from stages.constrain.kinds import TENSOR_ROLES
-from stages.constrain.names import Operation, matches
+from stages.constrain.names import Operation, matches, settled
 from stages.constrain.sizes import Symbols, bounds, case_value
 from stages.constrain.violations import Violation
-from stages.graphs import GETITEM, ITEM_BYTES, GraphRecord, NodeRecord, TensorRecord
+from stages.graphs import GETITEM, HIGHER_ORDER, ITEM_BYTES, GraphRecord, NodeRecord, TensorRecord
 
 CALLS = ("call_function", "call_method", "call_module")
 
@@ -202,22 +202,25 @@ def _of_operations(graph: GraphRecord, rule: Rule) -> Iterator[Subject]:
 
 
 def unclear(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
-    """An undecided row for each node of a graph before decomposition that may become one of ``rule.operations``."""
+    """An undecided row for each node of a graph before decomposition that may become one of ``rule.operations``.
+
+    One that is known to call such an operation gets it too: what the operation is given the Python call does not show.
+    """
+    nodes = {node.name: node for node in graph.nodes}
     for node in graph.nodes:
         if node.op not in CALLS:
             continue
-        operation = Operation.of(node)
-        named = [pattern for pattern in rule.operations or () if matches(pattern.removeprefix("!"), operation) is None]
-        if named:
+        named = next((item for item in rule.operations or () if _may_concern(item, node, nodes)), None)
+        if named is not None:
             yield row(
                 graph,
                 node,
                 rule,
                 operand="",
                 measured=node.target,
-                limit=named[0],
+                limit=named,
                 undecided=True,
-                message=f"{node.target} may become {named[0].removeprefix('!')}, which the rule {rule.rule} looks at: "
+                message=f"{node.target} may become {named.removeprefix('!')}, which the rule {rule.rule} looks at: "
                 "only the aten graph can tell",
                 suggestion="check the aten graph (backend=aot_mock)",
             )
@@ -225,12 +228,13 @@ def unclear(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
 
 def unseen(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
     """An undecided row for each node that runs operations which the graph does not hold, so that no rule sees them."""
-    bodies = {node.name for node in graph.nodes if node.op == "get_attr" and not node.outputs}
     for node in graph.nodes:
+        if rule.rule == "operation" and node.dispatched is not None:
+            continue  # it tells what its body calls
         if node.op == "call_module":
             message = f"module {node.target} was not traced into: what it calls is not known"
             suggestion = "let Dynamo inline the module"
-        elif node.target.startswith("higher_order.") and bodies & set(node.inputs):
+        elif has_body(graph, node):
             message = f"the body of {node.target} was not looked at: its operations are not in this graph"
             suggestion = (
                 "check the aten graph (backend=aot_mock), where it may be inlined"
@@ -241,6 +245,22 @@ def unseen(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
             continue
         yield row(graph, node, rule, operand="", measured=node.target, limit="", undecided=True, message=message,
                   suggestion=suggestion)  # fmt: skip
+
+
+def has_body(graph: GraphRecord, node: NodeRecord) -> bool:
+    """Whether a node is a higher-order operator that is given graphs to run."""
+    if not node.target.startswith(HIGHER_ORDER):
+        return False
+    given = set(node.inputs)
+    return any(other.op == "get_attr" and not other.outputs and other.name in given for other in graph.nodes)
+
+
+def _may_concern(pattern: str, node: NodeRecord, nodes: dict[str, NodeRecord]) -> bool:
+    """Whether a node may come to what ``pattern`` names, and its own name does not say so."""
+    pattern = pattern.removeprefix("!")
+    if matches(pattern, Operation.of(node)):
+        return False
+    return matches(pattern, Operation.dispatched(node)) is not False or not settled(node, nodes)
 
 
 def concerns(patterns: Sequence[str], node: NodeRecord) -> bool:

@@ -8,19 +8,11 @@ from typing import Any
 
 import pandas as pd
 
+from stages.emulation.kinds import DEFECTS, KINDS
 from stages.graphs import NodeRecord
 from stages.wording import counted
 
 log = logging.getLogger(__name__)
-
-KINDS = {
-    "int_overflow": "integers do not fit the type that they are silently cast to; they wrap around",
-    "pad_leak": "what lies in the padding reaches the result",
-    "overflow": "finite numbers are too large for the format",
-    "underflow": "numbers other than zero became zero in the format",
-    "fallback": "runs on the host",
-    "not_emulated": "this part of the numerics is not emulated here",
-}
 
 
 @dataclass(frozen=True)
@@ -29,7 +21,7 @@ class Finding:
 
     Attributes:
         graph, node, target, module, source: as in ``constrain/violations.csv``.
-        kind: one of :data:`KINDS`.
+        kind: one of :data:`~stages.emulation.kinds.KINDS`.
         count: elements concerned, in the worst run; None for ``fallback`` and ``not_emulated``.
         elements: elements of the tensor.
         worst: the largest magnitude concerned; None where there is none.
@@ -84,6 +76,11 @@ class Findings:
         """Kind → number of nodes, for the kinds that were found."""
         found = Counter(item.kind for item in self)
         return {kind: found[kind] for kind in KINDS if found[kind]}
+
+    @property
+    def defects(self) -> bool:
+        """Whether there is one of :data:`~stages.emulation.kinds.DEFECTS`."""
+        return any(item.kind in DEFECTS for item in self)
 
     def table(self) -> pd.DataFrame:
         """The rows of ``lower/emulation.csv``."""

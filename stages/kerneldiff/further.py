@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 
 from models.case import Case
-from models.errors import ConfigurationError, UserError, invalid_choice
+from models.errors import ConfigurationError, UserError, invalid_choice, mistake_in
 from stages.contract import Settings, StageContext
 from stages.kerneldiff import conditioning, sides
 from stages.kerneldiff.comparison import KernelDiff, compare_tensors
@@ -83,6 +83,8 @@ def further(
         except (UserError, MemoryError, torch.OutOfMemoryError):
             raise
         except Exception as error:
+            if mistake_in(error) is not None:
+                raise
             log.exception("kerneldiff: a side raised in the optimizer steps")
             told = sides.describe(error)
             difference.rows.append(_raised("parameter", "all parameters", "in the optimizer steps a side", told))

@@ -13,7 +13,7 @@ import numpy
 import torch
 
 from models.case import Case, StepResult
-from models.errors import UserError
+from models.errors import UserError, mistake_in, root_cause
 from models.snapshot import generators_of, same_bits
 from stages.contract import ReferenceConfig, StageContext
 from stages.kerneldiff.structure import flatten
@@ -83,6 +83,8 @@ def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) 
     except (UserError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
+        if mistake_in(error) is not None:
+            raise
         if "can't allocate memory" in str(error):  # torch's CPU allocator raises a plain RuntimeError
             raise MemoryError(str(error)) from error
         log.exception("kerneldiff: the %s side raised", name)
@@ -94,13 +96,8 @@ def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) 
 
 
 def describe(error: BaseException) -> dict[str, str]:
-    """Type and message of the exception at the bottom of ``error``, and the whole traceback, for ``diagnosis.json``.
-
-    Dynamo wraps what a backend raises (``BackendCompilerFailed.inner_exception``); the user wants what was raised.
-    """
-    raised = error
-    while isinstance(inner := getattr(raised, "inner_exception", None), BaseException):
-        raised = inner
+    """Type and message of the exception at the bottom of ``error``, and the whole traceback, for ``diagnosis.json``."""
+    raised = root_cause(error)
     return {
         "type": type(raised).__name__,
         "message": str(raised).strip(),

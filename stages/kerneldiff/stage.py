@@ -153,6 +153,10 @@ class KernelDiffStage(Stage):
         result = self._result(difference, verdict, message, reference.leaves, test.leaves, gold, random)
         result.artifacts[DIAGNOSIS]["tasks"] = [dataclasses.asdict(measures) for measures in tasks]
         result.artifacts |= beside.artifacts
+        if compiled[0].adapter.emulates:
+            from stages.lower.emulated import with_findings
+
+            result = with_findings(result, context, compiled[0].adapter)
         return result
 
     def _reconsider(

@@ -1,8 +1,6 @@
 """Which adapter stands behind a backend's configuration."""
 
 import functools
-import importlib
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +11,7 @@ from stages.constrain.config import AccelConfig
 from stages.contract import Settings
 from stages.lower.adapter import AcceleratorAdapter, run_as_traced
 from stages.lower.config import BUILT_IN, BackendConfig
+from stages.lower.user_code import adapter_at
 
 
 class EagerAdapter(AcceleratorAdapter):
@@ -135,7 +134,7 @@ def build_adapter(settings: Settings | BackendConfig, accel: AccelConfig | None 
     if config.adapter in BUILT_IN:
         adapter = _built_in(config, accel)
     elif "." in config.adapter or ":" in config.adapter:
-        adapter = _from_path(config.adapter, config.options, accel)
+        adapter = adapter_at(config.adapter, config.options, accel)
     else:
         adapter = _installed(config.adapter, config.options, accel)
     return adapter
@@ -148,7 +147,7 @@ def _installed(name: str, options: Mapping[str, Any], accel: AccelConfig | None)
     path = adapter_path(name)
     if path is None:
         raise invalid_choice("backend.adapter", name, [*BUILT_IN, *installed_adapters(), "package.module.Class"])
-    return _from_path(path, options, accel)
+    return adapter_at(path, options, accel)
 
 
 def _built_in(config: BackendConfig, accel: AccelConfig | None) -> AcceleratorAdapter:
@@ -182,50 +181,3 @@ def _mock(config: BackendConfig, accel: AccelConfig | None) -> AcceleratorAdapte
     profile = None if accel is None or accel.name == "none" else accel
     kind = MockAdapter if config.adapter == "mock" else AotMockAdapter
     return kind(profile, options, run=True)
-
-
-def _from_path(path: str, options: Mapping[str, Any], accel: AccelConfig | None) -> AcceleratorAdapter:
-    """The adapter made by the callable at ``package.module.attribute``, which gets the profile if it takes one."""
-    module_name, _, attribute = path.replace(":", ".").rpartition(".")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise
-        raise ConfigurationError(
-            f"backend.adapter: got {path!r}, but there is no module {error.name!r}; valid: "
-            f"{', '.join(BUILT_IN)}, or package.module.Class.\nTry: PYTHONPATH=FOLDER that holds it"
-        ) from error
-    factory = getattr(module, attribute, None)
-    if not callable(factory):
-        found = {name: item for name, item in vars(module).items() if not name.startswith("_") and callable(item)}
-        names = [name for name, item in found.items() if _is_adapter(item)] or list(found)
-        raise invalid_choice("backend.adapter", path, [f"{module_name}.{name}" for name in names])
-    if accel is not None and "accel" not in options and "accel" in inspect.signature(factory).parameters:
-        options = {**options, "accel": accel}
-    try:
-        inspect.signature(factory).bind(**options)
-    except TypeError as error:
-        raise ConfigurationError(
-            f"backend.options: got {dict(options)!r}; "
-            f"valid: the arguments of {path}{inspect.signature(factory)}: {error}"
-        ) from error
-    try:
-        adapter = factory(**options)
-    except (TypeError, ValueError) as error:
-        if not options or isinstance(error, ConfigurationError):
-            raise
-        raise ConfigurationError(
-            f"backend.options: got {dict(options)!r}, at which {path} raised {type(error).__name__}: {error}; "
-            f"valid: what {path}{inspect.signature(factory)} takes."
-        ) from error
-    if not isinstance(adapter, AcceleratorAdapter):
-        raise ConfigurationError(
-            f"backend.adapter: {path} gave {type(adapter).__name__}; valid: an instance of "
-            "stages.lower.adapter.AcceleratorAdapter."
-        )
-    return adapter
-
-
-def _is_adapter(item: Any) -> bool:
-    return isinstance(item, type) and issubclass(item, AcceleratorAdapter) and not inspect.isabstract(item)

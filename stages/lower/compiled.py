@@ -72,7 +72,8 @@ def compile_case(
 def compiled_case(context: StageContext) -> CompiledCase:
     """This process's compiled case: what an earlier stage made, or made now.
 
-    A strict profile that the mock backends find broken leaves its reproductions, whatever the stage makes of the error.
+    A strict profile that the mock backends find broken leaves its reproductions, and an emulation that ends, as at an
+    index that wrapped around, its findings, whatever the stage makes of the error.
     """
     if "compiled" not in context.live:
         adapter = build_adapter(context.settings)
@@ -81,6 +82,11 @@ def compiled_case(context: StageContext) -> CompiledCase:
             context.live["compiled"] = compile_case(context.case, adapter)
         except Exception as error:
             violated = violation_in(error)
+            if adapter.emulates:
+                from stages.lower.emulated import EmulatedAdapter, artifacts
+
+                assert isinstance(adapter, EmulatedAdapter), f"{adapter.name} says that it emulates"
+                context.leave(artifacts(adapter), {})
             if violated is not None:
                 context.leave(violated.artifacts, {"repros": violated.repros.summary if violated.repros else []})
             raise

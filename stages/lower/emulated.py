@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor, fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from models.errors import ConfigurationError
 from stages.constrain.config import AccelConfig, NumericsConfig
 from stages.constrain.numerics import parse_format
+from stages.contract import StageContext, StageResult
 from stages.emulation.findings import Findings
 from stages.emulation.interpreter import EmulatingInterpreter
 from stages.emulation.plan import Numerics, plan
@@ -65,6 +66,11 @@ class EmulatedAdapter(AcceleratorAdapter):
                 "with accel.numerics (storage, operands, accumulate, casts, tile, fallback).\n"
                 "Try: accel.numerics.storage.float32=bfloat16"
             )
+
+    @property
+    def warns(self) -> bool:
+        """Whether a defect that is found is recorded alone: the profile says ``strict: false``."""
+        return self._config.strict is False
 
     @property
     def roundoff(self) -> float:  # type: ignore[override]
@@ -157,16 +163,39 @@ class _Halves:
         return dataclasses.replace(record, nodes=nodes)
 
 
+TABLE = "lower/emulation.csv"
+FACTS = "lower/emulation.json"
+
+
+def status(adapter: EmulatedAdapter) -> Literal["passed", "failed"]:
+    """Failed where a leak or an overflow of integers was found, unless the profile says ``strict: false``."""
+    return "failed" if adapter.findings.defects and not adapter.warns else "passed"
+
+
+def with_findings(result: StageResult, context: StageContext, adapter: EmulatedAdapter) -> StageResult:
+    """The result of a stage that compares, with the findings where no lower stage has told them."""
+    if TABLE in context.artifacts.names(TABLE):
+        return result
+    failed = "failed" if "failed" in (result.status, status(adapter)) else result.status
+    return dataclasses.replace(
+        result,
+        status=failed,
+        message=f"{result.message}; {in_words(adapter)}",
+        artifacts=result.artifacts | artifacts(adapter),
+    )
+
+
 def artifacts(adapter: EmulatedAdapter) -> dict[str, Any]:
     """``lower/emulation.csv``, one row a finding, and ``lower/emulation.json``: the numerics in force and counts."""
     profile = adapter.capabilities()
     facts = {
         "profile": profile.name,
         "numerics": dataclasses.asdict(profile.numerics),
+        "warns": adapter.warns,
         "findings": adapter.findings.counts(),
         "weights": {"rounded": adapter.weights.misses, "reused": adapter.weights.hits},
     }
-    return {"lower/emulation.csv": adapter.findings.table(), "lower/emulation.json": facts}
+    return {TABLE: adapter.findings.table(), FACTS: facts}
 
 
 def in_words(adapter: EmulatedAdapter) -> str:

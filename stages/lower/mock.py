@@ -12,12 +12,15 @@ import itertools
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, fx
 
 from stages.constrain.config import AccelConfig
+from stages.constrain.profile import PREFIX
+from stages.constrain.violations import Violations
 from stages.graphs import GraphRecord
 from stages.lower.adapter import AcceleratorAdapter, run_as_traced
 from stages.lower.mock_options import MockOptions, split_options
@@ -58,13 +61,19 @@ class MockAdapter(AcceleratorAdapter):
         self._count = itertools.count()
 
     def capabilities(self) -> "Profile":
-        """The validated profile; ConfigurationError where it or a MOCK_* variable is not valid, or names what torch has
-        not."""
-        from stages.constrain.profile import load_profile, validate_profile
+        """The validated profile.
+
+        Raises:
+            ConfigurationError: it is not valid, names an operation or a dtype that torch lacks, or an environment
+                variable MOCK_* is unreadable or unknown.
+        """
+        from stages.constrain.profile import VARIABLES, check_variables, load_profile, validate_profile
 
         if self._profile is None:
+            check_variables(os.environ)
+            edited = self._config is not None or not os.environ.keys().isdisjoint(VARIABLES)
             profile = load_profile("mock") if self._config is None else validate_profile(self._config)
-            if self._config is not None and profile.names_of_torch:
+            if edited and profile.names_of_torch:
                 from stages.constrain.torch_names import check_names
 
                 check_names(profile)
@@ -81,7 +90,9 @@ class MockAdapter(AcceleratorAdapter):
 
     def dynamo_backend(self) -> Callable[..., Any]:
         def backend(gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Any]:
-            self.enforce({f"g{next(self._count)}.dynamo": gm})
+            graph_id = f"g{next(self._count)}.dynamo"
+            self.enforce({graph_id: gm})
+            self.look_outside(gm, graph_id)
             return self.execute(gm, example_inputs)
 
         return backend
@@ -94,6 +105,23 @@ class MockAdapter(AcceleratorAdapter):
 
         patches = {"fallback_random": True} if self._run else {}
         return inductor_in_mode(gm, example_inputs, self.options.mode, patches)
+
+    def look_outside(self, gm: fx.GraphModule, graph_id: str) -> None:
+        """Tell that a Dynamo graph ends in a graph break: what Python runs between two graphs is in neither.
+
+        Raises:
+            ProfileViolated: the profile is strict, and can't be shown to be kept.
+        """
+        from stages.torch_internals.dynamo import break_after
+
+        profile = self.capabilities()
+        reason = break_after(gm) if profile.rules else None
+        if reason is None:
+            return
+        told = f"{graph_id} ends in a graph break, and what Python runs after it is in no graph, so it was not checked"
+        if profile.strict and not self._run:  # a run's own stages tell what no graph holds
+            raise ProfileViolated(Violations(profile=profile), outside=f"{told}: {reason}")
+        log.warning("%s: %s", told, reason)
 
     def enforce(
         self,
@@ -112,10 +140,11 @@ class MockAdapter(AcceleratorAdapter):
         from stages.constrain.engine import check
 
         profile = self.capabilities()
+        named = any(rule.rule == "operation" or rule.operations for rule in profile.rules)
         bare = not profile.waivers and all(rule.rule in BARE_RULES for rule in profile.rules)
-        if bare and not check(graph_records(graphs, inputs, details=False), profile):
+        if bare and not check(graph_records(graphs, inputs, details=False, dispatched=named), profile):
             return
-        records = graph_records(graphs, inputs)
+        records = graph_records(graphs, inputs, dispatched=named)
         violations = check(records, profile)
         if violations.failed:
             from stages.constrain.repros import write_repros
@@ -166,6 +195,7 @@ class AotMockAdapter(MockAdapter):
 
             checked = aot_backend(forward=half, backward=half, inference=inference, partitioned=partitioned)
             compiled: Callable[..., Any] = checked(gm, example_inputs)
+            self.look_outside(gm, f"g{number}")
             return self.execute(gm, example_inputs) if self.options.inductor else compiled
 
         return backend
@@ -176,6 +206,7 @@ def graph_records(
     inputs: "Callable[[RecordContext], list[PlaceholderInfo]] | None" = None,
     *,
     details: bool = True,
+    dispatched: bool = False,
 ) -> list[GraphRecord]:
     """Records of traced graphs by id; a backward finds the lines of the forward before it.
 
@@ -183,6 +214,7 @@ def graph_records(
         graphs: Dynamo's graphs or AOTAutograd's.
         inputs: of AOT graphs: what their Dynamo graph's placeholders stand for; None: they are plain inputs.
         details: False leaves out source lines, modules and FLOPs.
+        dispatched: True finds out which aten operations the calls of Dynamo's graphs come to.
     """
     from stages.torch_internals.dynamo import dynamo_placeholders
     from stages.torch_internals.fx_records import RecordContext, graph_record
@@ -200,8 +232,17 @@ def graph_records(
             from stages.torch_internals.aot import aot_placeholders
 
             known = aot_placeholders(gm.graph, kind, inputs(context), {})
-        records.append(graph_record(gm.graph, id=graph_id, context=context, placeholders=known, details=details))
+        record = graph_record(gm.graph, id=graph_id, context=context, placeholders=known, details=details)
+        records.append(_with_calls(record, gm) if dispatched and kind == "dynamo" else record)
     return records
+
+
+def _with_calls(record: GraphRecord, gm: fx.GraphModule) -> GraphRecord:
+    from stages.torch_internals.dispatch import dispatched_calls
+
+    called = dispatched_calls(gm)
+    nodes = [replace(node, dispatched=called[node.name]) if node.name in called else node for node in record.nodes]
+    return replace(record, nodes=nodes)
 
 
 def mock_backend(
@@ -244,7 +285,7 @@ _adapters: dict[tuple[Any, ...], MockAdapter] = {}
 
 def _adapter(kind: type[MockAdapter], mode: str | None, options: Mapping[str, Any] | None) -> MockAdapter:
     given = dict(options or {})
-    environment = sorted((key, value) for key, value in os.environ.items() if key.startswith("MOCK_"))
+    environment = sorted((key, value) for key, value in os.environ.items() if key.startswith(PREFIX))
     file = Path(str(given.get("profile", "")))
     edited = file.stat().st_mtime_ns if file.is_file() else 0
     key = (kind, mode, edited, repr(sorted(given.items(), key=str)), *environment)

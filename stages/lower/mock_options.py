@@ -7,7 +7,6 @@ from typing import Any
 from models.errors import ConfigurationError, invalid_choice
 
 EXECUTE = ("eager", "inductor")
-DIRECTORY_VARIABLE = "MOCK_REPRO_DIR"
 
 
 @dataclass(frozen=True)

@@ -45,12 +45,16 @@ class LowerStage(Stage):
 
 
 def emulation(compiled: CompiledCase) -> StageResult:
-    """What one step of an emulating adapter found. It lowers nothing, but the step is where it finds things."""
-    from stages.lower.emulated import EmulatedAdapter, artifacts, in_words
+    """What one step of an emulating adapter found. It lowers nothing, but the step is where it finds things.
+
+    Failed where padding leaks or an integer overflows, and the profile does not say ``strict: false``.
+    """
+    from stages.lower.emulated import EmulatedAdapter, artifacts, in_words, status
 
     adapter = compiled.adapter
     assert isinstance(adapter, EmulatedAdapter), f"{adapter.name} says that it emulates"
-    return StageResult("passed", in_words(adapter), artifacts(adapter) | {"lower/summary.json": summary(compiled, {})})
+    files = artifacts(adapter) | {"lower/summary.json": summary(compiled, {})}
+    return StageResult(status(adapter), in_words(adapter), files)
 
 
 def captured_graphs(artifacts: Artifacts, graph_id: str) -> list[GraphRecord]:

@@ -5,9 +5,10 @@ import io
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from stages.lower.mock_options import DIRECTORY_VARIABLE
+from models.errors import wrapped
+from stages.constrain.profile import REPRO_DIRECTORY
 
 if TYPE_CHECKING:
     from stages.constrain.repros import Repros
@@ -26,10 +27,19 @@ class ProfileViolated(RuntimeError):
         repros: the reproductions, None where none was asked for.
         files: name → content of what belongs on disk: the reproductions, and ``violations.csv`` with every row.
         folder: where ``files`` lie: a folder's path, or ``repros`` for that of the run's directory.
+        outside: what no graph holds, where that alone is why the profile can't be shown to be kept; else empty.
     """
 
-    def __init__(self, violations: "Violations", repros: "Repros | None" = None, folder: str | None = "repros") -> None:
+    def __init__(
+        self,
+        violations: "Violations",
+        repros: "Repros | None" = None,
+        folder: str | None = "repros",
+        *,
+        outside: str = "",
+    ) -> None:
         self.violations = violations
+        self.outside = outside
         self.repros = repros
         self.rows = [row for row in violations if row.severity != "waived"]
         self.files = {TABLE: _table(violations)} | ({} if repros is None else repros.files)
@@ -37,6 +47,11 @@ class ProfileViolated(RuntimeError):
         super().__init__()
 
     def __str__(self) -> str:
+        if self.outside:
+            return (
+                f"not established that the model keeps the profile {self.violations.profile.name!r}: {self.outside}\n"
+                "Try: torch.compile(…, fullgraph=True), which shows every break, or strict=false (MOCK_STRICT=0)"
+            )
         count = len(self.rows)
         lines = [f"{count} violation{'s' * (count != 1)} of the profile {self.violations.profile.name!r}:"]
         lines += [described(row) for row in self.rows[:SHOWN]]
@@ -55,7 +70,7 @@ class ProfileViolated(RuntimeError):
         A folder that can't be written is told in the message, and never hides the violations.
         """
         try:
-            chosen = folder or os.environ.get(DIRECTORY_VARIABLE) or tempfile.mkdtemp(prefix="mock-repros-")
+            chosen = folder or os.environ.get(REPRO_DIRECTORY) or tempfile.mkdtemp(prefix="mock-repros-")
             path = Path(chosen).absolute()
             path.mkdir(parents=True, exist_ok=True)
             self.folder = str(path)
@@ -74,7 +89,7 @@ class ProfileViolated(RuntimeError):
             seen = item.verification
             state = "verified in a fresh process" if seen.verified else f"not verified: {seen.reason}"
             lines.append(f"  {self._path(item.name)}  {state}")
-        return [*lines, f"  {self.repros}"]
+        return [*lines, f"  {self.repros.in_words(str(self.folder))}"]
 
     def _path(self, name: str) -> str:
         return f"{self.folder}/{name}"
@@ -88,17 +103,7 @@ def described(row: "Violation") -> str:
 
 def violation_in(error: BaseException) -> ProfileViolated | None:
     """The violated profile at the bottom of what torch or Python wrapped around it, if that is what it is."""
-    pending: list[Any] = [error]
-    seen: set[int] = set()
-    while pending:
-        item = pending.pop()
-        if not isinstance(item, BaseException) or id(item) in seen:
-            continue
-        if isinstance(item, ProfileViolated):
-            return item
-        seen.add(id(item))
-        pending += [getattr(item, "inner_exception", None), item.__cause__, item.__context__]
-    return None
+    return next((item for item in wrapped(error, contexts=True) if isinstance(item, ProfileViolated)), None)
 
 
 def _table(violations: "Violations") -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stages.contract import Artifacts, Settings
-from stages.report import fit, numbers
+from stages.report import emulation, fit, numbers
 from stages.report.reading import Row, capped, read_json, read_table
 from stages.wording import breaks_in_words, calls_in_words, counted
 
@@ -31,7 +31,7 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
 
     Returns:
         A JSON-able dict: ``title, verdict, sentence, findings, run, versions, stages, graphs, violations, lowering,
-        numerics, benchmark, repros, not_established, reproduce, files``.
+        emulation, numerics, benchmark, repros, not_established, reproduce, files``.
     """
     summary = read_json(artifacts, "summary.json") or {}
     manifest = read_json(artifacts, "manifest.json") or {}
@@ -48,6 +48,7 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
         "graphs": _graphs(artifacts, summary, max_rows),
         "violations": fit.violations(artifacts, summary, max_rows),
         "lowering": _lowering(artifacts, max_rows),
+        "emulation": emulation.emulation(artifacts, max_rows),
         "numerics": numbers.numerics(artifacts, summary, max_rows),
         "benchmark": summary.get("benchmark") or None,
         "repros": summary.get("repros") or [],
@@ -90,6 +91,8 @@ def not_established(data: Mapping[str, Any]) -> list[str]:
     for name in ALL_STAGES:
         if statuses.get(name) not in ("passed", "failed"):
             notes.append(f"{what[name]}: {stage_note(data['stages'], name)}.")
+        elif name == "lower" and data["emulation"]:
+            notes.extend(emulation.not_established(data["emulation"]))
         elif statuses[name] == "passed" and _empty(data[sections[name]]):
             notes.append(f"{what[name]}: the stage {name} passed but stored nothing that this report can show.")
     if data["violations"] and data["violations"]["total"] is None:
@@ -186,6 +189,7 @@ def _findings(data: Mapping[str, Any]) -> list[str]:
     found = [
         fit.finding(data["violations"], data["run"]["accel"], data["graphs"]["breaks_in_words"]),
         fit.reproductions(data["repros"]),
+        emulation.finding(data["emulation"]),
         numbers.finding(data["numerics"], note, largest),
     ]
     if benchmark.get("speedup") is not None:

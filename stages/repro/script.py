@@ -67,6 +67,9 @@ def denied(patterns, called):
             names |= {{own, f"aten.{{own}}", f"aten.{{own}}.default", f"torch.{{own}}", f"torch.nn.functional.{{own}}"}}
         else:
             names |= {{".".join(parts[:2]), parts[1]}}
+            if parts[1].endswith("_") and not parts[1].endswith("__"):  # what it is where nothing is done in place
+                parts[1] = parts[1][:-1]
+                names |= {{".".join(parts[:2]), parts[1], ".".join(parts)}}
     return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 

@@ -239,6 +239,16 @@ def _skipped_frames(log: CompilationLog) -> Iterator[None]:
             other.setLevel(other_level)
 
 
+def break_after(gm: fx.GraphModule) -> str | None:
+    """Why Dynamo ended a graph before its frame's end, with the user's line; None where it did not."""
+    cause = getattr(gm, "compile_subgraph_reason", None)
+    if cause is None or not cause.graph_break:
+        return None
+    lines = [line.strip() for line in str(cause.reason).splitlines() if line.strip()]
+    place = f"  at {cause.user_stack[-1].filename}:{cause.user_stack[-1].lineno}" if cause.user_stack else ""
+    return f"{lines[0] if lines else 'unknown reason'}{place}"
+
+
 def dynamo_placeholders(gm: fx.GraphModule, context: RecordContext) -> list[PlaceholderInfo]:
     """What each placeholder of a Dynamo graph stands for, in order: the model's parameter or buffer, or an input."""
     return [_placeholder(node, context) for node in gm.graph.nodes if node.op == "placeholder"]

@@ -1,6 +1,8 @@
 """FX graphs as :mod:`stages.graphs` records. Relies on FX's node metadata and on symbolic shapes' internals."""
 
+import contextlib
 import math
+import operator
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -109,6 +111,30 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
             yield from tensors_in(item)
 
 
+def nested_graphs(node: fx.Node) -> list[fx.GraphModule]:
+    """The graphs that a higher-order operator (``cond``, ``while_loop``, a checkpoint) is given, in order."""
+    owner = node.graph.owning_module
+    names = [source.target for source in node.all_input_nodes if source.op == "get_attr"]
+    found = [owner.get_submodule(str(name)) for name in names if owner is not None and hasattr(owner, str(name))]
+    return [item for item in found if isinstance(item, fx.GraphModule)]
+
+
+def nested_calls(node: fx.Node) -> list[str] | None:
+    """The overloads that a higher-order operator's graphs call; None where they hold Python callables (Dynamo's)."""
+    found: list[str] = []
+    for inner in (inner for graph in nested_graphs(node) for inner in graph.graph.nodes):
+        if isinstance(inner.target, torch._ops.HigherOrderOperator):
+            deeper = nested_calls(inner)
+            if deeper is None:
+                return None
+            found += [target_name(inner.target), *deeper]
+        elif isinstance(inner.target, torch._ops.OpOverload):
+            found.append(str(inner.target))
+        elif inner.op.startswith("call_") and inner.target is not operator.getitem:
+            return None
+    return found
+
+
 def target_name(target: Any) -> str:
     """A call's name.
 
@@ -178,7 +204,12 @@ def module_path(node: fx.Node, modules: dict[int, str]) -> str:
 
 
 def _storages(value: Any) -> set[int]:
-    return {tensor.untyped_storage()._cdata for tensor in tensors_in(value) if tensor.layout == torch.strided}
+    """Of strided tensors; those that ``vmap`` batches inside a Dynamo graph show none."""
+    found = set()
+    for tensor in tensors_in(value):
+        with contextlib.suppress(NotImplementedError):
+            found |= {tensor.untyped_storage()._cdata} if tensor.layout == torch.strided else set()
+    return found
 
 
 def _is_alias(node: fx.Node, storages: dict[fx.Node, set[int]]) -> bool:
@@ -268,6 +299,7 @@ def _node_record(
         flops=_flops(node) if details and node.op == "call_function" else None,
         aliases=node.op in ("call_function", "call_method") and _is_alias(node, storages),
         value=size_of(value) if _is_integer(value) else None,
+        dispatched=nested_calls(node) if isinstance(node.target, torch._ops.HigherOrderOperator) else None,
     )
 
 

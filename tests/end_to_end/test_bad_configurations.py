@@ -195,3 +195,22 @@ def test_options_that_the_adapter_does_not_take_stop_the_run_before_any_stage(
     assert "backend.options" in done.stderr and "factor" in done.stderr
     assert f"{stage} …" not in done.stdout
     assert not list(workplace.glob("outputs/*/*"))
+
+
+@pytest.mark.parametrize("source", ["import no_such_driver", "class Chip(AcceleratorAdapter):\n    pass"])
+def test_an_adapter_that_cant_be_one_stops_the_run_and_names_its_file(source: str, workplace: Path) -> None:
+    (workplace / "broken_chip.py").write_text(f"from stages.lower import AcceleratorAdapter\n{source}\n")
+    done = command(*SMALL, "backend._target_=broken_chip.Chip", cwd=workplace)
+
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert f"{workplace}/broken_chip.py:2" in done.stderr and "Traceback" not in done.stderr
+    assert not list(workplace.glob("outputs/*/*"))
+
+
+@pytest.mark.parametrize("stage", ["kerneldiff", "benchmark"])
+def test_what_only_compiling_can_tell_of_the_configuration_is_exit_code_2_too(stage: str, workplace: Path) -> None:
+    backend = ("backend=dynamo", "backend.name=mock", "backend.options={profile: no_such_profile}")
+    done = command(*SMALL, *backend, f"stages=[{stage}]", cwd=workplace)
+
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "accel: got 'no_such_profile'" in done.stderr and "Traceback" not in done.stderr

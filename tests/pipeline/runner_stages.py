@@ -181,6 +181,18 @@ class Rejects(Stage):
         return StageResult("passed")
 
 
+class Refuses(Stage):
+    """Meets a mistake that only compiling can tell, wrapped as torch wraps what a backend raises."""
+
+    name = "refuses"
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        wrapper = RuntimeError("backend='compiler_fn' raised")
+        wrapper.inner_exception = ConfigurationError("backend.options.x: got 1; valid: 2.\nTry: backend.options.x=2")  # type: ignore[attr-defined]
+        raise wrapper
+
+
 class KernelDiff(Segfaults):
     name = "kerneldiff"
 
@@ -200,5 +212,6 @@ class Report(Stage):
 CLASSES = {
     cls.name: f"runner_stages:{cls.__name__}"
     for cls in (Plain, After, Raises, RaisesWrapped, Announces, Exits, Segfaults, Killed, Hangs, HangsPlainly,
-                Allocates, AllocatesInChildren, Needy, NeedsPlain, Constrain, Lower, Rejects, KernelDiff, Report)
+                Allocates, AllocatesInChildren, Needy, NeedsPlain, Constrain, Lower, Rejects, Refuses,
+                KernelDiff, Report)
 }  # fmt: skip

@@ -11,6 +11,8 @@ import psutil
 import pytest
 from runner_support import HERE, Outcome, execute
 
+from pipeline.sweep import sweep_exit_code
+
 pytestmark = pytest.mark.usefixtures("stages_on_path")
 
 
@@ -60,6 +62,20 @@ def test_a_crash_is_told_by_what_caused_it(tmp_path: Path) -> None:
         "KeyError: 'the cause' (within RuntimeError: backend='compiler_fn' raised)"
     )
     assert outcome.message("announces") == f"ValueError: {'x' * 300}… (within RuntimeError: 3 violations)"
+
+
+def test_a_mistake_that_only_compiling_can_tell_is_one_of_the_configuration(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    outcome = execute(tmp_path / "run", "plain", "refuses", "after")
+    told = "backend.options.x: got 1; valid: 2.\nTry: backend.options.x=2"
+    assert outcome.code == 2 and told in capfd.readouterr().err
+    assert outcome.statuses == {"plain": "passed", "refuses": "failed", "after": "passed"}
+    assert outcome.message("refuses") == f"not established: {told}"
+    assert outcome.summary["verdict"] == "failed"
+    assert sweep_exit_code([outcome.path]) == 2
+    assert execute(tmp_path / "other", "refuses", "raises").code == 3  # a crash is worse
+    assert_complete(outcome)
 
 
 def test_a_stage_that_segfaults_costs_itself_alone_and_its_native_output_is_kept(tmp_path: Path) -> None:

@@ -49,7 +49,8 @@ def test_dynamo(step: list[GraphRecord]) -> None:
     assert widths(of_kind(step, "dynamo")) == [("first.weight", "parameter", "4"), ("x", "input", "4")]
     rows = check(of_kind(step, "dynamo"), AccelConfig(denied=["aten.native_layer_norm", "aten.addmm", "aten.gelu"]))
     assert [(row.target, row.severity) for row in rows] == [
-        ("torch.nn.functional.linear", "undecided"), ("torch.nn.functional.layer_norm", "warning"),
+        ("torch.nn.functional.linear", "undecided"), ("torch.relu", "undecided"),
+        ("torch.nn.functional.layer_norm", "warning"),
     ]  # fmt: skip
 
 

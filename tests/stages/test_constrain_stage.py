@@ -87,9 +87,23 @@ def test_what_runs_outside_the_graphs_was_not_checked(accel, kinds, told):
     given = context(accel)
     given.artifacts.content["capture/breaks.json"] = [{"kind": kind, "reason": "print"} for kind in kinds]
     message = ConstrainStage(ConstrainConfig(repros=0)).run(given).message
-    assert message.endswith(f"; what runs outside the graphs was not checked ({told})")
+    assert message.endswith(f"what runs outside the graphs was not checked ({told})")
     given.artifacts.content["capture/breaks.json"] = []
     assert "not checked" not in ConstrainStage(ConstrainConfig(repros=0)).run(given).message
+
+
+@pytest.mark.parametrize(
+    ("accel", "status"),
+    [({"alignment": 1, "strict": True}, "failed"), ({"alignment": 1, "strict": False}, "passed"), ({}, "passed")],
+)
+def test_a_strict_profile_is_not_established_for_a_model_with_graph_breaks(accel, status):
+    given = context(accel)
+    assert ConstrainStage(ConstrainConfig()).run(given).status == "passed"
+    given.artifacts.content["capture/breaks.json"] = [{"kind": "break", "reason": "print"}]
+    result = ConstrainStage(ConstrainConfig()).run(given)
+    assert result.status == status
+    assert ("not established: what runs outside the graphs was not checked" in result.message) == (status == "failed")
+    assert not [name for name in result.artifacts if name.startswith("repros/")]
 
 
 def test_check_refuses_what_torch_lacks_before_anything_runs():

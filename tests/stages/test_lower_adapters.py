@@ -122,6 +122,37 @@ def test_a_wrong_backend_is_a_configuration_error(config: BackendConfig, message
         build_adapter(config)
 
 
+BAD_MODULES = {
+    "raises": ("x = 1\nraise RuntimeError('no driver')\n", r"importing bad_raises raised RuntimeError: no driver at .*"
+               r"bad_raises\.py:2"),
+    "needs": ("import no_such_driver\n", r"ModuleNotFoundError: No module named 'no_such_driver' at .*bad_needs\.py:1"),
+    "syntax": ("def (\n", r"SyntaxError: .* at .*bad_syntax\.py:1"),
+    "leaves": ("raise SystemExit(0)\n", r"SystemExit: 0 at .*bad_leaves\.py:1"),
+    "abstract": ("from stages.lower import AcceleratorAdapter\nclass Chip(AcceleratorAdapter):\n    pass\n",
+                 r"bad_abstract\.Chip \(.*bad_abstract\.py:2\) has no method compile; .*\nTry: def compile\(self, gm"),
+    "none": ("from stages.lower import AcceleratorAdapter\nclass Chip(AcceleratorAdapter):\n    compile = None\n",
+             r"bad_none\.Chip \(.*bad_none\.py:2\) has no method compile"),
+    "made": ("from stages.lower import AcceleratorAdapter\nclass Base(AcceleratorAdapter):\n    pass\n"
+             "def Chip():\n    return Base()\n", r"bad_made\.Chip \(.*bad_made\.py:4\) raised TypeError: .*compile"),
+    "profile": ("from stages.lower import AcceleratorAdapter\nclass Chip(AcceleratorAdapter):\n    capabilities = 3\n"
+                "    def compile(self, gm, inputs):\n        return gm\n", r"has no method capabilities"),
+    "other": ("class Chip:\n    pass\n", r"bad_other\.py:1\) gave Chip; valid: an instance of"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_MODULES)
+def test_an_adapter_that_is_none_is_a_configuration_error_that_names_the_file(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, message = BAD_MODULES[name]
+    (tmp_path / f"bad_{name}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        build_adapter(BackendConfig("x", f"bad_{name}.Chip"))
+    assert str(caught.value).startswith(("backend.adapter: ", "backend.options: "))
+    assert len(str(caught.value).splitlines()) <= 2
+
+
 def test_an_adapter_needs_compile_alone() -> None:
     class Plain(AcceleratorAdapter):
         def compile(self, gm: Any, example_inputs: Any) -> Any:

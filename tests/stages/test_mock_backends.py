@@ -4,7 +4,7 @@ import csv
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,13 @@ import torch.nn.functional as F
 
 from models.errors import ConfigurationError
 from stages.constrain.config import AccelConfig
+from stages.constrain.profile import load_profile
 from stages.lower import ProfileViolated, aot_mock_backend, build_adapter, mock_backend
 from stages.lower.config import BackendConfig
 from stages.lower.mock import MockAdapter
 from stages.lower.mock_options import MockOptions
 from stages.lower.violated import SHOWN
+from stages.torch_internals.dispatch import dispatched_calls
 
 VARIABLES = ("MOCK_STRICT", "MOCK_ALIGNMENT", "MOCK_MAX_MEMORY", "MOCK_REPRO_DIR")
 STRICT16 = {"strict": True, "alignment": 16, "verified_repros": 0}
@@ -51,7 +53,7 @@ def inner(caught: Any) -> BaseException:
     return getattr(error, "inner_exception", None) or error
 
 
-def refused(backend: Any, options: dict[str, Any], module: torch.nn.Module, x: torch.Tensor) -> ProfileViolated:
+def refused(backend: Any, options: dict[str, Any], module: Callable[..., Any], x: torch.Tensor) -> ProfileViolated:
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
         torch.compile(module, backend=backend, options=options)(x)
     error = inner(caught)
@@ -95,6 +97,44 @@ def test_an_unreadable_variable_is_an_error_and_not_a_default(
     assert isinstance(inner(caught), ConfigurationError) and variable in str(inner(caught))
 
 
+@pytest.mark.parametrize(
+    ("variable", "nearest"),
+    [("MOCK_ALIGMENT", "MOCK_ALIGNMENT"), ("MOCK_STRIC", "MOCK_STRICT"), ("MOCK_MEMORY", "MOCK_MAX_MEMORY"),
+     ("MOCK_REPRO_DIRECTORY", "MOCK_REPRO_DIR")],
+)  # fmt: skip
+@pytest.mark.parametrize("options", [{}, {"profile": "warn8"}])
+def test_a_misspelt_variable_is_an_error_that_names_the_nearest(
+    variable: str, nearest: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "16")
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
+        torch.compile(Net(), backend=mock_backend, options=options)(torch.randn(3, 16))
+    error = inner(caught)
+    assert isinstance(error, ConfigurationError)
+    assert str(error).startswith(f"{variable}: got '16'") and f"valid: {nearest}, " in str(error)
+    with pytest.raises(ConfigurationError, match=variable):
+        load_profile("mock")
+
+
+@pytest.mark.parametrize("backend", [mock_backend, aot_mock_backend])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"denied": ["aten.convolutoin"]}, r"got 'aten.convolutoin', which torch .* nearest of .*: aten.convolution"),
+        ({"denied": ["aten.add.Tenser"]}, r"got 'aten.add.Tenser'; valid: aten.add.Tensor"),
+        ({"rules": [{"rule": "operation", "value": {"allow": ["aten.rellu"]}}]}, "got 'aten.rellu'"),
+        ({"dtypes": ["float33"]}, "float33"),
+    ],
+)
+def test_an_operation_that_torch_lacks_is_an_error(backend: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
+        torch.compile(Net(), backend=backend, options=options)(torch.randn(3, 16))
+    error = inner(caught)
+    assert isinstance(error, ConfigurationError)
+    with pytest.raises(ConfigurationError, match=message):
+        raise error
+
+
 def test_mock_max_memory_reads_units(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOCK_MAX_MEMORY", "1KiB")
     error = refused(mock_backend, {"verified_repros": 0, "strict": True}, Net(), torch.randn(100, 16))
@@ -111,13 +151,28 @@ def test_every_violation_of_forward_and_backward_apart() -> None:
     assert parameter.graph == "g0.forward"  # its role is Dynamo's knowledge, which the AOT graph lacks
 
 
-def test_graphs_of_one_model_have_numbers_of_their_own() -> None:
-    class Broken(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            x = x + 1
-            torch._dynamo.graph_break()
-            return x * 2
+class Broken(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + 1
+        torch._dynamo.graph_break()
+        return x * 2
 
+
+@pytest.mark.parametrize("backend", [mock_backend, aot_mock_backend])
+def test_a_graph_break_hides_code_from_the_profile(backend: Any, caplog: pytest.LogCaptureFixture) -> None:
+    line = Broken.forward.__code__.co_firstlineno + 2
+    error = refused(backend, {"profile": "strict8"}, Broken(), torch.randn(3, 8))
+    assert str(error).startswith("not established that the model keeps the profile 'strict8'")
+    assert f"{__file__}:{line}" in str(error) and "Try: " in str(error) and not error.rows
+    torch._dynamo.reset()
+    with caplog.at_level(logging.WARNING, logger="stages.lower.mock"):
+        torch.compile(Broken(), backend=backend, options={"profile": "warn8"})(torch.randn(3, 8))
+    assert "graph break" in caplog.text
+    torch._dynamo.reset()
+    torch.compile(Broken(), backend=backend, options={"profile": "none", "strict": True})(torch.randn(3, 8))
+
+
+def test_graphs_of_one_model_have_numbers_of_their_own() -> None:
     seen: list[str] = []
     adapter = MockAdapter(AccelConfig(alignment=16))
     original = adapter.enforce
@@ -224,6 +279,7 @@ def test_the_error_names_a_repro_that_shows_the_violation(tmp_path: Path) -> Non
     (repro,) = error.repros.scripts
     path = tmp_path / "mine" / repro.name
     assert f"{path}  verified in a fresh process" in str(error)
+    assert f"1 repro in {tmp_path}/mine/, 1 verified" in str(error)
     done = subprocess.run([sys.executable, "-P", path], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stdout == "VIOLATION operation measured=torch.nn.functional.relu limit=aten.relu\n"
@@ -304,6 +360,101 @@ def test_a_waiver_by_source_holds_in_the_first_call(
     with caplog.at_level(logging.WARNING, logger="stages.constrain.violations"):
         assert told(Waiver(source=f"{__file__}:*", reason="known")) is None
     assert "matches no finding" not in caplog.text  # as a check without source lines would say
+
+
+class Indexed(torch.nn.Module):
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> Any:
+        written = x.clone()
+        written[mask] = 0.5
+        written[0] = 1.0
+        return x[1:, None], written, x.T + 1, torch.ones(16).expand_as(x) + 1
+
+
+INDEXED = ("aten.slice", "aten.unsqueeze", "aten.index_put", "aten.select_scatter", "aten.permute", "aten.expand")
+
+
+@pytest.mark.parametrize("backend", [mock_backend, aot_mock_backend])
+@pytest.mark.parametrize("operation", INDEXED)
+@pytest.mark.parametrize("grad", [True, False])
+def test_indexing_attributes_and_methods_are_the_operations_that_they_come_to(
+    operation: str, backend: Any, grad: bool
+) -> None:
+    x, mask = torch.randn(4, 16, requires_grad=grad), torch.randn(4, 16) > 0
+    options = {"profile": "none", "strict": True, "verified_repros": 0, "denied": [operation]}
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
+        torch.compile(Indexed(), backend=backend, options=options)(x, mask)
+    error = inner(caught)
+    assert isinstance(error, ProfileViolated)
+    assert operation in {row.limit for row in error.violations}
+    assert {row.severity for row in error.violations} == {"error"}
+    others = options | {"denied": ["aten.lu_solve", "aten.add.Scalar"]}
+    torch._dynamo.reset()
+    torch.compile(Indexed(), backend=backend, options=others)(x, mask)
+
+
+def test_looking_leaves_the_graph_as_it_was() -> None:
+    """What is run to see what it comes to works in place, changes shapes and switches autocast."""
+
+    class Writes(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
+            x.mul_(2)
+            y.unsqueeze_(0)
+            with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+                z = y @ y.mT
+            return x[0], y, z, y.sum() * x
+
+    given = torch.randn(4, 4), torch.randn(4, 4)
+    copies = tuple(item.clone() for item in given)
+    options = {"profile": "none", "denied": ["aten.lu_solve"]}
+    results = torch.compile(Writes(), backend=mock_backend, options=options)(*given)
+    for got, want in zip([*results, *given], [*Writes()(*copies), *copies], strict=True):
+        assert got.dtype == want.dtype and torch.equal(got, want)
+    assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+
+
+def test_a_call_that_cant_be_looked_at_is_undecided() -> None:
+    def mapped(x: torch.Tensor) -> torch.Tensor:
+        return torch.vmap(lambda item: item.exp())(x)
+
+    options = {"profile": "none", "strict": True, "denied": ["aten.lu_solve"], "verified_repros": 0}
+    error = refused(mock_backend, options, mapped, torch.randn(3, 4))
+    assert {row.severity for row in error.violations} == {"undecided"}
+    assert "exp" in {row.target for row in error.violations}
+
+
+@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
+def test_operations_of_symbolic_and_data_dependent_shapes_are_seen() -> None:
+    seen: list[Any] = []
+
+    def chosen(x: torch.Tensor) -> torch.Tensor:
+        return x[x > 0].reshape(-1) * x.shape[0]
+
+    adapter = MockAdapter(AccelConfig(denied=["aten.lu_solve", "aten.view.default"]))
+    original = adapter.enforce
+    adapter.enforce = lambda graphs, *rest: (seen.extend(graphs.values()), original(graphs, *rest))[1]  # type: ignore[method-assign]
+    compiled = torch.compile(chosen, backend=adapter.dynamo_backend(), dynamic=True, fullgraph=True)
+    for size in (3, 5):
+        x = torch.randn(size, 4)
+        assert torch.equal(compiled(x), chosen(x))
+    assert len(seen) == 1
+    calls = dispatched_calls(seen[0])
+    assert None not in calls.values() and ["aten.index.Tensor"] in calls.values()
+
+
+def test_an_allow_list_is_the_same_for_both_and_leaves_repros() -> None:
+    allowed = ["aten.clone", "aten.add", "aten.lift_fresh_copy", "aten.slice", "aten.unsqueeze", "aten.permute"]
+    rule = [{"rule": "operation", "value": {"allow": allowed}}]
+    options = {"profile": "none", "strict": True, "verified_repros": 9, "rules": rule}
+    found = {}
+    for backend in (mock_backend, aot_mock_backend):
+        torch._dynamo.reset()
+        with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught, torch.no_grad():
+            torch.compile(Indexed(), backend=backend, options=options)(torch.randn(4, 16), torch.randn(4, 16) > 0)
+        error = inner(caught)
+        assert isinstance(error, ProfileViolated) and error.repros is not None
+        assert all(item.verification.verified for item in error.repros.scripts), str(error)
+        found[backend] = {row.source for row in error.violations}
+    assert found[mock_backend] == found[aot_mock_backend]
 
 
 def test_roles_come_from_dynamo_in_its_own_graph() -> None:

@@ -109,6 +109,35 @@ def test_the_findings_are_shown(words):
     assert words in " ".join(Text(html).words)
 
 
+EMULATION = {
+    "lower/emulation.csv": "graph,node,target,module,source,kind,count,elements,worst,bytes,flops,message\n"
+    "g0.forward,sort,aten.sort.default,m,net.py:9,fallback,,,,4096,,runs on the host\n"
+    "g0.forward,norm,aten.native_layer_norm.default,m,net.py:8,pad_leak,12,24,,,,NaN in the padding reaches 12\n",
+    "lower/emulation.json": {"profile": "chip", "numerics": {"tile": [32], "poison": True, "casts": {}},
+                             "findings": {"pad_leak": 1, "fallback": 1}},
+}  # fmt: skip
+
+
+def test_the_emulations_findings_and_host_fallbacks_are_shown():
+    html, data = report(full(**EMULATION))
+    text = " ".join(Text(html).words)
+    assert "What the emulation found" in text
+    for words in ("NaN in the padding reaches 12", "net.py:8", "aten.sort.default", "4.0 KiB", "1 operation",
+                  "what lies in the padding reaches the result"):  # fmt: skip
+        assert words in text, words
+    assert "Emulation: 1 node with pad_leak; 1 operation on the host." in data["findings"]
+    assert [row["kind"] for row in data["emulation"]["findings"]["rows"]] == ["pad_leak"]
+    assert data["emulation"]["fallbacks"]["rows_total"] == 1 and data["emulation"]["numerics"]["tile"] == [32]
+    assert not any("stage lower passed but stored nothing" in note for note in data["not_established"])
+    assert "What the emulation found" not in report(full())[0]
+
+
+def test_what_was_not_emulated_is_not_established():
+    facts = {"profile": "chip", "numerics": {}, "findings": {"not_emulated": 2}, "warns": True}
+    _, data = report(full(**EMULATION | {"lower/emulation.json": facts}))
+    assert "2 operations of which part of the numerics was not emulated." in data["not_established"]
+
+
 def test_the_page_needs_nothing_from_outside():
     html, _ = report(full())
     tags = Text(html).tags

@@ -13,7 +13,7 @@ from stages.kerneldiff.device_pass import LANES, WIDTHS, _worst
 from stages.kerneldiff.histogram import BINS, LOWEST, OCTAVES, bins_of
 from stages.kerneldiff.metrics import measure
 
-PROGRAMS, TILES, KEEP = 3, 5, 8
+PROGRAMS, TILES, KEEP = 3, 5, 4
 ATOL, RTOL = 1e-4, 1e-3
 
 
@@ -75,7 +75,7 @@ def check(dtype: torch.dtype, kind: str) -> None:
     usable = expected.gold_elements
     for name, spread in (("floor", expected.floor), ("error", expected.error), ("magnitude", expected.magnitude)):
         assert math.isclose(math.sqrt(floats[name] / usable), spread.rms, rel_tol=1e-12), name
-    elements = [(element.position, str(element.error)) for element in _worst(worst.numpy(), distinct=False)]
+    elements = [(element.position, str(element.error)) for element in _worst(worst.numpy(), distinct=False)[:KEEP]]
     wanted = [(item.index[0], str(item.error)) for item in expected.worst]
     assert [place for place, _ in elements] == [place for place, _ in wanted], (elements, wanted)
 

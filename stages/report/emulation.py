@@ -1,0 +1,54 @@
+"""The report's part on an emulated profile: what was emulated, what it did wrong, what runs on the host. Torch-free."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from stages.contract import Artifacts
+from stages.emulation.kinds import DEFECTS, KINDS
+from stages.report.reading import Row, capped, read_json, read_table
+from stages.wording import counted
+
+TABLE = "lower/emulation.csv"
+FACTS = "lower/emulation.json"
+HOST = "fallback"
+
+
+def emulation(artifacts: Artifacts, max_rows: int) -> Row | None:
+    """The section's data; None where nothing was emulated.
+
+    ``findings`` and ``fallbacks`` are tables, defects first; ``kinds`` says of each kind what it means and of how many
+    nodes it was found, ``numerics`` what the profile states.
+    """
+    facts, rows = read_json(artifacts, FACTS), read_table(artifacts, TABLE)
+    if facts is None or rows is None:
+        return None
+    order = list(KINDS)
+    found = [row for row in rows if row["kind"] != HOST]
+    return {
+        "profile": facts["profile"],
+        "numerics": {key: value for key, value in facts["numerics"].items() if value not in (None, False, {}, [])},
+        "warns": bool(facts.get("warns")),
+        "counts": facts["findings"],
+        "kinds": [{"kind": kind, "nodes": count, "what": KINDS[kind]} for kind, count in facts["findings"].items()],
+        "findings": capped(found, TABLE, max_rows, order=lambda row: order.index(row["kind"])),
+        "fallbacks": capped([row for row in rows if row["kind"] == HOST], TABLE, max_rows),
+        "host_bytes": sum(int(row["bytes"]) for row in rows if row["kind"] == HOST and row["bytes"]),
+    }
+
+
+def finding(data: Mapping[str, Any] | None) -> str | None:
+    """One sentence for the top of the report; None where nothing was emulated."""
+    if data is None:
+        return None
+    counts = dict(data["counts"])
+    host = counts.pop(HOST, 0)
+    told = ", ".join(f"{counted(count, 'node')} with {kind}" for kind, count in counts.items()) or "no finding"
+    defects = [kind for kind in DEFECTS if kind in counts]
+    kept = " (recorded alone: the profile says strict: false)" if defects and data["warns"] else ""
+    return f"Emulation: {told}{kept}; {counted(host, 'operation')} on the host."
+
+
+def not_established(data: Mapping[str, Any] | None) -> list[str]:
+    """What the emulation did not look at."""
+    count = (data or {}).get("counts", {}).get("not_emulated", 0)
+    return [f"{counted(count, 'operation')} of which part of the numerics was not emulated."] if count else []

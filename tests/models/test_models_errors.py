@@ -1,0 +1,57 @@
+"""What an error came from, through what torch and Python wrap around it."""
+
+import pytest
+
+from models.errors import root_cause, wrapped
+from pipeline.worker import headline, is_out_of_memory
+from stages.kerneldiff.sides import describe
+from stages.lower.violated import ProfileViolated, violation_in
+
+
+class Failed(RuntimeError):
+    """As Dynamo's: what was raised is an attribute, and not its cause."""
+
+    def __init__(self, inner: BaseException) -> None:
+        super().__init__("backend='chip' raised")
+        self.inner_exception = inner
+
+
+def chain() -> tuple[BaseException, ...]:
+    """Raised first to last: a cause, what it caused, what a backend's error was wrapped in."""
+    first, second = KeyError("first"), ValueError("second")
+    second.__cause__ = first
+    return first, second, Failed(second)
+
+
+def test_every_error_once_and_the_outermost_first() -> None:
+    first, second, outer = chain()
+    assert list(wrapped(outer)) == [outer, second, first]
+    assert root_cause(outer) is first and root_cause(first) is first
+    first.__cause__ = outer  # a circle
+    assert list(wrapped(outer)) == [outer, second, first]
+
+
+def test_what_was_being_handled_counts_where_it_is_asked_for() -> None:
+    try:
+        try:
+            raise MemoryError("no more")
+        except MemoryError:
+            raise RuntimeError("clean-up failed")  # noqa: B904 - the point
+    except RuntimeError as error:
+        assert [type(item) for item in wrapped(error)] == [RuntimeError]
+        assert [type(item) for item in wrapped(error, contexts=True)] == [RuntimeError, MemoryError]
+        assert is_out_of_memory(error)
+
+
+def test_the_log_and_the_diagnosis_name_the_same_error() -> None:
+    outer = chain()[-1]
+    assert headline(outer).startswith("KeyError: 'first' (within Failed")
+    assert describe(outer)["type"] == "KeyError"
+
+
+def test_a_violation_is_found_below_its_wrapping() -> None:
+    violated = ProfileViolated.__new__(ProfileViolated)
+    assert violation_in(Failed(violated)) is violated
+    assert violation_in(chain()[-1]) is None
+    with pytest.raises(Failed):
+        raise Failed(violated)
