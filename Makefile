@@ -16,7 +16,7 @@ run: $(VENV)/.installed
 test: test-fast test-slow
 
 test-fast: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-slow: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m slow

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
+import torch.utils.data
 
 _INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -43,7 +44,7 @@ class Snapshot:
     Kept, in whatever is reached from the roots: content and ``.grad`` of tensors; which objects the attributes of
     modules and of other objects are (a buffer that forward rebinds, a counter that it increments, ``training``);
     entries of lists, dicts, sets and deques; state of random generators. Not kept: state inside objects of torch's,
-    NumPy's and Python's own classes that are none of these, in slots, closures and globals.
+    NumPy's and Python's own classes that are none of these, in datasets, in slots, closures and globals.
 
     The content is copied, not trusted to version counters: ``.data`` and native kernels change memory without
     counting. The cost is one copy of the parameters, and one comparison when they are put back.
@@ -111,12 +112,13 @@ def _is_open(value: Any) -> bool:
     NumPy's or Python's own (whose registries and caches reach far)."""
     if isinstance(value, torch.nn.Module):
         return True
-    if isinstance(value, (type, *_CALLABLES)) or not isinstance(getattr(value, "__dict__", None), dict):
+    if isinstance(value, (type, *_CALLABLES, *_DATA)) or not isinstance(getattr(value, "__dict__", None), dict):
         return False
     return type(value).__module__.partition(".")[0] not in _CLOSED
 
 
 _CALLABLES = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
+_DATA = (torch.utils.data.Dataset, torch.utils.data.DataLoader)
 
 
 def _restore_container(container: Any, content: Any) -> None:

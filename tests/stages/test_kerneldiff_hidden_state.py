@@ -140,3 +140,18 @@ def test_objects_keep_who_they_are() -> None:
     snapshot.restore()
     assert vars(plain) == vars(before)
     assert identities == [id(plain.items), id(plain.items[1]), id(plain.queue), id(plain.names)]
+
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self) -> None:
+        self.rows = torch.zeros(3)
+
+
+def test_a_dataset_that_a_module_refers_to_is_not_copied() -> None:
+    module = nn.Linear(2, 2)
+    module.data, module.options = Rows(), Plain()
+    snapshot = Snapshot(module)
+    module.data.rows += 1
+    module.options.items.append(3)
+    snapshot.restore()
+    assert module.data.rows.tolist() == [1.0, 1.0, 1.0] and module.options.items == Plain().items
