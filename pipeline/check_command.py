@@ -162,11 +162,33 @@ def new_folder(name: str) -> Path:
 
 @dataclass(frozen=True)
 class Checked:
-    """What ``check`` made: the table, the folder it is stored in, and a note for the reader or nothing."""
+    """What ``check`` made: the table, the folder it is stored in, and a note for the reader or nothing.
+
+    Attributes:
+        failed: a strict profile is broken.
+    """
 
     table: "pandas.DataFrame"
     folder: Path
     note: str = ""
+    failed: bool = False
+
+
+def once(run: Path, asked: Asked, out: Path | None) -> Checked:
+    """Neither ``--grid`` nor ``--models``: every violation, and what they come to by rule, as the stage stores them."""
+    from stages.constrain import check, validate_profile
+    from stages.constrain.stage import SUMMARY, TABLE, message_of
+    from stages.constrain.summary import by_rule
+
+    run = store.existing(run)
+    graphs, found = read_graphs(run), against(run, asked)
+    violations = check(graphs, validate_profile(found.config, {}, base=found.base))
+    folder, table = _made(out, "check"), by_rule(violations, graphs)
+    for name, content in ((TABLE, violations.table), (SUMMARY, table)):
+        file = folder / Path(name).name
+        write_atomically(file, encode(file.name, content))
+    message = message_of(violations, looked=bool(violations.profile.rules))
+    return Checked(table, folder, "\n".join(filter(None, (message, found.note))), violations.failed)
 
 
 def grid(run: Path, asked: Asked, words: Sequence[str], out: Path | None) -> Checked:

@@ -110,7 +110,9 @@ def rerun_command(context: typer.Context, run: Annotated[Path, typer.Argument(he
     return entry.main(["--config-path", str(run / ".hydra"), "--config-name", "config", *context.args])
 
 
-@app.command("check", help="Check stored captures against a grid of profile values, or a set of models against a chip.")
+@app.command(
+    "check", help="Check a stored capture against a profile or a grid of its values, or a set of models against a chip."
+)
 def check_command(
     words: Annotated[
         list[str],
@@ -131,13 +133,16 @@ def check_command(
 ) -> int:
     folders = [word for word in words if "=" not in word or Path(word).is_dir()]  # a sweep's may have a = in its name
     runs = [store.existing(Path(word)) for word in folders]
-    if models == bool(grid) or not runs or (grid and len(runs) > 1):
+    if (models and grid) or not runs or (not models and len(runs) > 1):
         raise UserError(
             f"check: got {counted(len(runs), 'run')}, {len(grid)} --grid and {'' if models else 'no '}--models; valid: "
-            "one run with --grid, or runs with --models.\nTry: inductor-debug check RUN --grid alignment=1:128"
+            "one run, alone or with --grid, or runs with --models.\nTry: inductor-debug check RUN accel=strict16"
         )
     asked = checks.Asked.of([word for word in words if word not in folders], accel, config_dir)
-    found = checks.models(runs, asked, out) if models else checks.grid(runs[0], asked, grid, out)
+    if models:
+        found = checks.models(runs, asked, out)
+    else:
+        found = checks.grid(runs[0], asked, grid, out) if grid else checks.once(runs[0], asked, out)
     rows = [{str(key): None if value != value else value for key, value in row.items()}
             for row in found.table.to_dict("records")]  # fmt: skip
     if found.note:
@@ -147,7 +152,7 @@ def check_command(
     else:
         _print_table(list(found.table.columns), rows)
         print(f"stored in {found.folder}")
-    return 0
+    return 1 if found.failed else 0
 
 
 @app.command("profiles", help="List the accelerator profiles and their rules, each with its source.")

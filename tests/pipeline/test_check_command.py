@@ -140,12 +140,11 @@ def test_what_a_set_of_models_needs_of_a_chip(tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "got 1 run, 0 --grid and no --models"),
         (["--grid", "alignment"], "--grid: got 'alignment'"),
         (["--grid", "alignmnt=8"], "--grid: got 'alignmnt'; valid: alignment,"),
         (["--grid", "alignment=9:1"], "with A at most B"),
         (["--grid", "alignment=0:3"], "accel.alignment: got 0"),
-        (["--grid", "alignment=8", "--models"], "valid: one run with --grid, or runs with --models"),
+        (["--grid", "alignment=8", "--models"], "valid: one run, alone or with --grid, or runs with --models"),
         (["--grid", "alignment=8", "--accel", "strict17"], "strict16"),
         (["--grid", "alignment=8", "max_rnk=3"], "max_rnk"),
         (["--grid", "alignment=1:1000", "--grid", "max_rank=1:1000"], "at most 100,000"),
@@ -199,3 +198,14 @@ def test_a_custom_rule_in_the_working_directory(tmp_path: Path) -> None:
                           capture_output=True, text=True)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)[0]["findings_custom"] == 1
+
+
+def test_a_run_alone_is_checked_against_one_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, out = str(stored_run(tmp_path / "run", 24)), tmp_path / "out"
+    for words, code, findings in (([], 0, 0), (["accel=warn16"], 0, 2), (["accel=strict16"], 1, 2)):
+        assert main(["check", run, *words, "--out", str(out), "--format", "json"]) == code
+        printed = capsys.readouterr()
+        assert sum(row["findings"] for row in json.loads(printed.out)) == findings
+        assert len(pd.read_csv(out / "violations.csv")) == findings
+        assert (out / "summary.csv").is_file()
+        assert ("2 violations of" if findings else "fits mine") in printed.err
