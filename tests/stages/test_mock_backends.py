@@ -4,13 +4,13 @@ import csv
 import logging
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import mock_models
 import pytest
 import torch
-import torch.nn.functional as F
+from mock_models import STRICT16, Net, clean, inner, refused
 
 from models.errors import ConfigurationError
 from stages.constrain.config import AccelConfig
@@ -20,45 +20,8 @@ from stages.lower.config import BackendConfig
 from stages.lower.mock import MockAdapter
 from stages.lower.mock_options import MockOptions
 from stages.lower.violated import SHOWN
-from stages.torch_internals.dispatch import dispatched_calls
 
-VARIABLES = ("MOCK_STRICT", "MOCK_ALIGNMENT", "MOCK_MAX_MEMORY", "MOCK_REPRO_DIR")
-STRICT16 = {"strict": True, "alignment": 16, "verified_repros": 0}
-
-
-@pytest.fixture(autouse=True)
-def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("MOCK_REPRO_DIR", str(tmp_path / "repros"))
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
-    yield
-    torch._dynamo.reset()
-
-
-class Net(torch.nn.Module):
-    """Fits alignment 8, breaks 16 in its projection and what comes of it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.projection = torch.nn.Linear(16, 8)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.relu(self.projection(x)) * 2
-
-
-def inner(caught: Any) -> BaseException:
-    error = caught.value
-    return getattr(error, "inner_exception", None) or error
-
-
-def refused(backend: Any, options: dict[str, Any], module: Callable[..., Any], x: torch.Tensor) -> ProfileViolated:
-    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
-        torch.compile(module, backend=backend, options=options)(x)
-    error = inner(caught)
-    assert isinstance(error, ProfileViolated), error
-    return error
+__all__ = ["clean"]  # an autouse fixture
 
 
 @pytest.mark.parametrize("text", ["1", "true", "TRUE", "yes", "on"])
@@ -77,7 +40,7 @@ def test_mock_strict_false_means_warning(text: str, monkeypatch: pytest.MonkeyPa
     with caplog.at_level(logging.WARNING, logger="stages.lower.mock"):
         assert torch.equal(torch.compile(module, backend=mock_backend)(x), module(x))
     line = Net.forward.__code__.co_firstlineno + 1
-    assert any(f"{__file__}:{line}" in record.getMessage() for record in caplog.records)
+    assert any(f"{mock_models.__file__}:{line}" in record.getMessage() for record in caplog.records)
 
 
 @pytest.mark.parametrize(
@@ -358,142 +321,5 @@ def test_a_waiver_by_source_holds_in_the_first_call(
     assert isinstance(told(Waiver(source="elsewhere.py:*", reason="known")), ProfileViolated)
     caplog.clear()
     with caplog.at_level(logging.WARNING, logger="stages.constrain.violations"):
-        assert told(Waiver(source=f"{__file__}:*", reason="known")) is None
+        assert told(Waiver(source=f"{mock_models.__file__}:*", reason="known")) is None
     assert "matches no finding" not in caplog.text  # as a check without source lines would say
-
-
-class Indexed(torch.nn.Module):
-    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> Any:
-        written = x.clone()
-        written[mask] = 0.5
-        written[0] = 1.0
-        return x[1:, None], written, x.T + 1, torch.ones(16).expand_as(x) + 1
-
-
-INDEXED = ("aten.slice", "aten.unsqueeze", "aten.index_put", "aten.select_scatter", "aten.permute", "aten.expand")
-
-
-@pytest.mark.parametrize("backend", [mock_backend, aot_mock_backend])
-@pytest.mark.parametrize("operation", INDEXED)
-@pytest.mark.parametrize("grad", [True, False])
-def test_indexing_attributes_and_methods_are_the_operations_that_they_come_to(
-    operation: str, backend: Any, grad: bool
-) -> None:
-    x, mask = torch.randn(4, 16, requires_grad=grad), torch.randn(4, 16) > 0
-    options = {"profile": "none", "strict": True, "verified_repros": 0, "denied": [operation]}
-    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
-        torch.compile(Indexed(), backend=backend, options=options)(x, mask)
-    error = inner(caught)
-    assert isinstance(error, ProfileViolated)
-    assert operation in {row.limit for row in error.violations}
-    assert {row.severity for row in error.violations} == {"error"}
-    others = options | {"denied": ["aten.lu_solve", "aten.add.Scalar"]}
-    torch._dynamo.reset()
-    torch.compile(Indexed(), backend=backend, options=others)(x, mask)
-
-
-def test_looking_leaves_the_graph_as_it_was() -> None:
-    """What is run to see what it comes to works in place, changes shapes and switches autocast."""
-
-    class Writes(torch.nn.Module):
-        def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
-            x.mul_(2)
-            y.unsqueeze_(0)
-            with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
-                z = y @ y.mT
-            return x[0], y, z, y.sum() * x
-
-    given = torch.randn(4, 4), torch.randn(4, 4)
-    copies = tuple(item.clone() for item in given)
-    options = {"profile": "none", "denied": ["aten.lu_solve"]}
-    results = torch.compile(Writes(), backend=mock_backend, options=options)(*given)
-    for got, want in zip([*results, *given], [*Writes()(*copies), *copies], strict=True):
-        assert got.dtype == want.dtype and torch.equal(got, want)
-    assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
-
-
-def test_a_call_that_cant_be_looked_at_is_undecided() -> None:
-    def mapped(x: torch.Tensor) -> torch.Tensor:
-        return torch.vmap(lambda item: item.exp())(x)
-
-    options = {"profile": "none", "strict": True, "denied": ["aten.lu_solve"], "verified_repros": 0}
-    error = refused(mock_backend, options, mapped, torch.randn(3, 4))
-    assert {row.severity for row in error.violations} == {"undecided"}
-    assert "exp" in {row.target for row in error.violations}
-
-
-@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
-def test_operations_of_symbolic_and_data_dependent_shapes_are_seen() -> None:
-    seen: list[Any] = []
-
-    def chosen(x: torch.Tensor) -> torch.Tensor:
-        return x[x > 0].reshape(-1) * x.shape[0]
-
-    adapter = MockAdapter(AccelConfig(denied=["aten.lu_solve", "aten.view.default"]))
-    original = adapter.enforce
-    adapter.enforce = lambda graphs, *rest: (seen.extend(graphs.values()), original(graphs, *rest))[1]  # type: ignore[method-assign]
-    compiled = torch.compile(chosen, backend=adapter.dynamo_backend(), dynamic=True, fullgraph=True)
-    for size in (3, 5):
-        x = torch.randn(size, 4)
-        assert torch.equal(compiled(x), chosen(x))
-    assert len(seen) == 1
-    calls = dispatched_calls(seen[0])
-    assert None not in calls.values() and ["aten.index.Tensor"] in calls.values()
-
-
-def test_an_allow_list_is_the_same_for_both_and_leaves_repros() -> None:
-    allowed = ["aten.clone", "aten.add", "aten.lift_fresh_copy", "aten.slice", "aten.unsqueeze", "aten.permute"]
-    rule = [{"rule": "operation", "value": {"allow": allowed}}]
-    options = {"profile": "none", "strict": True, "verified_repros": 9, "rules": rule}
-    found = {}
-    for backend in (mock_backend, aot_mock_backend):
-        torch._dynamo.reset()
-        with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught, torch.no_grad():
-            torch.compile(Indexed(), backend=backend, options=options)(torch.randn(4, 16), torch.randn(4, 16) > 0)
-        error = inner(caught)
-        assert isinstance(error, ProfileViolated) and error.repros is not None
-        assert all(item.verification.verified for item in error.repros.scripts), str(error)
-        found[backend] = {row.source for row in error.violations}
-    assert found[mock_backend] == found[aot_mock_backend]
-
-
-def test_roles_come_from_dynamo_in_its_own_graph() -> None:
-    error = refused(mock_backend, STRICT16 | {"alignment_roles": ["parameter"]}, Net(), torch.randn(3, 16))
-    assert [(row.operand, row.target) for row in error.violations] == [
-        ("parameter", "self._modules['projection']._parameters['bias']")
-    ]
-
-
-LU = {
-    "solve": lambda x: torch.linalg.solve(x, x),
-    "solve_ex": lambda x: torch.linalg.solve_ex(x, x)[0],
-    "tensorsolve": lambda x: torch.linalg.tensorsolve(x, x[0]),
-    "inv": torch.linalg.inv,
-    "inv_ex": lambda x: torch.linalg.inv_ex(x)[0],
-    "inverse": torch.inverse,
-    "method": lambda x: x.inverse() + x.det(),
-    "tensorinv": lambda x: torch.linalg.tensorinv(x, ind=1),
-    "matrix_power": lambda x: torch.linalg.matrix_power(x, -1),
-    "det": torch.linalg.det,
-    "slogdet": lambda x: torch.linalg.slogdet(x)[1],
-    "logdet": torch.logdet,
-    "lu": torch.linalg.lu,
-    "lu_factor": torch.linalg.lu_factor,
-}
-
-
-@pytest.mark.parametrize("backend", [mock_backend, aot_mock_backend])
-@pytest.mark.parametrize("name", LU)
-def test_the_mock_has_no_lu_under_any_name(backend: Any, name: str) -> None:
-    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
-        torch.compile(LU[name], backend=backend, options={"verified_repros": 0})(torch.eye(4))
-    error = inner(caught)
-    assert isinstance(error, ProfileViolated) and {row.rule for row in error.violations} == {"operation"}
-
-
-@pytest.mark.parametrize("backend", [mock_backend, aot_mock_backend])
-def test_the_mock_has_the_other_factorizations(backend: Any) -> None:
-    def qr_and_cholesky(x: torch.Tensor) -> torch.Tensor:
-        return torch.linalg.qr(x)[0] + torch.linalg.cholesky(x) + torch.linalg.solve_triangular(x, x, upper=True)
-
-    torch.compile(qr_and_cholesky, backend=backend)(torch.eye(4))
