@@ -67,10 +67,6 @@ _COUNTS = {
 """Counts among the figures → columns of a pass on a device."""
 
 
-def _widen(values: torch.Tensor) -> torch.Tensor:
-    return values.to(torch.complex128 if values.dtype.is_complex else torch.float64)
-
-
 def _largest(values: torch.Tensor) -> float:
     """The largest absolute value; NaN where there is one."""
     lowest, highest = torch.aminmax(values)
@@ -114,9 +110,9 @@ class Accumulator:
             self.figures.max_abs = max(self.figures.max_abs, formats.largest_unsigned(gap))
             self.figures.bitwise_equal &= not bool(gap.any())
             absolute, equal = formats.unsigned_to_float64(gap), gap == 0
-            wide_reference, wide_test = _widen(reference), _widen(test)
+            wide_reference, wide_test = formats.widen(reference), formats.widen(test)
         else:
-            wide_reference, wide_test = _widen(reference), _widen(test)
+            wide_reference, wide_test = formats.widen(reference), formats.widen(test)
             equal = self._count_nonfinite(wide_reference, wide_test)
             if self.same_dtype:
                 both_nan = wide_reference.isnan() & wide_test.isnan()
@@ -129,7 +125,7 @@ class Accumulator:
         rank = torch.where(absolute.isnan(), math.inf, absolute)
         self._remember(offset, rank, rank.amax().item())
         if len(pieces) > 2:
-            self._against_gold(wide_reference, wide_test, _widen(pieces[2]))
+            self._against_gold(wide_reference, wide_test, formats.widen(pieces[2]))
 
     def merge(self, found: DeviceFigures, count: int, *, gold: bool) -> None:
         """Add what a pass on a device found of ``count`` elements of floating dtypes."""

@@ -23,6 +23,11 @@ def is_inexact(dtype: torch.dtype) -> bool:
     return dtype.is_floating_point or dtype.is_complex
 
 
+def widen(values: torch.Tensor) -> torch.Tensor:
+    """``values`` in float64, or complex128."""
+    return values.to(torch.complex128 if values.is_complex() else torch.float64)
+
+
 def unit_roundoff(dtype: torch.dtype) -> float:
     """Half the distance from 1 to the next number (Higham, Accuracy and Stability, 2.1); 0 for integers and bool."""
     return torch.finfo(dtype).eps / 2 if is_inexact(dtype) else 0.0

@@ -7,7 +7,7 @@ from fault_models import Convolutional
 from torch import nn
 
 from models.case import Case
-from stages.kerneldiff import KernelDiff, conditioning
+from stages.kerneldiff import KernelDiff, suspect
 from stages.kerneldiff.conditioning import reconsider
 from stages.kerneldiff.decomposed import Decomposed, plain_sum
 from stages.kerneldiff.sides import Leaves, collect
@@ -92,7 +92,7 @@ def defects() -> list[int]:
 
 def test_plain_sums_in_a_normalization_are_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     by_both = defects()
-    monkeypatch.setattr(conditioning, "LEEWAY", 0.0)  # eager's own noise alone
+    monkeypatch.setattr(suspect, "LEEWAY", 0.0)  # eager's own noise alone
     assert len(by_both) <= 1 < len(defects())
 
 
