@@ -18,6 +18,7 @@ def build(
     heads: int = 12,
     intermediate: int = 3072,
     positions: int = 512,
+    dropout: float = 0.1,
 ) -> tuple[nn.Module, tuple[()], dict[str, torch.Tensor]]:
     """transformers' ``BertModel`` and one batch. The defaults make 177,853,440 parameters.
 
@@ -26,6 +27,7 @@ def build(
         vocabulary: number of tokens.
         layers, width, heads, intermediate: the encoder's sizes.
         positions: longest sequence the model can read; grows to ``sequence_length`` where that is longer.
+        dropout: probability for hidden states and for attention, in training.
     """
     from transformers import BertConfig, BertModel
 
@@ -36,6 +38,8 @@ def build(
         num_attention_heads=heads,
         intermediate_size=intermediate,
         max_position_embeddings=max(positions, sequence_length),
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
     )
     with _initialized_once():
         model = BertModel(config)

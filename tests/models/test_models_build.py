@@ -91,6 +91,13 @@ def test_huggingface_head_class_and_training() -> None:
     assert result.loss is not None and result.loss.isfinite()
 
 
+@pytest.mark.parametrize(("dropout", "alike"), [(0.0, True), (0.1, False)])
+def test_bert_without_dropout_draws_nothing_in_training(dropout: float, alike: bool) -> None:
+    cases = [build_case(config(BERT | {"dropout": dropout}), mode=mode) for mode in ("training", "inference")]
+    trained, inferred = (case.run().output.last_hidden_state for case in cases)
+    assert torch.equal(trained, inferred) == alike
+
+
 def test_huggingface_labels_make_the_models_own_loss() -> None:
     build = huggingface(
         "BertConfig", LAYERS | {"vocab_size": 99}, model_class="AutoModelForMaskedLM", input_shapes={"labels": [1, 16]}
