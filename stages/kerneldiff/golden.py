@@ -149,19 +149,10 @@ class Golden:
         return replace(case, args=args, kwargs=kwargs)
 
     def both_sides(self, case: Case) -> tuple[sides.Side, sides.Side]:
-        """The stored reference and gold as if they had run from ``case``, on its device; gold empty if none is stored.
-
-        A buffer or an input that is not stored is one that the step left as it was.
-        """
+        """The stored reference and gold as if they had run from ``case``, on its device; gold empty without one."""
         random = self.about["random"]
         reference, gold = self._leaves("reference", case), self._leaves("gold", case)
-        changed = {kind: set(reference.get(kind, {})) for kind in ("buffer", "input")}
-        before = {"buffer": dict(case.module.named_buffers()), "input": case.named_inputs()}
-        for kind, tensors in before.items():
-            reference[kind] = tensors | reference.get(kind, {})
-            if gold:
-                exact = {name: _doubled(tensor) for name, tensor in tensors.items()}
-                gold[kind] = exact | gold.get(kind, {})
+        changed = {kind: set(reference[kind]) for kind in sides.STATE if kind in reference}
         drew, state = random["drew"], bytes.fromhex(random["generator"])
         return (
             sides.Side(reference, changed, drew, state),
@@ -301,10 +292,6 @@ def _error(run: str, what: str, valid: str, cure: str) -> ConfigurationError:
 def _is_path(value: object) -> bool:
     """A checkpoint may lie elsewhere on another machine: its weights are compared instead."""
     return isinstance(value, str) and ("/" in value or "\\" in value) and Path(value).exists()
-
-
-def _doubled(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().to(torch.float64) if tensor.is_floating_point() else tensor
 
 
 def _all(alike: Callable[[Any, Any], bool], mine: sides.Leaves, theirs: sides.Leaves) -> bool:

@@ -14,8 +14,10 @@ import torch
 
 from models.case import Case, StepResult
 from models.errors import UserError, mistake_in, root_cause
-from models.snapshot import generators_of, same_bits
+from models.nested import cast_in_place, counterpart, map_sharing
+from models.reach import deep_copy, generators_of
 from stages.contract import ReferenceConfig, StageContext
+from stages.kerneldiff import formats
 from stages.kerneldiff.structure import flatten
 
 log = logging.getLogger(__name__)
@@ -24,13 +26,17 @@ Leaves = dict[str, dict[str, Any]]
 """kind → path → leaf, the kinds in the order in which they are reported."""
 
 
+STATE = ("parameter", "buffer", "input")
+"""Kinds of leaves that are there before a step, see :meth:`models.case.Case.state`."""
+
+
 @dataclass
 class Side:
     """What one side gave.
 
     Attributes:
         leaves: its results, flattened; empty where it raised.
-        changed: names of the buffers and of the inputs that the step wrote into, by kind.
+        changed: names of what the step wrote into (:data:`STATE`), by kind.
         drew: True where the forward took random numbers.
         generator: digest of the random generators' state after the forward; equal ones mean equally many draws.
         error: type, message and traceback where it raised.
@@ -92,7 +98,8 @@ def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) 
     leaves = on_host(collect(result), case.device)
     foreign = case.gold and case.draws is not None and not case.draws.matched  # however its generator was left
     after = b"" if foreign else watched.after
-    return Side(leaves, _changed(case, leaves), watched.before != watched.after, after)
+    changed = {kind: set(leaves[kind]) for kind in STATE if kind in leaves}
+    return Side(leaves, changed, watched.before != watched.after, after)
 
 
 def describe(error: BaseException) -> dict[str, str]:
@@ -106,14 +113,20 @@ def describe(error: BaseException) -> dict[str, str]:
 
 
 def collect(result: StepResult) -> Leaves:
-    """A step's results as leaves, all buffers and inputs among them (see :func:`keep_changed`)."""
+    """A step's results as leaves; of its state what it wrote into (see :func:`keep_changed`)."""
     leaves: Leaves = {"output": flatten(result.output)}
     if result.loss is not None:
         leaves["loss"] = {"loss": result.loss}
     leaves["gradient"] = dict(result.gradients)
-    leaves["buffer"] = dict(result.buffers)
-    leaves["input"] = dict(result.inputs)
-    return leaves
+    return leaves | {
+        kind: {state_path(kind, name): tensor for name, tensor in found.items()}
+        for kind, found in result.written.items()
+    }
+
+
+def state_path(kind: str, name: str) -> str:
+    """The path of a tensor that a step wrote into: told apart from that of a parameter after optimizer steps."""
+    return f"{name} (written)" if kind == "parameter" else name
 
 
 COMPUTES_FLOAT64 = ("cpu", "cuda")
@@ -131,37 +144,31 @@ def on_host(leaves: Leaves, device: torch.device) -> Leaves:
     }
 
 
-def _changed(case: Case, leaves: Leaves) -> dict[str, set[str]]:
-    """Names of the buffers and inputs whose bits a step changed; ``case`` is again as it was before the step."""
-    before = {"buffer": dict(case.module.named_buffers()), "input": case.named_inputs()}
-    changed: dict[str, set[str]] = {}
-    for kind, old in before.items():
-        for name, after in leaves.get(kind, {}).items():
-            mine = old.get(name)
-            mine = None if mine is None else mine.to(after.device)
-            if mine is None or mine.shape != after.shape or mine.dtype != after.dtype or not same_bits(mine, after):
-                changed.setdefault(kind, set()).add(name)
-    return changed
+def keep_changed(case: Case, reference: Side, test: Side, gold: Side) -> None:
+    """Give every side the tensors that the step wrote into on the reference's or on the test side.
 
-
-def keep_changed(*both: Side) -> None:
-    """Of the buffers and inputs, leave those that the step changed on either side.
-
-    So a write that one side lost is a wrong value, and a tensor that nothing writes to is not compared.
+    One that a side left as it was holds there what it held in ``case``, which is again as it was before the step. So a
+    write that one side lost is a wrong value, and a tensor that nothing writes to is not compared.
     """
-    for kind in ("buffer", "input"):
-        names = {name for side in both for name in side.changed.get(kind, ())}
-        for side in both:
-            side.leaves[kind] = {name: leaf for name, leaf in side.leaves.get(kind, {}).items() if name in names}
+    state = {(kind, state_path(kind, name)): tensor.detach() for (kind, name), tensor in case.state().items()}
+    for side in (side for side in (reference, test, gold) if side.leaves):
+        kept: Leaves = {kind: {} for kind in STATE}
+        for kind, path in sorted(_written(reference) | _written(test)):
+            if path in side.leaves.get(kind, {}):
+                kept[kind][path] = side.leaves[kind][path]
+            elif (kind, path) in state:
+                before = state[kind, path]
+                kept[kind][path] = formats.widen(before) if side is gold and before.is_floating_point() else before
+        side.leaves = side.leaves | on_host(kept, case.device)
+
+
+def _written(side: Side) -> set[tuple[str, str]]:
+    return {(kind, path) for kind, paths in side.changed.items() for path in paths}
 
 
 def written_by_one(left: Side, right: Side) -> set[tuple[str, str]]:
-    """(kind, name) of the buffers and inputs that the step changed on one side alone."""
-    return {
-        (kind, name)
-        for kind in ("buffer", "input")
-        for name in left.changed.get(kind, set()) ^ right.changed.get(kind, set())
-    }
+    """(kind, path) of what the step wrote into on one side alone."""
+    return _written(left) ^ _written(right)
 
 
 def reference_case(context: StageContext) -> Case:
@@ -183,17 +190,17 @@ def case_for(case: Case, settings: ReferenceConfig) -> Case:
 
 def moved(case: Case, dtype: torch.dtype, device: torch.device) -> Case:
     """A deep copy of ``case`` on ``device``; where ``dtype`` is another, floating weights and inputs are cast."""
-    import copy
-
-    from models.nested import map_sharing
-
-    module, args, kwargs = copy.deepcopy((case.module, case.args, case.kwargs))
+    module, args, kwargs = deep_copy((case.module, case.args, case.kwargs))
     cast = dtype != case.dtype
-    module.to(device, dtype if cast else None)
+
+    def become(old: torch.dtype) -> torch.dtype:
+        return counterpart(old, dtype) if cast else old
+
+    cast_in_place([*module.parameters(), *module.buffers()], become)
+    module.to(device)
 
     def move(tensor: torch.Tensor) -> torch.Tensor:
-        kept = tensor.detach().to(device, dtype if cast and tensor.is_floating_point() else tensor.dtype)
-        return kept.requires_grad_(tensor.requires_grad)
+        return tensor.detach().to(device, become(tensor.dtype)).requires_grad_(tensor.requires_grad)
 
     args, kwargs = map_sharing(move, (args, kwargs))
     return dataclasses.replace(

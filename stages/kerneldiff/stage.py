@@ -121,10 +121,10 @@ class KernelDiffStage(Stage):
         settings = golden.reference if golden else context.settings.reference
         difference = self._difference(case)
         context.progress("comparing")
-        sides.keep_changed(reference, test)
+        sides.keep_changed(case, reference, test, gold)
         if settings.dtype or settings.device:
             reference.leaves = sides.round_to(reference.leaves, test.leaves)
-        for kind in ("output", "loss", "gradient", "buffer", "input"):
+        for kind in ("output", "loss", "gradient", *sides.STATE):
             difference.compare_leaves(
                 reference.leaves.get(kind, {}), test.leaves.get(kind, {}), gold.leaves.get(kind, {}), kind=kind
             )
