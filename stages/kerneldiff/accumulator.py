@@ -15,6 +15,7 @@ import torch
 from stages.kerneldiff import formats
 from stages.kerneldiff.device_pass import DeviceFigures
 from stages.kerneldiff.histogram import BINS, bins_of
+from stages.kerneldiff.readers import Side, region
 from stages.kerneldiff.sums import Dot, Spread, decibel
 
 Number = bool | int | float | complex
@@ -82,7 +83,7 @@ class Accumulator:
     """Running sums over chunks."""
 
     def __init__(
-        self, reference: torch.Tensor, test: torch.Tensor, rtol: float, atol: float, worst: int, histogram: bool = False
+        self, reference: Side, test: Side, rtol: float, atol: float, worst: int, histogram: bool = False
     ) -> None:
         self.shape, self.rtol, self.atol, self.keep = reference.shape, rtol, atol, worst
         self.same_dtype = reference.dtype == test.dtype
@@ -298,7 +299,7 @@ class Accumulator:
         self.figures.error.add((test - gold).abs())
         self.figures.magnitude.add(gold.abs())
 
-    def finish(self, reference: torch.Tensor, test: torch.Tensor) -> Figures:
+    def finish(self, reference: Side, test: Side) -> Figures:
         figures = self.figures
         if not self.integers:
             figures.max_abs = self.errors.maximum
@@ -312,7 +313,7 @@ class Accumulator:
         figures.snr_db = decibel(self.left.norm, self.errors.norm)
         for error, flat in self.candidates:
             index = _unravel(flat, self.shape)
-            sides = self.known.get(flat) or (reference[tuple(index)].item(), test[tuple(index)].item())
+            sides = self.known.get(flat) or (region(reference, [*index]).item(), region(test, [*index]).item())
             figures.worst.append(Worst(index, *sides, error))
         return figures
 

@@ -9,7 +9,9 @@ import torch
 
 from stages.kerneldiff import formats
 from stages.kerneldiff.accumulator import Figures, Number
+from stages.kerneldiff.comparable import CannotCompare, comparable
 from stages.kerneldiff.metrics import begin, chunks
+from stages.kerneldiff.readers import Side
 from stages.kerneldiff.record import TensorComparison, text_table
 from stages.kerneldiff.structure import container_kind, containers, flatten
 from stages.kerneldiff.verdict import FAILING, FLOORS, Judgement, judge, overall
@@ -81,33 +83,33 @@ def begin_comparison(
     if not 0 < factor < math.inf:
         raise ValueError(f"factor: got {factor}; valid: a finite number above 0")
     try:
-        reference, test = _tensor(reference), _tensor(test)
-        gold = None if gold is None else _tensor(gold)
+        left, right = _side(reference), _side(test)
+        third = None if gold is None else _side(gold)
     except (CannotCompare, OverflowError, ValueError, RuntimeError) as error:
         why = str(error).partition("\n")[0]
         return partial(_itself, TensorComparison(kind, path, bound="value", message=f"not compared: {why}"))
-    record = TensorComparison(kind, path, list(reference.shape), _name(reference.dtype))
-    if reference.shape != test.shape:
-        shapes = f"{list(reference.shape)} in the reference, {list(test.shape)} in the test"
+    record = TensorComparison(kind, path, list(left.shape), _name(left.dtype))
+    if left.shape != right.shape:
+        shapes = f"{list(left.shape)} in the reference, {list(right.shape)} in the test"
         record.verdict, record.bound, record.message = "defect", "shape", f"shape is {shapes}"
         return lambda: record
-    default_rtol, default_atol = formats.default_tolerances(reference.dtype, test.dtype)
+    default_rtol, default_atol = formats.default_tolerances(left.dtype, right.dtype)
     given = atol is not None or rtol is not None
     record.rtol = (rtol or 0.0) if given else default_rtol
     record.atol = (atol or 0.0) if given else default_atol
-    usable = _usable_gold(reference, gold)
-    measured = begin(reference, test, usable, rtol=record.rtol, atol=record.atol, worst=worst, histogram=histogram)
+    usable = _usable_gold(left, third)
+    measured = begin(left, right, usable, rtol=record.rtol, atol=record.atol, worst=worst, histogram=histogram)
 
     def finish() -> TensorComparison:
         figures = measured()
         _fill(record, figures)
-        if reference.dtype != test.dtype:
-            record.dtype = f"{_name(reference.dtype)} vs {_name(test.dtype)}"
-            dtypes = f"{_name(reference.dtype)} in the reference, {_name(test.dtype)} in the test"
+        if left.dtype != right.dtype:
+            record.dtype = f"{_name(left.dtype)} vs {_name(right.dtype)}"
+            dtypes = f"{_name(left.dtype)} in the reference, {_name(right.dtype)} in the test"
             record.verdict, record.bound, record.message = "defect", "dtype", f"dtype is {dtypes}"
             return record
         use_floor = not given and usable is not None and figures.gold_elements > 0
-        own = formats.unit_roundoff(reference.dtype)
+        own = formats.unit_roundoff(left.dtype)
         judgement = judge(
             figures,
             factor=factor,
@@ -122,41 +124,19 @@ def begin_comparison(
     return finish
 
 
-class CannotCompare(Exception):
-    """A tensor without values that can be compared."""
-
-
-_PACKED = ("torch.float4_e2m1fn_x2",)
-"""Dtypes of two numbers a byte, which torch can't read: compared as bytes."""
-
-
-def _tensor(value: torch.Tensor | Number) -> torch.Tensor:
-    """The strided tensor that is compared.
-
-    Python numbers are 0-dim tensors. A sparse tensor is compared as the dense one that it stands for (an explicit zero
-    and a missing element are equal), a quantized tensor as the numbers that it stands for, and a jagged nested tensor
-    as its values, all rows after each other (:func:`stages.kerneldiff.structure.flatten` gives its offsets apart).
-    """
-    if not isinstance(value, torch.Tensor):
-        dtype = {float: torch.float64, complex: torch.complex128}.get(type(value))
-        return torch.tensor(value, dtype=dtype)
-    value = value.detach()
-    if value.is_meta or (value.is_nested and value.layout != torch.jagged):
-        raise CannotCompare(f"a {'meta' if value.is_meta else 'strided nested'} tensor has no values to compare")
-    if str(value.dtype) in _PACKED:
-        return value.view(torch.uint8)
-    if value.is_quantized:
-        return value.dequantize()
-    if value.layout == torch.jagged:
-        return value.values()
-    return value if value.layout == torch.strided else value.to_dense()
+def _side(value: torch.Tensor | Number) -> Side:
+    """What is compared; a Python number is a 0-dim tensor."""
+    if isinstance(value, torch.Tensor):
+        return comparable(value)
+    dtype = {float: torch.float64, complex: torch.complex128}.get(type(value))
+    return torch.tensor(value, dtype=dtype)
 
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _usable_gold(reference: torch.Tensor, gold: torch.Tensor | None) -> torch.Tensor | None:
+def _usable_gold(reference: Side, gold: Side | None) -> Side | None:
     """Gold where it can serve as a floor: of an inexact reference, in its shape, and more precise than it."""
     if gold is None or gold.shape != reference.shape or not formats.is_inexact(reference.dtype):
         return None

@@ -5,17 +5,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy
-import torch
 
 from stages.drawing import COLORS, drawing, number, shorten
+from stages.kerneldiff.comparable import comparable
 from stages.kerneldiff.pictures import curves, matrix
 from stages.kerneldiff.pictures.canvas import Canvas, canvas_of, unravel, zoom_of
 from stages.kerneldiff.pictures.tally import tally_of
+from stages.kerneldiff.readers import Side
 from stages.kerneldiff.record import TensorComparison
 
 
-def draw(reference: torch.Tensor, test: torch.Tensor, row: TensorComparison) -> bytes:
+def draw(reference: Side, test: Side, row: TensorComparison) -> bytes:
     """A PNG of two tensors of one shape, of any dtype, layout, rank and device, and of their row."""
+    reference, test = comparable(reference), comparable(test)
     canvas = canvas_of(reference, test)
     tally = tally_of(reference, test, top=canvas.top, magnitude=canvas.magnitude)
     worst = _worst(row, canvas, reference.shape)
