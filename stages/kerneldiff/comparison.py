@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Callable, Mapping
+from enum import Enum
 from functools import partial
+from types import BuiltinFunctionType, FunctionType, ModuleType, NoneType
 from typing import Any
 
 import torch
 
+from models.reach import holds_tensors, is_open
 from stages.kerneldiff import formats
 from stages.kerneldiff.accumulator import Figures, Number
 from stages.kerneldiff.comparable import CannotCompare, comparable
@@ -258,19 +261,21 @@ class KernelDiff:
     def _leaf(self, reference: Any, test: Any, gold: Any, kind: str, path: str) -> Callable[[], TensorComparison]:
         numbers = (bool, int, float, complex)
         kinds = container_kind(reference), container_kind(test)
-        if kinds == ("tensor", "tensor") or (kinds == ("number", "number") and type(reference) is type(test)):
+        same = type(reference) is type(test)
+        if kinds == ("tensor", "tensor") or (kinds == ("number", "number") and same and _fits(reference, test)):
             usable = gold if isinstance(gold, (torch.Tensor, *numbers)) else None
             return begin_comparison(reference, test, gold=usable, path=path, kind=kind, **self.options)
         row = TensorComparison(kind, path, dtype=kinds[0], bound="value")
-        if kinds[0] != kinds[1] or type(reference) is not type(test):
+        alike = _equal(reference, test) if same else None
+        if kinds[0] != kinds[1] or not same:
             row.verdict, row.bound = "defect", "structure"
             row.message = f"{type(reference).__name__} in the reference, {type(test).__name__} in the test"
-        elif _same_value(reference, test):
-            row.verdict = "exact"
-        elif isinstance(reference, (str, bytes)):
-            row.verdict, row.message = "defect", f"{reference!r} in the reference, {test!r} in the test"
-        else:
+        elif alike is None:
             row.message = f"objects of type {type(reference).__name__} can't be compared"
+        elif alike:
+            row.verdict = "exact"
+        else:
+            row.verdict, row.message = "defect", f"{reference!r} in the reference, {test!r} in the test"
         return partial(_itself, row)
 
     @property
@@ -293,11 +298,42 @@ def _itself(row: TensorComparison) -> TensorComparison:
     return row
 
 
-def _same_value(reference: Any, test: Any) -> bool:
-    """Equality of non-tensor leaves; containers get here only when empty."""
-    if isinstance(reference, (str, bytes, list, tuple, dict, type(None))):
-        return bool(reference == test)
-    return reference is test
+def _fits(*values: object) -> bool:
+    """False for an integer that no tensor can hold."""
+    return not any(isinstance(value, int) and not -(2**63) <= value < 2**63 for value in values)
+
+
+_UNIQUE = (
+    NoneType,
+    type,
+    FunctionType,
+    BuiltinFunctionType,
+    ModuleType,
+    Enum,
+    torch.dtype,
+    torch.layout,
+    torch.memory_format,
+)
+
+
+def _equal(reference: Any, test: Any) -> bool | None:
+    """Whether two leaves of one type that are no tensors are equal; None where that can't be told.
+
+    What defines no equality is equal where it is the same class, function or module, or an object of a user's own class
+    with the same attributes, none of which holds tensors (else it would have been entered).
+    """
+    if isinstance(reference, _UNIQUE):
+        return reference is test
+    if holds_tensors((reference, test)):  # a set of them has no order
+        return None
+    try:
+        if type(reference).__eq__ is not object.__eq__:
+            return bool(reference == test)
+        if is_open(reference) and not isinstance(reference, torch.nn.Module):
+            return reference.__dict__ == test.__dict__ or None
+    except (TypeError, ValueError, RuntimeError):  # arrays of objects, and whatever a class makes of ==
+        return None
+    return None
 
 
 def compare(reference: Any, test: Any, gold: Any = None, **options: Any) -> KernelDiff:

@@ -18,6 +18,7 @@ from models.nested import cast_in_place, counterpart, map_sharing
 from models.reach import deep_copy, generators_of
 from stages.contract import ReferenceConfig, StageContext
 from stages.kerneldiff import formats
+from stages.kerneldiff.global_settings import settings_put_back
 from stages.kerneldiff.structure import flatten
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ class Side:
         changed: names of what the step wrote into (:data:`STATE`), by kind.
         drew: True where the forward took random numbers.
         generator: digest of the random generators' state after the forward; equal ones mean equally many draws.
+        settings: what it changed of the whole process's settings, which were put back.
         error: type, message and traceback where it raised.
     """
 
@@ -46,6 +48,7 @@ class Side:
     changed: dict[str, set[str]] = field(default_factory=dict)
     drew: bool = False
     generator: bytes = b""
+    settings: list[str] = field(default_factory=list)
     error: dict[str, str] | None = None
 
 
@@ -84,8 +87,9 @@ def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) 
         MemoryError, torch.OutOfMemoryError: memory that ran out is the stage's result, not the comparison's.
     """
     try:
-        watched = _Watched(function(), case)
-        result = case.run(watched)
+        with settings_put_back() as settings:
+            watched = _Watched(function(), case)
+            result = case.run(watched)
     except (UserError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
@@ -99,7 +103,7 @@ def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) 
     foreign = case.gold and case.draws is not None and not case.draws.matched  # however its generator was left
     after = b"" if foreign else watched.after
     changed = {kind: set(leaves[kind]) for kind in STATE if kind in leaves}
-    return Side(leaves, changed, watched.before != watched.after, after)
+    return Side(leaves, changed, watched.before != watched.after, after, settings)
 
 
 def describe(error: BaseException) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from models.case import Case
-from models.errors import ConfigurationError
+from models.errors import ConfigurationError, UserError
 from stages.contract import ReferenceConfig, Stage, StageContext, StageResult
 from stages.kerneldiff import conditioning, further, random_draws, sides, storage_floor
 from stages.kerneldiff.comparison import KernelDiff
@@ -142,6 +142,7 @@ class KernelDiffStage(Stage):
         random = random_draws.review(reference, gold, test, roundoff, difference.rows)
         if isinstance(origin, Case) and settings.backend == "eager":
             random = self._repeat(context, origin, reference, roundoff, difference.rows) or random
+            self._copy(context, origin, reference, roundoff, difference.rows)
         same = _same_code(context, compiled[0], settings, elsewhere=golden is not None and not golden.same_place(case))
         verdict, message = conclusion(difference, same)
         if golden:
@@ -149,6 +150,8 @@ class KernelDiffStage(Stage):
                 note = "no gold is stored there, so the tolerances of the dtype decide"
             message += f"; the reference is that of {golden.origin}{note and f'; {note}'}"
         message += beside.note + raised.note
+        if test.settings:
+            message += f"; the test side changed {', '.join(test.settings)}; put back"
         tasks = measure_tasks(context.settings.model.name, reference.leaves["output"], test.leaves["output"])
         result = self._result(difference, verdict, message, reference.leaves, test.leaves, gold, random)
         result.artifacts[DIAGNOSIS]["tasks"] = [dataclasses.asdict(measures) for measures in tasks]
@@ -197,6 +200,18 @@ class KernelDiffStage(Stage):
             return sides.run_side("repeated reference", base, lambda: base.module)
 
         return random_draws.review_repeat(reference, run, roundoff, rows)
+
+    def _copy(
+        self, context: StageContext, base: Case, reference: sides.Side, roundoff: float, rows: list[TensorComparison]
+    ) -> None:
+        """Run a copy of the reference, where the floor is so wide that gold may be another model."""
+
+        def run() -> sides.Side:
+            context.progress("running a copy of the reference, to see whether gold can be made of one")
+            copied = base.copied()
+            return sides.run_side("copied reference", copied, lambda: copied.module)
+
+        random_draws.review_copy(reference, run, roundoff, rows)
 
     def _opened(self, context: StageContext) -> Golden | None:
         if self.config.golden is None:
@@ -284,7 +299,13 @@ def _gold(case: Case, *, wanted: bool, drew: bool) -> sides.Side:
         case, drew = sides.moved(case, case.dtype, torch.device("cpu")), False
     if drew:
         case.watch_draws()
-    golden = case.to_gold()
+    try:
+        golden = case.to_gold()
+    except (UserError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # what a user's objects raise when they are copied
+        log.exception("kerneldiff: the model can't be copied, so there is no gold")
+        return sides.Side(error=sides.describe(error))
     return sides.run_side("gold", golden, lambda: golden.module)
 
 
@@ -299,6 +320,6 @@ def _same_code(context: StageContext, compiled: Any, reference: ReferenceConfig,
     same_place = reference.device is None and reference.dtype is None
     if context.settings.backend.adapter == reference.backend == "eager" and same_place:
         return "reference and test are both eager"
-    if compiled.adapter.lowers and not compiled.graphs:
+    if not compiled.given or (compiled.adapter.lowers and not compiled.graphs):
         return f"{compiled.backend} compiled no graph, so all of the model ran in eager"
     return ""

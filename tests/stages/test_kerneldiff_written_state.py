@@ -70,7 +70,7 @@ class Spoils(AcceleratorAdapter):
 def compared(module: nn.Module, *args: Any, adapter: type[AcceleratorAdapter], **options: Any) -> StageResult:
     torch._dynamo.reset()
     case = Case("small", module.eval(), args, {}, "inference", torch.float32, torch.device("cpu"))
-    backend = BackendConfig("x", f"{__name__}.{adapter.__name__}")
+    backend = BackendConfig("x", f"{adapter.__module__}.{adapter.__name__}")
     settings = Settings(ModelConfig("small"), backend=backend, mode="inference")
     context = StageContext(settings, MemoryArtifacts(), {"case": case})
     return KernelDiffStage(KernelDiffConfig(plots=False, **options)).run(context)
