@@ -9,13 +9,14 @@ import pandas as pd
 import torch
 
 from models.case import Case
+from models.draws import Draws
 from models.errors import ConfigurationError, UserError, invalid_choice, mistake_in
 from stages.contract import Settings, StageContext
 from stages.kerneldiff import conditioning, sides
 from stages.kerneldiff.comparison import KernelDiff, compare_tensors
 from stages.kerneldiff.config import KernelDiffConfig
 from stages.kerneldiff.record import TensorComparison
-from stages.kerneldiff.steps import OPTIMIZERS, Trainee, parameters_after, train
+from stages.kerneldiff.steps import OPTIMIZERS, Trainee, parameters, parameters_after, train
 
 log = logging.getLogger(__name__)
 
@@ -98,15 +99,11 @@ def _stepped(
 ) -> tuple[pd.DataFrame, str]:
     drift, state = steps(context, config, cases, compiled)
     own = KernelDiff(**difference.options | {"roundoff": None})  # a parameter is stored in its own dtype
-    own.compare_leaves(
-        state["reference"].parameters(),
-        state["test"].parameters(),
-        state["gold"].parameters() if "gold" in state else {},
-        kind="parameter",
-    )
+    after = parameters(state)
+    own.compare_leaves(after["reference"], after["test"], after.get("gold", {}), kind="parameter")
     difference.rows += own.rows
     if "gold" in state and context.settings.reference.backend == "eager":
-        _reconsider(context, config, cases[0], state, difference)
+        _reconsider(context, config, cases[0], state["reference"].draws, after, difference)
     last = drift.iloc[-1]
     ratio = "" if last["ratio"] is None else f", {last['ratio']:.3g} times eager's own drift from float64"
     return drift, f"; after {config.steps} steps the parameters drifted by {last['error_rms']:.3g} (RMS){ratio}"
@@ -118,19 +115,29 @@ def _raised(kind: str, path: str, who: str, error: dict[str, str]) -> TensorComp
 
 
 def _reconsider(
-    context: StageContext, config: KernelDiffConfig, base: Case, state: dict[str, Trainee], difference: KernelDiff
+    context: StageContext,
+    config: KernelDiffConfig,
+    base: Case,
+    draws: list[Draws],
+    after: dict[str, dict[str, torch.Tensor]],
+    difference: KernelDiff,
 ) -> None:
-    """Let perturbed references, trained as long, judge again what the floor called a defect."""
+    """Let perturbed references, trained as long, judge again what the floor called a defect.
+
+    Args:
+        draws: the random numbers of each of the reference's steps.
+        after: each side's parameters after the steps.
+    """
     rows = [row for row in difference.rows if row.kind == "parameter"]
     if not any(row.verdict == "defect" for row in rows):
         return
     context.progress("training perturbed references, to tell a defect from a branch within rounding")
-    draws, options = state["reference"].draws, (config.steps, config.optimizer, config.learning_rate)
+    options = config.steps, config.optimizer, config.learning_rate
     conditioning.reconsider(
         rows,
         base,
-        {"parameter": dict(state["gold"].parameters())},
-        {"parameter": dict(state["test"].parameters())},
+        {"parameter": after["gold"]},
+        {"parameter": after["test"]},
         draws=config.perturbations,
         run=lambda _, case: parameters_after(case, *options, draws),
     )
