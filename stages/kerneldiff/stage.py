@@ -136,7 +136,7 @@ class KernelDiffStage(Stage):
         raised = storage_floor.raise_floors(
             context, compiled[0].adapter, case, difference.rows, (test.leaves, gold.leaves)
         )
-        accept_statistics(difference.rows, sides.written_by_one(reference, test))
+        accept_statistics(difference.rows, sides.written_by_one(reference, test) | beside.lost)
         note = self._reconsider(context, difference, case, origin, (reference.leaves, test.leaves, gold.leaves))
         roundoff = max(case.unit_roundoff, raised.roundoff)
         random = random_draws.review(reference, gold, test, roundoff, difference.rows)

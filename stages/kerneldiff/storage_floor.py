@@ -57,8 +57,8 @@ def raise_floors(
 
 def _raise(row: TensorComparison, rounding: sides.Leaves, test: sides.Leaves, gold: sides.Leaves) -> bool:
     """Whether the row's floor is a higher one now."""
-    sources = (rounding, test, gold)
-    tensors = [found.get(row.kind, {}).get(row.path) for found in sources]
+    sources = (rounding, row.place), (test, row.path), (gold, row.place)
+    tensors = [found.get(row.kind, {}).get(path) for found, path in sources]
     if any(tensor is None for tensor in tensors) or row.factor is None:
         return False
     alone = compare_tensors(tensors[0], tensors[1], gold=tensors[2], factor=row.factor, worst=0)  # type: ignore[arg-type]
