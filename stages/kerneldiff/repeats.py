@@ -14,9 +14,6 @@ from stages.kerneldiff.record import raised
 
 JITTER_COLUMNS = ["kind", "path", "runs", "differing", "max_abs", "rmse"]
 
-STATE = ("buffer", "input")
-"""Kinds of leaves that are there before a step: only those that a step wrote into are compared."""
-
 
 @dataclass
 class Repeats:
@@ -66,9 +63,10 @@ def repeated(
             for row in found.jitter.values():
                 row["differing"] += 1
             continue
-        for side in (first, reference):
-            side.leaves = _with_unwritten(side.leaves, case, again)
-        theirs = _written(again, first.leaves)
+        places = sides.state_places(reference.leaves) | sides.state_places(again.leaves)
+        for side in (first, reference, gold):
+            side.leaves = sides.with_state(side.leaves, places, case, exact=side is gold)
+        theirs = sides.with_state(again.leaves, places, case)
         other = _others(found, first.leaves, theirs, runs)
         _judge(number, replace(again, leaves=theirs), (reference, test, gold), other, difference, found)
     return found
@@ -77,29 +75,6 @@ def repeated(
 def _jitter_of(found: Repeats, kind: str, path: str, runs: int) -> dict[str, Any]:
     row = {"kind": kind, "path": path, "runs": runs, "differing": 0, "max_abs": 0.0, "rmse": 0.0}
     return found.jitter.setdefault((kind, path), row)
-
-
-def _with_unwritten(leaves: sides.Leaves, case: Case, again: sides.Side) -> sides.Leaves:
-    """A copy of a side's leaves, with what the later run wrote into and the side did not, as it is in ``case``."""
-    held = {"buffer": dict(case.module.named_buffers()), "input": case.named_inputs()}
-    both = {kind: dict(part) for kind, part in leaves.items()}
-    for kind, names in again.changed.items():
-        old = held.get(kind, {})
-        new = {name: old[name].detach().clone() for name in names if name in old}
-        both[kind] = sides.on_host({kind: new}, case.device)[kind] | both.get(kind, {})
-    return both
-
-
-def _written(again: sides.Side, first: sides.Leaves) -> sides.Leaves:
-    """The later run's leaves, of its state those that it wrote into or an earlier run did."""
-    return {
-        kind: {
-            path: leaf
-            for path, leaf in part.items()
-            if kind not in STATE or path in first.get(kind, {}) or path in again.changed.get(kind, set())
-        }
-        for kind, part in again.leaves.items()
-    }
 
 
 def _others(found: Repeats, first: sides.Leaves, again: sides.Leaves, runs: int) -> dict[str, list[str]]:

@@ -151,19 +151,38 @@ def on_host(leaves: Leaves, device: torch.device) -> Leaves:
 def keep_changed(case: Case, reference: Side, test: Side, gold: Side) -> None:
     """Give every side the tensors that the step wrote into on the reference's or on the test side.
 
-    One that a side left as it was holds there what it held in ``case``, which is again as it was before the step. So a
-    write that one side lost is a wrong value, and a tensor that nothing writes to is not compared.
+    So a write that one side lost is a wrong value, and a tensor that nothing writes to is not compared.
     """
+    places = _written(reference) | _written(test)
+    for side in (reference, test, gold):
+        side.leaves = with_state(side.leaves, places, case, exact=side is gold)
+
+
+def with_state(leaves: Leaves, places: set[tuple[str, str]], case: Case, *, exact: bool = False) -> Leaves:
+    """A side's leaves, of the state (:data:`STATE`) those at ``places``; none where there are no leaves.
+
+    What a side left as it was holds there what it holds in ``case``, which is again as it was before the step.
+
+    Args:
+        places: (kind, path).
+        exact: widen that to float64.
+    """
+    if not leaves:
+        return leaves
     state = {(kind, state_path(kind, name)): tensor.detach() for (kind, name), tensor in case.state().items()}
-    for side in (side for side in (reference, test, gold) if side.leaves):
-        kept: Leaves = {kind: {} for kind in STATE}
-        for kind, path in sorted(_written(reference) | _written(test)):
-            if path in side.leaves.get(kind, {}):
-                kept[kind][path] = side.leaves[kind][path]
-            elif (kind, path) in state:
-                before = state[kind, path]
-                kept[kind][path] = formats.widen(before) if side is gold and before.is_floating_point() else before
-        side.leaves = side.leaves | on_host(kept, case.device)
+    kept: Leaves = {kind: {} for kind in STATE}
+    for kind, path in sorted(places):
+        if path in leaves.get(kind, {}):
+            kept[kind][path] = leaves[kind][path]
+        elif (kind, path) in state:
+            before = state[kind, path]
+            kept[kind][path] = formats.widen(before) if exact and before.is_floating_point() else before.clone()
+    return leaves | on_host(kept, case.device)
+
+
+def state_places(leaves: Leaves) -> set[tuple[str, str]]:
+    """(kind, path) of the leaves that are of the state."""
+    return {(kind, path) for kind in STATE for path in leaves.get(kind, {})}
 
 
 def _written(side: Side) -> set[tuple[str, str]]:

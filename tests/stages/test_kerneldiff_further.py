@@ -131,7 +131,7 @@ def test_each_side_steps_its_own_state() -> None:
     result = run(found, steps=3)
     rows = result.artifacts["kerneldiff/outputs.csv"].set_index(["kind", "path"])
     assert set(rows.loc["parameter", "verdict"]) == {"exact"}, result.message
-    assert set(rows.loc["parameter"].index) == {"layer.weight", "layer.bias", "mean"}
+    assert set(rows.loc["parameter"].index) == {"layer.weight", "layer.bias", "mean", "mean (written)"}
     drift = result.artifacts["kerneldiff/drift.csv"]
     assert drift["loss_reference"].tolist() == drift["loss_test"].tolist()
     assert (module.calls, module.keys.shape, module.plain.tolist()) == (0, (0, 8), [1.0] * 8)
