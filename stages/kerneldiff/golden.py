@@ -33,6 +33,7 @@ from models.snapshot import same_bits
 from stages.contract import ReferenceConfig, Settings
 from stages.kerneldiff import fingerprint, packing, sides
 from stages.kerneldiff.golden_store import FOLDER, SCHEMA, digest
+from stages.kerneldiff.refilled import Contradiction, refilled
 
 log = logging.getLogger(__name__)
 
@@ -135,14 +136,16 @@ class Golden:
         return case
 
     def case_with_inputs(self, case: Case) -> Case:
-        """``case`` with the stored inputs on its device; an input that holds the same bits already stays itself."""
+        """``case`` with the stored inputs on its device, which share memory as its own do; see :func:`refilled`."""
         loaded = self._load("inputs.safetensors")
-        records = self.about["inputs"]["tensors"]
-        new: dict[int, torch.Tensor] = {}
-        for name, made in case.named_inputs().items():
-            stored = self._restored(records[name], loaded, name).to(case.device)
-            if not same_bits(made, stored):
-                new[id(made)] = torch.empty_like(made).copy_(stored).requires_grad_(made.requires_grad)
+        records, mine = self.about["inputs"]["tensors"], case.named_inputs()
+        stored = {name: self._restored(records[name], loaded, name).to(case.device) for name in mine}
+        try:
+            new = refilled(mine, stored)
+        except Contradiction as name:
+            shared = f"input {name}, which shares memory with another input,"
+            cure = "inputs that share memory as those of that run do"
+            raise self._other(f"{shared} of other values than that one", f"{shared} of the same values", cure) from name
         if not new:
             return case
         args, kwargs = map_tensors(lambda tensor: new.get(id(tensor), tensor), (case.args, case.kwargs))
