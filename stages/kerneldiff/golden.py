@@ -33,6 +33,7 @@ from models.snapshot import same_bits
 from stages.contract import ReferenceConfig, Settings
 from stages.kerneldiff import fingerprint, packing, sides
 from stages.kerneldiff.golden_store import FOLDER, SCHEMA, digest
+from stages.kerneldiff.record import TensorComparison
 from stages.kerneldiff.refilled import Contradiction, refilled
 
 log = logging.getLogger(__name__)
@@ -100,12 +101,10 @@ class Golden:
         names = [name for name in theirs if mine[name]["sha256"] != theirs[name]["sha256"]]
         if not names:
             return ""
-        seed, made, here = self.about["seed"], self.about["made_with"], fingerprint.made_with(case)
+        made, here = self.about["made_with"], fingerprint.made_with(case)
         differ = [key for key in ("torch", "machine", "cpu_capability") if made[key] != here[key]]
-        cure = "the weights of that run"
-        if seed != settings.seed:
-            cure = f"seed={seed} (this run has seed={settings.seed})"
-        elif differ:
+        cure = self._its_seed(settings) or "the weights of that run"
+        if differ and not self._its_seed(settings):
             places = [", ".join(f"{key} {place[key]}" for key in differ) for place in (made, here)]
             cure = (
                 f"stages.kerneldiff.store_golden=true in that run, which stores its weights too, or a checkpoint: the "
@@ -115,6 +114,16 @@ class Golden:
             f"{len(names)} of {len(theirs)} parameters and buffers have other values than in {self.origin}, the first "
             f"is {names[0]}; so its reference says nothing of this backend. Try: {cure}, {_HERE}"
         )
+
+    def foreign_draws(self, settings: Settings, rows: list[TensorComparison]) -> str:
+        """What to type where other random numbers than the reference's withdrew a verdict; empty without a cure."""
+        seed = self._its_seed(settings)
+        return f". Try: {seed}, {_HERE}" if seed and any(row.bound == "random" for row in rows) else ""
+
+    def _its_seed(self, settings: Settings) -> str:
+        """The option that gives this run the golden's seed; empty where it has it."""
+        seed = self.about["seed"]
+        return "" if seed == settings.seed else f"seed={seed} (this run has seed={settings.seed})"
 
     def case_with_weights(self, case: Case) -> Case:
         """``case`` with a copy of its module that has the stored weights; itself where none is stored or differs."""

@@ -149,6 +149,8 @@ class KernelDiffStage(Stage):
                 note = "no gold is stored there, so the tolerances of the dtype decide"
             message += f"; the reference is that of {golden.origin}{note and f'; {note}'}"
         message += beside.note + raised.note
+        if golden:
+            message += golden.foreign_draws(context.settings, difference.rows)
         tasks = measure_tasks(context.settings.model.name, reference.leaves["output"], test.leaves["output"])
         result = self._result(difference, verdict, message, reference.leaves, test.leaves, gold, random)
         result.artifacts[DIAGNOSIS]["tasks"] = [dataclasses.asdict(measures) for measures in tasks]

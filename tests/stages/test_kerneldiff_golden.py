@@ -224,3 +224,12 @@ def test_stored_inputs_that_do_not_fit_shared_memory_are_a_configuration_error(t
     source, _ = stored(tmp_path, context_of(module=Overlapping, inputs=inputs, mode="inference"))
     with pytest.raises(ConfigurationError, match=r"input \w+, which shares memory with another.*\nTry: "):
         run(overlapping_context("aot_eager", seed=1), golden=source)
+
+
+def test_other_draws_than_the_goldens_name_its_seed(tmp_path: Path) -> None:
+    source, _ = stored(tmp_path, context_of("eager", drop=0.5), store_golden=True)
+    result = run(context_of("eager", drop=0.5, seed=1), golden=source)
+    assert result.summary["numerics"]["verdict"] == "not_established"
+    assert "Try: seed=0 (this run has seed=1), or stages.kerneldiff.golden=null" in result.message
+    again = run(context_of("eager", drop=0.5), golden=source)
+    assert again.status == "passed" and "Try:" not in again.message
