@@ -201,6 +201,8 @@ def _decide(record: TensorComparison, judgement: Judgement, factor: float | None
     record.factor = factor
     if record.bound in FLOORS and record.floor_rms is not None:
         record.resolve(record.floor_rms)
+    elif record.bound == "tolerance":
+        record.resolve_tolerance()
 
 
 class KernelDiff:

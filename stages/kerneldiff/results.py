@@ -40,16 +40,15 @@ def conclusion(difference: KernelDiff, same: str) -> tuple[str, str]:
 
 
 def _how_finely(rows: list[TensorComparison]) -> str:
-    """What a pass does not show: tensors that a branch's jump excused, and those too noisy for a fault to show."""
+    """What a pass does not show: tensors that a branch's jump excused, and those in which no fault would show."""
     jumped = sum(row.verdict == "within_floor" and row.bound == "conditioning" for row in rows)
-    passed = [row for row in rows if row.verdict == "within_floor" and row.resolution is not None]
-    coarse = [row for row in passed if (row.resolution or 0.0) >= COARSE]
+    coarse = [row for row in rows if (row.resolution or 0.0) >= COARSE]
+    noisy = sum(row.verdict == "within_floor" for row in coarse)
+    loose = sum(row.verdict == "within_tolerance" for row in coarse)
+    hidden = [f"in {noisy} the noise of this dtype"] * bool(noisy) + [f"in {loose} the tolerance"] * bool(loose)
     words = f"; {jumped} of these by a jump of float64 itself within rounding (conditioning)" if jumped else ""
-    if coarse:
-        words += (
-            f"; in {len(coarse)} the noise of this dtype hides errors of {100 * COARSE:g} % and more of the tensor "
-            "(column resolution)"
-        )
+    if hidden:
+        words += f"; {', '.join(hidden)} hides errors of {100 * COARSE:g} % and more of the tensor (column resolution)"
     return words
 
 
@@ -101,9 +100,18 @@ def diagnosis(
 def unsettled(name: str, side: sides.Side) -> StageResult:
     """The result where a side raised."""
     assert side.error is not None
-    first = next((line.strip() for line in side.error["message"].splitlines() if line.strip()), "no message")
-    message = f"not_established: the {name} side raised {side.error['type']}: {first}"
+    message = f"not_established: the {name} side raised {_first_line(side.error)}"
     return nothing(message, {"side": name} | side.error)
+
+
+def without_gold(error: dict[str, str] | None) -> str:
+    """What the message of a run adds where gold raised ``error``."""
+    return f"; no gold, so a tolerance decides: float64 raised {_first_line(error)}" if error else ""
+
+
+def _first_line(error: dict[str, str]) -> str:
+    first = next((line.strip() for line in error["message"].splitlines() if line.strip()), "no message")
+    return f"{error['type']}: {first}"
 
 
 def nothing(message: str, error: dict[str, str] | None) -> StageResult:

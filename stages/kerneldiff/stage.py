@@ -26,6 +26,7 @@ from stages.kerneldiff.results import (
     summary,
     table,
     unsettled,
+    without_gold,
 )
 from stages.kerneldiff.running_statistics import accept_statistics
 from stages.kerneldiff.tasks import measure_tasks
@@ -148,7 +149,7 @@ class KernelDiffStage(Stage):
             if self._floor_decides and not gold.leaves and case.dtype != torch.float64:
                 note = "no gold is stored there, so the tolerances of the dtype decide"
             message += f"; the reference is that of {golden.origin}{note and f'; {note}'}"
-        message += beside.note + raised.note
+        message += without_gold(gold.error) + beside.note + raised.note
         if golden:
             message += golden.foreign_draws(context.settings, difference.rows)
         tasks = measure_tasks(context.settings.model.name, reference.leaves["output"], test.leaves["output"])
