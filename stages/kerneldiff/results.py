@@ -139,14 +139,15 @@ def summary(rows: list[TensorComparison], verdict: str) -> dict[str, Any]:
     compared = [row for row in rows if row.rmse is not None]
     elements = sum(row.elements for row in compared)
     ulps = [row.max_ulp for row in compared if row.max_ulp is not None]
-    squares = math.fsum(row.rmse**2 * row.elements for row in compared if row.rmse is not None and _finite(row.rmse))
     broken = [row.rmse for row in compared if not _finite(row.rmse)]
+    most = max((row.rmse for row in compared if row.rmse and not broken), default=1.0)  # a large one's square overflows
+    squares = math.fsum((row.rmse / most) ** 2 * row.elements for row in compared if row.rmse and not broken)
     return {
         "compared": len(compared),
         "failed": sum(row.failed for row in rows),
         "max_abs": _largest([row.max_abs for row in compared]),
         "max_rel": _largest([row.max_rel for row in compared]),
-        "rmse": broken[0] if broken else (math.sqrt(squares / elements) if elements else None),
+        "rmse": broken[0] if broken else (most * math.sqrt(squares / elements) if elements else None),
         "max_ulp": max(ulps, default=None),
         "verdict": verdict,
         "first_divergence": None,
