@@ -1,6 +1,5 @@
 """One tensor, or one nested structure, against another."""
 
-import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -9,6 +8,7 @@ import torch
 
 from stages.kerneldiff import formats
 from stages.kerneldiff.accumulator import Figures, Number
+from stages.kerneldiff.limits import check_values
 from stages.kerneldiff.metrics import begin, chunks
 from stages.kerneldiff.record import TensorComparison, text_table
 from stages.kerneldiff.structure import container_kind, containers, flatten
@@ -52,7 +52,8 @@ def compare_tensors(
         The record. A shape or dtype mismatch is a result (``defect``), not an exception.
 
     Raises:
-        ValueError: ``factor`` is no finite number above 0.
+        ValueError: ``factor`` is no finite number above 0; ``atol``, ``rtol`` or ``roundoff`` none from 0; ``worst`` no
+            whole number from 0.
     """
     return begin_comparison(
         reference, test, gold=gold, atol=atol, rtol=rtol, path=path, factor=factor, kind=kind, roundoff=roundoff,
@@ -78,8 +79,7 @@ def begin_comparison(
 
     On a CUDA device the work is queued here, so that many tensors are compared back to back.
     """
-    if not 0 < factor < math.inf:
-        raise ValueError(f"factor: got {factor}; valid: a finite number above 0")
+    check_values(factor=factor, atol=atol, rtol=rtol, roundoff=roundoff, worst=worst)
     try:
         reference, test = _tensor(reference), _tensor(test)
         gold = None if gold is None else _tensor(gold)
@@ -222,7 +222,8 @@ class KernelDiff:
         worst: int = 8,
         histogram: bool = False,
     ) -> None:
-        """See :func:`compare_tensors` for the arguments."""
+        """See :func:`compare_tensors` for the arguments, and for what they raise."""
+        check_values(factor=factor, atol=atol, rtol=rtol, roundoff=roundoff, worst=worst)
         self.options: dict[str, Any] = {
             "atol": atol, "rtol": rtol, "factor": factor, "roundoff": roundoff, "worst": worst, "histogram": histogram,
         }  # fmt: skip

@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-import math
 from typing import Any
 
 import torch
@@ -57,13 +56,8 @@ class KernelDiffStage(Stage):
             ConfigurationError: see :func:`stages.kerneldiff.golden.open_golden`, ``Golden.check``, and
                 :func:`stages.kerneldiff.further.check`.
         """
-        if not 0 < self.config.factor < math.inf:
-            raise ConfigurationError(
-                f"stages.kerneldiff.factor: got {self.config.factor}; valid: a finite number above 0.\n"
-                "Try: stages.kerneldiff.factor=4"
-            )
-        self._opened(context)
         further.check(self.config, context.settings)
+        self._opened(context)
 
     def run(self, context: StageContext) -> StageResult:
         """One step of each side; the user's model, inputs and generators are left as found.

@@ -347,10 +347,22 @@ def test_elements_without_a_gold_are_judged_by_tolerance() -> None:
     assert compare_tensors(reference, reference * (1 + 1e-7), gold=gold).verdict == "within_floor"
 
 
-@pytest.mark.parametrize("factor", [math.nan, math.inf, 0.0, -1.0])
-def test_a_factor_that_would_pass_everything_is_refused(factor: float) -> None:
-    with pytest.raises(ValueError, match="finite number above 0"):
-        compare_tensors(torch.ones(2), torch.zeros(2), factor=factor)
+@pytest.mark.parametrize(
+    ("option", "value", "valid"),
+    [
+        *[("factor", value, "a finite number above 0") for value in (math.nan, math.inf, 0.0, -1.0)],
+        *[("atol", value, "a finite number from 0") for value in (math.nan, math.inf, -1.0)],
+        *[("rtol", value, "a finite number from 0") for value in (math.nan, math.inf, -1.0)],
+        ("roundoff", math.nan, "a finite number from 0"),
+        *[("worst", value, "a whole number from 0") for value in (-1, 1.5)],
+    ],
+)
+def test_an_option_that_can_not_be_meant_is_refused(option: str, value: float, valid: str) -> None:
+    told = rf"^{option}: got {value}; valid: {valid}$"
+    with pytest.raises(ValueError, match=told):
+        compare_tensors(torch.ones(2), torch.zeros(2), **{option: value})
+    with pytest.raises(ValueError, match=told):
+        KernelDiff(**{option: value})
 
 
 def test_what_a_tolerance_lets_pass_is_a_share_of_the_tensor() -> None:
