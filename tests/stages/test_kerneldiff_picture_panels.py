@@ -1,5 +1,6 @@
 """What is drawn in a tensor's picture, read from the figure itself."""
 
+import itertools
 import math
 from contextlib import contextmanager
 
@@ -50,3 +51,22 @@ def test_an_index_without_an_rms_has_a_band_and_no_height(finite, length, monkey
     else:
         heights = numpy.ma.filled(panel.lines[0].get_ydata(), math.nan)
         assert numpy.flatnonzero(numpy.isnan(heights)).tolist() == [5, 6, 9]
+
+
+@pytest.mark.parametrize(("shape", "scale"), [((300, 5000), 1e-2), ((2, 3, 2, 3, 4, 5), 1e-5), ((64, 4096), 123.0)])
+def test_no_words_beside_a_panel_lie_on_anothers(shape, scale, monkeypatch):
+    reference = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    test = reference.clone()
+    test.view(-1)[-7] += scale
+    figure, panel = drawn(monkeypatch, reference, test)
+    beside = [
+        [
+            label.get_window_extent()
+            for label in (axes.yaxis.label, axes.title, *axes.get_yticklabels())
+            if label.get_text()
+        ]
+        for axes in figure.axes
+    ]
+    for left, right in itertools.combinations(beside, 2):
+        assert not any(one.overlaps(other) for one in left for other in right)
+    assert panel.title.get_window_extent().x1 < figure.bbox.x1
