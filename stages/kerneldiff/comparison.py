@@ -1,6 +1,5 @@
 """One tensor, or one nested structure, against another."""
 
-import math
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
@@ -13,6 +12,7 @@ from models.reach import holds_tensors, is_open
 from stages.kerneldiff import formats
 from stages.kerneldiff.accumulator import Figures, Number
 from stages.kerneldiff.comparable import CannotCompare, comparable
+from stages.kerneldiff.limits import check_values
 from stages.kerneldiff.metrics import begin, chunks
 from stages.kerneldiff.readers import Side
 from stages.kerneldiff.record import TensorComparison, text_table
@@ -57,7 +57,8 @@ def compare_tensors(
         The record. A shape or dtype mismatch is a result (``defect``), not an exception.
 
     Raises:
-        ValueError: ``factor`` is no finite number above 0.
+        ValueError: ``factor`` is no finite number above 0; ``atol``, ``rtol`` or ``roundoff`` none from 0; ``worst`` no
+            whole number from 0.
     """
     return begin_comparison(
         reference, test, gold=gold, atol=atol, rtol=rtol, path=path, factor=factor, kind=kind, roundoff=roundoff,
@@ -83,8 +84,7 @@ def begin_comparison(
 
     On a CUDA device the work is queued here, so that many tensors are compared back to back.
     """
-    if not 0 < factor < math.inf:
-        raise ValueError(f"factor: got {factor}; valid: a finite number above 0")
+    check_values(factor=factor, atol=atol, rtol=rtol, roundoff=roundoff, worst=worst)
     try:
         left, right = _side(reference), _side(test)
         third = None if gold is None else _side(gold)
@@ -184,6 +184,8 @@ def _decide(record: TensorComparison, judgement: Judgement, factor: float | None
     record.factor = factor
     if record.bound in FLOORS and record.floor_rms is not None:
         record.resolve(record.floor_rms)
+    elif record.bound == "tolerance":
+        record.resolve_tolerance()
 
 
 class KernelDiff:
@@ -203,7 +205,8 @@ class KernelDiff:
         worst: int = 8,
         histogram: bool = False,
     ) -> None:
-        """See :func:`compare_tensors` for the arguments."""
+        """See :func:`compare_tensors` for the arguments, and for what they raise."""
+        check_values(factor=factor, atol=atol, rtol=rtol, roundoff=roundoff, worst=worst)
         self.options: dict[str, Any] = {
             "atol": atol, "rtol": rtol, "factor": factor, "roundoff": roundoff, "worst": worst, "histogram": histogram,
         }  # fmt: skip

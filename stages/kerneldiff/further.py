@@ -15,6 +15,7 @@ from stages.contract import Settings, StageContext
 from stages.kerneldiff import conditioning, sides
 from stages.kerneldiff.comparison import KernelDiff
 from stages.kerneldiff.config import KernelDiffConfig
+from stages.kerneldiff.limits import check_options
 from stages.kerneldiff.record import raised
 from stages.kerneldiff.repeats import repeated
 from stages.kerneldiff.steps import OPTIMIZERS, Trainee, parameters, parameters_after, train
@@ -39,10 +40,7 @@ def check(config: KernelDiffConfig, settings: Settings) -> None:
     """Raise ConfigurationError for options that can't be meant."""
     if config.optimizer not in OPTIMIZERS:
         raise invalid_choice("stages.kerneldiff.optimizer", config.optimizer, OPTIMIZERS)
-    for name, least in (("repeats", 1), ("steps", 0)):
-        if getattr(config, name) < least:
-            got = getattr(config, name)
-            raise ConfigurationError(f"stages.kerneldiff.{name}: got {got}; valid: a whole number from {least}")
+    check_options(config)
     if config.steps and settings.mode != "training":
         raise ConfigurationError(
             f"stages.kerneldiff.steps: got {config.steps} in mode={settings.mode}, where nothing is trained.\n"

@@ -33,6 +33,8 @@ from models.snapshot import same_bits
 from stages.contract import ReferenceConfig, Settings
 from stages.kerneldiff import fingerprint, packing, sides
 from stages.kerneldiff.golden_store import FOLDER, SCHEMA, digest
+from stages.kerneldiff.record import TensorComparison
+from stages.kerneldiff.refilled import Contradiction, refilled
 
 log = logging.getLogger(__name__)
 
@@ -99,12 +101,10 @@ class Golden:
         names = [name for name in theirs if mine[name]["sha256"] != theirs[name]["sha256"]]
         if not names:
             return ""
-        seed, made, here = self.about["seed"], self.about["made_with"], fingerprint.made_with(case)
+        made, here = self.about["made_with"], fingerprint.made_with(case)
         differ = [key for key in ("torch", "machine", "cpu_capability") if made[key] != here[key]]
-        cure = "the weights of that run"
-        if seed != settings.seed:
-            cure = f"seed={seed} (this run has seed={settings.seed})"
-        elif differ:
+        cure = self._its_seed(settings) or "the weights of that run"
+        if differ and not self._its_seed(settings):
             places = [", ".join(f"{key} {place[key]}" for key in differ) for place in (made, here)]
             cure = (
                 f"stages.kerneldiff.store_golden=true in that run, which stores its weights too, or a checkpoint: the "
@@ -114,6 +114,16 @@ class Golden:
             f"{len(names)} of {len(theirs)} parameters and buffers have other values than in {self.origin}, the first "
             f"is {names[0]}; so its reference says nothing of this backend. Try: {cure}, {_HERE}"
         )
+
+    def foreign_draws(self, settings: Settings, rows: list[TensorComparison]) -> str:
+        """What to type where other random numbers than the reference's withdrew a verdict; empty without a cure."""
+        seed = self._its_seed(settings)
+        return f". Try: {seed}, {_HERE}" if seed and any(row.bound == "random" for row in rows) else ""
+
+    def _its_seed(self, settings: Settings) -> str:
+        """The option that gives this run the golden's seed; empty where it has it."""
+        seed = self.about["seed"]
+        return "" if seed == settings.seed else f"seed={seed} (this run has seed={settings.seed})"
 
     def case_with_weights(self, case: Case) -> Case:
         """``case`` with a copy of its module that has the stored weights; itself where none is stored or differs."""
@@ -135,14 +145,16 @@ class Golden:
         return case
 
     def case_with_inputs(self, case: Case) -> Case:
-        """``case`` with the stored inputs on its device; an input that holds the same bits already stays itself."""
+        """``case`` with the stored inputs on its device, which share memory as its own do; see :func:`refilled`."""
         loaded = self._load("inputs.safetensors")
-        records = self.about["inputs"]["tensors"]
-        new: dict[int, torch.Tensor] = {}
-        for name, made in case.named_inputs().items():
-            stored = self._restored(records[name], loaded, name).to(case.device)
-            if not same_bits(made, stored):
-                new[id(made)] = torch.empty_like(made).copy_(stored).requires_grad_(made.requires_grad)
+        records, mine = self.about["inputs"]["tensors"], case.named_inputs()
+        stored = {name: self._restored(records[name], loaded, name).to(case.device) for name in mine}
+        try:
+            new = refilled(mine, stored)
+        except Contradiction as name:
+            shared = f"input {name}, which shares memory with another input,"
+            cure = "inputs that share memory as those of that run do"
+            raise self._other(f"{shared} of other values than that one", f"{shared} of the same values", cure) from name
         if not new:
             return case
         args, kwargs = map_tensors(lambda tensor: new.get(id(tensor), tensor), (case.args, case.kwargs))

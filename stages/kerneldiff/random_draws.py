@@ -112,6 +112,7 @@ def _judge_without_floor(row: TensorComparison, found: str, *, draws_differ: boo
         return
     if row.mismatched == 0:
         row.verdict, row.bound = "within_tolerance", "tolerance"
+        row.resolve_tolerance()
         row.message = f"all elements within atol={row.atol:g}, rtol={row.rtol:g}; the floor is not used: {found}"
     else:
         row.verdict, row.bound, row.message = "not_established", "random", found

@@ -33,7 +33,8 @@ class TensorComparison:
         floor_rms, floor_max, error_rms, error_max: noise floor and error against gold; None without gold.
         ratio, factor: error over floor (the larger of RMS and maximum), and the limit on it.
         resolution: RMS error, over the RMS of the reference, up to which the bound that decided lets a tensor pass
-            (``factor`` floors, or jumps); 1 means that zeros would pass too. None where bits or a tolerance decided.
+            (``factor`` floors, or jumps, or the tolerance at an element of that RMS); 1 means that zeros would pass
+            too. None where bits decided, and of a reference that is all zeros.
         atol, rtol: tolerances that ``mismatched`` counts by.
         worst: the worst elements, worst first (not a column).
         histogram: errors counted by size, where asked for (not a column; :mod:`stages.kerneldiff.histogram`).
@@ -99,6 +100,12 @@ class TensorComparison:
         """Set :attr:`resolution` from the RMS of the noise, or of the jumps, of which ``factor`` times passes."""
         known = self.factor and self.reference_rms
         self.resolution = self.factor * rms / self.reference_rms if known else None  # type: ignore[operator]
+
+    def resolve_tolerance(self, limit: float | None = None) -> None:
+        """Set :attr:`resolution` from an absolute limit; default: the tolerance at an element of the RMS's size."""
+        rms = self.reference_rms
+        limit = (self.atol or 0.0) + (self.rtol or 0.0) * (rms or 0.0) if limit is None else limit
+        self.resolution = limit / rms if rms else None
 
     def row(self) -> dict[str, Any]:
         """The columns of ``outputs.csv``, in order."""

@@ -33,6 +33,7 @@ def accept_statistics(rows: list[TensorComparison], lost: set[tuple[str, str]]) 
         limit = min((row.atol or 0.0) + (row.rtol or 0.0) * row.reference_rms, half)
         if row.max_abs <= limit:
             row.verdict, row.bound = "within_tolerance", "tolerance"
+            row.resolve_tolerance(limit)
             row.message += (
                 f"; no element is more than {limit:.3g} off (the tolerance of {row.dtype}, and half the digits): a "
                 "statistic that eager accumulates in a wider format"

@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-import math
 from typing import Any
 
 import torch
@@ -26,6 +25,7 @@ from stages.kerneldiff.results import (
     summary,
     table,
     unsettled,
+    without_gold,
 )
 from stages.kerneldiff.running_statistics import accept_statistics
 from stages.kerneldiff.tasks import measure_tasks
@@ -56,13 +56,8 @@ class KernelDiffStage(Stage):
             ConfigurationError: see :func:`stages.kerneldiff.golden.open_golden`, ``Golden.check``, and
                 :func:`stages.kerneldiff.further.check`.
         """
-        if not 0 < self.config.factor < math.inf:
-            raise ConfigurationError(
-                f"stages.kerneldiff.factor: got {self.config.factor}; valid: a finite number above 0.\n"
-                "Try: stages.kerneldiff.factor=4"
-            )
-        self._opened(context)
         further.check(self.config, context.settings)
+        self._opened(context)
 
     def run(self, context: StageContext) -> StageResult:
         """One step of each side; the user's model, inputs and generators are left as found.
@@ -149,9 +144,11 @@ class KernelDiffStage(Stage):
             if self._floor_decides and not gold.leaves and case.dtype != torch.float64:
                 note = "no gold is stored there, so the tolerances of the dtype decide"
             message += f"; the reference is that of {golden.origin}{note and f'; {note}'}"
-        message += beside.note + raised.note
+        message += without_gold(gold.error) + beside.note + raised.note
         if test.settings:
             message += f"; the test side changed {', '.join(test.settings)}; put back"
+        if golden:
+            message += golden.foreign_draws(context.settings, difference.rows)
         tasks = measure_tasks(context.settings.model.name, reference.leaves["output"], test.leaves["output"])
         result = self._result(difference, verdict, message, reference.leaves, test.leaves, gold, random)
         result.artifacts[DIAGNOSIS]["tasks"] = [dataclasses.asdict(measures) for measures in tasks]

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -193,8 +194,14 @@ def test_repeats_show_the_backends_own_jitter(adapter: str, unsteady: bool) -> N
     [
         ({"steps": 2}, "inference", "mode=training"),
         ({"optimizer": "adagard"}, "training", "adamw, sgd"),
-        ({"repeats": 0}, "training", "from 1"),
-        ({"steps": -1}, "training", "from 0"),
+        ({"repeats": 0}, "training", "repeats: got 0; valid: a whole number from 1.\nTry: stages.kerneldiff.repeats=5"),
+        ({"steps": -1}, "training", "steps: got -1; valid: a whole number from 0."),
+        ({"perturbations": -1}, "inference", "perturbations: got -1; valid: a whole number from 0."),
+        ({"worst": -1}, "inference", "worst: got -1; valid: a whole number from 0."),
+        ({"atol": -1e-3}, "inference", "stages.kerneldiff.atol: got -0.001; valid: a finite number from 0."),
+        ({"rtol": math.nan}, "inference", "stages.kerneldiff.rtol: got nan; valid: a finite number from 0."),
+        ({"factor": math.inf}, "inference", "factor: got inf; valid: a finite number above 0.\nTry: "),
+        ({"learning_rate": -0.1}, "training", "learning_rate: got -0.1; valid: a finite number above 0."),
         ({"steps": 1, "golden": "somewhere"}, "training", "steps=0"),
     ],
 )
