@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from stages.constrain.names import WILD, Operation
+from stages.constrain.names import WILD, Operation, normal
 from stages.constrain.operations import allow_list
 from stages.constrain.profile import Profile
 from stages.constrain.subjects import operands_of
@@ -234,7 +234,7 @@ def _operation(row: Violation, allowed: Sequence[str]) -> Check:
 
 def _names(pattern: str) -> list[str]:
     """An entry of a deny or an allow list, and of a Python callable the operators that it names too."""
-    pattern = pattern.removeprefix("torch.ops.").replace("::", ".")
+    pattern = normal(pattern)
     if not pattern.startswith("torch.") or any(character in pattern for character in WILD):
         return [pattern]
     return [pattern, *sorted(Operation.of_target(pattern).names - {pattern})]
