@@ -1,8 +1,12 @@
-"""``inductor-debug check``: stored captures against profiles, without running anything again. Imports no torch."""
+"""``inductor-debug check``: stored captures against profiles, without running anything again.
+
+Imports torch only for names of operations that neither the captures nor our profiles hold.
+"""
 
 import datetime
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -152,6 +156,30 @@ def _declared(run: Path) -> "tuple[Profile | None, str]":
         raise RunDirectoryError(f"{file}: can't be read: {error!r}.\n{again}") from error
 
 
+def _valid(found: Against, graphs: Iterable[GraphRecord]) -> "tuple[Profile, str]":
+    """The validated profile, and a note where torch had to say whether its operations exist, which takes seconds.
+
+    Raises:
+        ConfigurationError: a value, or the name of an operation, is not valid.
+    """
+    from stages.constrain import validate_profile
+    from stages.constrain.known_names import unfamiliar
+
+    profile = validate_profile(found.config, {}, base=found.base)
+    names = unfamiliar(profile, graphs)
+    if not names:
+        return profile, found.note
+    shown = f"{', '.join(names[:3])}{'' if len(names) < 4 else f' and {len(names) - 3} more'}"
+    try:
+        from stages.constrain.torch_names import check_names
+    except ImportError:
+        note = f"note: that torch has {shown} is not checked: torch can't be imported, and the capture holds none"
+    else:
+        check_names(profile, libraries=False)  # the case, which may register some, is not built here
+        note = f"note: torch was imported to look up {shown}, which the capture does not hold"
+    return profile, "\n".join(filter(None, (found.note, note)))
+
+
 def new_folder(name: str) -> Path:
     """``outputs/DATE/TIME-name``, made now."""
     now = datetime.datetime.now()
@@ -176,19 +204,20 @@ class Checked:
 
 def once(run: Path, asked: Asked, out: Path | None) -> Checked:
     """Neither ``--grid`` nor ``--models``: every violation, and what they come to by rule, as the stage stores them."""
-    from stages.constrain import check, validate_profile
+    from stages.constrain import check
     from stages.constrain.stage import SUMMARY, TABLE, message_of
     from stages.constrain.summary import by_rule
 
     run = store.existing(run)
     graphs, found = read_graphs(run), against(run, asked)
-    violations = check(graphs, validate_profile(found.config, {}, base=found.base))
+    profile, note = _valid(found, graphs)
+    violations = check(graphs, profile)
     folder, table = _made(out, "check"), by_rule(violations, graphs)
     for name, content in ((TABLE, violations.table), (SUMMARY, table)):
         file = folder / Path(name).name
         write_atomically(file, encode(file.name, content))
     message = message_of(violations, looked=bool(violations.profile.rules))
-    return Checked(table, folder, "\n".join(filter(None, (message, found.note))), violations.failed)
+    return Checked(table, folder, "\n".join(filter(None, (message, note))), violations.failed)
 
 
 def grid(run: Path, asked: Asked, words: Sequence[str], out: Path | None) -> Checked:
@@ -198,27 +227,28 @@ def grid(run: Path, asked: Asked, words: Sequence[str], out: Path | None) -> Che
     run = store.existing(run)
     graphs = read_graphs(run)
     points, found = parse_grid(words), against(run, asked)
+    _, note = _valid(found, graphs)
     table = check_grid(graphs, found.config, points, found.base)
     folder = _made(out, "grid")
     name = found.base.name if found.base else found.config.name
     title = f"{run.name} against {name}: {len(table):,} points of {', '.join(points)}"
     write_atomically(folder / "grid.csv", encode("grid.csv", table))
     write_atomically(folder / "grid.png", draw_grid(table, points, title))
-    return Checked(table, folder, found.note)
+    return Checked(table, folder, note)
 
 
 def models(runs: Sequence[Path], asked: Asked, out: Path | None) -> Checked:
     """``--models``: what a chip must support to run all of the runs' models."""
-    from stages.constrain import validate_profile
     from stages.constrain.coverage import coverage
 
     located = [store.existing(run) for run in runs]
     graphs = {_model_name(run, index): read_graphs(run) for index, run in enumerate(located)}
     found = against(located[0], asked)
-    table = coverage(graphs, validate_profile(found.config, {}, base=found.base))
+    profile, note = _valid(found, itertools.chain.from_iterable(graphs.values()))
+    table = coverage(graphs, profile)
     folder = _made(out, "coverage")
     write_atomically(folder / "coverage.csv", encode("coverage.csv", table))
-    return Checked(table, folder, found.note)
+    return Checked(table, folder, note)
 
 
 def _made(out: Path | None, name: str) -> Path:

@@ -166,6 +166,41 @@ def test_what_can_not_be_meant_is_exit_code_2(
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "nearest"),
+    [
+        (["denied=[aten.tpok]"], "Try: accel.denied=[aten.topk]"),
+        (["allowed=[aten.relu,aten.exq]"], "accel.allowed: got 'aten.exq', which torch "),
+        (["denied=[aten.linagl_*]"], "aten.linalg_"),
+        (["denied=[torch.nn.functional.rleu]"], "Try: accel.denied=[torch.nn.functional.relu]"),
+        (["denied=[operator.ad]"], "operator.add"),
+        (["accel=chip.yaml"], "accel.rules[0].operations: got 'aten.adddmm'"),
+        (["accel=chip.yaml", "--grid", "max_rank=2"], "aten.addmm"),
+        (["accel=chip.yaml", "--models"], "aten.addmm"),
+        (["accel=without.yaml"], "operations: got 'aten.emmbedding'"),
+    ],
+)
+def test_an_operation_that_torch_lacks_is_exit_code_2(
+    words: list[str], nearest: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stored_run(tmp_path / "run", 24)
+    Path("chip.yaml").write_text("rules: [{rule: alignment, value: 16, operations: [aten.adddmm]}]\n")
+    Path("without.yaml").write_text("rules: [{rule: dtype, value: [int8], operations: ['!aten.emmbedding']}]\n")
+    assert main(["check", "run", *words]) == 2
+    assert nearest in capsys.readouterr().err
+
+
+def test_an_operation_that_torch_has_is_looked_up_and_said_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [str(stored_run(tmp_path / "run", 24)), "--out", str(tmp_path / "out")]
+    told = rows_of(capsys, *words, "denied=[aten.topk,operator.add,aten::exp]")[1]
+    assert rows_of(capsys, words[0], *words[1:], "denied=[my_vendor.fused]")[0] == []
+    assert main(["check", *words, "denied=[atne.topk]"]) == 2  # not far enough from aten
+    assert "torch was imported to look up aten.topk, operator.add, aten::exp, which" in told
+
+
 def test_a_run_without_a_capture_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = stored_run(tmp_path / "run", 24)
     (run / "capture/graphs/g0.forward.json").write_text("{}")
@@ -180,6 +215,7 @@ def test_checking_imports_no_torch(tmp_path: Path) -> None:
         "import sys; from pipeline.cli import main\n"
         f"words = ['check', {str(run)!r}, '--out', {str(tmp_path / 'out')!r}]\n"
         "assert main(words) == 0 and main([*words, '--grid', 'alignment=1:4']) == 0\n"
+        "assert main([*words, 'denied=[aten::relu,aten.rel*]']) == 0 and main([*words, 'accel=arm_ethos_u55']) == 0\n"
         "assert 'torch' not in sys.modules and 'hydra' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
