@@ -248,6 +248,11 @@ def _alignment(graph: GraphIndex, row: Violation, tensor: TensorRecord, one: str
         return None
     measured, limit = int(found[0]), int(row.limit)
     sizes = shape_in_case(tensor, graph.graph.symbols)
+    grouped = re.search(r":(\d+)/(\d+)$", row.piece)
+    if grouped is not None:  # one group's part of a dimension
+        width = "" if (sizes[int(grouped[1])] or 0) // int(grouped[2]) == measured else f" * {one}.element_size()"
+        return Check(row.rule, f"{one}.shape[{grouped[1]}] // {grouped[2]}{width}", f"found % {limit} != 0",
+                     str(measured), row.limit)  # fmt: skip
     for item, width in ((1, ""), (ITEM_BYTES.get(tensor.dtype, 0), f" * {one}.element_size()")):
         for dimension in range(len(sizes) - 1, -1, -1):
             size = sizes[dimension]
