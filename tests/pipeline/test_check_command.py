@@ -46,6 +46,13 @@ def test_a_grid_gives_one_row_a_point_and_a_picture(tmp_path: Path, capsys: pyte
     assert f"stored in {out}" in capsys.readouterr().out
 
 
+def test_a_grid_counts_the_operations_that_the_summary_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, out = str(stored_run(tmp_path / "run", 24)), str(tmp_path / "out")
+    (once,) = rows_of(capsys, run, "accel=warn16", "--out", out)[0]
+    (point,) = rows_of(capsys, run, "accel=warn16", "--grid", "alignment=16", "--out", out)[0]
+    assert (once["findings"], once["nodes"], point["findings"], point["nodes"]) == (2, 1, 2, 1)
+
+
 def test_the_runs_own_profile_is_checked_unless_another_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
