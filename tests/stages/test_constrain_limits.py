@@ -41,11 +41,41 @@ def test_sizes_on_both_sides_of_both_limits(shape: list[int], least: int, most: 
     assert {row.limit for row in rows} <= {f"{least} to {most}"}
 
 
+def test_an_empty_tensor_is_not_above_a_largest_size() -> None:
+    for value in (30, {"max": 30}):
+        (row,) = found(graph(placeholder("x", 0, 31)), **rules(rule="size", value=value))
+        assert (row.measured, row.limit) == ("31", "at most 30")
+        assert row.message == "x: dimension 1 of input [0, 31] float32 is 31, at most 30 being allowed"
+    (row,) = found(graph(placeholder("x", 0, 31)), **rules(rule="size", value={"min": 1}))
+    assert (row.measured, row.limit) == ("0", "1 or more")
+
+
+def test_padding_several_dimensions_costs_what_the_whole_grows_by() -> None:
+    x = graph(placeholder("x", 2, 10, 5))
+    for dims, padded in (("last", 2 * 10 * 8), ("last2", 2 * 12 * 8), ("all", 4 * 12 * 8), ("first", 4 * 10 * 5)):
+        rows = found(x, **rules(rule="alignment", value=4, dims=dims))
+        assert sum(row.cost_bytes for row in rows) == (padded - 2 * 10 * 5) * 4
+        assert sum(row.cost_share for row in rows) == pytest.approx(padded / 100 - 1)
+
+
+def test_a_size_in_bytes_is_told_in_elements_too() -> None:
+    (row,) = found(graph(placeholder("x", 4, 24)), **rules(rule="alignment", value=64, unit="bytes"))
+    assert "is 24 elements (96 bytes), not a multiple of 64 bytes" in row.message
+
+
+def test_a_size_of_no_known_value_is_told_in_a_sentence() -> None:
+    x = placeholder("x", 4, "u0")
+    rows = found(graph(x, symbols={"u0": {"hint": None, "min": 2, "max": None}}), alignment=16)
+    message = "is u0, which has no known value: it need not be a multiple of 16 elements"
+    assert [row.message.partition("] ")[2] for row in rows] == [message]
+
+
 def test_padding_to_a_smallest_size_costs_what_it_adds() -> None:
     x = graph(placeholder("x", 2, 6, 5))
     pads = found(x, **rules(rule="size", value={"min": 8}, effect="pad"))
-    assert [(row.cost_bytes, row.cost_share) for row in pads] == [(6 * 6 * 5 * 4, 3.0), (2 * 2 * 5 * 4, 1 / 3),
-                                                                  (2 * 6 * 3 * 4, 0.6)]  # fmt: skip
+    assert [(row.cost_bytes, row.cost_share) for row in pads] == [(6 * 6 * 5 * 4, 3.0), (8 * 2 * 5 * 4, 4 / 3),
+                                                                  (8 * 8 * 3 * 4, 3.2)]  # fmt: skip
+    assert sum(row.cost_bytes for row in pads) == (8 * 8 * 8 - 2 * 6 * 5) * 4
     assert [row.cost_bytes for row in found(x, **rules(rule="size", value={"max": 4}, effect="pad"))] == [None, None]
     assert [row.cost_bytes for row in found(x, **rules(rule="size", value=5))] == [240]
 
