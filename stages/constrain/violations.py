@@ -133,23 +133,6 @@ def waive(rows: Iterable[Violation], waivers: Iterable[Waiver], today: datetime.
     return result
 
 
-def count_once(rows: Iterable[Violation]) -> list[Violation]:
-    """``rows`` with the cost of each piece in the first of a rule and effect that is not waived, so that costs add up.
-
-    A tensor that several operations read is padded, cast or copied once.
-    """
-    first: dict[tuple[str, str, str], Violation] = {}
-    result = []
-    for row in rows:
-        if row.piece and row.cost_bytes and row.severity != "waived":
-            known = first.setdefault((row.rule, row.effect, row.piece), row)
-            if known is not row:
-                place = known.node if known.graph == row.graph else f"{known.graph} {known.node}"
-                row = replace(row, cost_bytes=0, message=f"{row.message} (its bytes are counted at {place})")
-        result.append(row)
-    return result
-
-
 def _matches(waiver: Waiver, row: Violation) -> bool:
     from stages.constrain.names import Operation
 

@@ -69,7 +69,7 @@ X, W, OUT = 4 * 12 * 4, 100 * 8 * 4, 4 * 8 * 4  # bytes that padding the last di
         ([Rule("alignment", value=16, dims="last"), Rule("alignment", value=16, dims="contraction")],
          [X, W, OUT, OUT, 0, 12 * 24 * 4, 0, 0]),
         ([Rule("alignment", value=16, dims="last2", operations=["aten.mm"], roles=["parameter"])],
-         [12 * 24 * 4, W, 0, 0]),
+         [12 * 24 * 4, 112 * 8 * 4, 0, 0]),
         ([Rule("dtype", value={"float32": "bfloat16"}, effect="cast", roles=["compute"])], [1600, 9600, 0, 0]),
         ([Rule("tile", value=[16], operations=["aten.mm"], roles=["parameter"])], [W, 0]),
     ],
@@ -205,3 +205,27 @@ def test_no_operation_counts_twice():
     several = call("s", "aten.split.Tensor", ["x", 2], tensor(2, 32), tensor(2, 32), aliases=True)
     taken = call("g", "_operator.getitem", ["s", 0], tensor(2, 32), aliases=True)
     assert came_to([graph(placeholder("x", 4, 32), several, taken)], denied=["aten.*"])["nodes_share"] == 1
+
+
+def test_a_view_of_what_was_counted_costs_nothing_more():
+    views = [call("t", "aten.t.default", ["w"], tensor(32, 24), aliases=True),
+             call("s", "aten.split.Tensor", ["t", 8], *[tensor(32, 8)] * 3, aliases=True),
+             call("g", "_operator.getitem", ["s", 1], tensor(32, 8), aliases=True)]  # fmt: skip
+    given = [graph(LINEAR.nodes[1], *views)]
+    assert came_to(given, rules=[Rule("dtype", value=["int8"])])["bytes_share"] == 1
+    assert came_to(given, denied=["aten.*"])["bytes_share"] == 1
+    parts = Rule("size", value={"max": 31}, roles=["activation"])  # the weight is 24x32, too, but no activation
+    assert [row.cost_bytes for row in check(given, AccelConfig(rules=[parts]))] == [24 * 32 * 4, 0, 0, 0]
+    saved = graph(placeholder("t", 32, 24, role="saved"),
+                  call("b", "aten.t.default", ["t"], tensor(24, 32), aliases=True), kind="backward")  # fmt: skip
+    assert came_to([*given, saved], rules=[Rule("dtype", value=["int8"])])["bytes_share"] == 1
+    operations = Rule("dtype", value=["int8"], operations=["aten.split"])
+    rows = check(given, AccelConfig(rules=[operations]))
+    assert sum(row.cost_bytes for row in rows) == 24 * 32 * 4
+
+
+def test_outputs_of_one_operation_are_all_counted():
+    several = call("v", "aten.var_mean.correction", ["x"], tensor(4), tensor(4))
+    given = [graph(placeholder("x", 4, 32), several)]
+    assert came_to(given, denied=["aten.var_mean"])["cost_bytes"] == 32
+    assert came_to(given, rules=[Rule("dtype", value=["int8"])])["cost_bytes"] == 4 * 32 * 4 + 32
