@@ -236,6 +236,30 @@ def test_an_operand_without_a_shape_is_not_established_for_dtypes_either() -> No
     assert found(graph(placeholder("x", 5, 5), named, kind="dynamo"), **rule) == []
 
 
+@pytest.mark.parametrize(
+    ("found_dtype", "allowed", "told"),
+    [
+        ("int64", ["float16", "float32"], "there is no supported dtype of this kind"),
+        ("int64", ["float16", "int8", "int32"], "use int32"),
+        ("float64", ["int64", "bfloat16"], "use bfloat16"),
+        ("float64", ["int8"], "there is no supported dtype of this kind"),
+        ("float32", ["int32", "float8_e5m2"], "use float8_e5m2"),
+        ("complex64", ["float32"], "there is no supported dtype of this kind"),
+        ("bool", ["float16", "int8"], "use int8"),
+        ("bool", ["float16"], "there is no supported dtype of this kind"),
+    ],
+)
+def test_a_dtype_of_the_same_kind_is_suggested(found_dtype: str, allowed: list[str], told: str) -> None:
+    (row,) = found(graph(placeholder("x", 4, dtype=found_dtype)), dtypes=allowed)
+    assert row.suggestion == told
+
+
+def test_a_mapping_of_dtypes_casts_unless_it_says_otherwise() -> None:
+    for effect, expected in ((None, "cast"), ("reject", "reject")):
+        (row,) = found(LINEAR, **rules(rule="dtype", effect=effect, value={"int64": "int32"}))
+        assert row.effect == expected
+
+
 def test_a_dtype_that_becomes_another() -> None:
     (row,) = found(LINEAR, **rules(rule="dtype", effect="cast", value={"int64": "int32"}))
     assert (row.node, row.measured, row.limit, row.effect, row.cost_bytes) == ("ids", "int64", "int32", "cast", 32)
