@@ -133,6 +133,11 @@ def waive(rows: Iterable[Violation], waivers: Iterable[Waiver], today: datetime.
     return result
 
 
+def unused_waivers(violations: Violations) -> list[Waiver]:
+    """The profile's waivers that accept no row."""
+    return [item for item in violations.profile.waivers if not any(_matches(item, row) for row in violations)]
+
+
 def _matches(waiver: Waiver, row: Violation) -> bool:
     from stages.constrain.names import Operation
 
@@ -150,4 +155,5 @@ def _accept(row: Violation, waiver: Waiver, today: datetime.date) -> Violation:
     expires = expiry(waiver)
     if expires is not None and today >= expires:
         return replace(row, message=f"{row.message} (a waiver expired on {expires}: {waiver.reason})")
-    return replace(row, severity="waived", message=f"{row.message} (waived: {waiver.reason})")
+    until = "" if expires is None else f" until {expires}"
+    return replace(row, severity="waived", message=f"{row.message} (waived{until}: {waiver.reason})")
