@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.errors import RunDirectoryError, UserError, invalid_choice
+from models.errors import ConfigurationError, RunDirectoryError, UserError, invalid_choice
 from pipeline import store
 from pipeline.imports import append_working_directory
 from pipeline.rundir import write_atomically
@@ -92,14 +92,23 @@ def against(run: Path, asked: Asked) -> Against:
     changes = _changes(asked.overrides)
     if asked.accel is not None:
         return Against(load_config(_named(asked.accel, asked.config_dir), **changes))
-    config = _own_profile(run, asked.overrides, changes)
+    config = _own_profile(run, changes)
     return Against(config, *(_declared(run) if config.name == "none" else ()))
 
 
 def _changes(overrides: Sequence[str]) -> dict[str, Any]:
     from omegaconf import OmegaConf
+    from yaml import YAMLError
 
-    changes = OmegaConf.to_object(OmegaConf.from_dotlist([word.removeprefix("accel.") for word in overrides]))
+    found: Any = OmegaConf.create()
+    for word in overrides:
+        try:
+            found = OmegaConf.merge(found, OmegaConf.from_dotlist([word.removeprefix("accel.")]))
+        except YAMLError as error:
+            raise ConfigurationError(
+                f"check: got {word!r}, whose value can't be read; valid: YAML.\nTry: quotes, as in denied=['*']"
+            ) from error
+    changes = OmegaConf.to_object(found)
     assert isinstance(changes, dict)
     return {str(key): value for key, value in changes.items()}
 
@@ -118,19 +127,22 @@ def _named(accel: str, config_dir: Path | None) -> str | Path:
     return own.get(accel, accel)
 
 
-def _own_profile(run: Path, overrides: Sequence[str], changes: dict[str, Any]) -> AccelConfig:
+def _own_profile(run: Path, changes: dict[str, Any]) -> AccelConfig:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
     from yaml import YAMLError
 
+    from stages.constrain.profile import with_overrides
+
     try:
         stored = OmegaConf.load(run / _HYDRA).accel
-        merged = OmegaConf.merge(OmegaConf.structured(AccelConfig), stored, changes)
-        config = OmegaConf.to_object(merged)
+        merged = OmegaConf.merge(OmegaConf.structured(AccelConfig), stored)
+        config = OmegaConf.to_object(with_overrides(merged, changes))
+    except ConfigurationError:
+        raise  # of an override, not of the file
     except (OSError, YAMLError, AttributeError, OmegaConfBaseException) as error:
         raise UserError(
-            f"check: {run / _HYDRA} has no profile that can be read with {list(overrides)}: {error}\n"
-            "Try: accel=strict16"
+            f"check: {run / _HYDRA} has no profile that can be read: {error}\nTry: accel=strict16"
         ) from error
     assert isinstance(config, AccelConfig)
     return config
