@@ -6,7 +6,7 @@ Imports torch only for names of operations that neither the captures nor our pro
 import datetime
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -206,19 +206,21 @@ class Checked:
 
     Attributes:
         failed: a strict profile is broken.
+        lines: the source lines that would repay a change most, as the report shows them.
     """
 
     table: "pandas.DataFrame"
     folder: Path
     note: str = ""
     failed: bool = False
+    lines: Sequence[Mapping[str, Any]] = ()
 
 
 def once(run: Path, asked: Asked, out: Path | None) -> Checked:
     """Neither ``--grid`` nor ``--models``: every violation, and what they come to by rule, as the stage stores them."""
     from stages.constrain import check
     from stages.constrain.stage import SUMMARY, TABLE, message_of
-    from stages.constrain.summary import by_rule
+    from stages.constrain.summary import by_rule, top_lines
 
     run = store.existing(run)
     graphs, found = read_graphs(run), against(run, asked)
@@ -229,7 +231,10 @@ def once(run: Path, asked: Asked, out: Path | None) -> Checked:
         file = folder / Path(name).name
         write_atomically(file, encode(file.name, content))
     message = message_of(violations, looked=bool(violations.profile.rules))
-    return Checked(table, folder, "\n".join(filter(None, (message, note))), violations.failed)
+    nodes = itertools.chain.from_iterable(graph.nodes for graph in graphs)
+    code = {str(node.source): node.source.code for node in nodes if node.source}
+    lines = top_lines(map(vars, violations), code)
+    return Checked(table, folder, "\n".join(filter(None, (message, note))), violations.failed, lines)
 
 
 def grid(run: Path, asked: Asked, words: Sequence[str], out: Path | None) -> Checked:
@@ -271,6 +276,9 @@ def _made(out: Path | None, name: str) -> Path:
 
 
 def _model_name(run: Path, index: int) -> str:
-    """Model, mode and, to keep two runs of one model apart, the run's place in the list."""
+    """Model, mode and, to keep two runs of one model apart, the run's place in the list; a custom one's builder too."""
     row = store.row(run)
-    return f"{index}:{row['model']}-{row['mode']}" if row["model"] else f"{index}:{run.name}"
+    if not row["model"]:
+        return f"{index}:{run.name}"
+    target = store.build_target(run) if row["model"] == "custom" else ""
+    return f"{index}:{'-'.join(filter(None, (row['model'], target, row['mode'])))}"

@@ -173,6 +173,49 @@ def test_what_can_not_be_meant_is_exit_code_2(
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [["alignment=16.5"], ["alignment=16.5", "accel=strict8"]])
+def test_an_override_that_can_not_be_is_named(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(stored_run(tmp_path / "run", 24))
+    assert main(["check", run, *words]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("accel.alignment: got 16.5 (in accel.alignment=16.5): ") and ".yaml" not in told
+    assert told.endswith("\nTry: accel.alignment=16\n")
+    assert main(["check", run, "denied=[*]"]) == 2 and "got 'denied=[*]'" in capsys.readouterr().err
+
+
+def test_exploring_never_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [str(stored_run(tmp_path / "run", 24)), "accel=strict16", "--out", str(tmp_path / "out")]
+    assert main(["check", *words]) == 1
+    for more in (["--grid", "alignment=16"], ["--models"]):
+        assert main(["check", *words, *more]) == 0
+    capsys.readouterr()
+    assert main(["check", "--help"]) == 0
+    assert "--grid and --models explore, and give 0 whatever" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_lines_that_would_repay_a_change_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = stored_run(tmp_path / "run", 24)
+    file = run / "capture/graphs/g0.forward.json"
+    graph = json.loads(file.read_text())
+    graph["nodes"][1]["source"] = {"file": "net.py", "line": 7, "code": "y = x.relu()", "function": "forward"}
+    file.write_text(json.dumps(graph))
+    assert main(["check", str(run), "accel=warn16", "--out", str(tmp_path / "out")]) == 0
+    assert "net.py:7                   y = x.relu()  1         alignment (pad)  128" in capsys.readouterr().out
+
+
+def test_models_of_a_users_own_have_their_builders_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [stored_run(tmp_path / name, 24) for name in "ab"]
+    for run in runs:
+        config = f"model: {{name: custom, build: {{_target_: nets.{run.name}}}}}\naccel: {{name: none}}\n"
+        (run / ".hydra/config.yaml").write_text(
+            config + "backend: {name: eager, adapter: eager}\ndtype: d\nmode: inference\n"
+        )
+    rows, _ = rows_of(capsys, *map(str, runs), "--models", "--out", str(tmp_path / "out"))
+    assert rows[0]["names"] == "0:custom-nets.a-inference 1:custom-nets.b-inference"
+
+
 @pytest.mark.parametrize(
     ("words", "nearest"),
     [
