@@ -1,13 +1,17 @@
-"""``inductor-debug check``: stored captures against profiles, without running anything again. Imports no torch."""
+"""``inductor-debug check``: stored captures against profiles, without running anything again.
+
+Imports torch only for names of operations that neither the captures nor our profiles hold.
+"""
 
 import datetime
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.errors import RunDirectoryError, UserError, invalid_choice
+from models.errors import ConfigurationError, RunDirectoryError, UserError, invalid_choice
 from pipeline import store
 from pipeline.imports import append_working_directory
 from pipeline.rundir import write_atomically
@@ -88,14 +92,23 @@ def against(run: Path, asked: Asked) -> Against:
     changes = _changes(asked.overrides)
     if asked.accel is not None:
         return Against(load_config(_named(asked.accel, asked.config_dir), **changes))
-    config = _own_profile(run, asked.overrides, changes)
+    config = _own_profile(run, changes)
     return Against(config, *(_declared(run) if config.name == "none" else ()))
 
 
 def _changes(overrides: Sequence[str]) -> dict[str, Any]:
     from omegaconf import OmegaConf
+    from yaml import YAMLError
 
-    changes = OmegaConf.to_object(OmegaConf.from_dotlist([word.removeprefix("accel.") for word in overrides]))
+    found: Any = OmegaConf.create()
+    for word in overrides:
+        try:
+            found = OmegaConf.merge(found, OmegaConf.from_dotlist([word.removeprefix("accel.")]))
+        except YAMLError as error:
+            raise ConfigurationError(
+                f"check: got {word!r}, whose value can't be read; valid: YAML.\nTry: quotes, as in denied=['*']"
+            ) from error
+    changes = OmegaConf.to_object(found)
     assert isinstance(changes, dict)
     return {str(key): value for key, value in changes.items()}
 
@@ -114,19 +127,22 @@ def _named(accel: str, config_dir: Path | None) -> str | Path:
     return own.get(accel, accel)
 
 
-def _own_profile(run: Path, overrides: Sequence[str], changes: dict[str, Any]) -> AccelConfig:
+def _own_profile(run: Path, changes: dict[str, Any]) -> AccelConfig:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
     from yaml import YAMLError
 
+    from stages.constrain.profile import with_overrides
+
     try:
         stored = OmegaConf.load(run / _HYDRA).accel
-        merged = OmegaConf.merge(OmegaConf.structured(AccelConfig), stored, changes)
-        config = OmegaConf.to_object(merged)
+        merged = OmegaConf.merge(OmegaConf.structured(AccelConfig), stored)
+        config = OmegaConf.to_object(with_overrides(merged, changes))
+    except ConfigurationError:
+        raise  # of an override, not of the file
     except (OSError, YAMLError, AttributeError, OmegaConfBaseException) as error:
         raise UserError(
-            f"check: {run / _HYDRA} has no profile that can be read with {list(overrides)}: {error}\n"
-            "Try: accel=strict16"
+            f"check: {run / _HYDRA} has no profile that can be read: {error}\nTry: accel=strict16"
         ) from error
     assert isinstance(config, AccelConfig)
     return config
@@ -152,6 +168,30 @@ def _declared(run: Path) -> "tuple[Profile | None, str]":
         raise RunDirectoryError(f"{file}: can't be read: {error!r}.\n{again}") from error
 
 
+def _valid(found: Against, graphs: Iterable[GraphRecord]) -> "tuple[Profile, str]":
+    """The validated profile, and a note where torch had to say whether its operations exist, which takes seconds.
+
+    Raises:
+        ConfigurationError: a value, or the name of an operation, is not valid.
+    """
+    from stages.constrain import validate_profile
+    from stages.constrain.known_names import unfamiliar
+
+    profile = validate_profile(found.config, {}, base=found.base)
+    names = unfamiliar(profile, graphs)
+    if not names:
+        return profile, found.note
+    shown = f"{', '.join(names[:3])}{'' if len(names) < 4 else f' and {len(names) - 3} more'}"
+    try:
+        from stages.constrain.torch_names import check_names
+    except ImportError:
+        note = f"note: that torch has {shown} is not checked: torch can't be imported, and the capture holds none"
+    else:
+        check_names(profile, libraries=False)  # the case, which may register some, is not built here
+        note = f"note: torch was imported to look up {shown}, which the capture does not hold"
+    return profile, "\n".join(filter(None, (found.note, note)))
+
+
 def new_folder(name: str) -> Path:
     """``outputs/DATE/TIME-name``, made now."""
     now = datetime.datetime.now()
@@ -166,29 +206,35 @@ class Checked:
 
     Attributes:
         failed: a strict profile is broken.
+        lines: the source lines that would repay a change most, as the report shows them.
     """
 
     table: "pandas.DataFrame"
     folder: Path
     note: str = ""
     failed: bool = False
+    lines: Sequence[Mapping[str, Any]] = ()
 
 
 def once(run: Path, asked: Asked, out: Path | None) -> Checked:
     """Neither ``--grid`` nor ``--models``: every violation, and what they come to by rule, as the stage stores them."""
-    from stages.constrain import check, validate_profile
+    from stages.constrain import check
     from stages.constrain.stage import SUMMARY, TABLE, message_of
-    from stages.constrain.summary import by_rule
+    from stages.constrain.summary import by_rule, top_lines
 
     run = store.existing(run)
     graphs, found = read_graphs(run), against(run, asked)
-    violations = check(graphs, validate_profile(found.config, {}, base=found.base))
+    profile, note = _valid(found, graphs)
+    violations = check(graphs, profile)
     folder, table = _made(out, "check"), by_rule(violations, graphs)
     for name, content in ((TABLE, violations.table), (SUMMARY, table)):
         file = folder / Path(name).name
         write_atomically(file, encode(file.name, content))
     message = message_of(violations, looked=bool(violations.profile.rules))
-    return Checked(table, folder, "\n".join(filter(None, (message, found.note))), violations.failed)
+    nodes = itertools.chain.from_iterable(graph.nodes for graph in graphs)
+    code = {str(node.source): node.source.code for node in nodes if node.source}
+    lines = top_lines(map(vars, violations), code)
+    return Checked(table, folder, "\n".join(filter(None, (message, note))), violations.failed, lines)
 
 
 def grid(run: Path, asked: Asked, words: Sequence[str], out: Path | None) -> Checked:
@@ -198,27 +244,28 @@ def grid(run: Path, asked: Asked, words: Sequence[str], out: Path | None) -> Che
     run = store.existing(run)
     graphs = read_graphs(run)
     points, found = parse_grid(words), against(run, asked)
+    _, note = _valid(found, graphs)
     table = check_grid(graphs, found.config, points, found.base)
     folder = _made(out, "grid")
     name = found.base.name if found.base else found.config.name
     title = f"{run.name} against {name}: {len(table):,} points of {', '.join(points)}"
     write_atomically(folder / "grid.csv", encode("grid.csv", table))
     write_atomically(folder / "grid.png", draw_grid(table, points, title))
-    return Checked(table, folder, found.note)
+    return Checked(table, folder, note)
 
 
 def models(runs: Sequence[Path], asked: Asked, out: Path | None) -> Checked:
     """``--models``: what a chip must support to run all of the runs' models."""
-    from stages.constrain import validate_profile
     from stages.constrain.coverage import coverage
 
     located = [store.existing(run) for run in runs]
     graphs = {_model_name(run, index): read_graphs(run) for index, run in enumerate(located)}
     found = against(located[0], asked)
-    table = coverage(graphs, validate_profile(found.config, {}, base=found.base))
+    profile, note = _valid(found, itertools.chain.from_iterable(graphs.values()))
+    table = coverage(graphs, profile)
     folder = _made(out, "coverage")
     write_atomically(folder / "coverage.csv", encode("coverage.csv", table))
-    return Checked(table, folder, found.note)
+    return Checked(table, folder, note)
 
 
 def _made(out: Path | None, name: str) -> Path:
@@ -229,6 +276,9 @@ def _made(out: Path | None, name: str) -> Path:
 
 
 def _model_name(run: Path, index: int) -> str:
-    """Model, mode and, to keep two runs of one model apart, the run's place in the list."""
+    """Model, mode and, to keep two runs of one model apart, the run's place in the list; a custom one's builder too."""
     row = store.row(run)
-    return f"{index}:{row['model']}-{row['mode']}" if row["model"] else f"{index}:{run.name}"
+    if not row["model"]:
+        return f"{index}:{run.name}"
+    target = store.build_target(run) if row["model"] == "custom" else ""
+    return f"{index}:{'-'.join(filter(None, (row['model'], target, row['mode'])))}"

@@ -111,7 +111,9 @@ def rerun_command(context: typer.Context, run: Annotated[Path, typer.Argument(he
 
 
 @app.command(
-    "check", help="Check a stored capture against a profile or a grid of its values, or a set of models against a chip."
+    "check",
+    help="Check a stored capture against a profile or a grid of its values, or a set of models against a chip. Exit "
+    "code 1 where the capture breaks a strict profile; --grid and --models explore, and give 0 whatever they find.",
 )
 def check_command(
     words: Annotated[
@@ -151,6 +153,12 @@ def check_command(
         _print_json(rows)
     else:
         _print_table(list(found.table.columns), rows)
+        if found.lines:
+            print("lines that would repay a change most:")
+            _print_table(
+                ["source", "code", "findings", "rules", "cost_bytes", "flops_share"],
+                [dict(line) for line in found.lines],
+            )
         print(f"stored in {found.folder}")
     return 1 if found.failed else 0
 

@@ -114,6 +114,16 @@ def row(run: Path) -> dict[str, Any]:
     }
 
 
+def build_target(run: Path) -> str:
+    """The dotted name of what builds a run's model; empty where the stored configuration does not tell."""
+    import yaml
+
+    try:
+        return str(yaml.safe_load((run / _HYDRA).read_text())["model"]["build"].get("_target_") or "")
+    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError):
+        return ""
+
+
 def _configured(run: Path) -> dict[str, Any]:
     """What the stored configuration tells of a run; empty where it can't be read."""
     import yaml

@@ -1,6 +1,8 @@
 """The alignment rule: which dimensions, of which tensors, are a multiple of the limit. Free of torch."""
 
+import math
 from collections.abc import Iterator
+from fractions import Fraction
 
 from stages.constrain.config import Rule
 from stages.constrain.contractions import contractions
@@ -14,17 +16,22 @@ def alignment(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) 
     """One row for each dimension that is not a multiple of ``rule.value``.
 
     ``dims`` last, last2, first and all look at each tensor once, at the node that makes it; contraction looks at
-    operands of matrix products, attention and convolutions, at each node that reads them. A dimension of size 1 counts
-    only under ``all``. A cost is that of padding the one dimension.
+    operands of matrix products, attention and convolutions, at each node that reads them, and of a convolution in
+    groups at the size of one group. A dimension of size 1 counts only under ``all``. A cost is that of padding the one
+    dimension, after those of the tensor that stand before it.
     """
     if rule.dims == "contraction":
         for found in contractions(graph, rule):
-            yield from [found] if isinstance(found, Violation) else _dimension(*found, rule)
+            if isinstance(found, Violation):
+                yield found
+            elif found[1].dimension is not None:
+                yield from _dimension(found[0], found[1].dimension, rule, found[1].groups)
         return
     for subject in chosen(graph, rule, forward_checked=forward_checked):
-        rank = len(subject.tensor.shape)
+        rank, grown = len(subject.tensor.shape), Fraction(1)
         for dimension in dimensions(rule.dims or "last", rank):
-            yield from _dimension(subject, dimension, rule)
+            yield from _dimension(subject, dimension, rule, grown=grown)
+            grown *= _growth(subject, dimension, rule)
 
 
 def dimensions(dims: str, rank: int) -> range:
@@ -35,11 +42,28 @@ def dimensions(dims: str, rank: int) -> range:
     return range(max(0, rank - count), rank)
 
 
-def _dimension(subject: Subject, dimension: int, rule: Rule) -> Iterator[Violation]:
+def _growth(subject: Subject, dimension: int, rule: Rule) -> Fraction:
+    """How many times as large padding a dimension makes the tensor."""
+    size, value = subject.tensor.shape[dimension], subject.sizes[dimension]
+    item = ITEM_BYTES.get(subject.tensor.dtype) if rule.unit == "bytes" else 1
+    if not value or item is None or (size == 1 and rule.dims != "all"):
+        return Fraction(1)
+    return Fraction(_padded(value, item, int(rule.value)), value)
+
+
+def _padded(value: int, item: int, limit: int) -> int:
+    """The least size from ``value`` on that is a multiple of ``limit``, which is in the unit of ``item``."""
+    step = limit // math.gcd(limit, item)
+    return -(-value // step) * step
+
+
+def _dimension(
+    subject: Subject, dimension: int, rule: Rule, groups: int = 1, grown: Fraction = Fraction(1)
+) -> Iterator[Violation]:
     if subject.role not in (rule.roles or ()):
         return
     size, value = subject.tensor.shape[dimension], subject.sizes[dimension]
-    if size == 1 and rule.dims != "all":
+    if size == groups and rule.dims != "all":
         return
     item = ITEM_BYTES.get(subject.tensor.dtype) if rule.unit == "bytes" else 1
     where = f"dimension {dimension} of {subject.operand} {subject.tensor.shape}"
@@ -49,44 +73,49 @@ def _dimension(subject: Subject, dimension: int, rule: Rule) -> Iterator[Violati
                                 message=f"{where}: the width of {subject.tensor.dtype} is not known",
                                 suggestion="give the rule in elements")  # fmt: skip
         return
-    verdict = is_multiple(size, limit, subject.graph.symbols, value, item=item)
-    if value == 1 and rule.dims != "all" and not verdict:  # a symbolic size: 1 does not count, but it need not be 1
+    # groups divide the size: a group's is a multiple where the whole is one of so many times the limit
+    verdict = is_multiple(size, limit * groups, subject.graph.symbols, value, item=item)
+    if value == groups and rule.dims != "all" and not verdict:  # a symbolic size: 1 does not count, but need not be 1
         verdict = None
     if verdict is None:
-        known = "has no known value" if value is None else f"is {value} in this case, which fits, but need not be"
+        told = f"{size}, which has no known value" if value is None else f"{size}, {value} in this case"
         yield subject.violation(
             rule, measured=size, limit=limit, undecided=True,
-            message=f"{where} is {size}, which {known}, a multiple of {limit} {rule.unit}",
+            message=f"{where} is {told}: it need not be a multiple of {limit} {rule.unit}",
             suggestion=f"make it a multiple of {limit} by construction, e.g. pad the input")  # fmt: skip
     elif not verdict:
-        yield _misaligned(subject, dimension, rule, value, item)
+        yield _misaligned(subject, dimension, rule, value, item, groups, grown)
 
 
-def _misaligned(subject: Subject, dimension: int, rule: Rule, value: int | None, item: int) -> Violation:
+def _misaligned(
+    subject: Subject, dimension: int, rule: Rule, value: int | None, item: int, groups: int, grown: Fraction
+) -> Violation:
     limit, size = int(rule.value), subject.tensor.shape[dimension]
+    where = f"dimension {dimension} of {subject.operand} {subject.tensor.shape}"
     if value is None:
         return subject.violation(
             rule,
             measured=size,
             limit=limit,
-            message=f"dimension {dimension} of {subject.operand} {subject.tensor.shape} is {size}, no multiple "
-            f"of {limit} {rule.unit} for any value in its range",
+            message=f"{where} is {size}, no multiple of {limit} {rule.unit} for any value in its range",
             suggestion=f"make it a multiple of {limit} by construction, e.g. pad the input",
         )
-    padded = value
-    while padded * item % limit:
-        padded += 1
+    group = value // groups
+    padded_group = _padded(group, item, limit)
+    padded = padded_group * groups
     nbytes = subject.nbytes
-    cost = nbytes // value * (padded - value) if nbytes is not None else None
+    cost = int(nbytes // value * (padded - value) * grown) if nbytes is not None else None
     shown = f"{size} ({value} in this case)" if isinstance(size, str) else str(value)
+    shown += f", {group} in each of {groups} groups" if groups > 1 else ""
+    shown += f" elements ({group * item} bytes)" if rule.unit == "bytes" else ""
+    each = f", {padded_group} in each of {groups} groups" if groups > 1 else ""
     return subject.violation(
         rule,
-        measured=value * item if not isinstance(size, str) else f"{size} = {value * item}",
+        measured=group * item if not isinstance(size, str) else f"{size} = {group * item}",
         limit=limit,
         cost=cost,
         share=None if not cost or not nbytes else cost / nbytes,
-        part=str(dimension),
-        message=f"dimension {dimension} of {subject.operand} {subject.tensor.shape} is {shown}, not a multiple of "
-        f"{limit} {rule.unit}",
-        suggestion=f"use {padded} (+{padded - value}) elements, or let the compiler pad",
+        part=f"{dimension}/{groups}" if groups > 1 else str(dimension),
+        message=f"{where} is {shown}, not a multiple of {limit} {rule.unit}",
+        suggestion=f"use {padded} (+{padded - value}) elements{each}, or let the compiler pad",
     )

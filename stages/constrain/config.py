@@ -21,7 +21,8 @@ class Rule:
 
     Attributes:
         rule: alignment, rank, size, tile, dtype, layout, memory_tensor, memory_peak, operation, dynamic_shape, custom.
-        effect: reject, pad, cast, copy or fallback; None is the rule's usual one.
+        effect: reject, pad, cast, copy or fallback; None is the rule's usual one: of dtype cast
+            for a mapping, reject for a list.
         dims: of alignment: last, last2, first, contraction, all; of size: all, last, last2, first.
         roles: activation, parameter, index (integer and bool tensors); of dtype also storage (what is no index) and
             compute (operands of matrix products, convolutions and attention).

@@ -1,6 +1,7 @@
 """What matrix products, convolutions and attention contract, and which node makes an operand. Free of torch."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from stages.constrain.config import Rule
 from stages.constrain.names import Operation
@@ -35,11 +36,16 @@ CONTRACTIONS: dict[str, tuple[tuple[int, str, int], ...]] = {
         ((0, "query", -1), (1, "key", -1), (2, "value", -2)),
     ),
 }  # fmt: skip
-"""Operation → the operands it contracts: position, keyword, dimension. Convolutions contract over input channels (of a
-group); their backward, for the input's gradient, over output channels (whose weight dimension is 0)."""
+"""Operation → the operands it contracts: position, keyword, dimension. Convolutions contract over input channels of a
+group; their backward, for the input's gradient, over output channels of a group (whose weight dimension is 0)."""
 
 TRANSPOSED = {"convolution": 6, "_convolution": 6, "convolution_backward": 7}
 """Operation → position of its argument ``transposed``, which turns the first two dimensions of the weight."""
+
+GROUPS = {"conv1d": 6, "conv2d": 6, "conv3d": 6, "convolution": 8, "_convolution": 8, "convolution_backward": 9}
+"""Operation → position of its argument ``groups``."""
+OUTPUT_MASK = 10
+"""Position of convolution_backward's argument that tells which gradients are made: of input, weight and bias."""
 
 _ATTENTION = ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention",
               "fused_attention_overrideable")  # fmt: skip
@@ -60,22 +66,69 @@ UNREADABLE = frozenset((
 """Operations that contract dimensions, or may, of which their arguments' positions don't tell."""
 
 
-def contracted(node: NodeRecord) -> tuple[tuple[int, str, int], ...]:
-    """The operands that a node contracts: position, keyword, dimension; empty for another operation."""
+@dataclass(frozen=True)
+class Operand:
+    """What an operation multiplies and adds up.
+
+    Attributes:
+        position, keyword: of the argument.
+        dimension: that is contracted; None where several are together (of a weight's gradient batch and positions),
+            so that there is none to align.
+        groups: equal parts of that dimension which are contracted each by itself.
+    """
+
+    position: int
+    keyword: str
+    dimension: int | None
+    groups: int = 1
+
+
+def contracted(node: NodeRecord) -> list[Operand]:
+    """The operands that a node contracts; none for another operation.
+
+    A convolution's channels in groups are a group's size times ``groups`` in the input and in a weight whose first
+    dimension is contracted, a group's size in a weight whose second is:
+
+    ====================  ===============================  ==============================
+    of                    normal                           transposed
+    ====================  ===============================  ==============================
+    the forward pass      input 1 in groups, weight 1      input 1, weight 0, in groups
+    the input's gradient  grad_output 1, weight 0,         grad_output 1 in groups,
+                          in groups                        weight 1
+    the weight's          grad_output and input, over batch and positions together
+    ====================  ===============================  ==============================
+    """
     short = Operation.of(node).short
     name = next((name for name in CONTRACTIONS if name in short), "")
-    found = CONTRACTIONS.get(name, ())
-    if name in TRANSPOSED and node.argument(TRANSPOSED[name], "transposed") is True:
-        return tuple((at, keyword, 1 - dimension if keyword == "weight" else dimension)
-                     for at, keyword, dimension in found)  # fmt: skip
+    turned = name in TRANSPOSED and node.argument(TRANSPOSED[name], "transposed") is True
+    given = node.argument(GROUPS[name], "groups") if name in GROUPS else 1
+    groups = given if isinstance(given, int) and given > 0 else 1
+    found = []
+    for at, keyword, dimension in CONTRACTIONS.get(name, ()):
+        if keyword == "weight" and name in GROUPS:
+            dimension = 1 - dimension if turned else dimension
+            found.append(Operand(at, keyword, dimension, groups if dimension == 0 else 1))
+        else:
+            found.append(Operand(at, keyword, dimension, groups))
+    return _gradients(node, found) if name == "convolution_backward" else found
+
+
+def _gradients(node: NodeRecord, of_input: list[Operand]) -> list[Operand]:
+    """What ``convolution_backward`` contracts for those of input and weight whose gradients are made."""
+    mask = node.argument(OUTPUT_MASK, "output_mask")
+    input_too, weight_too = (mask[0], mask[1]) if isinstance(mask, list) and len(mask) > 1 else (True, True)
+    found = of_input if input_too else []
+    if weight_too:
+        found = [*found, *([] if input_too else [Operand(0, "grad_output", None)]), Operand(1, "input", None)]
     return found
 
 
-def contractions(graph: GraphRecord, rule: Rule) -> Iterator[tuple[Subject, int] | Violation]:
+def contractions(graph: GraphRecord, rule: Rule) -> Iterator[tuple[Subject, Operand] | Violation]:
     """What the operations of ``rule`` contract, at each node that reads it.
 
     Yields:
-        An operand and the index of its dimension; an undecided row where that can't be read from the node.
+        A tensor, and which operand it is, the dimension counted from the first; an undecided row where that can't be
+        read from the node.
     """
     nodes = {node.name: node for node in graph.nodes}
     for node in graph.nodes:
@@ -86,22 +139,24 @@ def contractions(graph: GraphRecord, rule: Rule) -> Iterator[tuple[Subject, int]
                       message=f"what {node.target} contracts can't be read from its arguments: not established",
                       suggestion="check the aten graph, or write it as a matrix product")  # fmt: skip
             continue
-        for position, keyword, dimension in contracted(node):
-            yield _contraction(graph, nodes, node, rule, position, keyword, dimension)
+        for read in contracted(node):
+            yield _contraction(graph, nodes, node, rule, read)
 
 
-def _contraction(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord, rule: Rule, position: int,
-                 keyword: str, dimension: int) -> tuple[Subject, int] | Violation:  # fmt: skip
-    producer = operand(nodes, node, position, keyword)
+def _contraction(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord, rule: Rule,
+                 read: Operand) -> tuple[Subject, Operand] | Violation:  # fmt: skip
+    position, dimension = read.position, read.dimension
+    producer = operand(nodes, node, position, read.keyword)
     tensor = producer.outputs[0] if producer is not None and producer.outputs else None
     rank = 0 if tensor is None else len(tensor.shape)
     if dimension == -2 and rank == 1:  # matmul with a vector contracts its only dimension
         dimension = -1
-    if producer is None or tensor is None or not -rank <= dimension < rank:
+    if producer is None or tensor is None or not (dimension is None or -rank <= dimension < rank):
         return row(graph, node, rule, operand=f"args[{position}]", measured="", limit=rule.value, undecided=True,
                    message=f"operand {position} of {node.target} has no recorded shape that can be contracted",
                    suggestion="check this operation by hand")  # fmt: skip
-    return read_at(graph, nodes, node, f"args[{position}]", producer), dimension % rank
+    at = None if dimension is None else dimension % rank
+    return read_at(graph, nodes, node, f"args[{position}]", producer), replace(read, dimension=at)
 
 
 def operand(nodes: Mapping[str, NodeRecord], node: NodeRecord, position: int, keyword: str) -> NodeRecord | None:

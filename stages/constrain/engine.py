@@ -21,6 +21,7 @@ from dataclasses import replace
 
 from stages.constrain.alignment import alignment
 from stages.constrain.config import AccelConfig, Rule
+from stages.constrain.counting import count_once
 from stages.constrain.graph_rules import custom, memory_peak
 from stages.constrain.layout import layout
 from stages.constrain.operations import operation
@@ -28,7 +29,7 @@ from stages.constrain.profile import Profile, validate_profile
 from stages.constrain.shape_rules import dynamic_shape, rank, size, tile
 from stages.constrain.subjects import unclear, unseen
 from stages.constrain.tensor_rules import dtype, memory_tensor
-from stages.constrain.violations import Violation, Violations, count_once, waive
+from stages.constrain.violations import Violation, Violations, waive
 from stages.graphs import GraphRecord
 
 RULES: dict[str, Callable[..., Iterator[Violation]]] = {
@@ -75,7 +76,7 @@ def check(
             rows.extend(_with_share(_apply(rule, graph, kinds), graph) if rule.effect == "fallback"
                         else _apply(rule, graph, kinds))  # fmt: skip
     rows = [row if row.severity == "undecided" or profile.strict else replace(row, severity="warning") for row in rows]
-    rows = count_once(waive(rows, profile.waivers, today or datetime.date.today()))
+    rows = count_once(waive(rows, profile.waivers, today or datetime.date.today()), records)
     return Violations(tuple(rows), profile, tuple(graph.id for graph in records))
 
 

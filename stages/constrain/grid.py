@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import ConfigurationError, invalid_choice
 from models.units import VALID_BYTES, parse_bytes
+from stages.constrain.concerned import Concerned
 from stages.constrain.config import AccelConfig
 from stages.constrain.engine import check
 from stages.constrain.kinds import IN_BYTES, KINDS
@@ -96,31 +97,34 @@ def check_grid(
         grid: fields and their values.
         base: what ``config`` itself edits: a backend's own rules.
 
-    Columns: ``findings`` (errors and warnings), ``undecided``, ``waived``, ``cost_bytes`` of the findings together,
-    ``nodes`` that have one, and ``findings_RULE`` for each rule that any point has. No point stops at an error.
+    Columns: ``findings`` (errors and warnings), ``undecided``, ``waived``, ``nodes`` that a finding concerns and
+    ``cost_bytes`` of the findings together, both as in ``summary.csv`` (empty: not known), and ``findings_RULE`` for
+    each rule that any point has. No point stops at an error.
     """
     import pandas
 
     records = list(graphs)
-    rows = []
+    concerned, rows = Concerned(records), []
     for values in itertools.product(*grid.values()):
         point = dict(zip(grid, values, strict=True))
         violations = check(records, validate_profile(replace(config, **point), {}, base=base))
         severities = Counter(row.severity for row in violations)
         counting = [row for row in violations if row.severity in ("error", "warning")]
-        rules = Counter(row.rule for row in counting)
+        rules, (nodes, cost) = Counter(row.rule for row in counting), concerned.together(counting)
         rows.append(
             point
             | {
                 "findings": len(counting),
                 "undecided": severities["undecided"],
                 "waived": severities["waived"],
-                "nodes": len({(row.graph, row.node) for row in counting}),
-                "cost_bytes": sum(row.cost_bytes or 0 for row in counting),
+                "nodes": nodes,
+                "cost_bytes": cost,
             }
             | {f"findings_{rule}": rules[rule] for rule in KINDS if rule in rules}
         )
     table = pandas.DataFrame(rows)
+    for column in ("nodes", "cost_bytes"):  # whole numbers stay so beside what is not known
+        table[column] = table[column].astype("Int64").astype(object).where(table[column].notna(), None)
     by_rule = [column for column in table.columns if column.startswith("findings_")]
     table[by_rule] = table[by_rule].fillna(0).astype(int)
     return table
@@ -138,7 +142,7 @@ def draw_grid(table: "pandas.DataFrame", grid: Mapping[str, Sequence[Any]], titl
             label = ", ".join(f"{name}={value}" for name, value in zip(others, key, strict=True))
             positions = range(len(part)) if part[first].dtype == object else part[first]
             above.plot(positions, part["findings"], marker=".", label=label)
-            below.plot(positions, part["cost_bytes"] / 2**20, marker=".", label=label)
+            below.plot(positions, part["cost_bytes"].astype(float) / 2**20, marker=".", label=label)
             if part[first].dtype == object:
                 below.set_xticks(list(positions), part[first])
         above.set_ylabel("findings")

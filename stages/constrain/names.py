@@ -80,6 +80,13 @@ AUTO_FUNCTIONALIZED = f"{HIGHER_ORDER}auto_functionalized"
 PYTHON_ROOTS = ("torch", "_operator", "operator", "builtins", "math")
 
 
+def normal(name: str) -> str:
+    """An operation's name as graphs have it, of the ways to write it: ``torch.ops.aten.add``, ``aten::add``, and
+    ``operator.add``, whose functions are those of ``_operator``."""
+    name = name.removeprefix("torch.ops.").replace("::", ".")
+    return f"_{name}" if name.startswith("operator.") else name
+
+
 @dataclass(frozen=True)
 class Operation:
     """Every name that one operation answers to.
@@ -139,7 +146,7 @@ class Operation:
     @classmethod
     def of_target(cls, target: str, *, method: bool = False) -> "Operation":
         """The names of a target or of a pattern without wildcards."""
-        target = target.removeprefix("torch.ops.").replace("::", ".")
+        target = normal(target)
         parts = target.split(".")
         if parts[0] not in PYTHON_ROOTS and not method and len(parts) > 1:
             packet = ".".join(parts[:2])
@@ -157,10 +164,11 @@ def matches(pattern: str, operation: Operation) -> bool | None:
 
     Args:
         pattern: an overload (``aten.add.Tensor``), a packet (``aten.add``, ``add``), a pattern with wildcards over
-            those names, or a Python target (``torch.nn.functional.relu``), which also finds its aten packets.
+            those names, or a Python target (``torch.nn.functional.relu``, ``operator.add``); one of torch's also finds
+            its aten packets.
         operation: the node's names.
     """
-    pattern = pattern.removeprefix("torch.ops.").replace("::", ".")
+    pattern = normal(pattern)
     if any(character in pattern for character in WILD):
         if any(fnmatch.fnmatchcase(name, pattern) for name in operation.names):
             return True

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from stages.constrain.config import Rule
 from stages.constrain.names import Operation, matches, settled
 from stages.constrain.profile import Profile
-from stages.constrain.subjects import CALLS, has_body, row
+from stages.constrain.subjects import CALLS, has_body, identity, row
 from stages.constrain.violations import Violation
 from stages.graphs import GETITEM, HIGHER_ORDER, GraphRecord, NodeRecord
 
@@ -34,7 +34,7 @@ def operation(graph: GraphRecord, rule: Rule, *, aten_checked: bool = False) -> 
             verdicts[names] = _verdict(names, rule)
         denied, unclear = verdicts[names]
         if denied is not None:
-            yield _denied(graph, node, rule, denied, total, why=_why(denied, node))
+            yield _denied(graph, node, rule, denied, total, nodes, why=_why(denied, node))
         elif _told_by_unseen(graph, node) or left_to_aten(graph, node, aten_checked):
             continue
         elif unclear or not settled(node, nodes):
@@ -75,7 +75,7 @@ def _unlisted(
         own = [] if names.python else [node.target]
         refused = [call for call in [*own, *node.dispatched] if not _allows(rule, Operation.of_overload(call))]
         if refused:
-            yield _denied(graph, node, rule, allowed, total, why=f"{refused[0]} is not among those allowed")
+            yield _denied(graph, node, rule, allowed, total, nodes, why=f"{refused[0]} is not among those allowed")
         return
     verdicts = [matches(pattern, names) for pattern in rule.value["allow"]]
     if any(verdicts) or (names.python and settled(node, nodes) and None not in verdicts):
@@ -85,12 +85,14 @@ def _unlisted(
                   message=f"what {node.target} becomes, and so whether it is allowed, only the aten graph can tell",
                   suggestion="check the aten graph")  # fmt: skip
     else:
-        yield _denied(graph, node, rule, allowed, total, why="is not among those allowed")
+        yield _denied(graph, node, rule, allowed, total, nodes, why="is not among those allowed")
 
 
 def allow_list(profile: Profile, row: Violation) -> list[str]:
     """The entries of the allow list that a row is about; empty where it is about none."""
-    rules = [rule for rule in profile.of(row.rule) if isinstance(rule.value, Mapping)]
+    if row.rule != "operation":  # casts, strides and custom rules have mappings of their own
+        return []
+    rules = [rule for rule in profile.of("operation") if isinstance(rule.value, Mapping)]
     return next((list(rule.value["allow"]) for rule in rules if _in_words(rule) == row.limit), [])
 
 
@@ -117,7 +119,8 @@ def _why(pattern: str, node: NodeRecord) -> str:
     return f"{pattern} is denied, and it calls {call}" if call else ""
 
 
-def _denied(graph: GraphRecord, node: NodeRecord, rule: Rule, pattern: str, total: int, *, why: str = "") -> Violation:
+def _denied(graph: GraphRecord, node: NodeRecord, rule: Rule, pattern: str, total: int,
+            nodes: Mapping[str, NodeRecord], *, why: str = "") -> Violation:  # fmt: skip
     sizes = [tensor.nbytes for tensor in node.outputs]
     known = sum(size for size in sizes if size is not None)
     return row(
@@ -126,4 +129,5 @@ def _denied(graph: GraphRecord, node: NodeRecord, rule: Rule, pattern: str, tota
         share=node.flops / total if node.flops is not None and total else None,
         message=f"{node.target} is not supported ({why or f'{pattern} is denied'})",
         suggestion="replace it, or give the backend a decomposition for it",
+        piece=f"{identity(graph, nodes, node, 0)}:" if node.outputs else "",
     )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 from models.errors import ConfigurationError, closest_first, invalid_choice
 from models.units import VALID_BYTES, parse_bytes
 from stages.constrain.config import AccelConfig, NumericsConfig, Rule, Waiver
-from stages.constrain.kinds import KINDS
+from stages.constrain.kinds import KINDS, SCALARS
 from stages.constrain.numerics import validate_numerics
 from stages.constrain.plain import plain_config
 from stages.constrain.rule_fields import Written, edited, validated
@@ -137,13 +137,35 @@ def _judged_config(path: Path, overrides: Mapping[str, Any], valid: list[str]) -
 
     try:
         content = OmegaConf.load(path)
-        merged = OmegaConf.merge(OmegaConf.structured(AccelConfig), content, overrides)
-        config = OmegaConf.to_object(merged)
+        merged = OmegaConf.merge(OmegaConf.structured(AccelConfig), content)
+        config = OmegaConf.to_object(with_overrides(merged, overrides))
+    except ConfigurationError:
+        raise  # of an override, not of the file
     except ConfigKeyError as error:
         raise invalid_choice("accel", str(error.full_key or error.key), valid, where=str(path), example="{}") from error
     except (OmegaConfBaseException, YAMLError, OSError, ValueError) as error:
         raise ConfigurationError(f"accel: {path} can't be read as a profile: {error}") from error
     assert isinstance(config, AccelConfig)
+    return config
+
+
+def with_overrides(config: Any, overrides: Mapping[str, Any]) -> Any:
+    """OmegaConf's ``config`` with fields replaced; ConfigurationError for one that has no such value, or is none."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    for key, value in overrides.items():
+        if key not in (valid := [item.name for item in fields(AccelConfig)]):
+            raise invalid_choice("accel override", key, valid, example="{}")
+        try:
+            config = OmegaConf.merge(config, {key: value})
+        except OmegaConfBaseException as error:
+            example = KINDS[SCALARS[key]].example if key in SCALARS else "null"
+            why = str(error).partition("\n")[0]
+            raise ConfigurationError(
+                f"accel.{error.full_key or key}: got {value!r} (in accel.{key}={value}): {why}.\n"
+                f"Try: accel.{key}={example}"
+            ) from error
     return config
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from stages.constrain.names import WILD, Operation
+from stages.constrain.names import WILD, Operation, normal
 from stages.constrain.operations import allow_list
 from stages.constrain.profile import Profile
 from stages.constrain.subjects import operands_of
@@ -234,7 +234,7 @@ def _operation(row: Violation, allowed: Sequence[str]) -> Check:
 
 def _names(pattern: str) -> list[str]:
     """An entry of a deny or an allow list, and of a Python callable the operators that it names too."""
-    pattern = pattern.removeprefix("torch.ops.").replace("::", ".")
+    pattern = normal(pattern)
     if not pattern.startswith("torch.") or any(character in pattern for character in WILD):
         return [pattern]
     return [pattern, *sorted(Operation.of_target(pattern).names - {pattern})]
@@ -248,6 +248,11 @@ def _alignment(graph: GraphIndex, row: Violation, tensor: TensorRecord, one: str
         return None
     measured, limit = int(found[0]), int(row.limit)
     sizes = shape_in_case(tensor, graph.graph.symbols)
+    grouped = re.search(r":(\d+)/(\d+)$", row.piece)
+    if grouped is not None:  # one group's part of a dimension
+        width = "" if (sizes[int(grouped[1])] or 0) // int(grouped[2]) == measured else f" * {one}.element_size()"
+        return Check(row.rule, f"{one}.shape[{grouped[1]}] // {grouped[2]}{width}", f"found % {limit} != 0",
+                     str(measured), row.limit)  # fmt: skip
     for item, width in ((1, ""), (ITEM_BYTES.get(tensor.dtype, 0), f" * {one}.element_size()")):
         for dimension in range(len(sizes) - 1, -1, -1):
             size = sizes[dimension]

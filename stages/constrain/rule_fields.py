@@ -31,7 +31,8 @@ def validated(rule: Rule, key: str) -> Written:
     if rule.rule not in KINDS:
         raise invalid_choice(f"{key}.rule", rule.rule, KINDS)
     kind, value_key = KINDS[rule.rule], f"{key}.value"
-    effect = kind.effects[0] if rule.effect is None else rule.effect
+    usual = "cast" if rule.rule == "dtype" and isinstance(rule.value, Mapping) else kind.effects[0]
+    effect = usual if rule.effect is None else rule.effect
     if effect not in kind.effects:
         raise invalid_choice(f"{key}.effect", effect, kind.effects, where=f"a rule {rule.rule}")
     if rule.value is None:

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import ConfigurationError
 from stages.constrain.config import AccelConfig
+from stages.constrain.counting import count_once
 from stages.constrain.engine import check
 from stages.constrain.profile import Profile, completed, validate_profile
-from stages.constrain.violations import Violation, Violations, count_once, waive
+from stages.constrain.violations import Violation, Violations, waive
 from stages.contract import Settings
 from stages.graphs import GraphRecord
 
@@ -63,7 +64,7 @@ class Rulebook:
             return check(graphs, self.profile, today=today)
         found = check(graphs, replace(self.profile, waivers=()))
         rows = [*found, *itertools.chain.from_iterable(map(self._own_rows, _compiled(graphs)))]
-        rows = count_once(waive(rows, self.profile.waivers, today or datetime.date.today()))
+        rows = count_once(waive(rows, self.profile.waivers, today or datetime.date.today()), graphs)
         return replace(found, rows=tuple(rows), profile=self.profile)
 
     def _own_rows(self, graph: GraphRecord) -> list[Violation]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 
 from stages.constrain.alignment import dimensions
 from stages.constrain.config import Rule
@@ -34,9 +35,10 @@ def size(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> It
     A symbolic size is decided by its range, else as this case had it; one that fits here, but need not, is undecided,
     as is one without a value whose range reaches over a limit.
     """
-    least, most = (1, int(rule.value)) if not isinstance(rule.value, Mapping) else _limits(rule.value)
-    limit = f"{least} to {most}" if most is not None else f"{least} or more"
+    least, most = (0, int(rule.value)) if not isinstance(rule.value, Mapping) else _limits(rule.value)
+    limit = f"{least} or more" if most is None else f"{least} to {most}" if least else f"at most {most}"
     for subject in chosen(graph, rule, forward_checked=forward_checked):
+        grown = Fraction(1)  # by padding the dimensions before
         for dimension in dimensions(rule.dims or "all", len(subject.tensor.shape)):
             (low, high), value = subject.bounds[dimension], subject.sizes[dimension]
             if low is not None and low >= least and (most is None or (high is not None and high <= most)):
@@ -48,8 +50,10 @@ def size(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> It
             if small or (most is not None and ends[0] is not None and ends[0] > most):
                 cost, share = subject.nbytes, None
                 if rule.effect == "pad":
-                    share = (least - value) / value if small and value else None
-                    cost = None if cost is None or share is None else round(cost * share)
+                    more = Fraction(least - value, value) * grown if small and value else None
+                    share = None if more is None else float(more)
+                    cost = None if cost is None or more is None else int(cost * more)
+                    grown *= Fraction(least, value) if small and value else 1
                 yield subject.violation(
                     rule,
                     measured=shown if isinstance(shown, int) or value is None else f"{shown} = {value}",
@@ -57,7 +61,7 @@ def size(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> It
                     cost=cost,
                     share=share,
                     part=str(dimension) if rule.effect == "pad" else "",
-                    message=f"{where} is {shown if value is None else value}, not {limit}",
+                    message=f"{where} is {shown if value is None else value}, {limit} being allowed",
                     suggestion="pad the dimension, or join tensors along it"
                     if small
                     else "split the tensor along this dimension",
@@ -77,7 +81,7 @@ def size(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> It
 
 
 def _limits(value: Mapping[str, int]) -> tuple[int, int | None]:
-    return value.get("min", 1), value.get("max")
+    return value.get("min", 0), value.get("max")
 
 
 def tile(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:

@@ -9,7 +9,7 @@ from stages.constrain.profile import Profile, stored_profile
 from stages.constrain.repros import write_repros
 from stages.constrain.rulebook import rulebook
 from stages.constrain.summary import by_rule
-from stages.constrain.violations import COLUMNS, Violations
+from stages.constrain.violations import COLUMNS, Violations, unused_waivers
 from stages.contract import Artifacts, Stage, StageContext, StageResult
 from stages.graphs import GraphRecord
 from stages.wording import breaks_in_words, counted
@@ -69,9 +69,11 @@ class ConstrainStage(Stage):
         unseen = bool(outside) and profile.strict
         if unseen and not violations.failed:
             outside = f"not established: {outside}"
+        unused = ", ".join(f"{waiver.rule} ({waiver.reason})" for waiver in unused_waivers(violations))
+        idle = f"no finding is waived by {unused}" if unused else ""
         result = StageResult(
             status="failed" if violations.failed or unseen else "passed",
-            message="; ".join(part for part in (message_of(violations, looked), rules.note, outside) if part),
+            message="; ".join(part for part in (message_of(violations, looked), rules.note, idle, outside) if part),
             artifacts={TABLE: violations.table, SUMMARY: by_rule(violations, graphs)},
             summary={"violations": found | {"profile": profile.name, "declared_by": rules.declared_by}},
             digest={TABLE: digest_columns()},

@@ -4,9 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from stages.constrain.subjects import CALLS, tensors
+from stages.constrain.concerned import Concerned
 from stages.constrain.violations import Violation, Violations
-from stages.graphs import GETITEM, GraphRecord
+from stages.graphs import GraphRecord
 from stages.wording import counted
 
 if TYPE_CHECKING:
@@ -22,67 +22,47 @@ SUGGESTIONS = 3
 def by_rule(violations: Violations, graphs: Iterable[GraphRecord]) -> "pandas.DataFrame":
     """One row for each rule and effect with findings, the most findings first.
 
-    Columns: ``nodes`` operations with such a finding, ``nodes_share`` of all operations; ``cost_bytes`` what the
-    findings cost together, ``bytes_share`` over the bytes that all tensors of the graphs take, each once, inputs and
-    parameters included, views not; ``flops`` of those operations,
-    ``flops_share`` of all FLOPs that are known. Shares are of the graphs that hold the findings' kind: of AOTAutograd's
-    where there are any, for Dynamo's is another picture of the same. Waived findings count under ``waived`` alone.
+    Columns: ``nodes`` operations that such a finding concerns (see :class:`~stages.constrain.concerned.Concerned`),
+    ``nodes_share`` of all operations; ``cost_bytes`` what the findings cost together, ``bytes_share`` over the bytes
+    that all tensors of the graphs take, each once, inputs and parameters included, views not; ``flops`` of those
+    operations, ``flops_share`` of all FLOPs that are known. No share but that of padding's and copies' bytes is above
+    1. All are of AOTAutograd's graphs where there are any; where it can't be told what of them a finding in Dynamo's
+    concerns, ``nodes``, ``cost_bytes`` and ``flops`` are None: not known. Waived findings count under ``waived`` alone.
     """
     import pandas
 
-    records = {graph.id: graph for graph in graphs}
-    aten = [graph for graph in records.values() if graph.kind in ("forward", "backward")]
-    counted_graphs = aten or list(records.values())
-    nodes, nbytes, flops = _totals(counted_graphs)
-    ids = {graph.id for graph in counted_graphs}
+    concerned = Concerned(graphs)
+    nodes, nbytes, flops = concerned.totals()
     groups: dict[tuple[str, str], list[Violation]] = defaultdict(list)
     for row in violations:
         groups[row.rule, row.effect].append(row)
     rows = []
     for (rule, effect), group in groups.items():
-        found = _row(rule, effect, group, records, ids)
-        found["nodes_share"] = found["nodes"] / nodes if nodes else None
-        found["bytes_share"] = found["cost_bytes"] / nbytes if nbytes else None
-        found["flops_share"] = found["flops"] / flops if flops else None
+        found = _row(rule, effect, group, concerned)
+        for name, column, total in (
+            ("nodes", "nodes", nodes),
+            ("bytes", "cost_bytes", nbytes),
+            ("flops", "flops", flops),
+        ):
+            found[f"{name}_share"] = found[column] / total if total and found[column] is not None else None
         rows.append(found)
     rows.sort(key=lambda row: (-row["findings"], row["rule"], row["effect"]))
-    return pandas.DataFrame(rows, columns=COLUMNS)
+    return pandas.DataFrame(rows, columns=COLUMNS, dtype=object)  # whole numbers stay so beside what is not known
 
 
-def _totals(graphs: Iterable[GraphRecord]) -> tuple[int, int, int]:
-    """Operations, bytes of the tensors, each once, and known FLOPs."""
-    graphs = list(graphs)
-    ids = {graph.id for graph in graphs}
-    calls = [node for graph in graphs for node in graph.nodes if node.op in CALLS and node.target != GETITEM]
-    nbytes = 0
-    for graph in graphs:
-        shown = graph.kind == "backward" and f"{graph.id.rpartition('.')[0]}.forward" in ids
-        subjects = tensors(graph, forward_checked=shown)
-        nbytes += sum(subject.tensor.nbytes or 0 for subject in subjects if not subject.node.aliases)
-    return len(calls), nbytes, sum(node.flops or 0 for node in calls)
-
-
-def _row(
-    rule: str, effect: str, group: list[Violation], records: Mapping[str, GraphRecord], counted_ids: set[str]
-) -> dict[str, Any]:
+def _row(rule: str, effect: str, group: list[Violation], concerned: Concerned) -> dict[str, Any]:
     severities = Counter(row.severity for row in group)
     counting = [row for row in group if row.severity != "waived"]
-    places = {(row.graph, row.node) for row in counting if row.graph in counted_ids}
-    nodes = [
-        node
-        for graph_id in {graph for graph, _ in places}
-        for node in records[graph_id].nodes
-        if (graph_id, node.name) in places and node.op in CALLS
-    ]
+    places = concerned.operations(counting)
     return {
         "rule": rule,
         "effect": effect,
         "findings": len(counting),
         "waived": severities["waived"],
         "undecided": severities["undecided"],
-        "nodes": len(nodes),
-        "cost_bytes": sum(row.cost_bytes or 0 for row in counting if row.graph in counted_ids),
-        "flops": sum(node.flops or 0 for node in nodes),
+        "nodes": None if places is None else len(places),
+        "cost_bytes": concerned.cost(counting),
+        "flops": None if places is None else concerned.flops(places),
     }
 
 

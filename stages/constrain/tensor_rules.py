@@ -1,5 +1,6 @@
 """The rules about one tensor at a time: dtype and memory. Free of torch."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from stages.constrain.config import Rule
@@ -9,20 +10,29 @@ from stages.constrain.subjects import Subject, byte_bounds, chosen
 from stages.constrain.violations import Violation
 from stages.graphs import ITEM_BYTES, GraphRecord
 
-NARROWER = {
+INSTEAD = {
     "float64": ("float32", "bfloat16", "float16"),
-    "float32": ("bfloat16", "float16"),
-    "float16": ("float32",),
+    "float32": ("bfloat16", "float16", "float64"),
+    "float16": ("float32", "bfloat16"),
     "bfloat16": ("float32", "float16"),
-    "int64": ("int32",),
-    "int32": ("int64",),
-    "int16": ("int32",),
-    "int8": ("int32",),
-    "uint8": ("int32",),
-    "bool": ("uint8", "int8", "int32"),
-    "complex128": ("complex64",),
+    "complex128": ("complex64", "complex32"),
 }
-"""dtype → what to try instead, best first."""
+"""dtype → what to try instead, best first, before the others of its kind."""
+
+INTEGERS = ("int32", "int64", "int16", "int8", "uint8", "uint32", "uint64", "uint16")
+_WHOLE = re.compile(r"u?int\d+")
+
+
+def instead_of(found: str, allowed: Sequence[str]) -> str | None:
+    """What to use for a dtype: an allowed one of its kind (integer, float, complex; for bool an integer), or None."""
+    if found == "bool":
+        choices: Sequence[str] = ("uint8", "int8", *INTEGERS)
+    elif _WHOLE.fullmatch(found):
+        choices = INTEGERS
+    else:
+        kind = "complex" if found.startswith("complex") else ("float", "bfloat")
+        choices = (*INSTEAD.get(found, ()), *(other for other in allowed if other.startswith(kind)))
+    return next((other for other in choices if other in allowed), None)
 
 
 def dtype(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
@@ -51,7 +61,8 @@ def _dtype(subject: Subject, rule: Rule, becomes: Mapping[str, str], allowed: Se
         message, suggestion = f"is {becomes[found]} on this accelerator", f"use {becomes[found]} yourself"
     else:
         message = "is not supported"
-        suggestion = f"use {next((other for other in NARROWER.get(found, ()) if other in allowed), allowed[0])}"
+        other = instead_of(found, allowed)
+        suggestion = "there is no supported dtype of this kind" if other is None else f"use {other}"
     yield subject.violation(
         rule,
         measured=found,

@@ -1,7 +1,10 @@
 """What only torch can tell of a profile: whether the operations and dtypes that it lists exist."""
 
+import difflib
 import fnmatch
 import functools
+import importlib
+import logging
 import re
 import types
 from collections import defaultdict
@@ -12,27 +15,38 @@ import torch
 
 from models.errors import ConfigurationError, closest_first, example_of, invalid_choice
 from stages.constrain.kinds import DTYPES
-from stages.constrain.names import PYTHON_ROOTS, WILD
+from stages.constrain.known_names import listed
+from stages.constrain.names import PYTHON_ROOTS, WILD, normal
 from stages.constrain.profile import Profile, completed
 from stages.torch_internals.operators import operator_names
 
 SHOWN = 8
 
+log = logging.getLogger(__name__)
 
-def check_names(profile: Profile) -> None:
-    """ConfigurationError for an operation or a dtype that this torch does not have, the nearest ones named."""
+
+def check_names(profile: Profile, *, libraries: bool = True) -> None:
+    """ConfigurationError for an operation or a dtype that this torch does not have, the nearest ones named.
+
+    Args:
+        profile: whose names are checked.
+        libraries: False where a library that registers operators of its own may not be imported here: one of a
+            namespace that is unlike all that are is let through with a warning.
+    """
     for item in profile.written or completed(profile).written:
-        rule, key = item.rule, item.value_key
-        if rule.rule == "dtype":
-            _check_dtypes(rule.value, key)
-        for pattern in rule.operations or ():
-            _check_operation(pattern.removeprefix("!"), f"{item.key}.operations")
-        if rule.rule == "operation":
-            listed = rule.value["allow"] if isinstance(rule.value, Mapping) else rule.value
-            for pattern in listed:
-                _check_operation(pattern, key)
-    for pattern in profile.numerics.fallback:
-        _check_operation(pattern.removeprefix("!"), "accel.numerics.fallback")
+        if item.rule.rule == "dtype":
+            _check_dtypes(item.rule.value, item.value_key)
+    for pattern, key in listed(profile):
+        if libraries or not _of_another_library(pattern):
+            _check_operation(pattern, key)
+        else:
+            log.warning("%s: %s is of a library that is not imported here: not looked up", key, pattern)
+
+
+def _of_another_library(pattern: str) -> bool:
+    root, _, name = normal(pattern).partition(".")
+    known = {packet.partition(".")[0] for packet in _overloads()} | set(PYTHON_ROOTS)
+    return bool(name) and not difflib.get_close_matches(root, known)
 
 
 def _check_dtypes(value: Any, key: str) -> None:
@@ -44,19 +58,21 @@ def _check_dtypes(value: Any, key: str) -> None:
 
 
 def _check_operation(pattern: str, key: str) -> None:
-    bare = pattern.removeprefix("torch.ops.").replace("::", ".")
+    bare = normal(pattern)
     parts = bare.split(".")
     if any(character in bare for character in WILD):
         _check_wild(pattern, bare, key)
     elif parts[0] == "torch":
-        _check_callable(pattern, key)
+        _check_callable(pattern, key, torch)
+    elif parts[0] in PYTHON_ROOTS:
+        _check_callable(pattern, key, importlib.import_module(parts[0]))
     elif len(parts) == 1:
         known = {packet.partition(".")[2] for packet in _overloads()}
         if bare in {packet.partition(".")[0] for packet in _overloads()} - known:
             raise _group(key, pattern, "a namespace")
         if bare not in known and not hasattr(torch.nn.functional, bare) and not hasattr(torch.Tensor, bare):
             raise _unknown(key, pattern, bare, known)
-    elif parts[0] not in PYTHON_ROOTS:
+    else:
         packet = f"{parts[0]}.{parts[1]}"
         if packet not in _overloads():
             raise _unknown(key, pattern, packet, set(_overloads()))
@@ -86,8 +102,7 @@ def _overloads() -> dict[str, set[str]]:
     return dict(found)
 
 
-def _check_callable(pattern: str, key: str) -> None:
-    value: object = torch
+def _check_callable(pattern: str, key: str, value: object) -> None:
     path = pattern.split(".")
     for index, part in enumerate(path[1:], start=1):
         if not hasattr(value, part):

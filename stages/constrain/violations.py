@@ -133,21 +133,9 @@ def waive(rows: Iterable[Violation], waivers: Iterable[Waiver], today: datetime.
     return result
 
 
-def count_once(rows: Iterable[Violation]) -> list[Violation]:
-    """``rows`` with the cost of each piece in the first of a rule and effect that is not waived, so that costs add up.
-
-    A tensor that several operations read is padded, cast or copied once.
-    """
-    first: dict[tuple[str, str, str], Violation] = {}
-    result = []
-    for row in rows:
-        if row.piece and row.cost_bytes and row.severity != "waived":
-            known = first.setdefault((row.rule, row.effect, row.piece), row)
-            if known is not row:
-                place = known.node if known.graph == row.graph else f"{known.graph} {known.node}"
-                row = replace(row, cost_bytes=0, message=f"{row.message} (its bytes are counted at {place})")
-        result.append(row)
-    return result
+def unused_waivers(violations: Violations) -> list[Waiver]:
+    """The profile's waivers that accept no row."""
+    return [item for item in violations.profile.waivers if not any(_matches(item, row) for row in violations)]
 
 
 def _matches(waiver: Waiver, row: Violation) -> bool:
@@ -167,4 +155,5 @@ def _accept(row: Violation, waiver: Waiver, today: datetime.date) -> Violation:
     expires = expiry(waiver)
     if expires is not None and today >= expires:
         return replace(row, message=f"{row.message} (a waiver expired on {expires}: {waiver.reason})")
-    return replace(row, severity="waived", message=f"{row.message} (waived: {waiver.reason})")
+    until = "" if expires is None else f" until {expires}"
+    return replace(row, severity="waived", message=f"{row.message} (waived{until}: {waiver.reason})")

@@ -46,6 +46,13 @@ def test_a_grid_gives_one_row_a_point_and_a_picture(tmp_path: Path, capsys: pyte
     assert f"stored in {out}" in capsys.readouterr().out
 
 
+def test_a_grid_counts_the_operations_that_the_summary_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, out = str(stored_run(tmp_path / "run", 24)), str(tmp_path / "out")
+    (once,) = rows_of(capsys, run, "accel=warn16", "--out", out)[0]
+    (point,) = rows_of(capsys, run, "accel=warn16", "--grid", "alignment=16", "--out", out)[0]
+    assert (once["findings"], once["nodes"], point["findings"], point["nodes"]) == (2, 1, 2, 1)
+
+
 def test_the_runs_own_profile_is_checked_unless_another_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,6 +173,84 @@ def test_what_can_not_be_meant_is_exit_code_2(
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [["alignment=16.5"], ["alignment=16.5", "accel=strict8"]])
+def test_an_override_that_can_not_be_is_named(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(stored_run(tmp_path / "run", 24))
+    assert main(["check", run, *words]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("accel.alignment: got 16.5 (in accel.alignment=16.5): ") and ".yaml" not in told
+    assert told.endswith("\nTry: accel.alignment=16\n")
+    assert main(["check", run, "denied=[*]"]) == 2 and "got 'denied=[*]'" in capsys.readouterr().err
+
+
+def test_exploring_never_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [str(stored_run(tmp_path / "run", 24)), "accel=strict16", "--out", str(tmp_path / "out")]
+    assert main(["check", *words]) == 1
+    for more in (["--grid", "alignment=16"], ["--models"]):
+        assert main(["check", *words, *more]) == 0
+    capsys.readouterr()
+    assert main(["check", "--help"]) == 0
+    assert "--grid and --models explore, and give 0 whatever" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_lines_that_would_repay_a_change_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = stored_run(tmp_path / "run", 24)
+    file = run / "capture/graphs/g0.forward.json"
+    graph = json.loads(file.read_text())
+    graph["nodes"][1]["source"] = {"file": "net.py", "line": 7, "code": "y = x.relu()", "function": "forward"}
+    file.write_text(json.dumps(graph))
+    assert main(["check", str(run), "accel=warn16", "--out", str(tmp_path / "out")]) == 0
+    assert "net.py:7                   y = x.relu()  1         alignment (pad)  128" in capsys.readouterr().out
+
+
+def test_models_of_a_users_own_have_their_builders_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [stored_run(tmp_path / name, 24) for name in "ab"]
+    for run in runs:
+        config = f"model: {{name: custom, build: {{_target_: nets.{run.name}}}}}\naccel: {{name: none}}\n"
+        (run / ".hydra/config.yaml").write_text(
+            config + "backend: {name: eager, adapter: eager}\ndtype: d\nmode: inference\n"
+        )
+    rows, _ = rows_of(capsys, *map(str, runs), "--models", "--out", str(tmp_path / "out"))
+    assert rows[0]["names"] == "0:custom-nets.a-inference 1:custom-nets.b-inference"
+
+
+@pytest.mark.parametrize(
+    ("words", "nearest"),
+    [
+        (["denied=[aten.tpok]"], "Try: accel.denied=[aten.topk]"),
+        (["allowed=[aten.relu,aten.exq]"], "accel.allowed: got 'aten.exq', which torch "),
+        (["denied=[aten.linagl_*]"], "aten.linalg_"),
+        (["denied=[torch.nn.functional.rleu]"], "Try: accel.denied=[torch.nn.functional.relu]"),
+        (["denied=[operator.ad]"], "operator.add"),
+        (["accel=chip.yaml"], "accel.rules[0].operations: got 'aten.adddmm'"),
+        (["accel=chip.yaml", "--grid", "max_rank=2"], "aten.addmm"),
+        (["accel=chip.yaml", "--models"], "aten.addmm"),
+        (["accel=without.yaml"], "operations: got 'aten.emmbedding'"),
+    ],
+)
+def test_an_operation_that_torch_lacks_is_exit_code_2(
+    words: list[str], nearest: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stored_run(tmp_path / "run", 24)
+    Path("chip.yaml").write_text("rules: [{rule: alignment, value: 16, operations: [aten.adddmm]}]\n")
+    Path("without.yaml").write_text("rules: [{rule: dtype, value: [int8], operations: ['!aten.emmbedding']}]\n")
+    assert main(["check", "run", *words]) == 2
+    assert nearest in capsys.readouterr().err
+
+
+def test_an_operation_that_torch_has_is_looked_up_and_said_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [str(stored_run(tmp_path / "run", 24)), "--out", str(tmp_path / "out")]
+    told = rows_of(capsys, *words, "denied=[aten.topk,operator.add,aten::exp]")[1]
+    assert rows_of(capsys, words[0], *words[1:], "denied=[my_vendor.fused]")[0] == []
+    assert main(["check", *words, "denied=[atne.topk]"]) == 2  # not far enough from aten
+    assert "torch was imported to look up aten.topk, operator.add, aten::exp, which" in told
+
+
 def test_a_run_without_a_capture_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = stored_run(tmp_path / "run", 24)
     (run / "capture/graphs/g0.forward.json").write_text("{}")
@@ -180,6 +265,7 @@ def test_checking_imports_no_torch(tmp_path: Path) -> None:
         "import sys; from pipeline.cli import main\n"
         f"words = ['check', {str(run)!r}, '--out', {str(tmp_path / 'out')!r}]\n"
         "assert main(words) == 0 and main([*words, '--grid', 'alignment=1:4']) == 0\n"
+        "assert main([*words, 'denied=[aten::relu,aten.rel*]']) == 0 and main([*words, 'accel=arm_ethos_u55']) == 0\n"
         "assert 'torch' not in sys.modules and 'hydra' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -41,11 +41,41 @@ def test_sizes_on_both_sides_of_both_limits(shape: list[int], least: int, most: 
     assert {row.limit for row in rows} <= {f"{least} to {most}"}
 
 
+def test_an_empty_tensor_is_not_above_a_largest_size() -> None:
+    for value in (30, {"max": 30}):
+        (row,) = found(graph(placeholder("x", 0, 31)), **rules(rule="size", value=value))
+        assert (row.measured, row.limit) == ("31", "at most 30")
+        assert row.message == "x: dimension 1 of input [0, 31] float32 is 31, at most 30 being allowed"
+    (row,) = found(graph(placeholder("x", 0, 31)), **rules(rule="size", value={"min": 1}))
+    assert (row.measured, row.limit) == ("0", "1 or more")
+
+
+def test_padding_several_dimensions_costs_what_the_whole_grows_by() -> None:
+    x = graph(placeholder("x", 2, 10, 5))
+    for dims, padded in (("last", 2 * 10 * 8), ("last2", 2 * 12 * 8), ("all", 4 * 12 * 8), ("first", 4 * 10 * 5)):
+        rows = found(x, **rules(rule="alignment", value=4, dims=dims))
+        assert sum(row.cost_bytes for row in rows) == (padded - 2 * 10 * 5) * 4
+        assert sum(row.cost_share for row in rows) == pytest.approx(padded / 100 - 1)
+
+
+def test_a_size_in_bytes_is_told_in_elements_too() -> None:
+    (row,) = found(graph(placeholder("x", 4, 24)), **rules(rule="alignment", value=64, unit="bytes"))
+    assert "is 24 elements (96 bytes), not a multiple of 64 bytes" in row.message
+
+
+def test_a_size_of_no_known_value_is_told_in_a_sentence() -> None:
+    x = placeholder("x", 4, "u0")
+    rows = found(graph(x, symbols={"u0": {"hint": None, "min": 2, "max": None}}), alignment=16)
+    message = "is u0, which has no known value: it need not be a multiple of 16 elements"
+    assert [row.message.partition("] ")[2] for row in rows] == [message]
+
+
 def test_padding_to_a_smallest_size_costs_what_it_adds() -> None:
     x = graph(placeholder("x", 2, 6, 5))
     pads = found(x, **rules(rule="size", value={"min": 8}, effect="pad"))
-    assert [(row.cost_bytes, row.cost_share) for row in pads] == [(6 * 6 * 5 * 4, 3.0), (2 * 2 * 5 * 4, 1 / 3),
-                                                                  (2 * 6 * 3 * 4, 0.6)]  # fmt: skip
+    assert [(row.cost_bytes, row.cost_share) for row in pads] == [(6 * 6 * 5 * 4, 3.0), (8 * 2 * 5 * 4, 4 / 3),
+                                                                  (8 * 8 * 3 * 4, 3.2)]  # fmt: skip
+    assert sum(row.cost_bytes for row in pads) == (8 * 8 * 8 - 2 * 6 * 5) * 4
     assert [row.cost_bytes for row in found(x, **rules(rule="size", value={"max": 4}, effect="pad"))] == [None, None]
     assert [row.cost_bytes for row in found(x, **rules(rule="size", value=5))] == [240]
 
@@ -149,6 +179,53 @@ def test_channels_that_a_convolution_contracts(target: str, inputs: list[Any], e
     assert [row.measured for row in found(given, alignment=16, alignment_dims="contraction")] == expected
 
 
+BATCH, W, V = [2, 24, 5, 5], [32, 6, 3, 3], [24, 8, 3, 3]  # of 24 channels and, in 4 groups, of 32: 6 and 8 in each
+
+
+@pytest.mark.parametrize(
+    ("target", "inputs", "expected"),
+    [
+        ("aten.convolution.default", ["x", "w", None, [1], [0], [1], False, [0], 4], [("args[0]", 6), ("args[1]", 6)]),
+        ("torch.conv2d", ["x", "w", None, 1, 0, 1, 4], [("args[0]", 6), ("args[1]", 6)]),
+        ("aten.convolution.default", ["x", "v", None, [1], [0], [1], True, [0], 4], [("args[0]", 6), ("args[1]", 6)]),
+        ("aten.convolution_backward.default", ["g", "x", "w", None, [1], [0], [1], False, [0], 4, [True, True, True]],
+         [("args[0]", 8), ("args[2]", 8)]),
+        ("aten.convolution_backward.default", ["g", "x", "v", None, [1], [0], [1], True, [0], 4, [True, True, True]],
+         [("args[0]", 8), ("args[2]", 8)]),
+        ("aten.convolution_backward.default", ["g", "x", "w", None, [1], [0], [1], False, [0], 4, [False, True, True]],
+         []),
+    ],
+)  # fmt: skip
+def test_a_group_contracts_its_own_channels(target: str, inputs: list[Any], expected: list[tuple[str, int]]) -> None:
+    made = [placeholder("x", *BATCH), placeholder("g", 2, 32, 3, 3), placeholder("w", *W), placeholder("v", *V)]
+    given = graph(*made, call("c", target, inputs, tensor(1)))
+    for limit in (16, 32):
+        rows = found(given, alignment=limit, alignment_dims="contraction")
+        assert [(row.operand, int(row.measured)) for row in rows] == expected
+        for row in rows:
+            source = given.node(str(inputs[int(row.operand[5])])).outputs[0]
+            parts = 1 if int(row.measured) in source.shape[:2] else 4
+            assert row.cost_bytes == source.nbytes // int(row.measured) * (limit - int(row.measured))
+            assert row.suggestion.startswith(f"use {limit * parts} (")
+    assert found(given, alignment=2, alignment_dims="contraction") == []
+
+
+def test_a_group_of_one_channel_contracts_none() -> None:
+    made = [placeholder("x", 2, 24, 5, 5), placeholder("w", 24, 1, 3, 3)]
+    node = call("c", "aten.convolution.default", ["x", "w", None, [1], [0], [1], False, [0], 24], tensor(1))
+    assert found(graph(*made, node), alignment=16, alignment_dims="contraction") == []
+
+
+@pytest.mark.parametrize(("mask", "read"), [([True, False], [0, 2]), ([False, True], [0, 1]), ([True, True], [0, 2, 1]),
+                                           ([False, False], [])])  # fmt: skip
+def test_a_backward_multiplies_what_its_gradients_need(mask: list[bool], read: list[int]) -> None:
+    made = [placeholder("x", *BATCH), placeholder("g", 2, 32, 3, 3), placeholder("w", *W)]
+    inputs = ["g", "x", "w", None, [1], [0], [1], False, [0], 4, [*mask, False]]
+    given = graph(*made, call("c", "aten.convolution_backward.default", inputs, tensor(1)))
+    rows = found(given, **rules(rule="dtype", roles=["compute"], value=["float16"]))
+    assert [row.operand for row in rows] == [f"args[{index}]" for index in read]
+
+
 def test_an_operand_without_a_shape_is_not_established_for_dtypes_either() -> None:
     rule = rules(rule="dtype", roles=["compute"], value=["float32"])
     node = call("y", "torch.matmul", ["x", 3], tensor(5))
@@ -157,6 +234,30 @@ def test_an_operand_without_a_shape_is_not_established_for_dtypes_either() -> No
     ]
     named = call("y", "torch.mm", [], tensor(5, 5), kwargs={"input": {"node": "x"}, "mat2": {"node": "x"}})
     assert found(graph(placeholder("x", 5, 5), named, kind="dynamo"), **rule) == []
+
+
+@pytest.mark.parametrize(
+    ("found_dtype", "allowed", "told"),
+    [
+        ("int64", ["float16", "float32"], "there is no supported dtype of this kind"),
+        ("int64", ["float16", "int8", "int32"], "use int32"),
+        ("float64", ["int64", "bfloat16"], "use bfloat16"),
+        ("float64", ["int8"], "there is no supported dtype of this kind"),
+        ("float32", ["int32", "float8_e5m2"], "use float8_e5m2"),
+        ("complex64", ["float32"], "there is no supported dtype of this kind"),
+        ("bool", ["float16", "int8"], "use int8"),
+        ("bool", ["float16"], "there is no supported dtype of this kind"),
+    ],
+)
+def test_a_dtype_of_the_same_kind_is_suggested(found_dtype: str, allowed: list[str], told: str) -> None:
+    (row,) = found(graph(placeholder("x", 4, dtype=found_dtype)), dtypes=allowed)
+    assert row.suggestion == told
+
+
+def test_a_mapping_of_dtypes_casts_unless_it_says_otherwise() -> None:
+    for effect, expected in ((None, "cast"), ("reject", "reject")):
+        (row,) = found(LINEAR, **rules(rule="dtype", effect=effect, value={"int64": "int32"}))
+        assert row.effect == expected
 
 
 def test_a_dtype_that_becomes_another() -> None:

@@ -32,6 +32,8 @@ def denied(pattern, target, *, kind="dynamo", op="call_function", args=(), kwarg
         ("aten.convolution", "torch.nn.functional.conv_transpose1d"),
         ("aten.gelu", "torch._C._nn.gelu"),
         ("aten.add", "_operator.add"),
+        ("operator.add", "_operator.add"),
+        ("operator.*", "_operator.mul"),
         ("aten.add_", "_operator.iadd"),
         ("aten.div", "_operator.truediv"),
         ("aten.linalg_lu_factor", "torch._C._linalg.linalg_lu_factor"),

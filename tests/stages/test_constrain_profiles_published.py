@@ -189,3 +189,12 @@ INTEGERS = graph(
 def test_what_a_chip_says_of_products(name: str, given: object, expected: list[tuple[str, str]]) -> None:
     profile = load_profile(name)
     assert [(row.operand, row.measured) for row in check(given, profile)] == expected  # type: ignore[arg-type]
+
+
+def test_ibm_spyre_tells_of_every_cast_that_its_numerics_make():
+    profile = load_profile("ibm_spyre")
+    (cast,) = (rule for rule in profile.of("dtype") if rule.effect == "cast")
+    (allowed,) = (rule for rule in profile.of("dtype") if rule.effect == "reject")
+    for wide, narrow in profile.numerics.casts.items():
+        assert cast.value[wide] == narrow and {wide, narrow} <= set(allowed.value)
+    assert set(profile.numerics.storage) <= set(allowed.value)

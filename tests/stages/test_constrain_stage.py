@@ -8,7 +8,7 @@ import pytest
 
 from models.config import ModelConfig
 from models.errors import ConfigurationError
-from stages.constrain.config import AccelConfig, ConstrainConfig
+from stages.constrain.config import AccelConfig, ConstrainConfig, Waiver
 from stages.constrain.stage import SUMMARY, TABLE, ConstrainStage
 from stages.constrain.violations import COLUMNS
 from stages.contract import MemoryArtifacts, Settings, StageContext
@@ -115,3 +115,11 @@ def test_check_refuses_what_torch_lacks_before_anything_runs():
     with pytest.raises(ConfigurationError, match=r"stages\.constrain\.repros: got -1"):
         ConstrainStage(ConstrainConfig(repros=-1)).check(context({}))
     stage.check(context({"denied": ["aten.relu", "torch.*", "torch.nn.functional.gelu"], "dtypes": ["float32"]}))
+
+
+def test_waivers_tell_when_they_end_and_that_they_did_nothing():
+    waivers = [Waiver("alignment", reason="r", expires="2999-01-31"), Waiver("dtype", reason="no such thing")]
+    result = run({"alignment": 16, "waivers": waivers})
+    messages = result.artifacts[TABLE]["message"]
+    assert len(messages) and messages.str.endswith(" (waived until 2999-01-31: r)").all()
+    assert "no finding is waived by dtype (no such thing)" in result.message
