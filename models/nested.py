@@ -1,5 +1,6 @@
 """Tensors in nested containers: tuples, lists, mappings (``ModelOutput`` too), named tuples and dataclasses."""
 
+import copy
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -39,7 +40,7 @@ def map_sharing(function: Callable[[torch.Tensor], torch.Tensor], value: Any) ->
 
     The same tensor twice stays one tensor, and views of one storage stay views of one: ``function`` then gets the
     storage, as far as they reach, as a 1-D tensor. Tensors that share a storage in different dtypes, or require
-    gradients, or are not strided are converted each on its own.
+    gradients, or are not strided are converted each on its own. What ``mark_dynamic`` and its kin noted is kept.
     """
     tensors = {id(tensor): tensor for _, tensor in named_tensors(value, "")}
     groups: dict[tuple[Any, ...], list[torch.Tensor]] = {}
@@ -53,11 +54,19 @@ def map_sharing(function: Callable[[torch.Tensor], torch.Tensor], value: Any) ->
             whole = function(first.as_strided((max(map(_extent, members)),), (1,), 0))
             for member in members:
                 view = whole.as_strided(member.shape, member.stride(), member.storage_offset())
-                converted[id(member)] = view
+                converted[id(member)] = _marked(view, member)
     for key, tensor in tensors.items():
         if key not in converted:
-            converted[key] = function(tensor)
+            converted[key] = _marked(function(tensor), tensor)
     return map_tensors(lambda tensor: converted[id(tensor)], value)
+
+
+def _marked(converted: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """With the marks that Dynamo reads: ``mark_dynamic`` leaves them in ``__dict__``, which a new tensor lacks."""
+    if converted is not tensor and converted.shape == tensor.shape:
+        marks = {name: copy.copy(value) for name, value in vars(tensor).items() if name.startswith("_dynamo_")}
+        vars(converted).update(marks)
+    return converted
 
 
 def _memory(tensor: torch.Tensor) -> int:
