@@ -62,6 +62,20 @@ def test_marks_of_dynamic_sizes_are_kept(options: dict[str, str], base: bool) ->
     assert case.args[0]._dynamo_dynamic_indices is not case.to_gold().args[0]._dynamo_dynamic_indices
 
 
+def narrow() -> Any:
+    """A model that is bfloat16 by its own choice, but for one layer."""
+    return nn.Sequential(nn.Linear(4, 4, dtype=torch.bfloat16), nn.Linear(4, 4)), (torch.randn(2, 4),)
+
+
+def test_weights_that_were_made_in_another_dtype_are_told_when_they_are_cast() -> None:
+    build = {"_target_": f"{__name__}.narrow"}
+    told = "dtype=float32 cast the model's bfloat16 weights (0.weight, …); dtype=bfloat16 keeps them"
+    assert build_case(config(build)).cast == told
+    assert build_case(config(build)).to_gold().cast == told
+    assert build_case(config(build), dtype="bfloat16").cast == ""
+    assert build_case(config({"_target_": f"{__name__}.linear"}), dtype="bfloat16").cast == ""
+
+
 def returns_a_module() -> Any:
     return nn.Linear(2, 2)
 
