@@ -10,7 +10,7 @@ from models.compat import prepare_torchvision
 from models.config import DTYPES, MODES, PRECISIONS, TF32, ModelConfig
 from models.errors import ConfigurationError, closest_first, invalid_choice
 from models.inputs_file import replace_inputs
-from models.nested import map_sharing
+from models.nested import cast_in_place, counterpart, map_sharing
 from models.random_state import preserved_random_state, seed_everything
 from models.target import resolve_target
 
@@ -74,7 +74,8 @@ def build_case(
     compute = getattr(torch, dtype)
     stored = torch.float32 if precision == "autocast" else compute
     cast = _cast_weights(module, stored)
-    module.to(device=where, dtype=stored)
+    cast_in_place([*module.parameters(), *module.buffers()], lambda old: counterpart(old, stored))
+    module.to(where)
     args, kwargs = map_sharing(lambda tensor: _moved(tensor, where, stored), (args, kwargs))
     return Case(model_config.name, module, args, kwargs, mode, compute, where, precision, tf32, seed, cast=cast)
 
@@ -175,5 +176,5 @@ def _cast_weights(module: torch.nn.Module, dtype: torch.dtype) -> str:
 
 
 def _moved(tensor: torch.Tensor, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
-    moved = tensor.detach().to(device=device, dtype=dtype if tensor.is_floating_point() else None)
+    moved = tensor.detach().to(device=device, dtype=counterpart(tensor.dtype, dtype))
     return moved.requires_grad_(tensor.requires_grad)

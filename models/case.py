@@ -1,6 +1,5 @@
 """A case: a built model with its example inputs, mode, dtype and device, and one step of it."""
 
-import copy
 import inspect
 import time
 from collections.abc import Callable, Iterator
@@ -12,9 +11,10 @@ import torch
 
 from models.draws import Draws, recorded_draws, replayed
 from models.errors import ConfigurationError
-from models.gold import double_arithmetic, to_float64
-from models.nested import map_sharing, map_tensors, named_tensors
+from models.gold import double_arithmetic
+from models.nested import cast_in_place, counterpart, map_tensors, named_tensors
 from models.random_state import preserved_random_state, seed_everything
+from models.reach import deep_copy, tensors_in
 from models.snapshot import Snapshot
 from models.tf32 import ROUNDOFF, tf32_allowed
 
@@ -28,16 +28,15 @@ class StepResult:
         loss: scalar in training, None in inference.
         gradients: parameter name → gradient; a parameter that got none is missing. Inputs that require a
             gradient are there as ``input.NAME``.
-        buffers: the module's buffers after the step, by name.
-        inputs: the input tensors after the step, by name (see :meth:`Case.named_inputs`): a step may write into them.
+        written: kind → name → content after the step, of the tensors of :meth:`Case.state` that it wrote into, made or
+            replaced by others; what holds the same bits as before is not there.
         seconds: wall time of the step, the device synchronised before and after.
     """
 
     output: Any
     loss: torch.Tensor | None
     gradients: dict[str, torch.Tensor] = field(default_factory=dict)
-    buffers: dict[str, torch.Tensor] = field(default_factory=dict)
-    inputs: dict[str, torch.Tensor] = field(default_factory=dict)
+    written: dict[str, dict[str, torch.Tensor]] = field(default_factory=dict)
     seconds: float = 0.0
 
 
@@ -84,9 +83,23 @@ class Case:
         return torch.finfo(self.dtype).eps / 2 if inexact else 0.0
 
     def named_inputs(self) -> dict[str, torch.Tensor]:
-        """Every input tensor by argument name; tensors inside a container as ``name.key``."""
+        """Every input tensor by argument name; tensors inside a container, or an object, as ``name.key``."""
         named = inputs_by_name(self.module, self.args, self.kwargs)
         return {path: tensor for name, value in named.items() for path, tensor in named_tensors(value, name)}
+
+    def state(self) -> dict[tuple[str, str], torch.Tensor]:
+        """Every tensor that a step may write into, by kind and name.
+
+        ``parameter``; ``buffer``, which the module's other attributes count as, by their path; and ``input``.
+        """
+        named: dict[tuple[str, str], torch.Tensor] = {}
+        named |= {("parameter", name): parameter for name, parameter in self.module.named_parameters()}
+        named |= {("buffer", name): buffer for name, buffer in self.module.named_buffers()}
+        known = {id(tensor) for tensor in named.values()}
+        for path, tensor in tensors_in({"": self.module}).items():
+            if id(tensor) not in known:
+                named["buffer", path] = tensor
+        return named | {("input", name): tensor for name, tensor in self.named_inputs().items()}
 
     def step(self, fn: Callable[..., Any] | None = None) -> tuple[Any, torch.Tensor | None]:
         """One step, exactly as it is timed; neither seeded nor undone (see :meth:`run`).
@@ -117,7 +130,8 @@ class Case:
 
     def run(self, fn: Callable[..., Any] | None = None) -> StepResult:
         """One step from the case's seed and its present state; module, inputs and generators are left as found."""
-        with self.preserved():
+        with self.preserved() as found:
+            before = self.state()
             seed_everything(self.seed)
             self.synchronize()
             start = time.perf_counter()
@@ -128,21 +142,31 @@ class Case:
                 output=map_tensors(lambda tensor: tensor.detach().clone(), output),
                 loss=None if loss is None else loss.detach().clone(),
                 gradients=self._take_gradients(),
-                buffers={name: buffer.detach().clone() for name, buffer in self.module.named_buffers()},
-                inputs={name: tensor.detach().clone() for name, tensor in self.named_inputs().items()},
+                written=self._written(before, found),
                 seconds=seconds,
             )
 
+    def _written(
+        self, before: dict[tuple[str, str], torch.Tensor], found: Snapshot
+    ) -> dict[str, dict[str, torch.Tensor]]:
+        """What changed since ``before``, the state of which ``found`` holds the content."""
+        written: dict[str, dict[str, torch.Tensor]] = {}
+        for (kind, name), tensor in self.state().items():
+            was = before.get((kind, name))
+            if was is None or found.of(was).changed_to(tensor):
+                written.setdefault(kind, {})[name] = tensor.detach().clone()
+        return written
+
     @contextmanager
-    def preserved(self) -> Iterator[None]:
+    def preserved(self) -> Iterator[Snapshot]:
         """Put the module, inputs and generators back on exit, as :class:`models.snapshot.Snapshot` does.
 
-        Inside, gradients start as they are outside. Costs one copy of the parameters.
+        Inside, gradients start as they are outside. Costs one copy of the parameters. Yields what will be put back.
         """
         state = Snapshot(self.module, self.args, self.kwargs)
         with preserved_random_state(self.device):
             try:
-                yield
+                yield state
             finally:
                 state.restore()
 
@@ -156,10 +180,20 @@ class Case:
 
         Random numbers are those of :attr:`draws`, where :meth:`watch_draws` was called before.
         """
-        module, args, kwargs = copy.deepcopy((self.module, self.args, self.kwargs))
-        to_float64(module)
-        args, kwargs = map_sharing(_double, (args, kwargs))
-        return replace(self, module=module, args=args, kwargs=kwargs, dtype=torch.float64, precision="cast", gold=True)
+        return replace(self._copied(torch.float64), dtype=torch.float64, precision="cast", gold=True)
+
+    def copied(self) -> "Case":
+        """A copy made as gold is, but in the case's own dtypes: where it gives other numbers, gold is not to be had."""
+        return self._copied(None)
+
+    def _copied(self, dtype: torch.dtype | None) -> "Case":
+        module, args, kwargs = deep_copy((self.module, self.args, self.kwargs))
+        tensors = list(tensors_in({"module": module, "args": args, "kwargs": kwargs}).values())
+        for tensor in tensors:
+            if tensor.is_leaf:
+                tensor.grad = None
+        cast_in_place(tensors, lambda old: old if dtype is None else counterpart(old, dtype), anew=dtype is None)
+        return replace(self, module=module, args=args, kwargs=kwargs)
 
     def watch_draws(self) -> None:
         """Take one step in eager, to note its random numbers for gold; the case is left as found."""
@@ -216,7 +250,7 @@ def training_loss(output: Any) -> torch.Tensor:
     own = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
     if isinstance(own, torch.Tensor) and own.numel() == 1 and own.requires_grad:
         return own.reshape(())
-    floating = [tensor for _, tensor in named_tensors(output, "output") if tensor.is_floating_point()]
+    floating = [tensor for _, tensor in named_tensors(output, "output", objects=False) if tensor.is_floating_point()]
     if not any(tensor.requires_grad for tensor in floating):
         raise ConfigurationError(
             f"mode=training: got a model with {len(floating)} floating outputs, none of which depends on a parameter "
@@ -238,9 +272,3 @@ def inputs_by_name(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[
     for index, value in enumerate(args):
         named[positional[index] if index < len(positional) else f"args.{index - len(positional)}"] = value
     return named | kwargs
-
-
-def _double(tensor: torch.Tensor) -> torch.Tensor:
-    if not tensor.is_floating_point():
-        return tensor
-    return tensor.detach().to(torch.float64).requires_grad_(tensor.requires_grad)

@@ -7,23 +7,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from models.nested import map_tensors
-
 _BIT_CASTS = (torch.Tensor.view,)
 """Functions whose dtype argument reinterprets memory: never rewritten."""
-
-
-def to_float64(module: torch.nn.Module) -> None:
-    """Cast floating parameters and buffers in place, and floating tensors among the plain attributes."""
-    module.to(torch.float64)
-    for child in module.modules():
-        for name, value in list(child.__dict__.items()):
-            if name not in ("_parameters", "_buffers", "_modules"):
-                converted = map_tensors(_widened, value) if isinstance(value, (torch.Tensor, list, tuple)) else value
-                if isinstance(value, torch.Tensor) or (
-                    converted is not value and any(isinstance(item, torch.Tensor) for item in value)
-                ):
-                    child.__dict__[name] = converted
 
 
 @contextmanager
@@ -72,7 +57,3 @@ class _Float32MeansFloat64(TorchFunctionMode):
 
 def _wider(value: Any) -> Any:
     return torch.float64 if value is torch.float32 else value
-
-
-def _widened(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to(torch.float64) if tensor.is_floating_point() else tensor

@@ -1,64 +1,118 @@
-"""Tensors in nested containers: tuples, lists, mappings (``ModelOutput`` too), named tuples and dataclasses."""
+"""Tensors in nested values: tuples, lists, mappings (``ModelOutput`` too), named tuples, dataclasses, and objects of a
+user's own classes that hold tensors (a cache)."""
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 
+from models.reach import holds_tensors, is_open, tensors_in
 
-def named_tensors(value: Any, path: str) -> Iterator[tuple[str, torch.Tensor]]:
+
+def named_tensors(value: Any, path: str, *, objects: bool = True) -> Iterator[tuple[str, torch.Tensor]]:
     """Every tensor in ``value`` in order, each with its path, e.g. ``output.hidden_states.3`` for ``path="output"``.
 
-    Anything that is neither a tensor nor one of the containers named above holds no tensors for this function.
+    Args:
+        objects: False leaves out what objects hold that are none of the containers named above.
     """
     if isinstance(value, torch.Tensor):
         yield path, value
+    elif is_object(value):
+        yield from tensors_in({path: value}).items() if objects else ()
     else:
         for key, item in _items(value):
-            yield from named_tensors(item, f"{path}.{key}")
+            yield from named_tensors(item, f"{path}.{key}", objects=objects)
 
 
 def map_tensors(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
     """``value`` rebuilt with ``function`` applied to every tensor; other leaves are kept as they are."""
+    return _mapped(function, value, {})
+
+
+def _mapped(function: Callable[[torch.Tensor], Any], value: Any, made: dict[int, Any]) -> Any:
+    """``made``: the copies of objects by their originals' id; an object may hold itself."""
     if isinstance(value, torch.Tensor):
         return function(value)
+    if id(value) in made:
+        return made[id(value)]
     if isinstance(value, Mapping):
-        return _rebuilt_mapping(value, {key: map_tensors(function, item) for key, item in value.items()})
+        return _rebuilt_mapping(value, {key: _mapped(function, item, made) for key, item in value.items()})
     if isinstance(value, (tuple, list)):
-        items = [map_tensors(function, item) for item in value]
+        items = [_mapped(function, item, made) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        changes = {key: map_tensors(function, item) for key, item in _items(value)}
-        return dataclasses.replace(value, **changes)
+    if _is_dataclass(value) or is_object(value):
+        made[id(value)] = result = copy.copy(value)
+        for key, item in list(_items(value)):
+            object.__setattr__(result, key, _mapped(function, item, made))
+        return result
     return value
 
 
 def map_sharing(function: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:
-    """:func:`map_tensors`, but what shares memory in ``value`` shares memory in the result too.
+    """:func:`map_tensors`, but what shares memory in ``value`` shares memory in the result too (:func:`converted`).
 
-    The same tensor twice stays one tensor, and views of one storage stay views of one: ``function`` then gets the
-    storage, as far as they reach, as a 1-D tensor. Tensors that share a storage in different dtypes, or require
-    gradients, or are not strided are converted each on its own. What ``mark_dynamic`` and its kin noted is kept.
+    Tensors that require gradients are converted each on its own. What ``mark_dynamic`` and its kin noted is kept.
     """
     tensors = {id(tensor): tensor for _, tensor in named_tensors(value, "")}
+    plain = converted(function, [tensor for tensor in tensors.values() if not tensor.requires_grad])
+    plain |= {id(tensor): function(tensor) for tensor in tensors.values() if tensor.requires_grad}
+    return map_tensors(lambda tensor: _marked(plain[id(tensor)], tensor), value)
+
+
+def converted(
+    function: Callable[[torch.Tensor], torch.Tensor], tensors: Iterable[torch.Tensor]
+) -> dict[int, torch.Tensor]:
+    """What ``function`` gives for each tensor, by the tensor's id.
+
+    Views of one storage become views of one: ``function`` then gets the storage, as far as they reach, as a 1-D tensor.
+    Tensors that share a storage in different dtypes, or are not strided, are converted each on its own.
+    """
+    tensors = list(tensors)
     groups: dict[tuple[Any, ...], list[torch.Tensor]] = {}
-    for tensor in tensors.values():
-        if tensor.layout == torch.strided and not tensor.requires_grad and not tensor.is_meta:
-            groups.setdefault((tensor.device, _memory(tensor), tensor.dtype), []).append(tensor)
-    converted: dict[int, torch.Tensor] = {}
+    for tensor in tensors:
+        if tensor.layout == torch.strided and not tensor.is_meta:
+            view = tensor.is_conj(), tensor.is_neg()
+            groups.setdefault((tensor.device, _memory(tensor), tensor.dtype, *view), []).append(tensor)
+    found: dict[int, torch.Tensor] = {}
     for members in groups.values():
         if len(members) > 1:
-            first = members[0]
-            whole = function(first.as_strided((max(map(_extent, members)),), (1,), 0))
+            first = members[0].detach()
+            whole = function(first.as_strided((max(map(extent, members)),), (1,), 0))
             for member in members:
-                view = whole.as_strided(member.shape, member.stride(), member.storage_offset())
-                converted[id(member)] = _marked(view, member)
-    for key, tensor in tensors.items():
-        if key not in converted:
-            converted[key] = _marked(function(tensor), tensor)
-    return map_tensors(lambda tensor: converted[id(tensor)], value)
+                found[id(member)] = whole.as_strided(member.shape, member.stride(), member.storage_offset())
+    for tensor in tensors:
+        if id(tensor) not in found:
+            found[id(tensor)] = function(tensor)
+    return found
+
+
+def counterpart(dtype: torch.dtype, target: torch.dtype) -> torch.dtype:
+    """What a tensor of ``dtype`` becomes in a model of the floating dtype ``target``.
+
+    Floating dtypes become ``target``, complex ones its precision's, at least complex64, and others stay.
+    """
+    if dtype.is_complex:
+        return torch.complex128 if target == torch.float64 else torch.complex64
+    return target if dtype.is_floating_point else dtype
+
+
+def cast_in_place(tensors: Iterable[torch.Tensor], becomes: Callable[[torch.dtype], torch.dtype], *,
+                  anew: bool = False) -> None:  # fmt: skip
+    """Give tensors other dtypes. They stay the objects that they are, and share memory as before (:func:`converted`).
+
+    Args:
+        becomes: gives a dtype's new one.
+        anew: True gives each new memory, even where its dtype stays.
+    """
+    chosen = {id(tensor): tensor for tensor in tensors if anew or becomes(tensor.dtype) != tensor.dtype}
+
+    def cast(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.detach().to(becomes(tensor.dtype), copy=anew)
+
+    for key, new in converted(cast, chosen.values()).items():
+        chosen[key].data = new
 
 
 def _marked(converted: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
@@ -79,10 +133,21 @@ def _memory(tensor: torch.Tensor) -> int:
         return storage._cdata
 
 
-def _extent(tensor: torch.Tensor) -> int:
+def extent(tensor: torch.Tensor) -> int:
     """Elements of the storage up to the last one of a strided tensor. The storage's own size may be unknown."""
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return int(tensor.storage_offset() + last + 1) if tensor.numel() else 0
+
+
+def is_object(value: Any) -> bool:
+    """Whether ``value`` is an object of a user's own class, no container and no module, that holds tensors."""
+    if isinstance(value, (Mapping, tuple, list, torch.nn.Module)) or _is_dataclass(value):
+        return False
+    return is_open(value) and holds_tensors(value)
+
+
+def _is_dataclass(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
 def _items(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -92,10 +157,10 @@ def _items(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from zip(getattr(value, "_fields"), value, strict=True)  # noqa: B009 - a tuple to mypy
     elif isinstance(value, (tuple, list)):
         yield from enumerate(value)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for item in dataclasses.fields(value):
-            if item.init:
-                yield item.name, getattr(value, item.name)
+    elif _is_dataclass(value):
+        yield from ((item.name, getattr(value, item.name)) for item in dataclasses.fields(value))
+    elif is_object(value):
+        yield from value.__dict__.items()
 
 
 def _rebuilt_mapping(original: Mapping[Any, Any], items: dict[Any, Any]) -> Any:

@@ -2,40 +2,61 @@
 
 import operator
 import random
-import sys
-import types
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.utils.data
+
+from models.nested import extent
+from models.reach import is_open, reached
 
 _INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class TensorSnapshot:
-    """Content, gradient and ``requires_grad`` of one tensor."""
+    """Content, memory, gradient and ``requires_grad`` of one tensor."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
-        self.content = tensor.detach().clone()
+        self.memory = tensor.detach()  # the same memory, whatever ``tensor`` is made to show later
+        self.content = self.memory.clone()
         self.requires_grad = tensor.requires_grad
         self.gradient = tensor.grad if tensor.is_leaf else None
         self.gradient_content = None if self.gradient is None else self.gradient.detach().clone()
+        self.differs: bool | None = None
+
+    def changed(self) -> bool:
+        """Whether the tensor holds other bits than it did, or another shape or dtype; looked at once."""
+        if self.differs is None:
+            self.differs = not _holds(self.tensor, self.content)
+        return self.differs
+
+    def changed_to(self, tensor: torch.Tensor) -> bool:
+        """Whether ``tensor``, which is now in this one's place, holds other bits than this one did."""
+        return self.changed() if tensor is self.tensor else not _holds(tensor, self.content)
 
     def restore(self) -> None:
-        """Write back what differs. A tensor whose storage was resized or cast gets its old content as ``.data``."""
-        tensor = self.tensor
-        if tensor.shape != self.content.shape or tensor.dtype != self.content.dtype:
-            tensor.data = self.content
-        else:
-            _write_back(tensor, self.content)
+        """Write back what differs. A tensor that was made to show other memory shows its own again."""
+        tensor, target = self.tensor, self.memory
+        if _place(tensor) != _place(target):
+            tensor.data = target
+        elif not self.changed():
+            target = self.content
+        elif _place(target) is None:
+            target = tensor.detach()
+        if not _holds(target, self.content):
+            if _shaped_like(target, self.content):
+                with torch.no_grad():
+                    target.copy_(self.content)
+            else:  # its memory was resized, or it was cast
+                tensor.data = self.content
         if tensor.is_leaf:
             tensor.requires_grad_(self.requires_grad)
             tensor.grad = self.gradient
-            if self.gradient is not None and self.gradient_content is not None:
-                _write_back(self.gradient, self.gradient_content)
+            gradient, content = self.gradient, self.gradient_content
+            if gradient is not None and content is not None and not same_bits(gradient, content):
+                gradient.detach().copy_(content)
 
 
 class Snapshot:
@@ -53,19 +74,23 @@ class Snapshot:
     def __init__(self, *roots: Any) -> None:
         self.attributes: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self.containers: list[tuple[Any, Any]] = []
-        self.tensors: list[TensorSnapshot] = []
+        self.tensors: dict[int, TensorSnapshot] = {}
         self.states: list[tuple[Callable[[Any], Any], Any]] = []
-        for value in _reached(roots):
+        for _, value in reached({str(index): root for index, root in enumerate(roots)}):
             if isinstance(value, torch.Tensor):
-                self.tensors.append(TensorSnapshot(value))
+                self.tensors[id(value)] = TensorSnapshot(value)
             elif isinstance(value, torch.Generator):
                 self.states.append((value.set_state, value.get_state()))
             elif isinstance(value, random.Random):
                 self.states.append((value.setstate, value.getstate()))
             elif isinstance(value, (dict, list, set, deque)):
                 self.containers.append((value, value.copy()))
-            elif _is_open(value):
+            elif is_open(value):
                 self.attributes.append((value.__dict__, dict(value.__dict__)))
+
+    def of(self, tensor: torch.Tensor) -> TensorSnapshot:
+        """What was kept of a tensor that was there."""
+        return self.tensors[id(tensor)]
 
     def restore(self) -> None:
         """Put everything back; touches only what has changed."""
@@ -73,52 +98,10 @@ class Snapshot:
             _restore_mapping(attributes, saved)
         for container, content in self.containers:
             _restore_container(container, content)
-        for tensor in self.tensors:
+        for tensor in self.tensors.values():
             tensor.restore()
         for restore, state in self.states:
             restore(state)
-
-
-def generators_of(*roots: Any) -> list[torch.Generator]:
-    """The random generators that a module, or its inputs, hold themselves, always in the same order."""
-    return [value for value in _reached(roots) if isinstance(value, torch.Generator)]
-
-
-def _reached(roots: Iterable[Any]) -> Iterator[Any]:
-    """Everything that the roots refer to, and they, each object once."""
-    seen: dict[int, Any] = {}
-    waiting = list(roots)
-    while waiting:
-        value = waiting.pop()
-        if id(value) in seen:
-            continue
-        seen[id(value)] = value  # which keeps it, so that its id stays its own
-        yield value
-        if isinstance(value, torch.Tensor):
-            continue
-        if isinstance(value, dict):
-            waiting.extend(value.values())
-        elif isinstance(value, (list, set, deque, tuple, frozenset)):
-            waiting.extend(value)
-        elif _is_open(value):
-            waiting.extend(value.__dict__.values())
-
-
-_CLOSED = frozenset({"torch", "numpy", "builtins", *sys.stdlib_module_names})
-
-
-def _is_open(value: Any) -> bool:
-    """Whether the attributes of ``value`` are looked at: a module's, or an object's of a class that is not torch's,
-    NumPy's or Python's own (whose registries and caches reach far)."""
-    if isinstance(value, torch.nn.Module):
-        return True
-    if isinstance(value, (type, *_CALLABLES, *_DATA)) or not isinstance(getattr(value, "__dict__", None), dict):
-        return False
-    return type(value).__module__.partition(".")[0] not in _CLOSED
-
-
-_CALLABLES = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
-_DATA = (torch.utils.data.Dataset, torch.utils.data.DataLoader)
 
 
 def _restore_container(container: Any, content: Any) -> None:
@@ -137,10 +120,22 @@ def _restore_mapping(current: dict[Any, Any], saved: dict[Any, Any]) -> None:
             current[key] = value
 
 
-def _write_back(tensor: torch.Tensor, content: torch.Tensor) -> None:
-    if not same_bits(tensor, content):
-        with torch.no_grad():
-            tensor.detach().copy_(content)
+def _place(tensor: torch.Tensor) -> tuple[Any, ...] | None:
+    """What tells whether two tensors show the same memory in the same way; None where that can't be told."""
+    if tensor.layout != torch.strided or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return None
+    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
+
+
+def _holds(tensor: torch.Tensor, content: torch.Tensor) -> bool:
+    return tensor is content or (_shaped_like(tensor, content) and same_bits(tensor, content))
+
+
+def _shaped_like(tensor: torch.Tensor, content: torch.Tensor) -> bool:
+    """Whether shape and dtype are those of ``content``, and the tensor's memory reaches as far as they need."""
+    if tensor.shape != content.shape or tensor.dtype != content.dtype:
+        return False
+    return _place(tensor) is None or extent(tensor) * tensor.element_size() <= tensor.untyped_storage().nbytes()
 
 
 def same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:

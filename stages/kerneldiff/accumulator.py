@@ -15,7 +15,8 @@ import torch
 from stages.kerneldiff import formats
 from stages.kerneldiff.device_pass import DeviceFigures
 from stages.kerneldiff.histogram import BINS, bins_of
-from stages.kerneldiff.sums import Dot, Spread, decibel
+from stages.kerneldiff.readers import Side, region
+from stages.kerneldiff.sums import Dot, Spread, Total, decibel
 
 Number = bool | int | float | complex
 
@@ -82,7 +83,7 @@ class Accumulator:
     """Running sums over chunks."""
 
     def __init__(
-        self, reference: torch.Tensor, test: torch.Tensor, rtol: float, atol: float, worst: int, histogram: bool = False
+        self, reference: Side, test: Side, rtol: float, atol: float, worst: int, histogram: bool = False
     ) -> None:
         self.shape, self.rtol, self.atol, self.keep = reference.shape, rtol, atol, worst
         self.same_dtype = reference.dtype == test.dtype
@@ -91,7 +92,7 @@ class Accumulator:
         if self.same_dtype and not self.integers:
             self.figures.max_ulp = 0
         self.errors = Spread()
-        self.sum_abs, self.sum_rel, self.relative = 0.0, 0.0, 0
+        self.sum_abs, self.sum_rel, self.relative = Total(), Total(), 0
         self.left, self.right, self.dot = Spread(), Spread(), Dot()
         self.candidates: list[tuple[float, int]] = []
         self.known: dict[int, tuple[float, float]] = {}
@@ -138,9 +139,9 @@ class Accumulator:
             figures.bitwise_equal = figures.bitwise_equal and sums["unlike_lanes"] == 0
             figures.max_ulp = max(figures.max_ulp or 0, int(sums["ulp"]))
         finite = int(sums["finite"])
-        self.sum_abs += sums["sum_abs"]
+        self.sum_abs.merge(sums["sum_abs"])
         self.relative += count - int(sums["zeros"])
-        self.sum_rel += math.nan if sums["nan_rel"] else sums["sum_rel"]
+        self.sum_rel.merge(math.nan if sums["nan_rel"] else sums["sum_rel"])
         figures.max_rel = _greater(figures.max_rel, math.nan if sums["nan_rel"] else sums["top_rel"])
         top = found.worst[0].error if found.worst else 0.0
         self.errors.merge(count, math.nan if math.isnan(sums["sum_abs"]) else top, sums["squares"])
@@ -182,7 +183,7 @@ class Accumulator:
         self.dot.add(reference, test, self.left.largest, self.right.largest, work)
         self._count(error)
         if top > 0:
-            self._add_different(error, size, work, lowest)
+            self._add_different(error, size, work, top, lowest)
             self._remember(offset, error, top)
         if self.same_dtype:
             figures.bitwise_equal = figures.bitwise_equal and top == 0 and formats.identical(pieces[0], pieces[1])
@@ -192,17 +193,25 @@ class Accumulator:
             self._against_finite_gold(reference, test, size.copy_(pieces[2]), work)
         return True
 
-    def _add_different(self, error: torch.Tensor, size: torch.Tensor, work: torch.Tensor, lowest: float) -> None:
-        """Mismatches, sums and relative errors of finite values; overwrites ``work``, and zeros of ``size``."""
+    def _add_different(
+        self, error: torch.Tensor, size: torch.Tensor, work: torch.Tensor, top: float, lowest: float
+    ) -> None:
+        """Mismatches, sums and relative errors of finite values; overwrites ``work``, and zeros of ``size``.
+
+        Args:
+            top: the largest of ``error``.
+            lowest: the smallest of ``size``.
+        """
         figures = self.figures
-        self.sum_abs += error.sum().item()
+        self.sum_abs.add(error, top)
         torch.mul(size, self.rtol, out=work).add_(self.atol)
         figures.mismatched += int(torch.count_nonzero(error > work))
         if lowest == 0:
             size.masked_fill_(size == 0, math.inf)  # these are left out: error / infinity adds 0
         torch.div(error, size, out=work)
-        figures.max_rel = _greater(figures.max_rel, work.amax().item())
-        self.sum_rel += work.sum().item()
+        largest = work.amax().item()
+        figures.max_rel = _greater(figures.max_rel, largest)
+        self.sum_rel.add(work, largest)
 
     def _against_finite_gold(
         self, reference: torch.Tensor, test: torch.Tensor, gold: torch.Tensor, work: torch.Tensor
@@ -246,8 +255,9 @@ class Accumulator:
         size_reference, size_test = reference.abs(), test.abs()
         close = equal | ((absolute <= self.atol + self.rtol * size_reference) & absolute.isfinite())
         figures.mismatched += close.numel() - int(close.sum())
-        self.errors.add(absolute)
-        self.sum_abs += absolute.sum().item()
+        top = absolute.max().item()
+        self.errors.add(absolute, top)
+        self.sum_abs.add(absolute, top)
         nonzero = size_reference != 0
         error, size = absolute, size_reference
         if not bool(nonzero.all()):  # picking by mask costs more than all the sums together
@@ -258,8 +268,9 @@ class Accumulator:
         figures.zero_reference += absolute.numel() - relative.numel()
         self.relative += relative.numel()
         if relative.numel():
-            figures.max_rel = _greater(figures.max_rel, relative.max().item())
-            self.sum_rel += relative.sum().item()
+            largest = relative.max().item()
+            figures.max_rel = _greater(figures.max_rel, largest)
+            self.sum_rel.add(relative, largest)
         finite = size_reference.isfinite() & size_test.isfinite()
         if not bool(finite.all()):
             reference, test = reference[finite], test[finite]
@@ -298,7 +309,7 @@ class Accumulator:
         self.figures.error.add((test - gold).abs())
         self.figures.magnitude.add(gold.abs())
 
-    def finish(self, reference: torch.Tensor, test: torch.Tensor) -> Figures:
+    def finish(self, reference: Side, test: Side) -> Figures:
         figures = self.figures
         if not self.integers:
             figures.max_abs = self.errors.maximum
@@ -306,13 +317,13 @@ class Accumulator:
             figures.bitwise_equal = False
         figures.rmse = self.errors.rms
         figures.reference_rms = self.left.rms
-        figures.mean_abs = self.sum_abs / figures.elements if figures.elements else 0.0
-        figures.mean_rel = self.sum_rel / self.relative if self.relative else 0.0
+        figures.mean_abs = self.sum_abs.mean(figures.elements, self.errors.maximum)
+        figures.mean_rel = self.sum_rel.mean(self.relative, figures.max_rel)
         figures.cosine = self.dot.cosine(self.left, self.right)
-        figures.snr_db = decibel(self.left.norm, self.errors.norm)
+        figures.snr_db = decibel(self.left, self.errors)
         for error, flat in self.candidates:
             index = _unravel(flat, self.shape)
-            sides = self.known.get(flat) or (reference[tuple(index)].item(), test[tuple(index)].item())
+            sides = self.known.get(flat) or (region(reference, [*index]).item(), region(test, [*index]).item())
             figures.worst.append(Worst(index, *sides, error))
         return figures
 

@@ -1,15 +1,20 @@
 """One tensor, or one nested structure, against another."""
 
-import math
 from collections.abc import Callable, Mapping
+from enum import Enum
 from functools import partial
+from types import BuiltinFunctionType, FunctionType, ModuleType, NoneType
 from typing import Any
 
 import torch
 
+from models.reach import holds_tensors, is_open
 from stages.kerneldiff import formats
 from stages.kerneldiff.accumulator import Figures, Number
+from stages.kerneldiff.comparable import CannotCompare, comparable
+from stages.kerneldiff.limits import check_values
 from stages.kerneldiff.metrics import begin, chunks
+from stages.kerneldiff.readers import Side
 from stages.kerneldiff.record import TensorComparison, text_table
 from stages.kerneldiff.structure import container_kind, containers, flatten
 from stages.kerneldiff.verdict import FAILING, FLOORS, Judgement, judge, overall
@@ -52,7 +57,8 @@ def compare_tensors(
         The record. A shape or dtype mismatch is a result (``defect``), not an exception.
 
     Raises:
-        ValueError: ``factor`` is no finite number above 0.
+        ValueError: ``factor`` is no finite number above 0; ``atol``, ``rtol`` or ``roundoff`` none from 0; ``worst`` no
+            whole number from 0.
     """
     return begin_comparison(
         reference, test, gold=gold, atol=atol, rtol=rtol, path=path, factor=factor, kind=kind, roundoff=roundoff,
@@ -78,36 +84,35 @@ def begin_comparison(
 
     On a CUDA device the work is queued here, so that many tensors are compared back to back.
     """
-    if not 0 < factor < math.inf:
-        raise ValueError(f"factor: got {factor}; valid: a finite number above 0")
+    check_values(factor=factor, atol=atol, rtol=rtol, roundoff=roundoff, worst=worst)
     try:
-        reference, test = _tensor(reference), _tensor(test)
-        gold = None if gold is None else _tensor(gold)
+        left, right = _side(reference), _side(test)
+        third = None if gold is None else _side(gold)
     except (CannotCompare, OverflowError, ValueError, RuntimeError) as error:
         why = str(error).partition("\n")[0]
         return partial(_itself, TensorComparison(kind, path, bound="value", message=f"not compared: {why}"))
-    record = TensorComparison(kind, path, list(reference.shape), _name(reference.dtype))
-    if reference.shape != test.shape:
-        shapes = f"{list(reference.shape)} in the reference, {list(test.shape)} in the test"
+    record = TensorComparison(kind, path, list(left.shape), _name(left.dtype))
+    if left.shape != right.shape:
+        shapes = f"{list(left.shape)} in the reference, {list(right.shape)} in the test"
         record.verdict, record.bound, record.message = "defect", "shape", f"shape is {shapes}"
         return lambda: record
-    default_rtol, default_atol = formats.default_tolerances(reference.dtype, test.dtype)
+    default_rtol, default_atol = formats.default_tolerances(left.dtype, right.dtype)
     given = atol is not None or rtol is not None
     record.rtol = (rtol or 0.0) if given else default_rtol
     record.atol = (atol or 0.0) if given else default_atol
-    usable = _usable_gold(reference, gold)
-    measured = begin(reference, test, usable, rtol=record.rtol, atol=record.atol, worst=worst, histogram=histogram)
+    usable = _usable_gold(left, third)
+    measured = begin(left, right, usable, rtol=record.rtol, atol=record.atol, worst=worst, histogram=histogram)
 
     def finish() -> TensorComparison:
         figures = measured()
         _fill(record, figures)
-        if reference.dtype != test.dtype:
-            record.dtype = f"{_name(reference.dtype)} vs {_name(test.dtype)}"
-            dtypes = f"{_name(reference.dtype)} in the reference, {_name(test.dtype)} in the test"
+        if left.dtype != right.dtype:
+            record.dtype = f"{_name(left.dtype)} vs {_name(right.dtype)}"
+            dtypes = f"{_name(left.dtype)} in the reference, {_name(right.dtype)} in the test"
             record.verdict, record.bound, record.message = "defect", "dtype", f"dtype is {dtypes}"
             return record
         use_floor = not given and usable is not None and figures.gold_elements > 0
-        own = formats.unit_roundoff(reference.dtype)
+        own = formats.unit_roundoff(left.dtype)
         judgement = judge(
             figures,
             factor=factor,
@@ -122,41 +127,19 @@ def begin_comparison(
     return finish
 
 
-class CannotCompare(Exception):
-    """A tensor without values that can be compared."""
-
-
-_PACKED = ("torch.float4_e2m1fn_x2",)
-"""Dtypes of two numbers a byte, which torch can't read: compared as bytes."""
-
-
-def _tensor(value: torch.Tensor | Number) -> torch.Tensor:
-    """The strided tensor that is compared.
-
-    Python numbers are 0-dim tensors. A sparse tensor is compared as the dense one that it stands for (an explicit zero
-    and a missing element are equal), a quantized tensor as the numbers that it stands for, and a jagged nested tensor
-    as its values, all rows after each other (:func:`stages.kerneldiff.structure.flatten` gives its offsets apart).
-    """
-    if not isinstance(value, torch.Tensor):
-        dtype = {float: torch.float64, complex: torch.complex128}.get(type(value))
-        return torch.tensor(value, dtype=dtype)
-    value = value.detach()
-    if value.is_meta or (value.is_nested and value.layout != torch.jagged):
-        raise CannotCompare(f"a {'meta' if value.is_meta else 'strided nested'} tensor has no values to compare")
-    if str(value.dtype) in _PACKED:
-        return value.view(torch.uint8)
-    if value.is_quantized:
-        return value.dequantize()
-    if value.layout == torch.jagged:
-        return value.values()
-    return value if value.layout == torch.strided else value.to_dense()
+def _side(value: torch.Tensor | Number) -> Side:
+    """What is compared; a Python number is a 0-dim tensor."""
+    if isinstance(value, torch.Tensor):
+        return comparable(value)
+    dtype = {float: torch.float64, complex: torch.complex128}.get(type(value))
+    return torch.tensor(value, dtype=dtype)
 
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _usable_gold(reference: torch.Tensor, gold: torch.Tensor | None) -> torch.Tensor | None:
+def _usable_gold(reference: Side, gold: Side | None) -> Side | None:
     """Gold where it can serve as a floor: of an inexact reference, in its shape, and more precise than it."""
     if gold is None or gold.shape != reference.shape or not formats.is_inexact(reference.dtype):
         return None
@@ -201,6 +184,8 @@ def _decide(record: TensorComparison, judgement: Judgement, factor: float | None
     record.factor = factor
     if record.bound in FLOORS and record.floor_rms is not None:
         record.resolve(record.floor_rms)
+    elif record.bound == "tolerance":
+        record.resolve_tolerance()
 
 
 class KernelDiff:
@@ -220,7 +205,8 @@ class KernelDiff:
         worst: int = 8,
         histogram: bool = False,
     ) -> None:
-        """See :func:`compare_tensors` for the arguments."""
+        """See :func:`compare_tensors` for the arguments, and for what they raise."""
+        check_values(factor=factor, atol=atol, rtol=rtol, roundoff=roundoff, worst=worst)
         self.options: dict[str, Any] = {
             "atol": atol, "rtol": rtol, "factor": factor, "roundoff": roundoff, "worst": worst, "histogram": histogram,
         }  # fmt: skip
@@ -278,19 +264,21 @@ class KernelDiff:
     def _leaf(self, reference: Any, test: Any, gold: Any, kind: str, path: str) -> Callable[[], TensorComparison]:
         numbers = (bool, int, float, complex)
         kinds = container_kind(reference), container_kind(test)
-        if kinds == ("tensor", "tensor") or (kinds == ("number", "number") and type(reference) is type(test)):
+        same = type(reference) is type(test)
+        if kinds == ("tensor", "tensor") or (kinds == ("number", "number") and same and _fits(reference, test)):
             usable = gold if isinstance(gold, (torch.Tensor, *numbers)) else None
             return begin_comparison(reference, test, gold=usable, path=path, kind=kind, **self.options)
         row = TensorComparison(kind, path, dtype=kinds[0], bound="value")
-        if kinds[0] != kinds[1] or type(reference) is not type(test):
+        alike = _equal(reference, test) if same else None
+        if kinds[0] != kinds[1] or not same:
             row.verdict, row.bound = "defect", "structure"
             row.message = f"{type(reference).__name__} in the reference, {type(test).__name__} in the test"
-        elif _same_value(reference, test):
-            row.verdict = "exact"
-        elif isinstance(reference, (str, bytes)):
-            row.verdict, row.message = "defect", f"{reference!r} in the reference, {test!r} in the test"
-        else:
+        elif alike is None:
             row.message = f"objects of type {type(reference).__name__} can't be compared"
+        elif alike:
+            row.verdict = "exact"
+        else:
+            row.verdict, row.message = "defect", f"{reference!r} in the reference, {test!r} in the test"
         return partial(_itself, row)
 
     @property
@@ -313,11 +301,42 @@ def _itself(row: TensorComparison) -> TensorComparison:
     return row
 
 
-def _same_value(reference: Any, test: Any) -> bool:
-    """Equality of non-tensor leaves; containers get here only when empty."""
-    if isinstance(reference, (str, bytes, list, tuple, dict, type(None))):
-        return bool(reference == test)
-    return reference is test
+def _fits(*values: object) -> bool:
+    """False for an integer that no tensor can hold."""
+    return not any(isinstance(value, int) and not -(2**63) <= value < 2**63 for value in values)
+
+
+_UNIQUE = (
+    NoneType,
+    type,
+    FunctionType,
+    BuiltinFunctionType,
+    ModuleType,
+    Enum,
+    torch.dtype,
+    torch.layout,
+    torch.memory_format,
+)
+
+
+def _equal(reference: Any, test: Any) -> bool | None:
+    """Whether two leaves of one type that are no tensors are equal; None where that can't be told.
+
+    What defines no equality is equal where it is the same class, function or module, or an object of a user's own class
+    with the same attributes, none of which holds tensors (else it would have been entered).
+    """
+    if isinstance(reference, _UNIQUE):
+        return reference is test
+    if holds_tensors((reference, test)):  # a set of them has no order
+        return None
+    try:
+        if type(reference).__eq__ is not object.__eq__:
+            return bool(reference == test)
+        if is_open(reference) and not isinstance(reference, torch.nn.Module):
+            return reference.__dict__ == test.__dict__ or None
+    except (TypeError, ValueError, RuntimeError):  # arrays of objects, and whatever a class makes of ==
+        return None
+    return None
 
 
 def compare(reference: Any, test: Any, gold: Any = None, **options: Any) -> KernelDiff:

@@ -34,9 +34,6 @@ from stages.kerneldiff.verdict import FLOORS
 PATIENCE = 6
 """Perturbed references without a single jump after which the model is taken to be smooth."""
 
-LATER = " (run "
-"""In the path of a row about a later run of the test side, before the run's number."""
-
 
 def reconsider(
     rows: list[TensorComparison],
@@ -73,11 +70,10 @@ def reconsider(
         if draw is None:
             return index
         for suspect in suspects:
-            kind, path = suspect.row.kind, suspect.row.path
-            drawn = path.partition(LATER)[0]
+            kind, place = suspect.row.kind, suspect.row.place
             sources = (draw.reference, draw.above, draw.below, gold)
-            tensors = [leaves.get(kind, {}).get(drawn) for leaves in sources]
-            suspect.add_decomposed(draw.decomposed.get(kind, {}).get(drawn), tensors[1])
-            jumped |= suspect.review([*tensors, test.get(kind, {}).get(path)])
+            tensors = [leaves.get(kind, {}).get(place) for leaves in sources]
+            suspect.add_decomposed(draw.decomposed.get(kind, {}).get(place), tensors[1])
+            jumped |= suspect.review([*tensors, test.get(kind, {}).get(suspect.row.path)])
         suspects = [suspect for suspect in suspects if suspect.row.verdict == "defect"]
     return draws

@@ -1,4 +1,4 @@
-"""What is measured beside one step of each side: the backend's own jitter, and several optimizer steps."""
+"""What is measured beside one step of each side: later runs of the test side, and several optimizer steps."""
 
 import logging
 from collections.abc import Callable
@@ -9,35 +9,38 @@ import pandas as pd
 import torch
 
 from models.case import Case
+from models.draws import Draws
 from models.errors import ConfigurationError, UserError, invalid_choice, mistake_in
 from stages.contract import Settings, StageContext
 from stages.kerneldiff import conditioning, sides
-from stages.kerneldiff.comparison import KernelDiff, compare_tensors
+from stages.kerneldiff.comparison import KernelDiff
 from stages.kerneldiff.config import KernelDiffConfig
-from stages.kerneldiff.record import TensorComparison
-from stages.kerneldiff.steps import OPTIMIZERS, Trainee, parameters_after, train
+from stages.kerneldiff.limits import check_options
+from stages.kerneldiff.record import raised
+from stages.kerneldiff.repeats import repeated
+from stages.kerneldiff.steps import OPTIMIZERS, Trainee, parameters, parameters_after, train
 
 log = logging.getLogger(__name__)
-
-JITTER_COLUMNS = ["kind", "path", "runs", "differing", "max_abs", "rmse"]
 
 
 @dataclass
 class Further:
-    """What was found: artifacts, and words for the stage's message."""
+    """What was found: artifacts, and words for the stage's message.
+
+    Attributes:
+        lost: (kind, path) of the rows about later runs of what one side alone wrote into.
+    """
 
     artifacts: dict[str, Any] = field(default_factory=dict)
     note: str = ""
+    lost: set[tuple[str, str]] = field(default_factory=set)
 
 
 def check(config: KernelDiffConfig, settings: Settings) -> None:
     """Raise ConfigurationError for options that can't be meant."""
     if config.optimizer not in OPTIMIZERS:
         raise invalid_choice("stages.kerneldiff.optimizer", config.optimizer, OPTIMIZERS)
-    for name, least in (("repeats", 1), ("steps", 0)):
-        if getattr(config, name) < least:
-            got = getattr(config, name)
-            raise ConfigurationError(f"stages.kerneldiff.{name}: got {got}; valid: a whole number from {least}")
+    check_options(config)
     if config.steps and settings.mode != "training":
         raise ConfigurationError(
             f"stages.kerneldiff.steps: got {config.steps} in mode={settings.mode}, where nothing is trained.\n"
@@ -59,7 +62,7 @@ def further(
     difference: KernelDiff,
 ) -> Further:
     """Do what the options ask for. Rows of trained parameters, and of later runs that fail, are added to
-    ``difference``, their leaves to those of the sides.
+    ``difference``; leaves as :func:`stages.kerneldiff.repeats.repeated` says.
 
     Args:
         cases: the reference's and the test side's.
@@ -68,8 +71,9 @@ def further(
     found = Further()
     if config.repeats > 1:
         context.progress(f"repeating the test side {config.repeats - 1} times")
-        table = repeated(cases[1], compiled, ran, config.repeats, difference)
-        found.artifacts["kerneldiff/jitter.csv"] = table
+        repeats = repeated(cases[1], compiled, ran, config.repeats, difference)
+        found.artifacts["kerneldiff/jitter.csv"], found.lost = repeats.table, repeats.lost
+        table = repeats.table
         unsteady = table[table["differing"] > 0]
         found.note += (
             f"; over {config.repeats} runs the test side differs from itself in {len(unsteady)} of {len(table)} results"
@@ -87,7 +91,7 @@ def further(
                 raise
             log.exception("kerneldiff: a side raised in the optimizer steps")
             told = sides.describe(error)
-            difference.rows.append(_raised("parameter", "all parameters", "in the optimizer steps a side", told))
+            difference.rows.append(raised("parameter", "all parameters", "in the optimizer steps a side", told))
         else:
             found.note += found_note
     return found
@@ -98,114 +102,43 @@ def _stepped(
 ) -> tuple[pd.DataFrame, str]:
     drift, state = steps(context, config, cases, compiled)
     own = KernelDiff(**difference.options | {"roundoff": None})  # a parameter is stored in its own dtype
-    own.compare_leaves(
-        state["reference"].parameters(),
-        state["test"].parameters(),
-        state["gold"].parameters() if "gold" in state else {},
-        kind="parameter",
-    )
+    after = parameters(state)
+    own.compare_leaves(after["reference"], after["test"], after.get("gold", {}), kind="parameter")
     difference.rows += own.rows
     if "gold" in state and context.settings.reference.backend == "eager":
-        _reconsider(context, config, cases[0], state, difference)
+        _reconsider(context, config, cases[0], state["reference"].draws, after, difference)
     last = drift.iloc[-1]
     ratio = "" if last["ratio"] is None else f", {last['ratio']:.3g} times eager's own drift from float64"
     return drift, f"; after {config.steps} steps the parameters drifted by {last['error_rms']:.3g} (RMS){ratio}"
 
 
-def _raised(kind: str, path: str, who: str, error: dict[str, str]) -> TensorComparison:
-    first = next(iter(error["message"].splitlines()), "no message")
-    return TensorComparison(kind, path, bound="value", message=f"{who} raised {error['type']}: {first}")
-
-
 def _reconsider(
-    context: StageContext, config: KernelDiffConfig, base: Case, state: dict[str, Trainee], difference: KernelDiff
+    context: StageContext,
+    config: KernelDiffConfig,
+    base: Case,
+    draws: list[Draws],
+    after: dict[str, dict[str, torch.Tensor]],
+    difference: KernelDiff,
 ) -> None:
-    """Let perturbed references, trained as long, judge again what the floor called a defect."""
+    """Let perturbed references, trained as long, judge again what the floor called a defect.
+
+    Args:
+        draws: the random numbers of each of the reference's steps.
+        after: each side's parameters after the steps.
+    """
     rows = [row for row in difference.rows if row.kind == "parameter"]
     if not any(row.verdict == "defect" for row in rows):
         return
     context.progress("training perturbed references, to tell a defect from a branch within rounding")
-    draws, options = state["reference"].draws, (config.steps, config.optimizer, config.learning_rate)
+    options = config.steps, config.optimizer, config.learning_rate
     conditioning.reconsider(
         rows,
         base,
-        {"parameter": dict(state["gold"].parameters())},
-        {"parameter": dict(state["test"].parameters())},
+        {"parameter": after["gold"]},
+        {"parameter": after["test"]},
         draws=config.perturbations,
         run=lambda _, case: parameters_after(case, *options, draws),
     )
-
-
-def repeated(
-    case: Case,
-    compiled: Callable[..., Any],
-    ran: tuple[sides.Side, sides.Side, sides.Side],
-    runs: int,
-    difference: KernelDiff,
-) -> pd.DataFrame:
-    """Run the test side again and again from one state; one row a tensor of its first run.
-
-    Columns: ``differing`` is in how many of the later runs any bit was another one, ``max_abs`` and ``rmse`` are of the
-    run that differed most. What a later run left out, or gave in another shape, counts as differing. A later run that
-    raised, or a result of it that would fail in its own right, becomes a row of ``difference``: ``PATH (run 2)``.
-    """
-    first = ran[1]
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
-    tensors = {
-        (kind, path): leaf
-        for kind, leaves in first.leaves.items()
-        for path, leaf in leaves.items()
-        if isinstance(leaf, torch.Tensor)
-    }
-    for kind, path in tensors:
-        rows[kind, path] = {"kind": kind, "path": path, "runs": runs, "differing": 0, "max_abs": 0.0, "rmse": 0.0}
-    for number in range(2, runs + 1):
-        again = sides.run_side("test", case, lambda: compiled)
-        changed: dict[str, list[str]] = {}
-        if again.error:
-            difference.rows.append(_raised("output", f"(run {number})", "the test side", again.error))
-        for (kind, path), leaf in tensors.items():
-            other, row = again.leaves.get(kind, {}).get(path), rows[kind, path]
-            if not isinstance(other, torch.Tensor) or other.shape != leaf.shape:
-                row["differing"] += 1
-                changed.setdefault(kind, []).append(path)
-                continue
-            found = compare_tensors(leaf, other, atol=0.0, worst=0)
-            if found.verdict == "exact":
-                continue
-            row["differing"] += 1
-            changed.setdefault(kind, []).append(path)
-            row["max_abs"], row["rmse"] = max(row["max_abs"], found.max_abs), max(row["rmse"], found.rmse)
-        if not again.error:
-            _judge_again(number, again, ran, changed, difference)
-    return pd.DataFrame(list(rows.values()), columns=JITTER_COLUMNS)
-
-
-def _judge_again(
-    number: int,
-    again: sides.Side,
-    ran: tuple[sides.Side, sides.Side, sides.Side],
-    paths: dict[str, list[str]],
-    difference: KernelDiff,
-) -> None:
-    """Add the rows of a later run that fail, and their leaves under the rows' names.
-
-    Args:
-        paths: of the leaves that are others than the first run's, by kind.
-    """
-    own = KernelDiff(**difference.options)
-    for kind, names in paths.items():
-        sources = [side.leaves.get(kind, {}) for side in (ran[0], again, ran[2])]
-        mine, theirs, exact = ({path: part[path] for path in names if path in part} for part in sources)
-        for row in own.compare_leaves(mine, theirs, exact, kind=kind):
-            if not row.failed:
-                continue
-            name = f"{row.path}{conditioning.LATER}{number})"
-            for side, part in zip(ran, (mine, theirs, exact), strict=True):
-                if row.path in part:
-                    side.leaves.setdefault(kind, {})[name] = part[row.path]
-            row.path = name
-            difference.rows.append(row)
 
 
 def steps(

@@ -33,6 +33,8 @@ from models.snapshot import same_bits
 from stages.contract import ReferenceConfig, Settings
 from stages.kerneldiff import fingerprint, packing, sides
 from stages.kerneldiff.golden_store import FOLDER, SCHEMA, digest
+from stages.kerneldiff.record import TensorComparison
+from stages.kerneldiff.refilled import Contradiction, refilled
 
 log = logging.getLogger(__name__)
 
@@ -99,12 +101,10 @@ class Golden:
         names = [name for name in theirs if mine[name]["sha256"] != theirs[name]["sha256"]]
         if not names:
             return ""
-        seed, made, here = self.about["seed"], self.about["made_with"], fingerprint.made_with(case)
+        made, here = self.about["made_with"], fingerprint.made_with(case)
         differ = [key for key in ("torch", "machine", "cpu_capability") if made[key] != here[key]]
-        cure = "the weights of that run"
-        if seed != settings.seed:
-            cure = f"seed={seed} (this run has seed={settings.seed})"
-        elif differ:
+        cure = self._its_seed(settings) or "the weights of that run"
+        if differ and not self._its_seed(settings):
             places = [", ".join(f"{key} {place[key]}" for key in differ) for place in (made, here)]
             cure = (
                 f"stages.kerneldiff.store_golden=true in that run, which stores its weights too, or a checkpoint: the "
@@ -114,6 +114,16 @@ class Golden:
             f"{len(names)} of {len(theirs)} parameters and buffers have other values than in {self.origin}, the first "
             f"is {names[0]}; so its reference says nothing of this backend. Try: {cure}, {_HERE}"
         )
+
+    def foreign_draws(self, settings: Settings, rows: list[TensorComparison]) -> str:
+        """What to type where other random numbers than the reference's withdrew a verdict; empty without a cure."""
+        seed = self._its_seed(settings)
+        return f". Try: {seed}, {_HERE}" if seed and any(row.bound == "random" for row in rows) else ""
+
+    def _its_seed(self, settings: Settings) -> str:
+        """The option that gives this run the golden's seed; empty where it has it."""
+        seed = self.about["seed"]
+        return "" if seed == settings.seed else f"seed={seed} (this run has seed={settings.seed})"
 
     def case_with_weights(self, case: Case) -> Case:
         """``case`` with a copy of its module that has the stored weights; itself where none is stored or differs."""
@@ -135,33 +145,26 @@ class Golden:
         return case
 
     def case_with_inputs(self, case: Case) -> Case:
-        """``case`` with the stored inputs on its device; an input that holds the same bits already stays itself."""
+        """``case`` with the stored inputs on its device, which share memory as its own do; see :func:`refilled`."""
         loaded = self._load("inputs.safetensors")
-        records = self.about["inputs"]["tensors"]
-        new: dict[int, torch.Tensor] = {}
-        for name, made in case.named_inputs().items():
-            stored = self._restored(records[name], loaded, name).to(case.device)
-            if not same_bits(made, stored):
-                new[id(made)] = torch.empty_like(made).copy_(stored).requires_grad_(made.requires_grad)
+        records, mine = self.about["inputs"]["tensors"], case.named_inputs()
+        stored = {name: self._restored(records[name], loaded, name).to(case.device) for name in mine}
+        try:
+            new = refilled(mine, stored)
+        except Contradiction as name:
+            shared = f"input {name}, which shares memory with another input,"
+            cure = "inputs that share memory as those of that run do"
+            raise self._other(f"{shared} of other values than that one", f"{shared} of the same values", cure) from name
         if not new:
             return case
         args, kwargs = map_tensors(lambda tensor: new.get(id(tensor), tensor), (case.args, case.kwargs))
         return replace(case, args=args, kwargs=kwargs)
 
     def both_sides(self, case: Case) -> tuple[sides.Side, sides.Side]:
-        """The stored reference and gold as if they had run from ``case``, on its device; gold empty if none is stored.
-
-        A buffer or an input that is not stored is one that the step left as it was.
-        """
+        """The stored reference and gold as if they had run from ``case``, on its device; gold empty without one."""
         random = self.about["random"]
         reference, gold = self._leaves("reference", case), self._leaves("gold", case)
-        changed = {kind: set(reference.get(kind, {})) for kind in ("buffer", "input")}
-        before = {"buffer": dict(case.module.named_buffers()), "input": case.named_inputs()}
-        for kind, tensors in before.items():
-            reference[kind] = tensors | reference.get(kind, {})
-            if gold:
-                exact = {name: _doubled(tensor) for name, tensor in tensors.items()}
-                gold[kind] = exact | gold.get(kind, {})
+        changed = {kind: set(reference[kind]) for kind in sides.STATE if kind in reference}
         drew, state = random["drew"], bytes.fromhex(random["generator"])
         return (
             sides.Side(reference, changed, drew, state),
@@ -301,10 +304,6 @@ def _error(run: str, what: str, valid: str, cure: str) -> ConfigurationError:
 def _is_path(value: object) -> bool:
     """A checkpoint may lie elsewhere on another machine: its weights are compared instead."""
     return isinstance(value, str) and ("/" in value or "\\" in value) and Path(value).exists()
-
-
-def _doubled(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().to(torch.float64) if tensor.is_floating_point() else tensor
 
 
 def _all(alike: Callable[[Any, Any], bool], mine: sides.Leaves, theirs: sides.Leaves) -> bool:

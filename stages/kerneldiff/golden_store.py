@@ -32,8 +32,8 @@ def store(
     """
     parts = {
         "inputs": {"input": dict(case.named_inputs())},
-        "reference": _changed_alone(reference.leaves, reference.changed, {}),
-        "gold": _changed_alone(gold.leaves, gold.changed, reference.changed),
+        "reference": reference.leaves,
+        "gold": gold.leaves,
     }
     try:
         packed = {name: packing.pack(leaves) for name, leaves in parts.items()}
@@ -80,12 +80,3 @@ def store(
 def digest(content: Any) -> str:
     """SHA-256 of a JSON-able value, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode()).hexdigest()
-
-
-def _changed_alone(leaves: sides.Leaves, *changed: dict[str, set[str]]) -> sides.Leaves:
-    """``leaves`` without the buffers and inputs whose names are in none of ``changed``."""
-    names = {kind: set().union(*(part.get(kind, set()) for part in changed)) for kind in ("buffer", "input")}
-    return {
-        kind: {path: leaf for path, leaf in part.items() if kind not in names or path in names[kind]}
-        for kind, part in leaves.items()
-    }

@@ -1,15 +1,17 @@
 """Every figure of one tensor against another, in one pass, piece by piece, on the tensors' own device.
 
-Extra memory is bounded by :data:`CHUNK` elements, whatever the tensors' size and strides. How a piece is measured is
-told in :mod:`stages.kerneldiff.accumulator`.
+Extra memory is bounded by :data:`CHUNK` elements, whatever the tensors' size and strides, and by what the readers keep
+of tensors that are not strided (see :mod:`stages.kerneldiff.readers`). How a piece is measured is told in
+:mod:`stages.kerneldiff.accumulator`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from stages.kerneldiff.accumulator import Accumulator, Figures
+from stages.kerneldiff.readers import Reader, Side
 
 CHUNK = 1 << 14
 """Elements handled at a time on the CPU: temporaries stay in its cache, and below the size from which torch splits an
@@ -20,8 +22,29 @@ DEVICE_CHUNK = 1 << 18
 """Elements handled at a time elsewhere, where starting an operation costs more: 2 MiB a float64 temporary."""
 
 
-def chunks(tensors: list[torch.Tensor], limit: int = CHUNK) -> Iterator[tuple[int, list[torch.Tensor]]]:
-    """Equal-shaped tensors as (flat offset, 1-D pieces) in row-major order; only a piece is ever made contiguous."""
+def chunks(sides: Sequence[Side], limit: int = CHUNK) -> Iterator[tuple[int, list[torch.Tensor]]]:
+    """Equal-shaped sides as (flat offset, 1-D pieces) in row-major order; only a piece is ever made contiguous.
+
+    Readers are asked for the ranges that the strided tensors fall into, and forget what they kept in the end.
+    """
+    strided = [side for side in sides if isinstance(side, torch.Tensor)]
+    if len(strided) == len(sides):
+        yield from _split_strided(strided, limit)
+        return
+    total = sides[0].numel()
+    ranges: Iterator[tuple[int, list[torch.Tensor]]] = ((offset, []) for offset in range(0, total, limit))
+    try:
+        for offset, pieces in _split_strided(strided, limit) if strided else ranges:
+            count = len(pieces[0]) if pieces else min(limit, total - offset)
+            found = iter(pieces)
+            yield offset, [side.read(offset, count) if isinstance(side, Reader) else next(found) for side in sides]
+    finally:
+        for side in sides:
+            if isinstance(side, Reader):
+                side.release()
+
+
+def _split_strided(tensors: list[torch.Tensor], limit: int) -> Iterator[tuple[int, list[torch.Tensor]]]:
     if all(tensor.is_contiguous() for tensor in tensors):
         tensors = [tensor.view(-1) for tensor in tensors]
     yield from _split(tensors, limit, 0)
@@ -44,9 +67,9 @@ def _split(tensors: list[torch.Tensor], limit: int, offset: int) -> Iterator[tup
 
 
 def measure(
-    reference: torch.Tensor,
-    test: torch.Tensor,
-    gold: torch.Tensor | None,
+    reference: Side,
+    test: Side,
+    gold: Side | None,
     *,
     rtol: float,
     atol: float,
@@ -74,9 +97,9 @@ def measure(
 
 
 def begin(
-    reference: torch.Tensor,
-    test: torch.Tensor,
-    gold: torch.Tensor | None,
+    reference: Side,
+    test: Side,
+    gold: Side | None,
     *,
     rtol: float,
     atol: float,
@@ -85,12 +108,13 @@ def begin(
 ) -> Callable[[], Figures]:
     """:func:`measure` in two steps: what this returns gives the figures when it is called.
 
-    On a CUDA device the work is queued here, without waiting, so that many tensors are compared back to back. The
-    tensors must not change in between.
+    On a CUDA device the work is queued here, without waiting, so that many tensors are compared back to back, but for
+    those that are not contiguous or have a reader. The tensors must not change in between.
     """
-    tensors = [tensor.detach() for tensor in ([reference, test] + ([gold] if gold is not None else []))]
+    sides = [reference, test] + ([gold] if gold is not None else [])
+    tensors = [side.detach() for side in sides if isinstance(side, torch.Tensor)]
     options: dict[str, Any] = {"rtol": rtol, "atol": atol, "worst": worst, "histogram": histogram}
-    if reference.is_cuda:
+    if len(tensors) == len(sides) and tensors[0].is_cuda:
         from stages.kerneldiff.device_pass import supported
 
         if supported(tensors, worst) and all(tensor.is_contiguous() for tensor in tensors):
@@ -135,8 +159,9 @@ def _on_device(
     return finish
 
 
-def _walk(accumulator: Accumulator, tensors: list[torch.Tensor], limit: int, first: int) -> None:
+def _walk(accumulator: Accumulator, sides: Sequence[Side], limit: int, first: int) -> None:
     """Give the accumulator everything, ``limit`` elements at a time; ``first``: flat index of the first element."""
-    device = tensors[0].device
-    for offset, pieces in chunks([tensor.detach() for tensor in tensors], limit):
+    device = sides[0].device
+    plain = [side.detach() if isinstance(side, torch.Tensor) else side for side in sides]
+    for offset, pieces in chunks(plain, limit):
         accumulator.add(first + offset, [piece.to(device).resolve_conj().resolve_neg() for piece in pieces])

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from stages.kerneldiff.comparable import CannotCompare, dense
 from stages.kerneldiff.sides import Leaves
 
 PLAIN = (
@@ -68,8 +69,10 @@ def pack_tensor(tensor: torch.Tensor, name: str) -> tuple[dict[str, Any], torch.
     """A tensor's record and the tensor to store: of a plain dtype, on its own device, of any stride."""
     if tensor.is_meta or tensor.is_quantized or tensor.is_nested:
         raise CannotStore(f"{name} is a {'meta' if tensor.is_meta else 'quantized or nested'} tensor")
-    value = tensor.detach()
-    value = value if value.layout == torch.strided else value.to_dense()
+    try:
+        value = dense(tensor)
+    except CannotCompare as error:
+        raise CannotStore(f"{name} is {error}") from error
     record = {"type": "tensor", "dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape)}
     if value.is_complex():
         return record | {"stored": "real"}, torch.view_as_real(value.resolve_conj().resolve_neg())
@@ -112,9 +115,7 @@ def serialise(tensors: dict[str, torch.Tensor]) -> bytes:
 def tensor_digest(tensor: torch.Tensor) -> str:
     """SHA-256 of a tensor's dtype, shape and bytes, whatever its device and strides."""
     digest = hashlib.sha256(f"{tensor.dtype} {list(tensor.shape)}\n".encode())
-    content = tensor.detach()
-    content = content if content.layout == torch.strided else content.to_dense()
-    digest.update(_bytes(content.resolve_conj().resolve_neg()).cpu().numpy().data)
+    digest.update(_bytes(dense(tensor).resolve_conj().resolve_neg()).cpu().numpy().data)
     return digest.hexdigest()
 
 

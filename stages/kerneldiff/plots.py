@@ -38,7 +38,7 @@ def pictures(
     if rows:
         found[f"{FOLDER}summary.png"] = draw_summary(rows)
     for index, row in enumerate(failed):
-        left, right = reference.get(row.kind, {}).get(row.path), test.get(row.kind, {}).get(row.path)
+        left, right = reference.get(row.kind, {}).get(row.place), test.get(row.kind, {}).get(row.path)
         if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor) and left.shape == right.shape:
             found[f"{FOLDER}{file_name(index, row)}"] = draw(left, right, row)
     return found

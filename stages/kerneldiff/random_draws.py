@@ -28,9 +28,34 @@ def review_repeat(
     """
     if not any(row.bound in (*FLOORS, "conditioning") for row in rows):
         return ""
-    again = run()
+    why = "it changes state that is not put back (globals, closures), or is not deterministic"
+    return _withdraw(reference, run(), roundoff, rows, "the reference gives other numbers when it is run again", why)
+
+
+def review_copy(
+    reference: sides.Side, run: Callable[[], sides.Side], roundoff: float, rows: list[TensorComparison]
+) -> str:
+    """Withdraw the floor's verdicts where a copy of the model gives other outputs than the model; what was found.
+
+    Gold is such a copy, in float64: where the copy computes something else, so does gold, and its distance from the
+    reference is no rounding. Then the floor is wide, more than half the digits; nothing else is looked at.
+
+    Args:
+        run: runs a copy that is made as gold's is, in the reference's own dtypes.
+    """
+    wide = math.sqrt(roundoff)
+    if not any(row.bound in (*FLOORS, "conditioning") and _relative_floor(row) > wide for row in rows):
+        return ""
+    why = "it has state, or shares memory, in a way that no copy has, so that float64 is no standard for it"
+    return _withdraw(reference, run(), roundoff, rows, "a copy of the model gives other numbers than the model", why)
+
+
+def _withdraw(
+    reference: sides.Side, again: sides.Side, roundoff: float, rows: list[TensorComparison], said: str, why: str
+) -> str:
+    """Withdraw the floor's verdicts, with ``said`` and ``why``, where ``again`` has other outputs."""
     if again.error:
-        found = f"the reference raised {again.error['type']} when it was run again"
+        found = f"{said}: it raised {again.error['type']}"
     else:
         apart = [
             f"{kind} {path} by {row.rmse:.3g} (RMS)" if row.rmse is not None else f"{kind} {path} in {row.bound}"
@@ -42,8 +67,7 @@ def review_repeat(
         ]
         if not apart:
             return ""
-        found = f"the reference gives other numbers when it is run again, {apart[0]}"
-    found += ": it changes state that is not put back (globals, closures), or is not deterministic"
+        found = f"{said}, {apart[0]}: {why}"
     for row in rows:
         _judge_without_floor(row, found, draws_differ=True)
     return found
@@ -67,7 +91,7 @@ def review(
     ``not_established``.
     """
     if not reference.drew:
-        return "no random numbers were drawn"
+        return "the test side alone drew random numbers, or seeded" if test.drew else "no random numbers were drawn"
     if test.generator != reference.generator:
         found = "the test side drew other random numbers than the reference"
     else:
@@ -88,6 +112,7 @@ def _judge_without_floor(row: TensorComparison, found: str, *, draws_differ: boo
         return
     if row.mismatched == 0:
         row.verdict, row.bound = "within_tolerance", "tolerance"
+        row.resolve_tolerance()
         row.message = f"all elements within atol={row.atol:g}, rtol={row.rtol:g}; the floor is not used: {found}"
     else:
         row.verdict, row.bound, row.message = "not_established", "random", found

@@ -13,7 +13,7 @@ class TensorComparison:
 
     Attributes:
         kind: output, loss, gradient, parameter, buffer or input.
-        path: where in the structure, e.g. ``logits`` or ``hidden_states[3]``.
+        path: where in the structure, e.g. ``logits`` or ``hidden_states[3]``; of a later run ``logits (run 2)``.
         shape, dtype: the reference's (``A vs B`` in the dtype where they differ).
         verdict: exact, within_floor, within_tolerance, defect or not_established.
         bound: what decided: bits, floor_rms, floor_max, conditioning, tolerance, nonfinite, shape, dtype,
@@ -33,11 +33,13 @@ class TensorComparison:
         floor_rms, floor_max, error_rms, error_max: noise floor and error against gold; None without gold.
         ratio, factor: error over floor (the larger of RMS and maximum), and the limit on it.
         resolution: RMS error, over the RMS of the reference, up to which the bound that decided lets a tensor pass
-            (``factor`` floors, or jumps); 1 means that zeros would pass too. None where bits or a tolerance decided.
+            (``factor`` floors, or jumps, or the tolerance at an element of that RMS); 1 means that zeros would pass
+            too. None where bits decided, and of a reference that is all zeros.
         atol, rtol: tolerances that ``mismatched`` counts by.
         worst: the worst elements, worst first (not a column).
         histogram: errors counted by size, where asked for (not a column; :mod:`stages.kerneldiff.histogram`).
         reference_rms: RMS of the reference's finite elements.
+        run: which run of the test side it is of (not a column; see :meth:`in_run`).
     """
 
     kind: str
@@ -78,6 +80,16 @@ class TensorComparison:
     worst: list[Worst] = field(default_factory=list, repr=False)
     histogram: list[int] | None = field(default=None, repr=False)
     reference_rms: float | None = None
+    run: int = field(default=1, repr=False)
+
+    @property
+    def place(self) -> str:
+        """The path without the run: what sides that ran once have the tensor under."""
+        return self.path.removesuffix(_suffix(self.run))
+
+    def in_run(self, number: int) -> None:
+        """Name a later run of the test side, whose leaf has :attr:`path` then."""
+        self.path, self.run = f"{self.place}{_suffix(number)}", number
 
     @property
     def failed(self) -> bool:
@@ -89,12 +101,24 @@ class TensorComparison:
         known = self.factor and self.reference_rms
         self.resolution = self.factor * rms / self.reference_rms if known else None  # type: ignore[operator]
 
+    def resolve_tolerance(self, limit: float | None = None) -> None:
+        """Set :attr:`resolution` from an absolute limit; default: the tolerance at an element of the RMS's size."""
+        rms = self.reference_rms
+        limit = (self.atol or 0.0) + (self.rtol or 0.0) * (rms or 0.0) if limit is None else limit
+        self.resolution = limit / rms if rms else None
+
     def row(self) -> dict[str, Any]:
         """The columns of ``outputs.csv``, in order."""
         return {name: value for name, value in asdict(self).items() if name in COLUMNS}
 
 
-COLUMNS = [name for name in TensorComparison.__dataclass_fields__ if name not in ("worst", "histogram")]
+def raised(kind: str, path: str, who: str, error: dict[str, str]) -> TensorComparison:
+    """The row of what was not compared because ``who`` raised: see ``sides.describe`` for ``error``."""
+    first = next(iter(error["message"].splitlines()), "no message")
+    return TensorComparison(kind, path, bound="value", message=f"{who} raised {error['type']}: {first}")
+
+
+COLUMNS = [name for name in TensorComparison.__dataclass_fields__ if name not in ("worst", "histogram", "run")]
 
 SHOWN = ("kind", "path", "shape", "dtype", "verdict", "max_abs", "rmse", "max_ulp", "mismatched", "ratio", "message")
 MOST_SHOWN = 20
@@ -110,6 +134,10 @@ def text_table(rows: Sequence[TensorComparison]) -> str:
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
     more = [f"and {len(rows) - MOST_SHOWN} more"] if len(rows) > MOST_SHOWN else []
     return "\n".join([*lines, *more])
+
+
+def _suffix(run: int) -> str:
+    return f" (run {run})" if run > 1 else ""
 
 
 def _cell(value: Any) -> str:

@@ -40,16 +40,15 @@ def conclusion(difference: KernelDiff, same: str) -> tuple[str, str]:
 
 
 def _how_finely(rows: list[TensorComparison]) -> str:
-    """What a pass does not show: tensors that a branch's jump excused, and those too noisy for a fault to show."""
+    """What a pass does not show: tensors that a branch's jump excused, and those in which no fault would show."""
     jumped = sum(row.verdict == "within_floor" and row.bound == "conditioning" for row in rows)
-    passed = [row for row in rows if row.verdict == "within_floor" and row.resolution is not None]
-    coarse = [row for row in passed if (row.resolution or 0.0) >= COARSE]
+    coarse = [row for row in rows if (row.resolution or 0.0) >= COARSE]
+    noisy = sum(row.verdict == "within_floor" for row in coarse)
+    loose = sum(row.verdict == "within_tolerance" for row in coarse)
+    hidden = [f"in {noisy} the noise of this dtype"] * bool(noisy) + [f"in {loose} the tolerance"] * bool(loose)
     words = f"; {jumped} of these by a jump of float64 itself within rounding (conditioning)" if jumped else ""
-    if coarse:
-        words += (
-            f"; in {len(coarse)} the noise of this dtype hides errors of {100 * COARSE:g} % and more of the tensor "
-            "(column resolution)"
-        )
+    if hidden:
+        words += f"; {', '.join(hidden)} hides errors of {100 * COARSE:g} % and more of the tensor (column resolution)"
     return words
 
 
@@ -101,9 +100,18 @@ def diagnosis(
 def unsettled(name: str, side: sides.Side) -> StageResult:
     """The result where a side raised."""
     assert side.error is not None
-    first = next((line.strip() for line in side.error["message"].splitlines() if line.strip()), "no message")
-    message = f"not_established: the {name} side raised {side.error['type']}: {first}"
+    message = f"not_established: the {name} side raised {_first_line(side.error)}"
     return nothing(message, {"side": name} | side.error)
+
+
+def without_gold(error: dict[str, str] | None) -> str:
+    """What the message of a run adds where gold raised ``error``."""
+    return f"; no gold, so a tolerance decides: float64 raised {_first_line(error)}" if error else ""
+
+
+def _first_line(error: dict[str, str]) -> str:
+    first = next((line.strip() for line in error["message"].splitlines() if line.strip()), "no message")
+    return f"{error['type']}: {first}"
 
 
 def nothing(message: str, error: dict[str, str] | None) -> StageResult:
@@ -131,14 +139,15 @@ def summary(rows: list[TensorComparison], verdict: str) -> dict[str, Any]:
     compared = [row for row in rows if row.rmse is not None]
     elements = sum(row.elements for row in compared)
     ulps = [row.max_ulp for row in compared if row.max_ulp is not None]
-    squares = math.fsum(row.rmse**2 * row.elements for row in compared if row.rmse is not None and _finite(row.rmse))
     broken = [row.rmse for row in compared if not _finite(row.rmse)]
+    most = max((row.rmse for row in compared if row.rmse and not broken), default=1.0)  # a large one's square overflows
+    squares = math.fsum((row.rmse / most) ** 2 * row.elements for row in compared if row.rmse and not broken)
     return {
         "compared": len(compared),
         "failed": sum(row.failed for row in rows),
         "max_abs": _largest([row.max_abs for row in compared]),
         "max_rel": _largest([row.max_rel for row in compared]),
-        "rmse": broken[0] if broken else (math.sqrt(squares / elements) if elements else None),
+        "rmse": broken[0] if broken else (most * math.sqrt(squares / elements) if elements else None),
         "max_ulp": max(ulps, default=None),
         "verdict": verdict,
         "first_divergence": None,

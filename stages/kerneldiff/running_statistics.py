@@ -21,10 +21,10 @@ def accept_statistics(rows: list[TensorComparison], lost: set[tuple[str, str]]) 
     root of the unit roundoff, half the digits, of the buffer's own size. Any other buffer has the floor of all tensors.
 
     Args:
-        lost: (kind, path) of what one side alone wrote into; such a write is never within a tolerance.
+        lost: (kind, path) of the rows of what one side alone wrote into; such a write is never within a tolerance.
     """
     for row in rows:
-        statistic = row.kind == "buffer" and row.path.rpartition(".")[2] in STATISTICS
+        statistic = row.kind == "buffer" and row.place.rpartition(".")[2] in STATISTICS
         suspect = statistic and row.verdict == "defect" and row.bound in FLOORS
         if not suspect or (row.kind, row.path) in lost or row.reference_rms is None or row.max_abs is None:
             continue
@@ -33,6 +33,7 @@ def accept_statistics(rows: list[TensorComparison], lost: set[tuple[str, str]]) 
         limit = min((row.atol or 0.0) + (row.rtol or 0.0) * row.reference_rms, half)
         if row.max_abs <= limit:
             row.verdict, row.bound = "within_tolerance", "tolerance"
+            row.resolve_tolerance(limit)
             row.message += (
                 f"; no element is more than {limit:.3g} off (the tolerance of {row.dtype}, and half the digits): a "
                 "statistic that eager accumulates in a wider format"

@@ -14,8 +14,11 @@ import torch
 
 from models.case import Case, StepResult
 from models.errors import UserError, mistake_in, root_cause
-from models.snapshot import generators_of, same_bits
+from models.nested import cast_in_place, counterpart, map_sharing
+from models.reach import deep_copy, generators_of
 from stages.contract import ReferenceConfig, StageContext
+from stages.kerneldiff import formats
+from stages.kerneldiff.global_settings import settings_put_back
 from stages.kerneldiff.structure import flatten
 
 log = logging.getLogger(__name__)
@@ -24,15 +27,20 @@ Leaves = dict[str, dict[str, Any]]
 """kind → path → leaf, the kinds in the order in which they are reported."""
 
 
+STATE = ("parameter", "buffer", "input")
+"""Kinds of leaves that are there before a step, see :meth:`models.case.Case.state`."""
+
+
 @dataclass
 class Side:
     """What one side gave.
 
     Attributes:
         leaves: its results, flattened; empty where it raised.
-        changed: names of the buffers and of the inputs that the step wrote into, by kind.
+        changed: names of what the step wrote into (:data:`STATE`), by kind.
         drew: True where the forward took random numbers.
         generator: digest of the random generators' state after the forward; equal ones mean equally many draws.
+        settings: what it changed of the whole process's settings, which were put back.
         error: type, message and traceback where it raised.
     """
 
@@ -40,6 +48,7 @@ class Side:
     changed: dict[str, set[str]] = field(default_factory=dict)
     drew: bool = False
     generator: bytes = b""
+    settings: list[str] = field(default_factory=list)
     error: dict[str, str] | None = None
 
 
@@ -78,8 +87,9 @@ def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) 
         MemoryError, torch.OutOfMemoryError: memory that ran out is the stage's result, not the comparison's.
     """
     try:
-        watched = _Watched(function(), case)
-        result = case.run(watched)
+        with settings_put_back() as settings:
+            watched = _Watched(function(), case)
+            result = case.run(watched)
     except (UserError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
@@ -92,7 +102,8 @@ def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) 
     leaves = on_host(collect(result), case.device)
     foreign = case.gold and case.draws is not None and not case.draws.matched  # however its generator was left
     after = b"" if foreign else watched.after
-    return Side(leaves, _changed(case, leaves), watched.before != watched.after, after)
+    changed = {kind: set(leaves[kind]) for kind in STATE if kind in leaves}
+    return Side(leaves, changed, watched.before != watched.after, after, settings)
 
 
 def describe(error: BaseException) -> dict[str, str]:
@@ -106,14 +117,20 @@ def describe(error: BaseException) -> dict[str, str]:
 
 
 def collect(result: StepResult) -> Leaves:
-    """A step's results as leaves, all buffers and inputs among them (see :func:`keep_changed`)."""
+    """A step's results as leaves; of its state what it wrote into (see :func:`keep_changed`)."""
     leaves: Leaves = {"output": flatten(result.output)}
     if result.loss is not None:
         leaves["loss"] = {"loss": result.loss}
     leaves["gradient"] = dict(result.gradients)
-    leaves["buffer"] = dict(result.buffers)
-    leaves["input"] = dict(result.inputs)
-    return leaves
+    return leaves | {
+        kind: {state_path(kind, name): tensor for name, tensor in found.items()}
+        for kind, found in result.written.items()
+    }
+
+
+def state_path(kind: str, name: str) -> str:
+    """The path of a tensor that a step wrote into: told apart from that of a parameter after optimizer steps."""
+    return f"{name} (written)" if kind == "parameter" else name
 
 
 COMPUTES_FLOAT64 = ("cpu", "cuda")
@@ -131,37 +148,50 @@ def on_host(leaves: Leaves, device: torch.device) -> Leaves:
     }
 
 
-def _changed(case: Case, leaves: Leaves) -> dict[str, set[str]]:
-    """Names of the buffers and inputs whose bits a step changed; ``case`` is again as it was before the step."""
-    before = {"buffer": dict(case.module.named_buffers()), "input": case.named_inputs()}
-    changed: dict[str, set[str]] = {}
-    for kind, old in before.items():
-        for name, after in leaves.get(kind, {}).items():
-            mine = old.get(name)
-            mine = None if mine is None else mine.to(after.device)
-            if mine is None or mine.shape != after.shape or mine.dtype != after.dtype or not same_bits(mine, after):
-                changed.setdefault(kind, set()).add(name)
-    return changed
-
-
-def keep_changed(*both: Side) -> None:
-    """Of the buffers and inputs, leave those that the step changed on either side.
+def keep_changed(case: Case, reference: Side, test: Side, gold: Side) -> None:
+    """Give every side the tensors that the step wrote into on the reference's or on the test side.
 
     So a write that one side lost is a wrong value, and a tensor that nothing writes to is not compared.
     """
-    for kind in ("buffer", "input"):
-        names = {name for side in both for name in side.changed.get(kind, ())}
-        for side in both:
-            side.leaves[kind] = {name: leaf for name, leaf in side.leaves.get(kind, {}).items() if name in names}
+    places = _written(reference) | _written(test)
+    for side in (reference, test, gold):
+        side.leaves = with_state(side.leaves, places, case, exact=side is gold)
+
+
+def with_state(leaves: Leaves, places: set[tuple[str, str]], case: Case, *, exact: bool = False) -> Leaves:
+    """A side's leaves, of the state (:data:`STATE`) those at ``places``; none where there are no leaves.
+
+    What a side left as it was holds there what it holds in ``case``, which is again as it was before the step.
+
+    Args:
+        places: (kind, path).
+        exact: widen that to float64.
+    """
+    if not leaves:
+        return leaves
+    state = {(kind, state_path(kind, name)): tensor.detach() for (kind, name), tensor in case.state().items()}
+    kept: Leaves = {kind: {} for kind in STATE}
+    for kind, path in sorted(places):
+        if path in leaves.get(kind, {}):
+            kept[kind][path] = leaves[kind][path]
+        elif (kind, path) in state:
+            before = state[kind, path]
+            kept[kind][path] = formats.widen(before) if exact and before.is_floating_point() else before.clone()
+    return leaves | on_host(kept, case.device)
+
+
+def state_places(leaves: Leaves) -> set[tuple[str, str]]:
+    """(kind, path) of the leaves that are of the state."""
+    return {(kind, path) for kind in STATE for path in leaves.get(kind, {})}
+
+
+def _written(side: Side) -> set[tuple[str, str]]:
+    return {(kind, path) for kind, paths in side.changed.items() for path in paths}
 
 
 def written_by_one(left: Side, right: Side) -> set[tuple[str, str]]:
-    """(kind, name) of the buffers and inputs that the step changed on one side alone."""
-    return {
-        (kind, name)
-        for kind in ("buffer", "input")
-        for name in left.changed.get(kind, set()) ^ right.changed.get(kind, set())
-    }
+    """(kind, path) of what the step wrote into on one side alone."""
+    return _written(left) ^ _written(right)
 
 
 def reference_case(context: StageContext) -> Case:
@@ -183,17 +213,17 @@ def case_for(case: Case, settings: ReferenceConfig) -> Case:
 
 def moved(case: Case, dtype: torch.dtype, device: torch.device) -> Case:
     """A deep copy of ``case`` on ``device``; where ``dtype`` is another, floating weights and inputs are cast."""
-    import copy
-
-    from models.nested import map_sharing
-
-    module, args, kwargs = copy.deepcopy((case.module, case.args, case.kwargs))
+    module, args, kwargs = deep_copy((case.module, case.args, case.kwargs))
     cast = dtype != case.dtype
-    module.to(device, dtype if cast else None)
+
+    def become(old: torch.dtype) -> torch.dtype:
+        return counterpart(old, dtype) if cast else old
+
+    cast_in_place([*module.parameters(), *module.buffers()], become)
+    module.to(device)
 
     def move(tensor: torch.Tensor) -> torch.Tensor:
-        kept = tensor.detach().to(device, dtype if cast and tensor.is_floating_point() else tensor.dtype)
-        return kept.requires_grad_(tensor.requires_grad)
+        return tensor.detach().to(device, become(tensor.dtype)).requires_grad_(tensor.requires_grad)
 
     args, kwargs = map_sharing(move, (args, kwargs))
     return dataclasses.replace(

@@ -2,13 +2,12 @@
 
 import dataclasses
 import logging
-import math
 from typing import Any
 
 import torch
 
 from models.case import Case
-from models.errors import ConfigurationError
+from models.errors import ConfigurationError, UserError
 from stages.contract import ReferenceConfig, Stage, StageContext, StageResult
 from stages.kerneldiff import conditioning, further, random_draws, sides, storage_floor
 from stages.kerneldiff.comparison import KernelDiff
@@ -26,6 +25,7 @@ from stages.kerneldiff.results import (
     summary,
     table,
     unsettled,
+    without_gold,
 )
 from stages.kerneldiff.running_statistics import accept_statistics
 from stages.kerneldiff.tasks import measure_tasks
@@ -56,13 +56,8 @@ class KernelDiffStage(Stage):
             ConfigurationError: see :func:`stages.kerneldiff.golden.open_golden`, ``Golden.check``, and
                 :func:`stages.kerneldiff.further.check`.
         """
-        if not 0 < self.config.factor < math.inf:
-            raise ConfigurationError(
-                f"stages.kerneldiff.factor: got {self.config.factor}; valid: a finite number above 0.\n"
-                "Try: stages.kerneldiff.factor=4"
-            )
-        self._opened(context)
         further.check(self.config, context.settings)
+        self._opened(context)
 
     def run(self, context: StageContext) -> StageResult:
         """One step of each side; the user's model, inputs and generators are left as found.
@@ -121,10 +116,10 @@ class KernelDiffStage(Stage):
         settings = golden.reference if golden else context.settings.reference
         difference = self._difference(case)
         context.progress("comparing")
-        sides.keep_changed(reference, test)
+        sides.keep_changed(case, reference, test, gold)
         if settings.dtype or settings.device:
             reference.leaves = sides.round_to(reference.leaves, test.leaves)
-        for kind in ("output", "loss", "gradient", "buffer", "input"):
+        for kind in ("output", "loss", "gradient", *sides.STATE):
             difference.compare_leaves(
                 reference.leaves.get(kind, {}), test.leaves.get(kind, {}), gold.leaves.get(kind, {}), kind=kind
             )
@@ -136,19 +131,24 @@ class KernelDiffStage(Stage):
         raised = storage_floor.raise_floors(
             context, compiled[0].adapter, case, difference.rows, (test.leaves, gold.leaves)
         )
-        accept_statistics(difference.rows, sides.written_by_one(reference, test))
+        accept_statistics(difference.rows, sides.written_by_one(reference, test) | beside.lost)
         note = self._reconsider(context, difference, case, origin, (reference.leaves, test.leaves, gold.leaves))
         roundoff = max(case.unit_roundoff, raised.roundoff)
         random = random_draws.review(reference, gold, test, roundoff, difference.rows)
         if isinstance(origin, Case) and settings.backend == "eager":
             random = self._repeat(context, origin, reference, roundoff, difference.rows) or random
+            self._copy(context, origin, reference, roundoff, difference.rows)
         same = _same_code(context, compiled[0], settings, elsewhere=golden is not None and not golden.same_place(case))
         verdict, message = conclusion(difference, same)
         if golden:
             if self._floor_decides and not gold.leaves and case.dtype != torch.float64:
                 note = "no gold is stored there, so the tolerances of the dtype decide"
             message += f"; the reference is that of {golden.origin}{note and f'; {note}'}"
-        message += beside.note + raised.note
+        message += without_gold(gold.error) + beside.note + raised.note
+        if test.settings:
+            message += f"; the test side changed {', '.join(test.settings)}; put back"
+        if golden:
+            message += golden.foreign_draws(context.settings, difference.rows)
         tasks = measure_tasks(context.settings.model.name, reference.leaves["output"], test.leaves["output"])
         result = self._result(difference, verdict, message, reference.leaves, test.leaves, gold, random)
         result.artifacts[DIAGNOSIS]["tasks"] = [dataclasses.asdict(measures) for measures in tasks]
@@ -197,6 +197,18 @@ class KernelDiffStage(Stage):
             return sides.run_side("repeated reference", base, lambda: base.module)
 
         return random_draws.review_repeat(reference, run, roundoff, rows)
+
+    def _copy(
+        self, context: StageContext, base: Case, reference: sides.Side, roundoff: float, rows: list[TensorComparison]
+    ) -> None:
+        """Run a copy of the reference, where the floor is so wide that gold may be another model."""
+
+        def run() -> sides.Side:
+            context.progress("running a copy of the reference, to see whether gold can be made of one")
+            copied = base.copied()
+            return sides.run_side("copied reference", copied, lambda: copied.module)
+
+        random_draws.review_copy(reference, run, roundoff, rows)
 
     def _opened(self, context: StageContext) -> Golden | None:
         if self.config.golden is None:
@@ -284,7 +296,13 @@ def _gold(case: Case, *, wanted: bool, drew: bool) -> sides.Side:
         case, drew = sides.moved(case, case.dtype, torch.device("cpu")), False
     if drew:
         case.watch_draws()
-    golden = case.to_gold()
+    try:
+        golden = case.to_gold()
+    except (UserError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # what a user's objects raise when they are copied
+        log.exception("kerneldiff: the model can't be copied, so there is no gold")
+        return sides.Side(error=sides.describe(error))
     return sides.run_side("gold", golden, lambda: golden.module)
 
 
@@ -299,6 +317,6 @@ def _same_code(context: StageContext, compiled: Any, reference: ReferenceConfig,
     same_place = reference.device is None and reference.dtype is None
     if context.settings.backend.adapter == reference.backend == "eager" and same_place:
         return "reference and test are both eager"
-    if compiled.adapter.lowers and not compiled.graphs:
+    if not compiled.given or (compiled.adapter.lowers and not compiled.graphs):
         return f"{compiled.backend} compiled no graph, so all of the model ran in eager"
     return ""

@@ -1,12 +1,14 @@
 """Several optimizer steps on each side, from one state: the parameters at the end, and how they drift apart.
 
 All sides step in turn, so that after each step the parameters of all are there to be compared and only one copy of
-each side's state is kept. The reference and the test side may share a module: before a side's step its own state is
-written into the module.
+each side's state is kept. The reference and the test side may share a module and inputs, which a step changes in many
+ways: parameters and buffers, inputs written in place, counters, plain tensors, generators. So each side keeps all that
+its step left (:class:`models.snapshot.Snapshot`), and has it put in before its next step; the first step of all starts
+from the same.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +19,7 @@ import torch
 from models.case import Case
 from models.draws import Draws, recorded_draws
 from models.random_state import seed_everything
+from models.snapshot import Snapshot, same_bits
 from stages.kerneldiff.sides import Side
 
 DRIFT_COLUMNS = [
@@ -32,6 +35,9 @@ class Trainee:
     """One side: its case, what it runs, its optimizer and its state after the steps so far.
 
     Attributes:
+        state: everything that a step may change, as this side's last step left it.
+        frozen: the parameters that require no gradient, as they were before the first step.
+        values: the parameters after the last step, by name; of the frozen ones those that the steps wrote.
         watched: note the random numbers of each step in ``draws``, for gold.
         draws: those of each step so far; of gold: those that it repeats.
     """
@@ -39,7 +45,9 @@ class Trainee:
     case: Case
     function: Callable[..., Any]
     optimizer: torch.optim.Optimizer
-    state: dict[str, torch.Tensor] = field(default_factory=dict)
+    state: Snapshot
+    frozen: dict[str, torch.Tensor]
+    values: dict[str, torch.Tensor] = field(default_factory=dict)
     loss: float = math.nan
     watched: bool = False
     draws: list[Draws] = field(default_factory=list)
@@ -47,16 +55,16 @@ class Trainee:
     @classmethod
     def of(cls, case: Case, function: Callable[..., Any], optimizer: str, learning_rate: float) -> "Trainee":
         parameters = [parameter for parameter in case.module.parameters() if parameter.requires_grad]
-        trainee = cls(case, function, OPTIMIZERS[optimizer](parameters, lr=learning_rate))
-        trainee.state = _copied(case.module)
-        return trainee
+        frozen = {
+            name: parameter.detach().clone()
+            for name, parameter in case.module.named_parameters()
+            if not parameter.requires_grad
+        }
+        return cls(case, function, OPTIMIZERS[optimizer](parameters, lr=learning_rate), _state_of(case), frozen)
 
     def step(self, index: int) -> None:
-        """Write the state into the module, one forward, backward and optimizer step, and take the state out."""
-        tensors = _tensors(self.case.module)
-        with torch.no_grad():
-            for name, value in self.state.items():
-                tensors[name].copy_(value)
+        """Put this side's state in; one forward, backward and optimizer step; keep the state that it left."""
+        self.state.restore()
         seed_everything(self.case.seed + index)
         if self.watched:
             self.draws.append(recorded_draws(self._forward_backward))
@@ -65,19 +73,30 @@ class Trainee:
             self._forward_backward(case)
         self.optimizer.step()
         self.case.drop_gradients()
-        self.state = _copied(self.case.module)
+        self.state = _state_of(self.case)
+        self.values = {
+            name: parameter.detach().clone()
+            for name, parameter in self.case.module.named_parameters()
+            if name not in self.frozen or not _same(self.frozen[name], parameter.detach())
+        }
 
     def _forward_backward(self, case: Case | None = None) -> None:
         _, loss = (case or self.case).step(self.function)
         self.loss = math.nan if loss is None else loss.item()
 
-    def parameters(self) -> dict[str, torch.Tensor]:
-        names = {name for name, parameter in self.case.module.named_parameters() if parameter.requires_grad}
-        return {name: value for name, value in self.state.items() if name in names}
+
+def parameters(sides: Mapping[str, Trainee]) -> dict[str, dict[str, torch.Tensor]]:
+    """Each side's parameters after its steps, by the side's name; of the frozen ones those that any side wrote."""
+    names = dict.fromkeys(name for side in sides.values() for name in side.values)
+    return {
+        key: {name: held[name] for name in names if name in held}
+        for key, side in sides.items()
+        for held in [side.frozen | side.values]
+    }
 
 
 def train(sides: dict[str, Trainee], steps: int) -> pd.DataFrame:
-    """Step all sides in turn; their ``state`` is then that after ``steps`` steps. Modules are left as found.
+    """Step all sides in turn; their state is then that after ``steps`` steps. Modules are left as found.
 
     Args:
         sides: "reference", "test" and, last, for a noise floor, "gold"; every case in ``mode="training"``.
@@ -111,7 +130,7 @@ def parameters_after(case: Case, steps: int, optimizer: str, learning_rate: floa
         trainee.draws = draws if case.gold else []
         for index in range(steps):
             trainee.step(index)
-    return Side({"parameter": dict(trainee.parameters())})
+    return Side({"parameter": trainee.values})
 
 
 def _losses(sides: dict[str, Trainee]) -> dict[str, float | None]:
@@ -119,12 +138,14 @@ def _losses(sides: dict[str, Trainee]) -> dict[str, float | None]:
 
 
 def _drift(sides: dict[str, Trainee]) -> dict[str, Any]:
-    gold = sides["gold"].parameters() if "gold" in sides else None
-    reference, test = sides["reference"].parameters(), sides["test"].parameters()
+    found = parameters(sides)
+    reference, test, gold = found["reference"], found["test"], found.get("gold")
     count, floor, error = 0, 0.0, 0.0
     worst: tuple[float, str | None] = (0.0, None)
     for name, mine in reference.items():
-        center = mine if gold is None else gold[name]
+        center = mine if gold is None else gold.get(name)
+        if center is None or name not in test or {center.shape, test[name].shape} != {mine.shape}:
+            continue  # a parameter that a side made itself, or made another: the comparison of leaves tells
         noise, wrong = (_squares(side, center) for side in (mine, test[name]))
         count, floor, error = count + mine.numel(), floor + noise, error + wrong
         ratio = math.sqrt(wrong / noise) if noise else 0.0
@@ -142,9 +163,9 @@ def _squares(left: torch.Tensor, right: torch.Tensor) -> float:
     return (left.double() - right.to(left.device, torch.float64)).square().sum().item()
 
 
-def _tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    return dict(module.named_parameters()) | dict(module.named_buffers())
+def _state_of(case: Case) -> Snapshot:
+    return Snapshot(case.module, case.args, case.kwargs)
 
 
-def _copied(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    return {name: tensor.detach().clone() for name, tensor in _tensors(module).items()}
+def _same(left: torch.Tensor, right: torch.Tensor) -> bool:
+    return left.shape == right.shape and left.dtype == right.dtype and same_bits(left, right)

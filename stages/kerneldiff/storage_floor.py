@@ -66,7 +66,7 @@ def raise_floors(
 
 def _gives(row: TensorComparison, rounding: sides.Leaves, test: sides.Leaves) -> bool:
     """Whether storage rounding alone gives a row's very integers; they are no defect then."""
-    alone, found = (leaves.get(row.kind, {}).get(row.path) for leaves in (rounding, test))
+    alone, found = rounding.get(row.kind, {}).get(row.place), test.get(row.kind, {}).get(row.path)
     if not (
         isinstance(alone, Tensor) and isinstance(found, Tensor) and compare_tensors(alone, found).verdict == "exact"
     ):
@@ -78,8 +78,8 @@ def _gives(row: TensorComparison, rounding: sides.Leaves, test: sides.Leaves) ->
 
 def _raise(row: TensorComparison, rounding: sides.Leaves, test: sides.Leaves, gold: sides.Leaves) -> bool:
     """Whether the row's floor is a higher one now."""
-    sources = (rounding, test, gold)
-    tensors = [found.get(row.kind, {}).get(row.path) for found in sources]
+    sources = (rounding, row.place), (test, row.path), (gold, row.place)
+    tensors = [found.get(row.kind, {}).get(path) for found, path in sources]
     if any(tensor is None for tensor in tensors) or row.factor is None:
         return False
     alone = compare_tensors(tensors[0], tensors[1], gold=tensors[2], factor=row.factor, worst=0)  # type: ignore[arg-type]

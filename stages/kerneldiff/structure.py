@@ -4,7 +4,11 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy
 import torch
+
+from models.nested import is_object
+from models.reach import holds_tensors
 
 LEAVES = (bool, int, float, complex, str, bytes, type(None))
 
@@ -12,17 +16,19 @@ LEAVES = (bool, int, float, complex, str, bytes, type(None))
 def flatten(value: Any, path: str = "output") -> dict[str, Any]:
     """Leaves of ``value`` by path, in the structure's own order.
 
-    Dicts, ModelOutputs, lists, tuples, namedtuples and dataclasses are entered; a tensor, a number, a string and
-    None are leaves, and so is an object of any other type. An empty container is one leaf, the container itself, so
-    that ``[]`` against ``[tensor]`` shows. A jagged nested tensor has its offsets as a leaf of their own. Top-level
-    fields are named without ``path``: ``logits``, not ``output.logits``; top-level items are ``output[0]``.
+    Dicts, ModelOutputs, lists, tuples, namedtuples and dataclasses are entered, and objects of a user's own classes
+    that hold tensors (a key-value cache), of which tensors, numbers, strings and None count. A tensor, a number, a
+    string and None are leaves, and so is an object of any other type; a NumPy array is a tensor. An empty container is
+    one leaf, the container itself, so that ``[]`` against ``[tensor]`` shows. A jagged nested tensor has its offsets as
+    a leaf of their own. Top-level fields are named without ``path``: ``logits``, not ``output.logits``; top-level items
+    are ``output[0]``.
 
     Raises:
         ValueError: a container that holds itself.
     """
     containers(value, path)  # raises where a container holds itself
     found: dict[str, Any] = {}
-    for place, leaf in _walk(value, path, True):
+    for place, leaf in _walk(value, path, True, ()):
         number = 2
         unique = place
         while unique in found:  # {"output": [x], 0: y}: a key may be called like the root
@@ -44,7 +50,7 @@ def _containers(value: Any, name: str, path: str, top: bool, above: tuple[int, .
     """``name``: what the root is called, which no key can be: ``{"output": …}`` and ``[…]`` share paths."""
     if id(value) in above:
         raise ValueError(f"{path} holds itself; such a structure can't be compared")
-    parts = list(_children(value))
+    parts = _children(value, above)
     if parts:
         yield name, type(value)
     for key, child in parts:
@@ -52,14 +58,24 @@ def _containers(value: Any, name: str, path: str, top: bool, above: tuple[int, .
         yield from _containers(child, place, place, False, (*above, id(value)))
 
 
-def _walk(value: Any, path: str, top: bool) -> Iterator[tuple[str, Any]]:
-    parts = list(_children(value))
+def _walk(value: Any, path: str, top: bool, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
+    parts = _children(value, above)
     if not parts:
-        yield path, value
+        yield path, _as_tensor(value)
     if isinstance(value, torch.Tensor) and value.layout == torch.jagged:
         yield f"{path}.offsets()", value.offsets()  # type: ignore[attr-defined]
     for key, child in parts:
-        yield from _walk(child, _join(path, key, top), False)
+        yield from _walk(child, _join(path, key, top), False, (*above, id(value)))
+
+
+def _as_tensor(value: Any) -> Any:
+    """A NumPy array as a tensor with a copy of its content; other values, and arrays of other things, as they are."""
+    if isinstance(value, numpy.ndarray):
+        try:
+            return torch.tensor(value)
+        except TypeError:  # strings, objects
+            return value
+    return value
 
 
 def _join(path: str, key: Any, top: bool) -> str:
@@ -68,18 +84,23 @@ def _join(path: str, key: Any, top: bool) -> str:
     return f"{path}[{key!r}]"
 
 
-def _children(value: Any) -> Iterator[tuple[Any, Any]]:
+def _children(value: Any, above: tuple[int, ...]) -> list[tuple[Any, Any]]:
+    """``above``: ids of what holds ``value``; an object may know what holds it."""
     if isinstance(value, (torch.Tensor, *LEAVES)):
-        return
+        return []
     if isinstance(value, Mapping):  # transformers' ModelOutput is an OrderedDict
-        yield from value.items()
-    elif isinstance(value, tuple) and hasattr(value, "_fields"):
-        yield from zip(value._fields, value, strict=True)
-    elif isinstance(value, (list, tuple)):
-        yield from enumerate(value)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for field in dataclasses.fields(value):
-            yield field.name, getattr(value, field.name)
+        return list(value.items())
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return list(zip(value._fields, value, strict=True))
+    if isinstance(value, (list, tuple)):
+        return list(enumerate(value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
+    if not is_object(value):
+        return []
+    known = {*above, id(value)}
+    items = [(name, item) for name, item in value.__dict__.items() if id(item) not in known]
+    return [(name, item) for name, item in items if isinstance(item, LEAVES) or holds_tensors(item)]
 
 
 def container_kind(value: Any) -> str:

@@ -51,15 +51,43 @@ class Spread:
         return math.nan if self._nan else self.largest
 
     @property
-    def norm(self) -> float:
-        """Square root of the sum of squares."""
-        if self._nan or math.isinf(self.largest):
-            return self.maximum
-        return self._scale * math.sqrt(self._squares)
+    def scaled(self) -> tuple[float, float]:
+        """The square root of the sum of finite squares as a factor and a scale, whose product may overflow."""
+        return math.sqrt(self._squares), self._scale
 
     @property
     def rms(self) -> float:
-        return self.norm / math.sqrt(self.count) if self.count else 0.0
+        if self._nan or math.isinf(self.largest) or not self.count:
+            return self.maximum
+        return min(self.largest, self._scale * math.sqrt(self._squares / self.count))
+
+
+class Total:
+    """Sum of non-negative values of which only the mean need be a float64."""
+
+    UNIT = 2.0**600
+    """What values are divided by where one is HUGE."""
+
+    def __init__(self) -> None:
+        self._sum, self._units = 0.0, 0.0
+
+    def add(self, values: torch.Tensor, top: float) -> None:
+        """Add float64 ``values``, of which ``top`` is the largest."""
+        if top < HUGE:
+            self._sum += values.sum().item()
+        else:
+            self._units += (values / self.UNIT).sum().item()
+
+    def merge(self, value: float) -> None:
+        """Add values known by their sum."""
+        self._sum += value
+
+    def mean(self, count: int, largest: float) -> float:
+        """The mean of ``count`` values, not above the largest of them, beyond which rounding may carry it."""
+        if not count:
+            return 0.0
+        mean = self._sum / count + self._units / count * self.UNIT
+        return mean if math.isnan(mean) or math.isnan(largest) else min(mean, largest)
 
 
 class Dot:
@@ -98,18 +126,20 @@ class Dot:
         """Cosine of the angle between the sides; two zero vectors have 1, a zero and another 0, nothing NaN."""
         if not left.count:
             return math.nan
-        if left.norm == 0 or right.norm == 0:
-            return 1.0 if left.norm == right.norm else 0.0
-        value = self.value / ((left.norm / self.left) * (right.norm / self.right))
+        if left.largest == 0 or right.largest == 0:
+            return 1.0 if left.largest == right.largest else 0.0
+        (norm_left, scale_left), (norm_right, scale_right) = left.scaled, right.scaled
+        value = self.value * (self.left / scale_left) * (self.right / scale_right) / (norm_left * norm_right)
         return max(-1.0, min(1.0, value))
 
 
-def decibel(signal: float, noise: float) -> float:
-    """20 log10(signal / noise): infinite without noise, -infinite without signal."""
-    if math.isnan(signal) or math.isnan(noise):
+def decibel(signal: Spread, noise: Spread) -> float:
+    """20 log10(norm(signal) / norm(noise)): infinite without noise, -infinite without signal."""
+    if math.isnan(signal.maximum) or math.isnan(noise.maximum):
         return math.nan
-    if noise == 0:
+    if noise.largest == 0:
         return math.inf
-    if signal == 0 or math.isinf(noise):
+    if signal.largest == 0 or math.isinf(noise.largest):
         return -math.inf
-    return 20 * (math.log10(signal) - math.log10(noise))
+    (norm, scale), (norm_noise, scale_noise) = signal.scaled, noise.scaled
+    return 20 * (math.log10(norm) - math.log10(norm_noise) + math.log10(scale) - math.log10(scale_noise))

@@ -1,5 +1,6 @@
 """A case compiled once, shared by every stage of a process."""
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ class CompiledCase:
     Attributes:
         backend: the adapter's name.
         adapter: what compiled it.
+        given: graphs that Dynamo gave to the backend.
         compile_s: wall seconds of the first step, the compilation of forward and (in training) backward included.
         options: what was patched in TorchInductor's configuration for it; empty for other backends.
     """
@@ -31,11 +33,20 @@ class CompiledCase:
         self.backend = adapter.name
         self.compile_s: float | None = None
         self.options: dict[str, Any] = dict(adapter.options) if isinstance(adapter, InductorAdapter) else {}
+        self.given = 0
         self._compiler = adapter.dynamo_backend()
-        self._function: Callable[..., Any] = torch.compile(case.module, backend=self._compiler)
+        self._function: Callable[..., Any] = torch.compile(case.module, backend=self._counted())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
+
+    def _counted(self) -> Callable[..., Any]:
+        @functools.wraps(self._compiler)
+        def compiler(*args: Any, **options: Any) -> Any:
+            self.given += 1
+            return self._compiler(*args, **options)
+
+        return compiler
 
     @property
     def graphs(self) -> "dict[str, LoweredGraph]":

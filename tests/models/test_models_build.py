@@ -340,3 +340,23 @@ def test_yaml_fits_the_schema_and_names_a_callable_with_those_arguments(file: Pa
     else:
         parameters = inspect.signature(resolve_target(target, "model.build._target_")).parameters
         assert set(fields["build"]) <= set(parameters)
+
+
+class Rotary(torch.nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(4, 4)
+        self.register_buffer("phases", torch.polar(torch.ones(4), torch.arange(4.0)))
+
+
+def build_rotary() -> tuple[torch.nn.Module, tuple[torch.Tensor]]:
+    return Rotary(), (torch.ones(2, 4),)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "found"), [("float32", "complex64"), ("bfloat16", "complex64"), ("float64", "complex128")]
+)
+def test_complex_buffers_stay_complex(dtype: str, found: str) -> None:
+    case = build_case(config({"_target_": f"{__name__}.build_rotary"}), dtype=dtype)
+    assert case.module.phases.dtype == getattr(torch, found)
+    assert torch.equal(case.module.phases.to(torch.complex64), Rotary().phases)
+    assert str(case.module.weight.dtype) == f"torch.{dtype}"

@@ -110,8 +110,8 @@ def test_training_step_returns_loss_gradients_and_buffers_after_the_step() -> No
     assert result.loss is not None
     torch.testing.assert_close(result.loss, result.output.square().mean())
     assert set(result.gradients) == {"linear.weight", "linear.bias", "norm.weight", "norm.bias"}
-    assert result.buffers["norm.num_batches_tracked"] == 1
-    assert result.buffers["rebound"].tolist() == [1, 1, 1]
+    assert result.written["buffer"]["norm.num_batches_tracked"] == 1
+    assert result.written["buffer"]["rebound"].tolist() == [1, 1, 1]
 
 
 def test_gradients_do_not_accumulate_over_steps() -> None:
@@ -227,3 +227,33 @@ def test_inputs_that_share_memory_still_do_in_gold(shared: bool) -> None:
     gold = case.to_gold()
     assert (gold.args[0] is gold.args[2]) is shared and gold.args[1].dtype == torch.float64
     assert gold.args[1].stride() == inputs[1].stride()
+
+
+class Redirected(nn.Module):
+    """Makes one parameter show another's memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Parameter(torch.ones(2, 2)), nn.Parameter(torch.zeros(2, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.first.data = self.second.data
+        return x @ self.first
+
+
+def test_a_parameter_that_a_step_redirects_shows_its_own_memory_again() -> None:
+    module = Redirected()
+    memory = module.first.data_ptr()
+    Case("redirected", module, (torch.ones(1, 2),), {}, "inference", torch.float32, torch.device("cpu")).run()
+    assert module.first.data_ptr() == memory
+    assert module.first.eq(1).all() and module.second.eq(0).all()
+
+
+def test_gold_widens_complex_numbers_and_copies_what_torch_refuses_to_copy() -> None:
+    module = torch.nn.utils.weight_norm(nn.Linear(4, 4))
+    module.register_buffer("phases", torch.polar(torch.ones(4), torch.arange(4.0)))
+    case = Case("linear", module, (torch.ones(2, 4),), {}, "inference", torch.float32, torch.device("cpu"))
+    gold = case.to_gold()
+    assert gold.module.phases.dtype == torch.complex128
+    assert torch.equal(gold.module.phases, module.phases.to(torch.complex128))
+    torch.testing.assert_close(gold.run().output, case.run().output.double())

@@ -1,10 +1,12 @@
 """CPU time of ``compare_tensors`` over plain torch's ``assert_close`` and the main figures, in one process.
 
 Usage: ``python tests/performance/compare.py [--elements 16700000] [--rounds 3] [--no-gold]``. Prints CPU seconds (user
-and system, all threads) of both sides and their ratio for each round.
+and system, all threads) of both sides and their ratio for each round. With ``--layout csc`` (coo, csr, csc, duplicates;
+``--stored 0.01``) compares two sparse tensors instead, as they are and after they were made dense.
 """
 
 import argparse
+import math
 import time
 
 import torch
@@ -37,13 +39,37 @@ def plain(reference: torch.Tensor, test: torch.Tensor, gold: torch.Tensor | None
     return found
 
 
+def sparse(layout: str, elements: int, stored: float) -> torch.Tensor:
+    """A square float32 matrix of about so many elements; ``duplicates`` is COO that is not coalesced."""
+    side = math.isqrt(elements)
+    count = int(stored * side * side)
+    tensor = torch.sparse_coo_tensor(torch.randint(0, side, (2, count)), torch.randn(count), (side, side))
+    if layout == "duplicates":
+        return tensor
+    tensor = tensor.coalesce()
+    return tensor if layout == "coo" else getattr(tensor, f"to_sparse_{layout}")()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--elements", type=int, default=16_700_000, help="elements of each float32 tensor")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-gold", action="store_true", help="compare without a float64 gold")
+    parser.add_argument("--layout", choices=["coo", "csr", "csc", "duplicates"], help="compare sparse tensors")
+    parser.add_argument("--stored", type=float, default=0.01, help="share of a sparse tensor's elements that is stored")
     options = parser.parse_args()
     torch.manual_seed(0)
+    if options.layout:
+        pair = [sparse(options.layout, options.elements, options.stored) for _ in range(2)]
+        compare_tensors(torch.eye(9).to_sparse(), torch.eye(9))
+        for _ in range(options.rounds):
+            began = time.process_time()
+            compare_tensors(*pair)
+            middle = time.process_time()
+            compare_tensors(*(tensor.to_dense() for tensor in pair))
+            ours, whole = middle - began, time.process_time() - middle
+            print(f"sparse {ours:.2f} s, made dense {whole:.2f} s, ratio {ours / whole:.2f}", flush=True)
+        return
     gold = torch.randn(options.elements, dtype=torch.float64)
     reference = gold.float() * (1 + 1e-6 * torch.randn(options.elements))
     test = reference * (1 + 1e-6 * torch.randn(options.elements))

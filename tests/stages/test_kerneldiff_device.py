@@ -90,6 +90,20 @@ def test_different_dtypes_strides_and_devices() -> None:
         assert row.rmse == pytest.approx(host.rmse)
 
 
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
+def test_sparse_tensors_on_the_device_give_the_figures_of_dense_ones(layout: str) -> None:
+    whole = torch.randn(300, 400, generator=torch.Generator().manual_seed(0))
+    whole[whole < 0.5] = 0
+    changed = whole.clone()
+    changed[123, 234] += 7.0
+    sides = [
+        (side.to_sparse() if layout == "coo" else getattr(side, f"to_sparse_{layout}")()) for side in (whole, changed)
+    ]
+    expected, row = compare_tensors(whole, changed), compare_tensors(*(side.cuda() for side in sides))
+    assert row.worst_index == expected.worst_index == [123, 234] and row.rmse == pytest.approx(expected.rmse)
+    assert (row.mismatched, row.max_abs, row.max_ulp) == (expected.mismatched, expected.max_abs, expected.max_ulp)
+
+
 def test_two_passes_give_the_same_bits_and_little_memory() -> None:
     tensors = sides(20_000_000, torch.float32, special=False)
     torch.cuda.reset_peak_memory_stats()

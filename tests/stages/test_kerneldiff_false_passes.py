@@ -198,7 +198,7 @@ def test_what_counts_as_equal_without_being_a_number_is_told() -> None:
 @pytest.mark.parametrize(
     ("value", "verdict"),
     [
-        ({"n": 2**70}, "not_established"),
+        ({"n": 2**70}, "exact"),
         (torch.empty(3, device="meta"), "not_established"),
         (torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), "not_established"),
         (torch.zeros(4, dtype=torch.uint8).view(torch.float4_e2m1fn_x2), "exact"),
@@ -248,6 +248,52 @@ class Zeros(AcceleratorAdapter):
 
     def compile(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         return lambda *args: tuple(out * 0 for out in gm(*args))
+
+
+class ByHalf(AcceleratorAdapter):
+    """Every floating result is half as large again."""
+
+    name = "by half"
+
+    def compile(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        return lambda *args: tuple(out * 1.5 if out.is_floating_point() else out for out in gm(*args))
+
+
+class Faint(nn.Module):
+    """Gives results of a given size; may run in one dtype alone."""
+
+    def __init__(self, size: float, only: torch.dtype | None = None) -> None:
+        super().__init__()
+        self.size, self.only = size, only
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.only not in (None, x.dtype):
+            raise TypeError(f"needs {self.only}\ngot {x.dtype}")
+        return x * self.size
+
+
+def faint(module: nn.Module, dtype: torch.dtype) -> StageContext:
+    made = context("ByHalf", module, x=torch.linspace(0.5, 1.5, 48, dtype=dtype), mode="inference")
+    made.case.dtype = dtype
+    return made
+
+
+def test_what_a_tolerance_hides_is_told() -> None:
+    result = run(faint(Faint(1e-9), torch.float64))
+    (row,) = result.artifacts["kerneldiff/outputs.csv"].to_dict("records")
+    assert (row["verdict"], row["bound"]) == ("within_tolerance", "tolerance")
+    assert row["resolution"] == pytest.approx(1e-7 / row["reference_rms"] + 1e-7)
+    assert "; in 1 the tolerance hides errors of 50 % and more of the tensor" in result.message
+    assert "noise" not in result.message
+
+
+@pytest.mark.parametrize(("size", "verdict"), [(1e-6, "within_tolerance"), (1.0, "defect")])
+def test_a_gold_that_raised_is_told(size: float, verdict: str) -> None:
+    result = run(faint(Faint(size, only=torch.float32), torch.float32))
+    assert result.summary["numerics"]["verdict"] == verdict
+    told = "; no gold, so a tolerance decides: float64 raised TypeError: needs torch.float32"
+    assert result.message.endswith(told), result.message
+    assert ("in 1 the tolerance hides errors" in result.message) == (verdict == "within_tolerance")
 
 
 class Masked(nn.Module):
@@ -301,10 +347,41 @@ def test_elements_without_a_gold_are_judged_by_tolerance() -> None:
     assert compare_tensors(reference, reference * (1 + 1e-7), gold=gold).verdict == "within_floor"
 
 
-@pytest.mark.parametrize("factor", [math.nan, math.inf, 0.0, -1.0])
-def test_a_factor_that_would_pass_everything_is_refused(factor: float) -> None:
-    with pytest.raises(ValueError, match="finite number above 0"):
-        compare_tensors(torch.ones(2), torch.zeros(2), factor=factor)
+@pytest.mark.parametrize(
+    ("option", "value", "valid"),
+    [
+        *[("factor", value, "a finite number above 0") for value in (math.nan, math.inf, 0.0, -1.0)],
+        *[("atol", value, "a finite number from 0") for value in (math.nan, math.inf, -1.0)],
+        *[("rtol", value, "a finite number from 0") for value in (math.nan, math.inf, -1.0)],
+        ("roundoff", math.nan, "a finite number from 0"),
+        *[("worst", value, "a whole number from 0") for value in (-1, 1.5)],
+    ],
+)
+def test_an_option_that_can_not_be_meant_is_refused(option: str, value: float, valid: str) -> None:
+    told = rf"^{option}: got {value}; valid: {valid}$"
+    with pytest.raises(ValueError, match=told):
+        compare_tensors(torch.ones(2), torch.zeros(2), **{option: value})
+    with pytest.raises(ValueError, match=told):
+        KernelDiff(**{option: value})
+
+
+def test_what_a_tolerance_lets_pass_is_a_share_of_the_tensor() -> None:
+    x = torch.full((4,), 1e-3)
+    row = compare_tensors(x, x * 1.5, gold=x.double(), atol=1e-3, rtol=0.25)
+    assert row.verdict == "within_tolerance" and row.resolution == pytest.approx(1.25)
+    assert compare_tensors(x * 0, x, atol=1e-3).resolution is None
+
+
+def test_a_statistic_that_a_tolerance_excused_has_its_resolution() -> None:
+    gold = torch.full((64,), 0.05, dtype=torch.float64)
+    difference = KernelDiff()
+    test = gold.float() + 1e-5
+    difference.compare_leaves(
+        {"running_var": gold.float()}, {"running_var": test}, {"running_var": gold}, kind="buffer"
+    )
+    accept_statistics(difference.rows, set())
+    assert difference.rows[0].bound == "tolerance"
+    assert difference.rows[0].resolution == pytest.approx((1e-5 + 1.3e-6 * 0.05) / 0.05, rel=1e-3)
 
 
 def test_a_buffer_that_is_no_statistic_has_the_floor_of_all_tensors() -> None:

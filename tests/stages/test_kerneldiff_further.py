@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -98,6 +99,77 @@ def test_parameters_after_steps_are_those_of_a_plain_loop_and_the_module_is_left
         assert torch.equal(value, before[name]), name
 
 
+class Stateful(nn.Module):
+    """Changes what a step may change: an input, a counter, a plain tensor, a buffer's size, a frozen parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.calls, self.plain = nn.Linear(8, 8), 0, torch.ones(8)
+        self.generator = torch.Generator().manual_seed(3)
+        self.mean = nn.Parameter(torch.zeros(8), requires_grad=False)
+        self.register_buffer("keys", torch.zeros(0, 8))
+
+    def forward(self, x: torch.Tensor, cache: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        cache.add_(x)
+        self.plain = self.plain + 1
+        y = self.layer(x) * self.plain * torch.rand(8, generator=self.generator) + cache.mean() * self.calls
+        self.keys = torch.cat([self.keys, y.detach()])
+        with torch.no_grad():
+            self.mean.mul_(0.9).add_(y.mean(0), alpha=0.1)
+        return y + self.keys.mean()
+
+
+def stateful(adapter: str) -> StageContext:
+    found = context(adapter)
+    found.case.module, found.case.args = Stateful().train(), (torch.randn(6, 8), torch.randn(6, 8))
+    return found
+
+
+def test_each_side_steps_its_own_state() -> None:
+    found = stateful("aot_eager")
+    module, before = found.case.module, found.case.args[1].clone()
+    result = run(found, steps=3)
+    rows = result.artifacts["kerneldiff/outputs.csv"].set_index(["kind", "path"])
+    assert set(rows.loc["parameter", "verdict"]) == {"exact"}, result.message
+    assert set(rows.loc["parameter"].index) == {"layer.weight", "layer.bias", "mean", "mean (written)"}
+    drift = result.artifacts["kerneldiff/drift.csv"]
+    assert drift["loss_reference"].tolist() == drift["loss_test"].tolist()
+    assert (module.calls, module.keys.shape, module.plain.tolist()) == (0, (0, 8), [1.0] * 8)
+    assert torch.equal(found.case.args[1], before) and torch.equal(module.mean, torch.zeros(8))
+
+
+class WritesAnInput(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor, cache: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        cache.add_(x)
+        return self.layer(x) * cache.mean(), cache
+
+
+class WrongLater(AcceleratorAdapter):
+    """Gradients too large by 30 % from its third backward on, which is the second optimizer step's."""
+
+    def compile(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        backward, calls = any("tangents" in node.name for node in gm.graph.nodes), itertools.count()
+        return lambda *args: tuple(
+            out * 1.3 if isinstance(out, torch.Tensor) and wrong else out
+            for wrong in [backward and next(calls) >= 2]
+            for out in gm(*args)
+        )
+
+
+def test_inputs_written_in_place_hide_no_wrong_gradients() -> None:
+    found = context("WrongLater")
+    found.case.module, found.case.args = WritesAnInput().train(), (torch.randn(6, 8), torch.randn(6, 8))
+    result = run(found, steps=3)
+    rows = result.artifacts["kerneldiff/outputs.csv"].set_index(["kind", "path"])
+    assert set(rows.loc["gradient", "verdict"]) == {"exact"}
+    assert rows.loc[("parameter", "layer.weight"), "verdict"] == "defect", result.message
+
+
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 def test_wrong_gradients_show_in_the_parameters(optimizer: str) -> None:
     result = run(context("WrongBackward"), steps=2, learning_rate=0.1, optimizer=optimizer)
@@ -122,8 +194,14 @@ def test_repeats_show_the_backends_own_jitter(adapter: str, unsteady: bool) -> N
     [
         ({"steps": 2}, "inference", "mode=training"),
         ({"optimizer": "adagard"}, "training", "adamw, sgd"),
-        ({"repeats": 0}, "training", "from 1"),
-        ({"steps": -1}, "training", "from 0"),
+        ({"repeats": 0}, "training", "repeats: got 0; valid: a whole number from 1.\nTry: stages.kerneldiff.repeats=5"),
+        ({"steps": -1}, "training", "steps: got -1; valid: a whole number from 0."),
+        ({"perturbations": -1}, "inference", "perturbations: got -1; valid: a whole number from 0."),
+        ({"worst": -1}, "inference", "worst: got -1; valid: a whole number from 0."),
+        ({"atol": -1e-3}, "inference", "stages.kerneldiff.atol: got -0.001; valid: a finite number from 0."),
+        ({"rtol": math.nan}, "inference", "stages.kerneldiff.rtol: got nan; valid: a finite number from 0."),
+        ({"factor": math.inf}, "inference", "factor: got inf; valid: a finite number above 0.\nTry: "),
+        ({"learning_rate": -0.1}, "training", "learning_rate: got -0.1; valid: a finite number above 0."),
         ({"steps": 1, "golden": "somewhere"}, "training", "steps=0"),
     ],
 )

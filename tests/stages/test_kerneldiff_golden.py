@@ -7,6 +7,7 @@ import pytest
 import torch
 from golden_runs import CALLS, CountsEager, Gate, altered, at_the_branch, context_of, judged, run, stored
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from models.config import ModelConfig
 from models.errors import ConfigurationError
@@ -191,3 +192,44 @@ def test_another_model_option_is_a_configuration_error_but_another_folder_is_not
     context.settings.model = ModelConfig("net", {"heads": 8})
     with pytest.raises(ConfigurationError, match=r"model\.build\.heads=8"):
         run(context, golden=source)
+
+
+class Overlapping(nn.Module):
+    """Writes into its second input, which may be a part of its first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, full: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
+        part.add_(1.0)
+        return self.layer(full)
+
+
+def overlapping_context(adapter: str, seed: int) -> StageContext:
+    full = torch.randn(6, 8, generator=torch.Generator().manual_seed(seed))
+    return context_of(adapter, module=Overlapping, inputs=(full, full[:3]), mode="inference")
+
+
+@pytest.mark.parametrize("adapter", ["eager", "aot_eager"])
+def test_stored_inputs_share_memory_as_the_cases_own_do(adapter: str, tmp_path: Path) -> None:
+    source, first = stored(tmp_path, overlapping_context(adapter, seed=1))
+    second = run(overlapping_context(adapter, seed=5), golden=source)
+    assert second.status == "passed", second.message
+    assert judged(first) == judged(second)
+
+
+def test_stored_inputs_that_do_not_fit_shared_memory_are_a_configuration_error(tmp_path: Path) -> None:
+    inputs = (torch.randn(6, 8), torch.randn(3, 8))
+    source, _ = stored(tmp_path, context_of(module=Overlapping, inputs=inputs, mode="inference"))
+    with pytest.raises(ConfigurationError, match=r"input \w+, which shares memory with another.*\nTry: "):
+        run(overlapping_context("aot_eager", seed=1), golden=source)
+
+
+def test_other_draws_than_the_goldens_name_its_seed(tmp_path: Path) -> None:
+    source, _ = stored(tmp_path, context_of("eager", drop=0.5), store_golden=True)
+    result = run(context_of("eager", drop=0.5, seed=1), golden=source)
+    assert result.summary["numerics"]["verdict"] == "not_established"
+    assert "Try: seed=0 (this run has seed=1), or stages.kerneldiff.golden=null" in result.message
+    again = run(context_of("eager", drop=0.5), golden=source)
+    assert again.status == "passed" and "Try:" not in again.message

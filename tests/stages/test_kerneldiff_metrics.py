@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.kerneldiff import KernelDiff, assert_matches, compare, compare_tensors, histogram, metrics
+from stages.kerneldiff import KernelDiff, assert_matches, compare, compare_tensors, histogram, metrics, results
 
 finite32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 pairs32 = st.lists(st.tuples(finite32, finite32), min_size=1, max_size=20)
@@ -146,6 +146,38 @@ def test_extreme_values_neither_overflow_nor_vanish():
     assert row.rmse == pytest.approx(5e299) and row.cosine == pytest.approx(1.0)
     tiny = torch.tensor([1e-300], dtype=torch.float64)
     assert compare_tensors(tiny, tiny * 3).rmse == pytest.approx(2e-300)
+
+
+@pytest.mark.parametrize("general", [False, True])
+@pytest.mark.parametrize("count", [1, 40_000])
+def test_many_values_near_the_largest_number_do_not_overflow_either(general, count):
+    big = torch.full((count,), 1e307, dtype=torch.float64)
+    options = {"rtol": 0.1, "atol": 0.1, "general": general}
+    alike, opposite = metrics.measure(big, big, big, **options), metrics.measure(big, -big, big, **options)
+    assert (alike.cosine, opposite.cosine) == (pytest.approx(1), pytest.approx(-1))
+    assert alike.reference_rms == pytest.approx(1e307) and alike.rmse == alike.mean_abs == 0
+    assert opposite.rmse == pytest.approx(2e307) and opposite.mean_abs == pytest.approx(2e307)
+    assert opposite.error.rms == pytest.approx(2e307) and opposite.magnitude.rms == pytest.approx(1e307)
+    assert opposite.mean_rel == pytest.approx(2) and opposite.snr_db == pytest.approx(-20 * math.log10(2))
+    assert alike.snr_db == math.inf
+    ratio = metrics.measure(big * 1e-307, big, None, **options)
+    assert ratio.mean_rel == pytest.approx(1e307) and ratio.max_rel == pytest.approx(1e307)
+    top = torch.full((count,), torch.finfo(torch.float64).max, dtype=torch.float64)
+    largest = metrics.measure(torch.zeros_like(top), top, None, **options)
+    assert largest.rmse == largest.max_abs and largest.mean_abs == pytest.approx(largest.max_abs)
+    mixed = metrics.measure(
+        torch.zeros(2 * count).double(), torch.cat([big, torch.ones(count).double()]), None, **options
+    )
+    assert mixed.mean_abs == pytest.approx(5e306) and mixed.rmse == pytest.approx(1e307 / math.sqrt(2))
+
+
+def test_a_summary_of_large_errors_does_not_overflow():
+    rows = [
+        compare_tensors(torch.zeros(count).double(), torch.full((count,), 1e300, dtype=torch.float64))
+        for count in (1, 3)
+    ]
+    assert results.summary(rows, "defect")["rmse"] == pytest.approx(1e300)
+    assert results.summary(rows[:0], "defect")["rmse"] is None
 
 
 def test_shape_and_dtype_mismatch_are_results():

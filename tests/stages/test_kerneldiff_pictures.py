@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from stages.kerneldiff import compare_tensors, histogram
 from stages.kerneldiff.pictures.canvas import CELLS, canvas_of, fold, unravel, zoom_of
-from stages.kerneldiff.pictures.errors import boxes, span
+from stages.kerneldiff.pictures.errors import boxes
 from stages.kerneldiff.pictures.summary import LINES, apart, lines_of
 from stages.kerneldiff.pictures.tally import SIDE, tally_of
 from stages.kerneldiff.plots import draw, draw_summary, pictures
+from stages.kerneldiff.readers import span
 from stages.kerneldiff.record import TensorComparison
 
 SHAPES = st.lists(st.integers(1, 9), min_size=0, max_size=5).map(tuple) | st.sampled_from(

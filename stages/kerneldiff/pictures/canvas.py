@@ -9,7 +9,9 @@ import numpy
 import torch
 from torch.nn.functional import pad
 
-from stages.kerneldiff.pictures.errors import CHUNK, Piece, errors_of, plain, span
+from stages.kerneldiff.comparable import comparable
+from stages.kerneldiff.pictures.errors import CHUNK, Piece, errors_of
+from stages.kerneldiff.readers import Side, region, span
 
 CELLS = 256
 """Rows and columns of a canvas at most; a cell shows the largest error of the block that it stands for."""
@@ -85,9 +87,9 @@ class Canvas:
     worst: int | None = None
 
 
-def canvas_of(reference: torch.Tensor, test: torch.Tensor) -> Canvas:
-    """One pass over two tensors of one shape, in memory bounded by the chunk and the canvas."""
-    reference, test = plain(reference), plain(test)
+def canvas_of(reference: Side, test: Side) -> Canvas:
+    """One pass over two sides of one shape, in memory bounded by the chunk, the canvas and what readers keep."""
+    reference, test = comparable(reference), comparable(test)
     found = fold(reference.shape)
     block = (math.ceil(found.rows / CELLS) or 1, math.ceil(found.columns / CELLS) or 1)
     size = (math.ceil(found.rows / block[0]), math.ceil(found.columns / block[1]))
@@ -184,9 +186,9 @@ class Zoom:
         return f"[{', '.join(words)}]"
 
 
-def zoom_of(reference: torch.Tensor, test: torch.Tensor, index: list[int]) -> Zoom:
+def zoom_of(reference: Side, test: Side, index: list[int]) -> Zoom:
     """The errors around ``index``, which is always inside."""
-    reference, test = plain(reference), plain(test)
+    reference, test = comparable(reference), comparable(test)
     sizes = reference.shape
     longest = sorted(range(len(sizes)), key=lambda dim: (sizes[dim], dim), reverse=True)[:2]
     dims = sorted(dim for dim in longest if sizes[dim] > 1)
@@ -197,7 +199,7 @@ def zoom_of(reference: torch.Tensor, test: torch.Tensor, index: list[int]) -> Zo
         start = max(0, min(index[dim] - most // 2, sizes[dim] - most))
         where[dim] = slice(start, min(start + most, sizes[dim]))
         starts.append(start)
-    left, right = reference[tuple(where)], test[tuple(where)]
+    left, right = region(reference, where), region(test, where)
     shape = (1, *left.shape)[-2:] if left.ndim else (1, 1)
     piece = errors_of(left.reshape(-1), right.reshape(-1))
     if piece.marks:

@@ -150,7 +150,10 @@ def against_size(axes: Any, row: TensorComparison, tally: Tally) -> None:
 
 
 def by_index(axes: Any, row: TensorComparison, tally: Tally) -> None:
-    """RMS error by index on the dim where it is the most unequal; the worst index is marked."""
+    """RMS error by index on the dim where it is the most unequal; the worst index is marked.
+
+    An index whose error is not finite has no RMS: a hatched band of full height stands for it.
+    """
     dim = tally.uneven
     axes.set_ylabel("RMS error")
     if dim is None:
@@ -159,37 +162,58 @@ def by_index(axes: Any, row: TensorComparison, tally: Tally) -> None:
         _nothing(axes, reason)
         return
     rms = tally.channels[dim]
-    worst = int(rms.argmax())
-    finite = numpy.isfinite(rms) & (rms > 0)
-    others = "" if len(tally.channels) == 1 else f", the most uneven of {list(tally.channels)}"
+    others = "" if len(tally.channels) == 1 else f", the most uneven of {len(tally.channels)}"
     axes.set_title(f"RMS error by index on dim {dim}{others}")
-    axes.set_xlabel(f"index on dim {dim}: 0 … {len(rms) - 1}")
-    low, high = (rms[finite].min(), rms[finite].max()) if finite.any() else (0.1, 1.0)
-    bottom, top = low / 2 if (rms == 0).any() else low / 1.3, high * 3 if numpy.isinf(rms).any() else high * 1.6
-    values = numpy.clip(rms, bottom, top)
-    index = numpy.arange(len(rms))
-    if len(rms) <= 128:
-        axes.vlines(index, bottom, values, color="#4477aa", linewidth=max(0.8, min(6.0, 180 / len(rms))))
-    else:
-        axes.plot(index, values, color="#4477aa", linewidth=0.7)
+    equal = int((rms == 0).sum())
+    note = f" ({equal} without a difference, at the bottom)" if equal else ""
+    axes.set_xlabel(f"index on dim {dim}: 0 … {len(rms) - 1}{note}")
     missing = numpy.isinf(rms)
     if missing.any():
-        axes.scatter(index[missing], values[missing], marker="v", s=16, color="#ff00cc", label="NaN or ∞ on one side")
-    label = f"worst: index {worst}, {number(float(rms[worst]))}"
-    axes.scatter([worst], [values[worst]], s=70, facecolors="none", edgecolors="red", linewidths=1.4, label=label)
+        _bands(axes, missing)
+    if (rms[~missing] > 0).any():
+        _heights(axes, row, numpy.ma.array(rms, mask=missing))
+    else:
+        axes.set_yticks([])
+    axes.set_xlim(-0.5 - len(rms) * 0.01, len(rms) - 0.5 + len(rms) * 0.01)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.legend(loc="upper left", framealpha=0.8)
+
+
+def _heights(axes: Any, row: TensorComparison, rms: numpy.ma.MaskedArray) -> None:
+    """Bars, of many a line; not of what is masked. At least one is above 0."""
+    found = rms.compressed()
+    found = found[found > 0]
+    bottom, top = found.min() / (2.0 if (rms == 0).any() else 1.3), found.max() * 1.6
+    index, values = numpy.arange(len(rms)), numpy.ma.maximum(rms, bottom)
+    if len(rms) <= 128:
+        shown = ~numpy.ma.getmaskarray(rms)
+        width = max(0.8, min(6.0, 180 / len(rms)))
+        axes.vlines(index[shown], bottom, values.compressed(), color="#4477aa", linewidth=width)
+    else:
+        axes.plot(index, values, color="#4477aa", linewidth=0.7, marker=",")
+    worst = int(rms.argmax())
+    which = "largest that is finite" if numpy.ma.is_masked(rms) else "worst"
+    label = f"{which}: index {worst}, {number(float(rms[worst]))}"
+    axes.scatter([worst], [rms[worst]], s=70, facecolors="none", edgecolors="red", linewidths=1.4, label=label)
     for level, name, style in levels(row):
         if "RMS" in name and bottom / 1e3 < level < top * 1e3:
             axes.axhline(level, color="black", linestyle=style, linewidth=1.1, label=name)
             bottom, top = min(bottom, level / 1.3), max(top, level * 1.3)
     axes.set_yscale("log")
     axes.set_ylim(bottom, top * (top / bottom) ** 0.25)
-    axes.set_xlim(-0.5 - len(rms) * 0.01, len(rms) - 0.5 + len(rms) * 0.01)
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.legend(loc="upper left", framealpha=0.8)
     log_axis(axes.yaxis)
-    equal = int((rms == 0).sum())
-    if equal:
-        axes.set_xlabel(f"index on dim {dim}: 0 … {len(rms) - 1} ({equal} without a difference, at the bottom)")
+
+
+def _bands(axes: Any, missing: numpy.ndarray) -> None:
+    """Hatched bands over the indices that are ``missing``, at least one, as wide as they and as high as the panel."""
+    edges = numpy.flatnonzero(numpy.diff(numpy.concatenate([[False], missing, [False]]).astype(int)))
+    runs = [(first - 0.5, stop - first) for first, stop in edges.reshape(-1, 2)]
+    where = f"index {edges[0]}" if missing.sum() == 1 else f"{missing.sum()} indices from {edges[0]}"
+    label = f"no RMS, NaN or ∞ on one side: {where}"
+    axes.broken_barh(
+        runs, (0, 1), transform=axes.get_xaxis_transform(), facecolor="#ff00cc22", edgecolor="#ff00cc",
+        hatch="////", linewidth=0.8, label=label,
+    )  # fmt: skip
 
 
 def _nothing(axes: Any, reason: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from stages.kerneldiff import formats
+from stages.kerneldiff.readers import Reader, Side
 
 CHUNK = 32_000
 """Elements handled at a time, below the size from which torch splits an operation over threads (see ``metrics.py``).
@@ -39,12 +40,6 @@ class Piece:
     magnitude: torch.Tensor
     finite: bool = True
     marks: Marks | None = None
-
-
-def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor without its graph, strided."""
-    tensor = tensor.detach()
-    return tensor if tensor.layout == torch.strided else tensor.to_dense()
 
 
 def errors_of(reference: torch.Tensor, test: torch.Tensor, *, marked: bool = True) -> Piece:
@@ -84,44 +79,29 @@ def _overflown(error: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> 
     return bool(infinite.any()) and bool((infinite & left.isfinite() & right.isfinite()).any())
 
 
-def span(tensor: torch.Tensor, start: int, stop: int) -> torch.Tensor:
-    """Elements ``start`` to ``stop`` in row-major order, 1-D; what is not contiguous is copied, only that far."""
-    if tensor.is_contiguous():
-        return tensor.view(-1)[start:stop]
-    row = tensor.numel() // tensor.shape[0]
-    first, last = start // row, (stop - 1) // row
-    if first == last:
-        return span(tensor[first], start - first * row, stop - first * row)
-    parts = []
-    if start % row:
-        parts.append(span(tensor[first], start - first * row, row))
-        first += 1
-    whole = stop // row
-    if whole > first:
-        parts.append(tensor[first:whole].reshape(-1))
-    if stop % row:
-        parts.append(span(tensor[whole], 0, stop - whole * row))
-    return torch.cat(parts) if len(parts) > 1 else parts[0]
-
-
 def box_axis(sizes: Sequence[int], limit: int = CHUNK) -> int:
     """The first axis behind which there are no more than ``limit`` elements."""
     return next(axis for axis in range(len(sizes)) if math.prod(sizes[axis + 1 :]) <= limit)
 
 
-def boxes(
-    tensors: Sequence[torch.Tensor], limit: int = CHUNK
-) -> Iterator[tuple[tuple[int, ...], int, list[torch.Tensor]]]:
-    """Tensors of one shape and rank ≥ 1 in boxes of no more than ``limit`` elements.
+def boxes(sides: Sequence[Side], limit: int = CHUNK) -> Iterator[tuple[tuple[int, ...], int, list[torch.Tensor]]]:
+    """Sides of one shape and rank ≥ 1 in boxes of no more than ``limit`` elements, in row-major order.
 
     Yields:
         the index on the axes before :func:`box_axis`, the first index on it, and ``[length, everything behind]``.
     """
-    sizes = tensors[0].shape
+    sizes = sides[0].shape
     axis = box_axis(sizes, limit)
-    step = max(1, limit // math.prod(sizes[axis + 1 :]))
+    row = math.prod(sizes[axis + 1 :])
+    step = max(1, limit // row)
+    offset = 0
     for lead in itertools.product(*map(range, sizes[:axis])):
-        inner = [tensor[lead] for tensor in tensors]
+        inner = [side if isinstance(side, Reader) else side[lead] for side in sides]
         for start in range(0, sizes[axis], step):
             length = min(step, sizes[axis] - start)
-            yield lead, start, [tensor.narrow(0, start, length).reshape(length, -1) for tensor in inner]
+            boxed = [
+                side.read(offset, length * row) if isinstance(side, Reader) else side.narrow(0, start, length)
+                for side in inner
+            ]
+            yield lead, start, [box.reshape(length, -1) for box in boxed]
+            offset += length * row

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 import numpy
 import torch
 
+from stages.kerneldiff.comparable import comparable
 from stages.kerneldiff.histogram import BINS, LOWEST, OCTAVES, bins_of
-from stages.kerneldiff.pictures.errors import CHUNK, box_axis, boxes, errors_of, plain
+from stages.kerneldiff.pictures.errors import CHUNK, box_axis, boxes, errors_of
+from stages.kerneldiff.readers import Reader, Side
 
 SIDE = 128
 """Bins of a density's side: the first for zeros, the last for what is not finite, between them half octaves."""
@@ -66,21 +68,19 @@ def _inequality(rms: numpy.ndarray) -> float:
     return float(squares.max() / squares.mean())
 
 
-def tally_of(reference: torch.Tensor, test: torch.Tensor, *, top: float, magnitude: float) -> Tally:
-    """One pass over two tensors of one shape, in the reference's memory order and bounded memory.
+def tally_of(reference: Side, test: Side, *, top: float, magnitude: float) -> Tally:
+    """One pass over two sides of one shape in bounded memory: in the reference's order there, if both are strided.
 
     Args:
         top, magnitude: the largest finite error and |reference| (see ``canvas_of``), which set where bins begin.
     """
-    reference, test = plain(reference), plain(test)
-    reference, test = (side.reshape(1) if side.ndim == 0 else side for side in (reference, test))
+    shape, sides, order = _in_order(comparable(reference), comparable(test))
     lowest = tuple(half_octave(value or 1.0) - (SIDE - 3) for value in (top, magnitude))
     density = torch.zeros(SIDE * SIDE, dtype=torch.int64)
     counted = _Bins()
-    order = sorted(range(reference.ndim), key=lambda dim: reference.stride(dim), reverse=True)
-    sums = _Channels([reference.shape[dim] for dim in order], _scale(top))
-    if reference.numel():
-        for lead, start, (left, right) in boxes([reference.permute(order), test.permute(order)]):
+    sums = _Channels([shape[dim] for dim in order], _scale(top))
+    if math.prod(shape):
+        for lead, start, (left, right) in boxes(sides):
             piece = errors_of(left.reshape(-1), right.reshape(-1), marked=False)
             raw = _raw(piece.error)
             counted.add(piece.error, raw)
@@ -89,10 +89,21 @@ def tally_of(reference: torch.Tensor, test: torch.Tensor, *, top: float, magnitu
             density += torch.bincount(codes, minlength=SIDE * SIDE)
             if sums.wanted:
                 sums.add(lead, start, piece.error.view(left.shape))
-    channels = {order[dim]: rms for dim, rms in sums.rms().items()} if reference.ndim > 1 else {}
+    channels = {order[dim]: rms for dim, rms in sums.rms().items()} if len(shape) > 1 else {}
     return Tally(
         density.view(SIDE, SIDE).numpy(), (lowest[0], lowest[1]), counted.counts(), dict(sorted(channels.items()))
     )
+
+
+def _in_order(reference: Side, test: Side) -> tuple[list[int], list[Side], list[int]]:
+    """The shape, of rank ≥ 1, both sides with their dims in the order in which they are walked, and that order."""
+    shape = list(reference.shape) or [1]
+    order = list(range(len(shape)))
+    if isinstance(reference, Reader) or isinstance(test, Reader):  # a reader has the one order
+        return shape, [side if isinstance(side, Reader) else side.reshape(shape) for side in (reference, test)], order
+    strides = reference.reshape(shape).stride()
+    order.sort(key=lambda dim: strides[dim], reverse=True)
+    return shape, [side.reshape(shape).permute(order) for side in (reference, test)], order
 
 
 def _scale(top: float) -> float:

@@ -5,23 +5,25 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy
-import torch
 
 from stages.drawing import COLORS, drawing, number, shorten
+from stages.kerneldiff.comparable import comparable
 from stages.kerneldiff.pictures import curves, matrix
 from stages.kerneldiff.pictures.canvas import Canvas, canvas_of, unravel, zoom_of
 from stages.kerneldiff.pictures.tally import tally_of
+from stages.kerneldiff.readers import Side
 from stages.kerneldiff.record import TensorComparison
 
 
-def draw(reference: torch.Tensor, test: torch.Tensor, row: TensorComparison) -> bytes:
+def draw(reference: Side, test: Side, row: TensorComparison) -> bytes:
     """A PNG of two tensors of one shape, of any dtype, layout, rank and device, and of their row."""
+    reference, test = comparable(reference), comparable(test)
     canvas = canvas_of(reference, test)
     tally = tally_of(reference, test, top=canvas.top, magnitude=canvas.magnitude)
     worst = _worst(row, canvas, reference.shape)
     with drawing(15.0, 8.6) as (figure, png):
         grid = figure.add_gridspec(
-            2, 3, left=0.055, right=0.985, top=0.9, bottom=0.065, wspace=0.22, hspace=0.33, width_ratios=[1.1, 1, 1]
+            2, 3, left=0.05, right=0.988, top=0.9, bottom=0.065, wspace=0.34, hspace=0.33, width_ratios=[1.1, 1, 1]
         )
         axes = [figure.add_subplot(grid[index // 3, index % 3]) for index in range(6)]
         name = shorten(f"{row.kind} {row.path}", 80)
@@ -72,7 +74,7 @@ def _words(axes: Any, row: TensorComparison, worst: list[int] | None) -> None:
         ("NaN", f"reference {number(row.nan_reference)}, test {number(row.nan_test)}"),
         ("infinite", f"reference {number(row.inf_reference)}, test {number(row.inf_test)}"),
     ]
-    wrapped = textwrap.wrap(shorten(row.message, 150), 50)
+    wrapped = textwrap.wrap(shorten(row.message, 150), 46)
     for index, text in enumerate(wrapped):
         axes.text(0.0, 1.0 - 0.06 * index, text, transform=axes.transAxes, va="top", fontsize=9, weight="bold")
     top = 1.0 - 0.06 * len(wrapped) - 0.02

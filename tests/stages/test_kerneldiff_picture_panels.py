@@ -1,0 +1,72 @@
+"""What is drawn in a tensor's picture, read from the figure itself."""
+
+import itertools
+import math
+from contextlib import contextmanager
+
+import numpy
+import pytest
+import torch
+
+from stages.drawing import drawing
+from stages.kerneldiff import compare_tensors
+from stages.kerneldiff.pictures import tensor
+
+
+def drawn(monkeypatch, reference, test):
+    """The figure of a picture, and its last panel: errors by index."""
+    figures = []
+
+    @contextmanager
+    def keeping(*size):
+        with drawing(*size) as (figure, png):
+            figures.append(figure)
+            yield figure, png
+
+    monkeypatch.setattr(tensor, "drawing", keeping)
+    tensor.draw(reference, test, compare_tensors(reference, test))
+    (panel,) = (axes for axes in figures[0].axes if axes.get_title().startswith("RMS error by index"))
+    return figures[0], panel
+
+
+@pytest.mark.parametrize("length", [20, 300])
+@pytest.mark.parametrize("finite", [True, False])
+def test_an_index_without_an_rms_has_a_band_and_no_height(finite, length, monkeypatch):
+    reference = torch.ones(length, 4)
+    test = reference * (1.5 if finite else 1.0)
+    test[5, 1], test[6], test[9, 2] = math.nan, math.inf, math.nan
+    _, panel = drawn(monkeypatch, reference, test)
+    (band,) = (found for found in panel.collections if found.get_hatch())
+    spans = [path.get_extents().intervalx.tolist() for path in band.get_paths()]
+    assert spans == [[4.5, 6.5], [8.5, 9.5]] and band.get_paths()[0].get_extents().intervaly.tolist() == [0, 1]
+    words = [text.get_text() for text in panel.get_legend().get_texts()]
+    assert "no RMS, NaN or ∞ on one side: 3 indices from 5" in words
+    if not finite:
+        assert len(words) == 1 and not panel.get_yticks().size and panel.collections[:] == [band]
+        return
+    assert "largest that is finite: index 0, 0.5" in words
+    if length == 20:
+        bars = [float(line[0, 0]) for found in panel.collections for line in getattr(found, "get_segments", list)()]
+        assert bars == [index for index in range(length) if index not in (5, 6, 9)]
+    else:
+        heights = numpy.ma.filled(panel.lines[0].get_ydata(), math.nan)
+        assert numpy.flatnonzero(numpy.isnan(heights)).tolist() == [5, 6, 9]
+
+
+@pytest.mark.parametrize(("shape", "scale"), [((300, 5000), 1e-2), ((2, 3, 2, 3, 4, 5), 1e-5), ((64, 4096), 123.0)])
+def test_no_words_beside_a_panel_lie_on_anothers(shape, scale, monkeypatch):
+    reference = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    test = reference.clone()
+    test.view(-1)[-7] += scale
+    figure, panel = drawn(monkeypatch, reference, test)
+    beside = [
+        [
+            label.get_window_extent()
+            for label in (axes.yaxis.label, axes.title, *axes.get_yticklabels())
+            if label.get_text()
+        ]
+        for axes in figure.axes
+    ]
+    for left, right in itertools.combinations(beside, 2):
+        assert not any(one.overlaps(other) for one in left for other in right)
+    assert panel.title.get_window_extent().x1 < figure.bbox.x1

@@ -1,0 +1,187 @@
+"""What a step writes into, wherever it is, and memory that tensors share: compared, and the same in gold."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from models.case import Case
+from models.config import ModelConfig
+from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from stages.kerneldiff.config import KernelDiffConfig
+from stages.kerneldiff.stage import KernelDiffStage
+from stages.lower.adapter import AcceleratorAdapter
+from stages.lower.config import BackendConfig
+
+
+class Scaled(AcceleratorAdapter):
+    """Multiplies every floating result by a factor."""
+
+    name = "scaled"
+    factor = 1.0
+
+    def compile(self, gm: torch.fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            return tuple(
+                result * self.factor if isinstance(result, torch.Tensor) and result.is_floating_point() else result
+                for result in gm(*args)
+            )
+
+        return run
+
+
+class Doubled(Scaled):
+    factor = 1.5
+
+
+class Lost(AcceleratorAdapter):
+    """Drops every write into what the graph is given."""
+
+    name = "lost"
+
+    def compile(self, gm: torch.fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+        for node in list(gm.graph.nodes):
+            if node.target is torch.ops.aten.copy_.default:
+                node.replace_all_uses_with(node.args[0])
+                gm.graph.erase_node(node)
+        gm.recompile()
+        return gm.forward
+
+
+class Spoils(AcceleratorAdapter):
+    """Right results, and the parameters are changed behind them."""
+
+    name = "spoils"
+
+    def compile(self, gm: torch.fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            results = gm(*args)
+            with torch.no_grad():
+                for argument in args:
+                    if isinstance(argument, nn.Parameter):
+                        argument.mul_(1.5)
+            return results
+
+        return run
+
+
+def compared(module: nn.Module, *args: Any, adapter: type[AcceleratorAdapter], **options: Any) -> StageResult:
+    torch._dynamo.reset()
+    case = Case("small", module.eval(), args, {}, "inference", torch.float32, torch.device("cpu"))
+    backend = BackendConfig("x", f"{adapter.__module__}.{adapter.__name__}")
+    settings = Settings(ModelConfig("small"), backend=backend, mode="inference")
+    context = StageContext(settings, MemoryArtifacts(), {"case": case})
+    return KernelDiffStage(KernelDiffConfig(plots=False, **options)).run(context)
+
+
+def verdict_of(result: StageResult, kind: str, path: str) -> str:
+    rows = result.artifacts["kerneldiff/outputs.csv"].set_index(["kind", "path"])
+    return str(rows.loc[(kind, path), "verdict"])
+
+
+class Base(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = nn.Linear(8, 8)
+
+
+class ViewOfBuffer(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("whole", torch.zeros(12, 8))
+        self.register_buffer("upper", self.whole[:6])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.whole[:6].copy_(x)
+        return self.linear(self.upper)
+
+
+class ListOfViews(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = torch.zeros(2, 6, 8)
+        self.layers = [self.cache[0], self.cache[1]]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.layers[0].copy_(x)
+        return self.linear(self.cache.sum(0))
+
+
+class BufferAsInput(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("cache", torch.ones(6, 8))
+
+    def forward(self, x: torch.Tensor, cache: torch.Tensor) -> torch.Tensor:
+        cache.add_(x)
+        return self.linear(self.cache)
+
+
+@pytest.mark.parametrize("kind", [ViewOfBuffer, ListOfViews, BufferAsInput])
+def test_gold_shares_the_memory_that_the_model_shares(kind: type[Base]) -> None:
+    for adapter, status in ((Scaled, "passed"), (Doubled, "failed")):
+        module, x = kind(), torch.randn(6, 8)
+        args = (x, module.cache) if kind is BufferAsInput else (x,)
+        result = compared(module, *args, adapter=adapter)
+        assert result.status == status, result.message
+
+
+class Average(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.average = nn.Parameter(torch.zeros(8), requires_grad=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            self.average.mul_(0.9).add_(x.mean(0))
+        return self.linear(x)
+
+
+class PlainCache(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = torch.zeros(6, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.cache.copy_(x)
+        return self.linear(x)
+
+
+class Store:
+    def __init__(self) -> None:
+        self.keys = torch.zeros(6, 8)
+
+
+class FillsStore(Base):
+    def forward(self, x: torch.Tensor, store: Store) -> torch.Tensor:
+        store.keys.copy_(x)
+        return self.linear(x)
+
+
+@pytest.mark.parametrize(
+    ("module", "args", "kind", "path"),
+    [
+        (Average(), (), "parameter", "average (written)"),
+        (PlainCache(), (), "buffer", "cache"),
+        (FillsStore(), (Store(),), "input", "store.keys"),
+    ],
+    ids=["parameter", "attribute", "object"],
+)
+def test_a_lost_write_is_a_defect_wherever_it_goes(module: Base, args: tuple[Any, ...], kind: str, path: str) -> None:
+    kept = compared(module, torch.ones(6, 8), *args, adapter=Scaled)
+    assert kept.status == "passed" and verdict_of(kept, kind, path) == "exact", kept.message
+    lost = compared(module, torch.ones(6, 8), *args, adapter=Lost)
+    assert lost.status == "failed" and verdict_of(lost, kind, path) == "defect", lost.message
+
+
+def test_a_parameter_that_the_backend_alone_changes_is_a_defect() -> None:
+    result = compared(Plain(), torch.ones(6, 8), adapter=Spoils)
+    assert result.status == "failed" and verdict_of(result, "parameter", "linear.weight (written)") == "defect"
+
+
+class Plain(Base):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x)
