@@ -73,10 +73,11 @@ def build_case(
             args, kwargs = replace_inputs(model_config.inputs, module, args, kwargs)
     compute = getattr(torch, dtype)
     stored = torch.float32 if precision == "autocast" else compute
+    cast = _cast_weights(module, stored)
     cast_in_place([*module.parameters(), *module.buffers()], lambda old: counterpart(old, stored))
     module.to(where)
     args, kwargs = map_sharing(lambda tensor: _moved(tensor, where, stored), (args, kwargs))
-    return Case(model_config.name, module, args, kwargs, mode, compute, where, precision, tf32, seed)
+    return Case(model_config.name, module, args, kwargs, mode, compute, where, precision, tf32, seed, cast=cast)
 
 
 def available_device(name: str) -> torch.device:
@@ -156,6 +157,22 @@ def _check_inputs(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[s
             f"model.build._target_: {target} returned inputs {list(inputs_by_name(module, args, kwargs))} that "
             f"{type(module).__name__}.forward{signature} does not take: {error}."
         ) from error
+
+
+def _cast_weights(module: torch.nn.Module, dtype: torch.dtype) -> str:
+    """What casting a module to ``dtype`` changes of those weights that it made in another on purpose; empty: nothing.
+
+    float32, torch's default, is no purpose.
+    """
+    kept = (dtype, torch.float32)
+    names: dict[str, list[str]] = {}
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if tensor.is_floating_point() and tensor.dtype not in kept:
+            names.setdefault(str(tensor.dtype).removeprefix("torch."), []).append(name)
+    to = str(dtype).removeprefix("torch.")
+    told = [f"dtype={to} cast the model's {own} weights ({found[0]}{', …' * (len(found) > 1)}); dtype={own} keeps them"
+            for own, found in names.items()]  # fmt: skip
+    return "; ".join(told)
 
 
 def _moved(tensor: torch.Tensor, device: torch.device, dtype: torch.dtype) -> torch.Tensor:

@@ -57,6 +57,7 @@ class Case:
         seed: given to every generator before each :meth:`run`.
         gold: True where this is the float64 gold standard, see :meth:`to_gold`.
         draws: the random numbers of one step, which gold repeats; None: gold draws for itself. See :meth:`watch_draws`.
+        cast: in words, weights that the model made in another dtype and that were cast; empty where there are none.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Case:
     seed: int = 0
     gold: bool = False
     draws: Draws | None = None
+    cast: str = ""
 
     @property
     def unit_roundoff(self) -> float:

@@ -53,12 +53,12 @@ def _mapped(function: Callable[[torch.Tensor], Any], value: Any, made: dict[int,
 def map_sharing(function: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:
     """:func:`map_tensors`, but what shares memory in ``value`` shares memory in the result too (:func:`converted`).
 
-    Tensors that require gradients are converted each on its own.
+    Tensors that require gradients are converted each on its own. What ``mark_dynamic`` and its kin noted is kept.
     """
     tensors = {id(tensor): tensor for _, tensor in named_tensors(value, "")}
     plain = converted(function, [tensor for tensor in tensors.values() if not tensor.requires_grad])
     plain |= {id(tensor): function(tensor) for tensor in tensors.values() if tensor.requires_grad}
-    return map_tensors(lambda tensor: plain[id(tensor)], value)
+    return map_tensors(lambda tensor: _marked(plain[id(tensor)], tensor), value)
 
 
 def converted(
@@ -113,6 +113,14 @@ def cast_in_place(tensors: Iterable[torch.Tensor], becomes: Callable[[torch.dtyp
 
     for key, new in converted(cast, chosen.values()).items():
         chosen[key].data = new
+
+
+def _marked(converted: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """With the marks that Dynamo reads: ``mark_dynamic`` leaves them in ``__dict__``, which a new tensor lacks."""
+    if converted is not tensor and converted.shape == tensor.shape:
+        marks = {name: copy.copy(value) for name, value in vars(tensor).items() if name.startswith("_dynamo_")}
+        vars(converted).update(marks)
+    return converted
 
 
 def _memory(tensor: torch.Tensor) -> int:

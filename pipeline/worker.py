@@ -211,7 +211,8 @@ class Worker:
             limit = self.plan.memory_limit
             told = f"runner.memory_limit is {format_bytes(limit)}" if limit else "no runner.memory_limit is set"
             return f"ran out of memory ({told}): {headline(error)}"
-        return headline(error)
+        cast = getattr(self.context.live.get("case"), "cast", "")
+        return f"{headline(error)}; {cast}" if cast and "dtype" in str(error) else headline(error)
 
     def _show_preliminary_summary(self) -> None:
         """Let the report read the summary and the manifest as they are now; neither is stored before the run ends."""

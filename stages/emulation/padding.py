@@ -3,7 +3,8 @@
 An accelerator that keeps tensors in tiles pads their last dimensions to the tile's sizes. A kernel that runs over whole
 tiles and minds no mask reads the padding. So an operation whose result depends on more than its own position is run
 twice: as it is, and over operands padded to whole tiles with NaN (``poison``) or zero. NaN in the part of the padded
-result that is the result, where there is none in the plain one, is a leak; with zeros, a value that is another one.
+result that is the result, where there is none in the plain one, is a leak; with zeros, or of what only chooses values
+(sort, topk), a value that is another one.
 The emulation goes on with the plain result, so that one leak does not hide the next.
 
 What can't leak is not run twice: elementwise operations read their own position alone; views, copies, concatenation
@@ -48,6 +49,9 @@ MOVING = _names(
     "zeros_like "
 )
 """Packets that make, move or choose values, and so read no padding, and elementwise ones that torch does not tag."""
+
+SELECTING = _names("amax amin max min sort topk kthvalue median mode max_pool2d_with_indices")
+"""Those of :data:`REDUCTIONS` that choose among their operand's values, and so round nothing."""
 
 CHANGED = 1e-3
 """Relative change, in the norm, from which zeros in the padding are said to reach the result; less is another order
@@ -130,7 +134,8 @@ def leaked(
     pairs = list(zip(tree_leaves(result), tree_leaves(plain), strict=True))
     if packet == "max_pool2d_with_indices":
         pairs = pairs[:1]  # the indices count positions of the padded image
-    return sum(_reached(found, wanted, fill) for found, wanted in pairs if isinstance(wanted, Tensor))
+    exact = packet in SELECTING
+    return sum(_reached(found, wanted, fill, exact) for found, wanted in pairs if isinstance(wanted, Tensor))
 
 
 def _padded_arguments(
@@ -194,12 +199,20 @@ def _contractions(target: Any, args: Sequence[Any]) -> list[int]:
     return [args[PRODUCTS[target][0]].shape[-1]]
 
 
-def _reached(found: Tensor, plain: Tensor, fill: float) -> int:
-    """Elements of ``plain`` for which ``found``, of the same or larger sizes, has another value."""
+def _reached(found: Tensor, plain: Tensor, fill: float, exact: bool = False) -> int:
+    """Elements of ``plain`` for which ``found``, of the same or larger sizes, has another value.
+
+    Args:
+        found, plain: with padded operands and without.
+        fill: what lies in the padding.
+        exact: every other value counts; else NaN alone, or with another fill what is no other order of additions.
+    """
     for dim, size in enumerate(plain.shape):
         found = found.narrow(dim, 0, size)
     if not plain.is_floating_point():
         return int((found != plain).sum())
+    if exact:
+        return int(((found != plain) & ~(found.isnan() & plain.isnan())).sum())
     if math.isnan(fill):
         return int((found.isnan() & ~plain.isnan()).sum())
     difference = torch.nan_to_num(found - plain)

@@ -3,10 +3,13 @@
 An adapter that emulates storage formats (``AcceleratorAdapter.storage_rounding``) gives another one that does this and
 nothing else wrong. One step of that one is run; where its deviation from gold is larger than the reference's, it is
 the tensor's floor. So a fault on top (a sum in too narrow a format, a wrong kernel) still has to stay within
-``factor`` times what the formats themselves cost.
+``factor`` times what the formats themselves cost. Integers, such as the indices of a sort among values that rounding
+made equal, have no floor: they must be those that this step gives.
 """
 
 from dataclasses import dataclass
+
+from torch import Tensor
 
 from models.case import Case
 from stages.contract import StageContext
@@ -14,6 +17,9 @@ from stages.kerneldiff import sides
 from stages.kerneldiff.comparison import TensorComparison, compare_tensors
 from stages.kerneldiff.verdict import FLOORS, over_floors
 from stages.lower.adapter import AcceleratorAdapter
+
+INTEGERS = ("uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
+"""Dtypes of which nothing but the very value is right."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,8 @@ def raise_floors(
     """
     test, gold = leaves
     judged = [row for row in rows if row.bound in FLOORS]
-    rounding = adapter.storage_rounding() if gold and judged else None
+    integers = [row for row in rows if row.verdict == "defect" and row.bound == "tolerance" and row.dtype in INTEGERS]
+    rounding = adapter.storage_rounding() if gold and (judged or integers) else None
     if rounding is None:
         return Raised()
     context.progress("storage rounding alone, for the floor")
@@ -52,7 +59,21 @@ def raise_floors(
         return Raised(f"; the floor is not raised by storage rounding: running it alone raised {side.error['type']}")
     raised = sum(_raise(row, side.leaves, test, gold) for row in judged)
     note = f"; storage rounding alone raised the floor of {raised} of {len(rows)} results" if raised else ""
+    given = sum(_gives(row, side.leaves, test) for row in integers)
+    note += f"; storage rounding alone gives the integers of {given} of {len(rows)} results" if given else ""
     return Raised(note, rounding.roundoff)
+
+
+def _gives(row: TensorComparison, rounding: sides.Leaves, test: sides.Leaves) -> bool:
+    """Whether storage rounding alone gives a row's very integers; they are no defect then."""
+    alone, found = rounding.get(row.kind, {}).get(row.place), test.get(row.kind, {}).get(row.path)
+    if not (
+        isinstance(alone, Tensor) and isinstance(found, Tensor) and compare_tensors(alone, found).verdict == "exact"
+    ):
+        return False
+    row.message = f"{row.message}, but all are those that storage rounding alone gives"
+    row.verdict, row.bound = "within_floor", "bits"
+    return True
 
 
 def _raise(row: TensorComparison, rounding: sides.Leaves, test: sides.Leaves, gold: sides.Leaves) -> bool:

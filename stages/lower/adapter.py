@@ -75,6 +75,8 @@ class AcceleratorAdapter(ABC):
     def emulate(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
         """The graph with this accelerator's numerics on the host: by default those of :meth:`capabilities`.
 
+        For callers from Python: no stage calls it, a run emulates with ``backend=emulated``.
+
         Raises:
             NotImplementedError: it states no numerics, so there is nothing to emulate.
         """

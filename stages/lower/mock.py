@@ -8,6 +8,7 @@ The first call is what a user waits for, so a graph that fits is checked on reco
 FLOPs; they are made where something was found.
 """
 
+import functools
 import itertools
 import logging
 import os
@@ -25,6 +26,7 @@ from stages.graphs import GraphRecord
 from stages.lower.adapter import AcceleratorAdapter, run_as_traced
 from stages.lower.mock_options import MockOptions, split_options
 from stages.lower.violated import SHOWN, ProfileViolated, described
+from stages.torch_internals.frames import watch_frames
 
 if TYPE_CHECKING:
     from stages.constrain import Profile
@@ -114,14 +116,24 @@ class MockAdapter(AcceleratorAdapter):
         """
         from stages.torch_internals.dynamo import break_after
 
-        profile = self.capabilities()
-        reason = break_after(gm) if profile.rules else None
+        reason = break_after(gm)
         if reason is None:
             return
         told = f"{graph_id} ends in a graph break, and what Python runs after it is in no graph, so it was not checked"
+        self.tell_outside(f"{told}: {reason}")
+
+    def tell_outside(self, told: str) -> None:
+        """Tell what no graph holds: an error where the profile is strict, else a warning.
+
+        Raises:
+            ProfileViolated: the profile is strict, and can't be shown to be kept.
+        """
+        profile = self.capabilities()
+        if not profile.rules:
+            return
         if profile.strict and not self._run:  # a run's own stages tell what no graph holds
-            raise ProfileViolated(Violations(profile=profile), outside=f"{told}: {reason}")
-        log.warning("%s: %s", told, reason)
+            raise ProfileViolated(Violations(profile=profile), outside=told)
+        log.warning("%s", told)
 
     def enforce(
         self,
@@ -298,3 +310,11 @@ def _adapter(kind: type[MockAdapter], mode: str | None, options: Mapping[str, An
             config = load_config(profile.pop("profile", "mock"), **profile)
         _adapters[key] = kind(config, mock_options)
     return _adapters[key]
+
+
+def _outside(kind: type[MockAdapter], told: str, mode: str | None = None, options: Any = None) -> None:
+    _adapter(kind, mode, options).tell_outside(told)
+
+
+watch_frames(mock_backend, functools.partial(_outside, MockAdapter))
+watch_frames(aot_mock_backend, functools.partial(_outside, AotMockAdapter))

@@ -36,6 +36,46 @@ def linear(batch_size: int, width: int = 4, *, dropout: float = 0.0) -> Any:
     return model, (torch.randn(batch_size, width),), {}
 
 
+def marked(base: bool = False) -> Any:
+    """Inputs with sizes that Dynamo is to keep symbolic; with ``base`` views of one storage."""
+    x = torch.randn(12, 4)
+    x, y = (x[:6], x[6:]) if base else (x, x.clone())
+    torch._dynamo.mark_dynamic(x, 0, min=4, max=64)
+    torch._dynamo.maybe_mark_dynamic(y, 0)
+    return Pair(), (x, y)
+
+
+class Pair(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x.relu(), y[:1].relu()
+
+
+@pytest.mark.parametrize("base", [False, True])
+@pytest.mark.parametrize("options", [{}, {"dtype": "bfloat16"}, {"mode": "training"}])
+def test_marks_of_dynamic_sizes_are_kept(options: dict[str, str], base: bool) -> None:
+    case = build_case(config({"_target_": f"{__name__}.marked", "base": base}), **options)
+    for built in (case, case.to_gold()):
+        x, y = built.args
+        assert x._dynamo_dynamic_indices == {0} and y._dynamo_weak_dynamic_indices == {0}
+        ((dimension, least, most),) = [(item.dim, item.min, item.max) for item in x._dynamo_dynamic_range]
+        assert (dimension, least, most) == (0, 4, 64)
+    assert case.args[0]._dynamo_dynamic_indices is not case.to_gold().args[0]._dynamo_dynamic_indices
+
+
+def narrow() -> Any:
+    """A model that is bfloat16 by its own choice, but for one layer."""
+    return nn.Sequential(nn.Linear(4, 4, dtype=torch.bfloat16), nn.Linear(4, 4)), (torch.randn(2, 4),)
+
+
+def test_weights_that_were_made_in_another_dtype_are_told_when_they_are_cast() -> None:
+    build = {"_target_": f"{__name__}.narrow"}
+    told = "dtype=float32 cast the model's bfloat16 weights (0.weight, …); dtype=bfloat16 keeps them"
+    assert build_case(config(build)).cast == told
+    assert build_case(config(build)).to_gold().cast == told
+    assert build_case(config(build), dtype="bfloat16").cast == ""
+    assert build_case(config({"_target_": f"{__name__}.linear"}), dtype="bfloat16").cast == ""
+
+
 def returns_a_module() -> Any:
     return nn.Linear(2, 2)
 

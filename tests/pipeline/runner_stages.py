@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 from models.errors import ConfigurationError
 from stages.contract import Stage, StageContext, StageResult
@@ -45,6 +46,17 @@ class Raises(Stage):
 
     def run(self, context: StageContext) -> StageResult:
         raise RuntimeError("planted failure\nsecond line")
+
+
+class RaisesForADtype(Stage):
+    """Raises as a model does whose weights were cast when it was built."""
+
+    name = "raises_for_a_dtype"
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        context.live["case"] = SimpleNamespace(cast="dtype=float32 cast the model's bfloat16 weights")
+        raise RuntimeError("mat1 and mat2 must have the same dtype")
 
 
 class RaisesWrapped(Stage):
@@ -211,7 +223,7 @@ class Report(Stage):
 
 CLASSES = {
     cls.name: f"runner_stages:{cls.__name__}"
-    for cls in (Plain, After, Raises, RaisesWrapped, Announces, Exits, Segfaults, Killed, Hangs, HangsPlainly,
-                Allocates, AllocatesInChildren, Needy, NeedsPlain, Constrain, Lower, Rejects, Refuses,
+    for cls in (Plain, After, Raises, RaisesWrapped, RaisesForADtype, Announces, Exits, Segfaults, Killed, Hangs,
+                HangsPlainly, Allocates, AllocatesInChildren, Needy, NeedsPlain, Constrain, Lower, Rejects, Refuses,
                 KernelDiff, Report)
 }  # fmt: skip

@@ -64,6 +64,12 @@ def test_a_crash_is_told_by_what_caused_it(tmp_path: Path) -> None:
     assert outcome.message("announces") == f"ValueError: {'x' * 300}… (within RuntimeError: 3 violations)"
 
 
+def test_a_crash_over_a_dtype_tells_which_weights_were_cast(tmp_path: Path) -> None:
+    assert execute(tmp_path / "run", "raises_for_a_dtype").message("raises_for_a_dtype") == (
+        "RuntimeError: mat1 and mat2 must have the same dtype; dtype=float32 cast the model's bfloat16 weights"
+    )
+
+
 def test_a_mistake_that_only_compiling_can_tell_is_one_of_the_configuration(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -170,3 +170,13 @@ def test_nodes_inherited_from_helpers_of_a_library_point_at_its_model_file() -> 
     frames = [SourceLine("/home/user/train.py", 3), model, SourceLine(f"{root}/activations.py", 20)]
     frames.append(SourceLine(f"{torch.__path__[0]}/nn/functional.py", 30))
     assert SourceFinder(nn.Linear(1, 1)).own_frame(frames) == model
+
+
+def test_a_marked_size_is_symbolic_with_its_range() -> None:
+    x = torch.randn(6, 4)
+    torch._dynamo.mark_dynamic(x, 0, min=4, max=64)
+    case = case_of(nn.Linear(4, 4), x)
+    for found in (capture(case), capture(case.to_gold())):
+        for graph in found.graphs:
+            (symbol,) = graph.symbols.values()
+            assert symbol == {"hint": 6, "min": 4, "max": 64}, graph.id

@@ -190,6 +190,9 @@ TILES = {"tile": [4, 4]}
         (lambda x, w: torch.conv2d(x, w), [(1, 4, 8, 8), (3, 4, 3, 3)], 0),
         (lambda x: torch.nn.functional.max_pool2d(x, 2), [(1, 1, 6, 6)], 0),
         (lambda x: torch.nn.functional.max_pool2d(x, 3, 2, 1), [(1, 1, 5, 5)], 5),
+        (lambda x: x.topk(3, -1)[0], [(3, 6)], 9 + 9),  # two of NaN a row and what they displace; the indices
+        (lambda x: x.sort(-1, descending=True)[0], [(3, 6)], 18 + 18),
+        (lambda x: x.sort(-1)[0], [(3, 6)], 0),  # NaN comes last
         (lambda x: (x * 2 + 1).relu().t().contiguous().view(-1)[1:], [(3, 6)], 0),
     ],
 )

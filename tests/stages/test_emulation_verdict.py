@@ -56,6 +56,32 @@ def test_storage_rounding_alone_is_no_defect(format: str, mode: str) -> None:
     assert all(row["ratio"] <= 1 for row in rows_of(result))  # nothing else is emulated, so nothing else is wrong
 
 
+class Ranked(torch.nn.Module):
+    """Values near 1, many of which bfloat16 makes equal, and their order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(16, 30)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = 1 + self.linear(x) / 100
+        return y, y.argsort(stable=True, dim=-1)
+
+
+@pytest.mark.parametrize(("accumulate", "verdict"), [(None, "within_floor"), ("float8_e5m2", "defect")])
+def test_integers_that_storage_rounding_alone_gives_are_no_defect(accumulate: str | None, verdict: str) -> None:
+    numerics = NumericsConfig(storage={"float32": "bfloat16"}, accumulate=accumulate)
+    if accumulate:
+        numerics.accumulate_block = 4
+    context = context_of(numerics)
+    context.case.module, context.case.args = Ranked().eval(), (torch.randn(5, 16),)
+    result = judged(context)
+    order = next(row for row in rows_of(result) if row["dtype"] == "int64")
+    assert order["mismatched"] > 0 and order["verdict"] == verdict
+    told = "storage rounding alone gives the integers of 1 of 2 results" in result.message
+    assert told is (verdict == "within_floor") and result.status == ("failed" if accumulate else "passed")
+
+
 def test_without_a_storage_format_the_floor_is_the_references() -> None:
     wrong = NumericsConfig(accumulate="bfloat16", accumulate_block=4)
     result = judged(context_of(wrong))

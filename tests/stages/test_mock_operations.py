@@ -109,6 +109,29 @@ def test_an_allow_list_is_the_same_for_both_and_leaves_repros() -> None:
     assert found[mock_backend] == found[aot_mock_backend]
 
 
+@pytest.mark.parametrize(
+    ("denied", "seen_by"), [("aten.add", {"mock", "aot_mock"}), ("aten.add_", {"mock"}), ("aten.add_.Tensor", {"mock"})]
+)
+def test_an_in_place_call_is_the_functional_one_for_both(denied: str, seen_by: set[str]) -> None:
+    """As README says; AOTAutograd's graph has no in-place call left."""
+
+    def written(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        y[:, :3].add_(1.0)
+        return y
+
+    options = {"profile": "none", "strict": True, "verified_repros": 0, "denied": [denied]}
+    refusing = set()
+    for backend in (mock_backend, aot_mock_backend):
+        torch._dynamo.reset()
+        try:
+            torch.compile(written, backend=backend, options=options)(torch.ones(4, 4))
+        except torch._dynamo.exc.BackendCompilerFailed as error:
+            assert isinstance(error.inner_exception, ProfileViolated)
+            refusing.add(backend.__name__.removesuffix("_backend"))
+    assert refusing == seen_by
+
+
 def test_roles_come_from_dynamo_in_its_own_graph() -> None:
     error = refused(mock_backend, STRICT16 | {"alignment_roles": ["parameter"]}, Net(), torch.randn(3, 16))
     assert [(row.operand, row.target) for row in error.violations] == [

@@ -24,6 +24,17 @@ def test_dynamo_names() -> None:
     assert {"code_list", "user_stack", "obj_weakref"} <= set(Guard.__dataclass_fields__)
 
 
+def test_frame_names() -> None:
+    from torch._dynamo import convert_frame, exc, types
+
+    converter = convert_frame.ConvertFrameAssert(lambda gm, inputs: gm, one_graph=False)
+    assert {"_torchdynamo_orig_backend", "_one_graph", "_export", "_box"} <= set(vars(converter))
+    assert "guarded_code" in types.ConvertFrameReturn.__dataclass_fields__
+    assert issubclass(exc.BackendCompilerFailed, exc.TorchDynamoException)
+    assert not issubclass(exc.BackendCompilerFailed, (exc.Unsupported, exc.UserError))  # Dynamo would suppress it
+    assert {"compiler_fn", "kwargs"} <= set(vars(torch._TorchCompileWrapper("eager", None, None, None)))
+
+
 def test_guard_failures_carry_reason_and_code() -> None:
     from torch._dynamo.types import GuardFail
 
