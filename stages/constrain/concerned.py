@@ -1,6 +1,5 @@
 """Which operations findings concern, and whose bytes they cost, each once. Free of torch."""
 
-import functools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
@@ -28,6 +27,7 @@ class Concerned:
         found = ([graph for graph in self._graphs.values() if graph.kind in kind] for kind in kinds)
         self.counted = next(filter(None, found), list(self._graphs.values()))
         self._ids = {graph.id for graph in self.counted}
+        self._read_by: dict[str, dict[str, list[NodeRecord]]] = {}
 
     def totals(self) -> tuple[int, int, int]:
         """Operations, bytes of the tensors, each once and no view, and known FLOPs."""
@@ -114,13 +114,13 @@ class Concerned:
             if reader.aliases:
                 yield from self._reading(graph, reader.name)
 
-    @functools.cache  # noqa: B019 - as long-lived as one check
     def _readers(self, graph: str) -> dict[str, list[NodeRecord]]:
-        found: dict[str, list[NodeRecord]] = defaultdict(list)
-        for node in self._graphs[graph].nodes:
-            for name in node.inputs if node.op in CALLS else ():
-                found[name].append(node)
-        return found
+        if graph not in self._read_by:
+            found = self._read_by[graph] = defaultdict(list)
+            for node in self._graphs[graph].nodes:
+                for name in node.inputs if node.op in CALLS else ():
+                    found[name].append(node)
+        return self._read_by[graph]
 
     def _became(self, call: Place, denied: set[Place], found: set[Place]) -> set[Place] | None:
         """What became of a call of Dynamo's graph; None where that can't be told.
