@@ -95,7 +95,7 @@ class Repros:
         verified = sum(item.verification.verified for item in self.scripts)
         parts = [f"{counted(len(self.scripts), 'repro')} in {folder}/, {verified} verified"]
         if self.left_out:
-            parts.append(f"{self.left_out} further kinds of violation without one (at most {MAX_SCRIPTS} are written)")
+            parts.append(f"{self.left_out} further kinds of violation without one (no more are written)")
         if self.without:
             reasons = dict.fromkeys(item.verification.reason for item in self.without)
             parts.append(f"{counted(len(self.without), 'kind')} of violation can't be written: {'; '.join(reasons)}")

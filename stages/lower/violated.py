@@ -48,9 +48,11 @@ class ProfileViolated(RuntimeError):
 
     def __str__(self) -> str:
         if self.outside:
+            name = self.violations.profile.name
+            lenient = "MOCK_STRICT=0" if name == "mock" else 'options={…, "strict": False}'
             return (
-                f"not established that the model keeps the profile {self.violations.profile.name!r}: {self.outside}\n"
-                "Try: torch.compile(…, fullgraph=True), which shows every break, or strict=false (MOCK_STRICT=0)"
+                f"not established that the model keeps the profile {name!r}: {self.outside}\n"
+                f"Try: torch.compile(…, fullgraph=True), which shows every break, or a warning mode: {lenient}"
             )
         count = len(self.rows)
         lines = [f"{count} violation{'s' * (count != 1)} of the profile {self.violations.profile.name!r}:"]

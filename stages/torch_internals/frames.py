@@ -50,15 +50,21 @@ def watch_frames(backend: Callable[..., Any], tell: Callable[..., None]) -> None
             try:
                 result = original(self, frame, *args, **kwargs)
             except (exc.Unsupported, exc.UserError) as error:
-                if not getattr(self._box, "error_on_graph_break", False):
+                if not getattr(self._box, "error_on_graph_break", False) and not _hides_nothing(str(error)):
                     _tell(self, found, frame.f_code, _in_words(error, _stack(error)), cause=error)
                 raise
-        if breaks and not _calls_graph(result):
-            _tell(self, found, frame.f_code, breaks[-1])
+        hiding = [reason for reason in breaks if not _hides_nothing(reason)]
+        if hiding and not _calls_graph(result):
+            _tell(self, found, frame.f_code, hiding[-1])
         return result
 
     convert._watches = True  # type: ignore[attr-defined]
     convert_frame.ConvertFrameAssert.__call__ = convert  # type: ignore[method-assign]
+
+
+def _hides_nothing(reason: str) -> bool:
+    """Whether a break leaves no result unchecked: the frame raises, for its caller to see, or asked for the break."""
+    return reason.startswith(("Observed exception", "Call to `torch._dynamo.graph_break()`"))
 
 
 def _watch_of(converter: Any) -> Callable[..., None] | None:

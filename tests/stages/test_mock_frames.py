@@ -105,3 +105,26 @@ def test_other_backends_and_fullgraph_are_torchs_own() -> None:
     torch._dynamo.reset()
     with pytest.raises(torch._dynamo.exc.Unsupported):
         torch.compile(disabled, backend=mock_backend, options=STRICT, fullgraph=True)(torch.eye(4))
+
+
+def raises(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    if x.shape[0] == 3:
+        raise KeyError("not three")
+    return y
+
+
+@pytest.mark.parametrize("backend", [mock_backend, aot_mock_backend])
+def test_the_users_own_exception_is_not_taken_for_a_break(backend: Any) -> None:
+    compiled = torch.compile(raises, backend=backend, options=STRICT)
+    with pytest.raises(KeyError, match="not three"):
+        compiled(torch.ones(3))
+
+
+@pytest.mark.parametrize("backend", [mock_backend, aot_mock_backend])
+def test_an_optimizers_step_is_not_refused_for_torchs_own_break(backend: Any) -> None:
+    layer = nn.Linear(4, 4)
+    layer(torch.ones(1, 4)).sum().backward()
+    before = layer.weight.detach().clone()
+    torch.compile(torch.optim.SGD(layer.parameters(), lr=0.1).step, backend=backend, options=STRICT)()
+    assert not torch.equal(layer.weight, before)
