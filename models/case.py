@@ -26,8 +26,8 @@ class StepResult:
     Attributes:
         output: the forward's output in its own nested structure, tensors cloned.
         loss: scalar in training, None in inference.
-        gradients: parameter name → gradient; a parameter that got none is missing. Inputs that require a
-            gradient are there as ``input.NAME``.
+        gradients: parameter name → gradient; a parameter that got none is missing. Other tensors of the module that
+            require one are there by their path, inputs as ``input.NAME``.
         written: kind → name → content after the step, of the tensors of :meth:`Case.state` that it wrote into, made or
             replaced by others; what holds the same bits as before is not there.
         seconds: wall time of the step, the device synchronised before and after.
@@ -132,6 +132,9 @@ class Case:
         """One step from the case's seed and its present state; module, inputs and generators are left as found."""
         with self.preserved() as found:
             before = self.state()
+            for tensor in before.values():  # of tensors that are no parameters too, which step() does not look for
+                if tensor.is_leaf:
+                    tensor.grad = None
             seed_everything(self.seed)
             self.synchronize()
             start = time.perf_counter()
@@ -163,7 +166,7 @@ class Case:
 
         Inside, gradients start as they are outside. Costs one copy of the parameters. Yields what will be put back.
         """
-        state = Snapshot(self.module, self.args, self.kwargs)
+        state = Snapshot(self.module, self.args, self.kwargs, list(self.state().values()))
         with preserved_random_state(self.device):
             try:
                 yield state
@@ -233,9 +236,11 @@ class Case:
         """Gradients of this step. They are fresh tensors (:meth:`step` dropped the old ones), so not cloned."""
         if self.mode == "inference":
             return {}
-        named: dict[str, torch.Tensor] = dict(self.module.named_parameters())
-        named |= {f"input.{name}": tensor for name, tensor in self.named_inputs().items()}
-        return {name: tensor.grad for name, tensor in named.items() if tensor.is_leaf and tensor.grad is not None}
+        found: dict[str, torch.Tensor] = {}
+        for (kind, name), tensor in self.state().items():
+            if tensor.is_leaf and tensor.grad is not None:
+                found[f"input.{name}" if kind == "input" else name] = tensor.grad
+        return found
 
 
 def training_loss(output: Any) -> torch.Tensor:

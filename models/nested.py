@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from models.reach import holds_tensors, is_open, tensors_in
+from models.reach import holders, is_open, tensors_in
 
 
 def named_tensors(value: Any, path: str, *, objects: bool = True) -> Iterator[tuple[str, torch.Tensor]]:
@@ -19,7 +19,7 @@ def named_tensors(value: Any, path: str, *, objects: bool = True) -> Iterator[tu
     """
     if isinstance(value, torch.Tensor):
         yield path, value
-    elif is_object(value):
+    elif may_be_object(value):
         yield from tensors_in({path: value}).items() if objects else ()
     else:
         for key, item in _items(value):
@@ -28,24 +28,25 @@ def named_tensors(value: Any, path: str, *, objects: bool = True) -> Iterator[tu
 
 def map_tensors(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
     """``value`` rebuilt with ``function`` applied to every tensor; other leaves are kept as they are."""
-    return _mapped(function, value, {})
+    return _mapped(function, value, {}, holders(value))
 
 
-def _mapped(function: Callable[[torch.Tensor], Any], value: Any, made: dict[int, Any]) -> Any:
-    """``made``: the copies of objects by their originals' id; an object may hold itself."""
+def _mapped(function: Callable[[torch.Tensor], Any], value: Any, made: dict[int, Any], holding: set[int]) -> Any:
+    """``made``: the copies of objects by their originals' id, for an object may hold itself; ``holding``: the ids of
+    what holds tensors."""
     if isinstance(value, torch.Tensor):
         return function(value)
     if id(value) in made:
         return made[id(value)]
     if isinstance(value, Mapping):
-        return _rebuilt_mapping(value, {key: _mapped(function, item, made) for key, item in value.items()})
+        return _rebuilt_mapping(value, {key: _mapped(function, item, made, holding) for key, item in value.items()})
     if isinstance(value, (tuple, list)):
-        items = [_mapped(function, item, made) for item in value]
+        items = [_mapped(function, item, made, holding) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    if _is_dataclass(value) or is_object(value):
+    if _is_dataclass(value) or (id(value) in holding and may_be_object(value)):
         made[id(value)] = result = copy.copy(value)
         for key, item in list(_items(value)):
-            object.__setattr__(result, key, _mapped(function, item, made))
+            object.__setattr__(result, key, _mapped(function, item, made, holding))
         return result
     return value
 
@@ -139,11 +140,11 @@ def extent(tensor: torch.Tensor) -> int:
     return int(tensor.storage_offset() + last + 1) if tensor.numel() else 0
 
 
-def is_object(value: Any) -> bool:
-    """Whether ``value`` is an object of a user's own class, no container and no module, that holds tensors."""
+def may_be_object(value: Any) -> bool:
+    """Whether ``value`` is an object of a user's own class, no container and no module."""
     if isinstance(value, (Mapping, tuple, list, torch.nn.Module)) or _is_dataclass(value):
         return False
-    return is_open(value) and holds_tensors(value)
+    return is_open(value)
 
 
 def _is_dataclass(value: Any) -> bool:
@@ -159,7 +160,7 @@ def _items(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from enumerate(value)
     elif _is_dataclass(value):
         yield from ((item.name, getattr(value, item.name)) for item in dataclasses.fields(value))
-    elif is_object(value):
+    elif may_be_object(value):
         yield from value.__dict__.items()
 
 

@@ -1,6 +1,7 @@
 """What a module, or its inputs, refer to: through attributes, containers and objects of a user's own classes."""
 
 import copy
+import dataclasses
 import sys
 import types
 from collections import deque
@@ -13,6 +14,7 @@ import torch.utils.data
 _CLOSED = frozenset({"torch", "numpy", "builtins", *sys.stdlib_module_names})
 _CALLABLES = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
 _DATA = (torch.utils.data.Dataset, torch.utils.data.DataLoader)
+_ATOMS = (bool, int, float, complex, str, bytes, type(None))
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
 
 
@@ -25,37 +27,62 @@ def is_open(value: Any) -> bool:
         return False
     if not isinstance(getattr(value, "__dict__", None), dict):
         return False
-    return type(value).__module__.partition(".")[0] not in _CLOSED
+    return str(type(value).__module__).partition(".")[0] not in _CLOSED
 
 
-def reached(roots: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Everything that the roots refer to, and they, each object once, with its path, in the order of a walk in depth.
+Trail = tuple[Any, Any] | None
+"""How an object is reached: the trail of what refers to it, and its name or key there."""
 
-    Attributes are joined by a point, as ``named_parameters`` does (those of a root called "" have no prefix), and so
-    are keys and indices, as :func:`models.nested.named_tensors` does.
+
+def reached(roots: Mapping[str, Any]) -> Iterator[tuple[Trail, Any]]:
+    """Everything that the roots refer to, and they, each object once, in the order of a walk in depth.
+
+    Numbers, strings and None are left out.
 
     Args:
         roots: by name.
     """
     seen: dict[int, Any] = {}
-    waiting = list(roots.items())[::-1]
+    waiting: list[tuple[Trail, Any]] = []
+    waiting += [((None, name), root) for name, root in roots.items()][::-1]
     while waiting:
-        path, value = waiting.pop()
+        trail, value = waiting.pop()
         if id(value) in seen:
             continue
         seen[id(value)] = value  # which keeps it, so that its id stays its own
-        yield path, value
-        waiting += [(_join(path, key), item) for key, item in list(_parts(value))[::-1]]
+        yield trail, value
+        waiting += [((trail, key), item) for key, item in _parts(value)][::-1]
 
 
 def tensors_in(roots: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """The tensors among what is :func:`reached`, by path."""
-    return {path: value for path, value in reached(roots) if isinstance(value, torch.Tensor)}
+    """The tensors among what is :func:`reached`, by path.
+
+    Attributes are joined by a point, as ``named_parameters`` does (those of a root called "" have no prefix), and so
+    are keys and indices, as :func:`models.nested.named_tensors` does.
+    """
+    return {_path(trail): value for trail, value in reached(roots) if isinstance(value, torch.Tensor)}
 
 
 def holds_tensors(value: Any) -> bool:
     """Whether any tensor is :func:`reached` from ``value``."""
     return any(isinstance(item, torch.Tensor) for _, item in reached({"": value}))
+
+
+def holders(value: Any) -> set[int]:
+    """The ids of ``value``, and of what is :func:`reached` from it, where a tensor is reached from them."""
+    referring: dict[int, list[int]] = {}
+    found = []
+    for _, item in reached({"": value}):
+        if isinstance(item, torch.Tensor):
+            found.append(id(item))
+        for _, part in _parts(item):
+            referring.setdefault(id(part), []).append(id(item))
+    known = set(found)
+    while found:
+        new = [place for place in referring.get(found.pop(), ()) if place not in known]
+        known.update(new)
+        found += new
+    return known
 
 
 def generators_of(*roots: Any) -> list[torch.Generator]:
@@ -77,19 +104,29 @@ def deep_copy(roots: Any) -> Any:
     return copy.deepcopy(roots, made)
 
 
-def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
+    return ((key, item) for key, item in _all_parts(value) if not isinstance(item, _ATOMS))
+
+
+def _all_parts(value: Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(value, torch.Tensor):
         return
-    if isinstance(value, Mapping):
-        yield from value.items()
+    if isinstance(value, dict):  # no other mapping: what it does for an item is its own affair
+        yield from dict.items(value)
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
         yield from zip(value._fields, value, strict=True)
     elif isinstance(value, (list, set, deque, tuple, frozenset)):
         yield from enumerate(value)
-    elif is_open(value):
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield from ((item.name, getattr(value, item.name, None)) for item in dataclasses.fields(value))
+    if is_open(value):
         for name, item in value.__dict__.items():
             yield "" if name in _REGISTRIES else name, item
 
 
-def _join(path: str, key: Any) -> str:
-    return f"{path}.{key}" if path and key != "" else path or str(key)
+def _path(trail: Trail) -> str:
+    parts = []
+    while trail is not None:
+        trail, key = trail
+        parts.append(str(key))
+    return ".".join(part for part in reversed(parts) if part)

@@ -11,6 +11,7 @@ import torch
 from models.nested import extent
 from models.reach import is_open, reached
 
+_OWN_MEMORY = ("cpu", "cuda", "meta")
 _INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -83,9 +84,9 @@ class Snapshot:
                 self.states.append((value.set_state, value.get_state()))
             elif isinstance(value, random.Random):
                 self.states.append((value.setstate, value.getstate()))
-            elif isinstance(value, (dict, list, set, deque)):
-                self.containers.append((value, value.copy()))
-            elif is_open(value):
+            if isinstance(value, (dict, list, set, deque)):
+                self.containers.append((value, _content(value)))
+            if is_open(value) or (isinstance(value, torch.Tensor) and value.__dict__):
                 self.attributes.append((value.__dict__, dict(value.__dict__)))
 
     def of(self, tensor: torch.Tensor) -> TensorSnapshot:
@@ -102,6 +103,12 @@ class Snapshot:
             tensor.restore()
         for restore, state in self.states:
             restore(state)
+
+
+def _content(container: Any) -> Any:
+    """A copy, made by the built-in type that ``container`` is or derives from."""
+    kinds: tuple[Any, ...] = (dict, list, set, deque)
+    return next(kind.copy(container) for kind in kinds if isinstance(container, kind))
 
 
 def _restore_container(container: Any, content: Any) -> None:
@@ -121,8 +128,13 @@ def _restore_mapping(current: dict[Any, Any], saved: dict[Any, Any]) -> None:
 
 
 def _place(tensor: torch.Tensor) -> tuple[Any, ...] | None:
-    """What tells whether two tensors show the same memory in the same way; None where that can't be told."""
+    """What tells whether two tensors show the same memory in the same way; None where that can't be told.
+
+    It can't on a device of PrivateUse1, whose tensors' storages may be empty.
+    """
     if tensor.layout != torch.strided or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return None
+    if tensor.device.type not in _OWN_MEMORY:
         return None
     return tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
 
@@ -139,9 +151,40 @@ def _shaped_like(tensor: torch.Tensor, content: torch.Tensor) -> bool:
 
 
 def same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """True where both hold the same bits: 0.0 and -0.0 differ, a NaN is equal to itself."""
-    integer = _INTEGER_OF_SIZE.get(left.element_size())
-    plain = left.layout == torch.strided and not left.is_quantized and type(right) is torch.Tensor
-    if integer is None or not plain or left.is_meta or left.is_conj() or left.is_neg():
+    """True where both hold the same bits: 0.0 and -0.0 differ, a NaN is equal to itself.
+
+    A tensor without values (meta) holds the same as any other of its shape; False where the bits can't be looked at.
+    """
+    left, right = left.detach(), right.detach()
+    if left.is_meta or right.is_meta:
+        return left.is_meta == right.is_meta
+    if left.device.type not in _OWN_MEMORY:
+        left, right = left.cpu(), right.cpu()
+    if {type(left), type(right)} != {torch.Tensor} or left.layout != right.layout:
         return False
-    return torch.equal(left.detach().view(integer), right.view(integer))
+    if left.layout == torch.strided and not left.is_nested:
+        return _same_strided(left, right)
+    pairs = list(zip(_sparse_parts(left), _sparse_parts(right), strict=True))
+    return bool(pairs) and all(mine.shape == other.shape and _same_strided(mine, other) for mine, other in pairs)
+
+
+def _sparse_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The strided tensors that a sparse one consists of; none for another layout."""
+    if tensor.layout == torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    return []
+
+
+def _same_strided(left: torch.Tensor, right: torch.Tensor) -> bool:
+    if left.is_quantized or right.is_quantized:
+        alike = left.is_quantized and right.is_quantized and left.qscheme() == right.qscheme()
+        return alike and torch.equal(left.int_repr(), right.int_repr()) and torch.equal(left, right)
+    left, right = (side.resolve_conj().resolve_neg() for side in (left, right))
+    if left.dtype == torch.complex128:
+        left, right = torch.view_as_real(left), torch.view_as_real(right)
+    integer = _INTEGER_OF_SIZE.get(left.element_size())
+    return integer is not None and torch.equal(left.view(integer), right.view(integer))

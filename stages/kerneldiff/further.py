@@ -83,7 +83,9 @@ def further(
     if config.steps:
         context.progress(f"{config.steps} optimizer steps on each side")
         try:
-            found.artifacts["kerneldiff/drift.csv"], found_note = _stepped(context, config, cases, compiled, difference)
+            found.artifacts["kerneldiff/drift.csv"], found_note = _stepped(
+                context, config, cases, compiled, difference, floor=bool(ran[2].leaves)
+            )
         except (UserError, MemoryError, torch.OutOfMemoryError):
             raise
         except Exception as error:
@@ -98,9 +100,16 @@ def further(
 
 
 def _stepped(
-    context: StageContext, config: KernelDiffConfig, cases: tuple[Case, Case], compiled: Any, difference: KernelDiff
+    context: StageContext,
+    config: KernelDiffConfig,
+    cases: tuple[Case, Case],
+    compiled: Any,
+    difference: KernelDiff,
+    *,
+    floor: bool,
 ) -> tuple[pd.DataFrame, str]:
-    drift, state = steps(context, config, cases, compiled)
+    """``floor``: gold trains too."""
+    drift, state = steps(context, config, cases, compiled, floor=floor)
     own = KernelDiff(**difference.options | {"roundoff": None})  # a parameter is stored in its own dtype
     after = parameters(state)
     own.compare_leaves(after["reference"], after["test"], after.get("gold", {}), kind="parameter")
@@ -142,16 +151,21 @@ def _reconsider(
 
 
 def steps(
-    context: StageContext, config: KernelDiffConfig, cases: tuple[Case, Case], compiled: Callable[..., Any]
+    context: StageContext,
+    config: KernelDiffConfig,
+    cases: tuple[Case, Case],
+    compiled: Callable[..., Any],
+    *,
+    floor: bool,
 ) -> tuple[pd.DataFrame, dict[str, Trainee]]:
-    """Train all sides; see :func:`stages.kerneldiff.steps.train`. Gold trains where the floor decides."""
+    """Train all sides; see :func:`stages.kerneldiff.steps.train`. Gold trains where a ``floor`` decides."""
     base, case = cases
     options = (config.optimizer, config.learning_rate)
     trained = {
         "reference": Trainee.of(base, sides.reference_function(context, base), *options),
         "test": Trainee.of(case, compiled, *options),
     }
-    if config.atol is None and config.rtol is None and case.dtype != torch.float64:
+    if floor:
         golden = case.to_gold()
         trained["reference"].watched = case.draws is not None and base is case
         trained["gold"] = Trainee.of(golden, golden.module, *options)

@@ -24,9 +24,10 @@ def review_repeat(
     """Withdraw the floor's verdicts where the reference gives other outputs when it is run again; what was found.
 
     Args:
-        run: runs the reference again. Called only where a floor decided anything.
+        run: runs the reference again. Called only where a floor decided anything, or a tolerance something bad.
     """
-    if not any(row.bound in (*FLOORS, "conditioning") for row in rows):
+    decided = (row.bound in (*FLOORS, "conditioning") or (row.bound == "tolerance" and row.failed) for row in rows)
+    if not any(decided):
         return ""
     why = "it changes state that is not put back (globals, closures), or is not deterministic"
     return _withdraw(reference, run(), roundoff, rows, "the reference gives other numbers when it is run again", why)

@@ -170,14 +170,15 @@ def with_state(leaves: Leaves, places: set[tuple[str, str]], case: Case, *, exac
     if not leaves:
         return leaves
     state = {(kind, state_path(kind, name)): tensor.detach() for (kind, name), tensor in case.state().items()}
+    on_device = case.device.type in COMPUTES_FLOAT64
     kept: Leaves = {kind: {} for kind in STATE}
     for kind, path in sorted(places):
         if path in leaves.get(kind, {}):
             kept[kind][path] = leaves[kind][path]
         elif (kind, path) in state:
-            before = state[kind, path]
-            kept[kind][path] = formats.widen(before) if exact and before.is_floating_point() else before.clone()
-    return leaves | on_host(kept, case.device)
+            before = state[kind, path] if on_device else state[kind, path].cpu()
+            kept[kind][path] = formats.widen(before) if exact and formats.is_inexact(before.dtype) else before.clone()
+    return leaves | kept
 
 
 def state_places(leaves: Leaves) -> set[tuple[str, str]]:

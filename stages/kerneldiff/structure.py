@@ -7,8 +7,8 @@ from typing import Any
 import numpy
 import torch
 
-from models.nested import is_object
-from models.reach import holds_tensors
+from models.nested import may_be_object
+from models.reach import holders
 
 LEAVES = (bool, int, float, complex, str, bytes, type(None))
 
@@ -26,9 +26,10 @@ def flatten(value: Any, path: str = "output") -> dict[str, Any]:
     Raises:
         ValueError: a container that holds itself.
     """
-    containers(value, path)  # raises where a container holds itself
+    holding = holders(value)
+    list(_containers(value, path, path, True, (), holding))  # raises where a container holds itself
     found: dict[str, Any] = {}
-    for place, leaf in _walk(value, path, True, ()):
+    for place, leaf in _walk(value, path, True, (), holding):
         number = 2
         unique = place
         while unique in found:  # {"output": [x], 0: y}: a key may be called like the root
@@ -43,29 +44,31 @@ def containers(value: Any, path: str = "output") -> dict[str, type]:
     Raises:
         ValueError: a container that holds itself.
     """
-    return dict(_containers(value, f"the whole of {path}", path, True, ()))
+    return dict(_containers(value, f"the whole of {path}", path, True, (), holders(value)))
 
 
-def _containers(value: Any, name: str, path: str, top: bool, above: tuple[int, ...]) -> Iterator[tuple[str, type]]:
+def _containers(
+    value: Any, name: str, path: str, top: bool, above: tuple[int, ...], holding: set[int]
+) -> Iterator[tuple[str, type]]:
     """``name``: what the root is called, which no key can be: ``{"output": …}`` and ``[…]`` share paths."""
     if id(value) in above:
         raise ValueError(f"{path} holds itself; such a structure can't be compared")
-    parts = _children(value, above)
+    parts = _children(value, above, holding)
     if parts:
         yield name, type(value)
     for key, child in parts:
         place = _join(path, key, top)
-        yield from _containers(child, place, place, False, (*above, id(value)))
+        yield from _containers(child, place, place, False, (*above, id(value)), holding)
 
 
-def _walk(value: Any, path: str, top: bool, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
-    parts = _children(value, above)
+def _walk(value: Any, path: str, top: bool, above: tuple[int, ...], holding: set[int]) -> Iterator[tuple[str, Any]]:
+    parts = _children(value, above, holding)
     if not parts:
         yield path, _as_tensor(value)
     if isinstance(value, torch.Tensor) and value.layout == torch.jagged:
         yield f"{path}.offsets()", value.offsets()  # type: ignore[attr-defined]
     for key, child in parts:
-        yield from _walk(child, _join(path, key, top), False, (*above, id(value)))
+        yield from _walk(child, _join(path, key, top), False, (*above, id(value)), holding)
 
 
 def _as_tensor(value: Any) -> Any:
@@ -84,8 +87,8 @@ def _join(path: str, key: Any, top: bool) -> str:
     return f"{path}[{key!r}]"
 
 
-def _children(value: Any, above: tuple[int, ...]) -> list[tuple[Any, Any]]:
-    """``above``: ids of what holds ``value``; an object may know what holds it."""
+def _children(value: Any, above: tuple[int, ...], holding: set[int]) -> list[tuple[Any, Any]]:
+    """``above``: ids of what holds ``value``, for an object may know that; ``holding``: of what holds tensors."""
     if isinstance(value, (torch.Tensor, *LEAVES)):
         return []
     if isinstance(value, Mapping):  # transformers' ModelOutput is an OrderedDict
@@ -96,11 +99,11 @@ def _children(value: Any, above: tuple[int, ...]) -> list[tuple[Any, Any]]:
         return list(enumerate(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
-    if not is_object(value):
+    if id(value) not in holding or not may_be_object(value):
         return []
     known = {*above, id(value)}
     items = [(name, item) for name, item in value.__dict__.items() if id(item) not in known]
-    return [(name, item) for name, item in items if isinstance(item, LEAVES) or holds_tensors(item)]
+    return [(name, item) for name, item in items if isinstance(item, LEAVES) or id(item) in holding]
 
 
 def container_kind(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy
@@ -11,6 +11,7 @@ import torch
 from test_kerneldiff_written_state import Base, Doubled, Lost, Plain, Scaled, compared, verdict_of
 from torch import nn
 
+from models.case import Case
 from stages.kerneldiff import compare
 from stages.kerneldiff.structure import flatten
 
@@ -157,3 +158,75 @@ def test_gold_of_a_model_that_has_no_copy_decides_nothing() -> None:
         result = compared(SharesOutside(), torch.randn(6, 8), adapter=adapter)
         output = verdict_of(result, "output", "output")
         assert output == ("exact" if adapter is Scaled else "not_established"), result.message
+
+
+@dataclasses.dataclass(slots=True)
+class Slots:
+    x: torch.Tensor
+    count: int = 0
+
+
+class TakesSlots(Base):
+    def forward(self, given: Slots) -> torch.Tensor:
+        return self.linear(given.x)
+
+
+class Raising(Mapping[str, Any]):
+    """A mapping whose values can't be had, as those of a configuration that is not resolved."""
+
+    def __getitem__(self, key: str) -> Any:
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["missing"])
+
+    def __len__(self) -> int:
+        return 1
+
+
+class Counting(dict[str, Any]):
+    """A dict with state beside its items."""
+
+    calls = 0
+
+
+class Configured(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.settings, self.counting = Raising(), Counting()
+        self.linear.weight.calls = 0
+        self.register_buffer("fixed", torch.ones(1, dtype=torch.complex128).expand(3))
+        self.register_buffer("shape", torch.empty(3, device="meta"))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.counting.calls += 1
+        self.linear.weight.calls += 1
+        return self.linear(x) * (self.counting.calls + self.linear.weight.calls)
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_models_with_state_in_odd_places_are_put_back_and_compared(repeats: int) -> None:
+    assert compared(TakesSlots(), Slots(torch.ones(6, 8)), adapter=Scaled, repeats=repeats).status == "passed"
+    module = Configured()
+    result = compared(module, torch.ones(6, 8), adapter=Scaled, repeats=repeats)
+    assert result.status == "passed", result.message
+    assert set(result.artifacts["kerneldiff/outputs.csv"]["kind"]) == {"output"}
+    assert (module.counting.calls, module.linear.weight.calls) == (0, 0)
+
+
+class Unregistered(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden = [nn.Linear(8, 8)]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.hidden[0](self.linear(x))
+
+
+def test_gradients_of_what_is_no_parameter_of_the_module_are_compared() -> None:
+    module = Unregistered()
+    module.hidden[0].weight.grad = torch.ones(8, 8)
+    case = Case("small", module.train(), (torch.ones(6, 8),), {}, "training", torch.float32, torch.device("cpu"))
+    first, second = case.run(), case.run()
+    assert torch.equal(first.gradients["hidden.0.weight"], second.gradients["hidden.0.weight"])
+    assert module.hidden[0].weight.grad.eq(1).all()
