@@ -75,7 +75,7 @@ def converted(
     for tensor in tensors:
         if tensor.layout == torch.strided and not tensor.is_meta:
             view = tensor.is_conj(), tensor.is_neg()
-            groups.setdefault((tensor.device, _memory(tensor), tensor.dtype, *view), []).append(tensor)
+            groups.setdefault((tensor.device, memory_of(tensor), tensor.dtype, *view), []).append(tensor)
     found: dict[int, torch.Tensor] = {}
     for members in groups.values():
         if len(members) > 1:
@@ -124,7 +124,7 @@ def _marked(converted: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     return converted
 
 
-def _memory(tensor: torch.Tensor) -> int:
+def memory_of(tensor: torch.Tensor) -> int:
     """What tells the memory of one storage from another's: its address, or the storage's own on a device that gives no
     address (one of PrivateUse1 whose tensors are Python's)."""
     storage = tensor.untyped_storage()

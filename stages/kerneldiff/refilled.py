@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import torch
 
+from models.nested import memory_of
 from models.snapshot import same_bits
 from stages.kerneldiff.packing import tensor_digest
 
@@ -26,8 +27,8 @@ def refilled(tensors: Mapping[str, torch.Tensor], values: Mapping[str, torch.Ten
     Raises:
         Contradiction: two tensors share an element, and their values differ there.
     """
-    stale = {_memory(tensor) for name, tensor in tensors.items() if not same_bits(tensor, values[name])}
-    held = {name: tensor for name, tensor in tensors.items() if _memory(tensor) in stale}
+    stale = {memory_of(tensor) for name, tensor in tensors.items() if not same_bits(tensor, values[name])}
+    held = {name: tensor for name, tensor in tensors.items() if memory_of(tensor) in stale}
     # detached, for a tensor that autograd made can't be copied deeply; one memo, which is what keeps views together
     bare = {id(tensor): tensor.detach() for tensor in held.values()}
     copies: dict[int, torch.Tensor] = copy.deepcopy(bare)
@@ -36,7 +37,7 @@ def refilled(tensors: Mapping[str, torch.Tensor], values: Mapping[str, torch.Ten
     for name, tensor in held.items():
         filled = copies[id(tensor)]
         if tensor_digest(filled) != tensor_digest(values[name]):
-            if sum(_memory(other) == _memory(tensor) for other in bare.values()) > 1:
+            if sum(memory_of(other) == memory_of(tensor) for other in bare.values()) > 1:
                 raise Contradiction(name)
             copies[id(tensor)] = filled = torch.empty_like(values[name]).copy_(values[name])
         filled.requires_grad_(tensor.requires_grad)
@@ -49,8 +50,3 @@ def _once(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tenso
     for dim, (size, stride) in enumerate(zip(like.shape, like.stride(), strict=True)):
         tensor = tensor.narrow(dim, 0, 1) if size > 1 and stride == 0 else tensor
     return tensor
-
-
-def _memory(tensor: torch.Tensor) -> int:
-    """What tells one storage from another."""
-    return tensor.untyped_storage()._cdata

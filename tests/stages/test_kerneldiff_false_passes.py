@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from wrong_adapters import DropsCopies
 
 from models.case import Case
 from models.config import ModelConfig
@@ -51,20 +52,6 @@ class LaterRaises(Later):
 
 class LaterNan(Later):
     fault = "nan"
-
-
-class DropsCopies(AcceleratorAdapter):
-    """Loses every write into a buffer."""
-
-    name = "drops"
-
-    def compile(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-        for node in list(gm.graph.nodes):
-            if node.target is torch.ops.aten.copy_.default:
-                node.replace_all_uses_with(node.args[0])
-                gm.graph.erase_node(node)
-        gm.recompile()
-        return gm.forward
 
 
 class Small(nn.Module):
@@ -148,7 +135,7 @@ def test_steps_that_raise_leave_what_was_compared() -> None:
 @pytest.mark.parametrize("scale", [1.0, 1e-6])
 def test_a_lost_write_is_a_defect_however_small(scale: float) -> None:
     torch.manual_seed(0)
-    result = run(context("DropsCopies", Average(), x=scale * torch.rand(8, 4), mode="inference"))
+    result = run(context(DropsCopies.__name__, Average(), x=scale * torch.rand(8, 4), mode="inference"))
     rows = result.artifacts["kerneldiff/outputs.csv"].set_index(["kind", "path"])
     assert rows.loc[("buffer", "mean"), "verdict"] == "defect", result.message
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from test_kerneldiff_written_state import Base, Doubled, Lost, Plain, Scaled, compared, verdict_of
+from test_kerneldiff_written_state import Base, Doubled, Plain, Scaled, compared, verdict_of
 from torch import nn
+from wrong_adapters import DropsCopies
 
 from models.case import Case
 from stages.kerneldiff import compare
@@ -45,7 +46,7 @@ class ReturnsCache(Base):
 def test_an_object_that_was_given_and_is_returned_is_looked_into() -> None:
     result = compared(ReturnsCache(), torch.ones(6, 8), Cache(torch.zeros(6, 8)), adapter=Scaled)
     assert verdict_of(result, "output", "output[1].layers[0].keys") == "exact", result.message
-    result = compared(ReturnsCache(), torch.ones(6, 8), Cache(torch.zeros(6, 8)), adapter=Lost)
+    result = compared(ReturnsCache(), torch.ones(6, 8), Cache(torch.zeros(6, 8)), adapter=DropsCopies)
     assert verdict_of(result, "output", "output[1].layers[0].keys") == "defect", result.message
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from wrong_adapters import DropsCopies
 
 from models.case import Case
 from models.config import ModelConfig
@@ -34,20 +35,6 @@ class Scaled(AcceleratorAdapter):
 
 class Doubled(Scaled):
     factor = 1.5
-
-
-class Lost(AcceleratorAdapter):
-    """Drops every write into what the graph is given."""
-
-    name = "lost"
-
-    def compile(self, gm: torch.fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
-        for node in list(gm.graph.nodes):
-            if node.target is torch.ops.aten.copy_.default:
-                node.replace_all_uses_with(node.args[0])
-                gm.graph.erase_node(node)
-        gm.recompile()
-        return gm.forward
 
 
 class Spoils(AcceleratorAdapter):
@@ -173,7 +160,7 @@ class FillsStore(Base):
 def test_a_lost_write_is_a_defect_wherever_it_goes(module: Base, args: tuple[Any, ...], kind: str, path: str) -> None:
     kept = compared(module, torch.ones(6, 8), *args, adapter=Scaled)
     assert kept.status == "passed" and verdict_of(kept, kind, path) == "exact", kept.message
-    lost = compared(module, torch.ones(6, 8), *args, adapter=Lost)
+    lost = compared(module, torch.ones(6, 8), *args, adapter=DropsCopies)
     assert lost.status == "failed" and verdict_of(lost, kind, path) == "defect", lost.message
 
 
