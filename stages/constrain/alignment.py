@@ -28,10 +28,11 @@ def alignment(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) 
                 yield from _dimension(found[0], found[1].dimension, rule, found[1].groups)
         return
     for subject in chosen(graph, rule, forward_checked=forward_checked):
-        rank, grown = len(subject.tensor.shape), Fraction(1)
-        for dimension in dimensions(rule.dims or "last", rank):
+        looked_at, grown = dimensions(rule.dims or "last", len(subject.tensor.shape)), Fraction(1)
+        for dimension in looked_at:
             yield from _dimension(subject, dimension, rule, grown=grown)
-            grown *= _growth(subject, dimension, rule)
+            if dimension != looked_at[-1]:
+                grown *= _growth(subject, dimension, rule)
 
 
 def dimensions(dims: str, rank: int) -> range:
@@ -66,12 +67,12 @@ def _dimension(
     if size == groups and rule.dims != "all":
         return
     item = ITEM_BYTES.get(subject.tensor.dtype) if rule.unit == "bytes" else 1
-    where = f"dimension {dimension} of {subject.operand} {subject.tensor.shape}"
     limit = int(rule.value)
     if item is None:
-        yield subject.violation(rule, measured=size, limit=limit, undecided=True,
-                                message=f"{where}: the width of {subject.tensor.dtype} is not known",
-                                suggestion="give the rule in elements")  # fmt: skip
+        yield subject.violation(
+            rule, measured=size, limit=limit, undecided=True,
+            message=f"{_where(subject, dimension)}: the width of {subject.tensor.dtype} is not known",
+            suggestion="give the rule in elements")  # fmt: skip
         return
     # groups divide the size: a group's is a multiple where the whole is one of so many times the limit
     verdict = is_multiple(size, limit * groups, subject.graph.symbols, value, item=item)
@@ -81,17 +82,20 @@ def _dimension(
         told = f"{size}, which has no known value" if value is None else f"{size}, {value} in this case"
         yield subject.violation(
             rule, measured=size, limit=limit, undecided=True,
-            message=f"{where} is {told}: it need not be a multiple of {limit} {rule.unit}",
+            message=f"{_where(subject, dimension)} is {told}: it need not be a multiple of {limit} {rule.unit}",
             suggestion=f"make it a multiple of {limit} by construction, e.g. pad the input")  # fmt: skip
     elif not verdict:
         yield _misaligned(subject, dimension, rule, value, item, groups, grown)
 
 
+def _where(subject: Subject, dimension: int) -> str:
+    return f"dimension {dimension} of {subject.operand} {subject.tensor.shape}"
+
+
 def _misaligned(
     subject: Subject, dimension: int, rule: Rule, value: int | None, item: int, groups: int, grown: Fraction
 ) -> Violation:
-    limit, size = int(rule.value), subject.tensor.shape[dimension]
-    where = f"dimension {dimension} of {subject.operand} {subject.tensor.shape}"
+    limit, size, where = int(rule.value), subject.tensor.shape[dimension], _where(subject, dimension)
     if value is None:
         return subject.violation(
             rule,

@@ -1,6 +1,7 @@
 """One name for an operation in Dynamo graphs, where targets are Python callables, and in aten graphs. Torch-free."""
 
 import fnmatch
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -127,16 +128,19 @@ class Operation:
     def dispatched(cls, node: NodeRecord) -> "Operation":
         """The names of a node and of the overloads that it comes to; those of :meth:`of` where these are not known."""
         own = cls.of(node)
-        if node.dispatched is None:
-            return own
-        called = [cls.of_target(name) for name in _with_functional(node.dispatched)]
-        names = {node.target}.union(*(item.names for item in called))
+        return own if node.dispatched is None else cls._calling(node.target, own.python, tuple(node.dispatched))
+
+    @classmethod
+    @functools.lru_cache(maxsize=4096)  # a graph repeats few operations often
+    def _calling(cls, target: str, python: bool, overloads: tuple[str, ...]) -> "Operation":
+        called = [cls.of_target(name) for name in _with_functional(overloads)]
+        names = {target}.union(*(item.names for item in called))
         short: set[str] = set().union(*(item.short for item in called))
-        if own.python and called:  # its own packet may be one that is always taken apart (aten.conv2d)
-            packets = _own_packets(node.target)
+        if python and called:  # its own packet may be one that is always taken apart (aten.conv2d)
+            packets = _own_packets(target)
             names |= packets.union(f"aten.{name}" for name in packets)
             short |= packets
-        return cls(frozenset(names), frozenset(short), own.python, known=True)
+        return cls(frozenset(names), frozenset(short), python, known=True)
 
     @classmethod
     def of_overload(cls, name: str) -> "Operation":
@@ -144,6 +148,7 @@ class Operation:
         return cls.dispatched(NodeRecord("", "call_function", name, dispatched=[name]))
 
     @classmethod
+    @functools.lru_cache(maxsize=4096)
     def of_target(cls, target: str, *, method: bool = False) -> "Operation":
         """The names of a target or of a pattern without wildcards."""
         target = normal(target)

@@ -291,9 +291,12 @@ def _repeats_output(node: NodeRecord, nodes: Mapping[str, NodeRecord], kind: str
     (``detach``) with the very same metadata. Outputs that a node leaves out are not recorded, so that ``getitem``'s
     index need not be the record's.
     """
-    producer = nodes.get(node.inputs[0]) if len(node.inputs) == 1 else None
-    if producer is None or len(node.outputs) != 1 or node.outputs[0] not in producer.outputs:
+    if len(node.inputs) != 1 or len(node.outputs) != 1:
         return False
-    if node.target.rsplit(".", 1)[-1] != "getitem":
-        return node.aliases and len(producer.outputs) == 1
+    taken = node.target.rsplit(".", 1)[-1] == "getitem"
+    producer = nodes.get(node.inputs[0]) if taken or node.aliases else None
+    if producer is None or node.outputs[0] not in producer.outputs:
+        return False
+    if not taken:
+        return len(producer.outputs) == 1
     return kind != "dynamo" or len(producer.outputs) > 1  # on one tensor, x[0] is an operation of its own

@@ -1,6 +1,5 @@
 """FX graphs as :mod:`stages.graphs` records. Relies on FX's node metadata and on symbolic shapes' internals."""
 
-import contextlib
 import math
 import operator
 import re
@@ -207,8 +206,10 @@ def _storages(value: Any) -> set[int]:
     """Of strided tensors; those that ``vmap`` batches inside a Dynamo graph show none."""
     found = set()
     for tensor in tensors_in(value):
-        with contextlib.suppress(NotImplementedError):
+        try:
             found |= {tensor.untyped_storage()._cdata} if tensor.layout == torch.strided else set()
+        except NotImplementedError:  # no storage that could be shared is seen, and none is claimed
+            continue
     return found
 
 

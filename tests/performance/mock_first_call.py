@@ -1,10 +1,11 @@
 """The mock backends' first call on BERT over that of torch's own backends that execute alike, in fresh processes.
 
 Usage: ``python tests/performance/mock_first_call.py [--runs 5] [--pairs eager:mock ...] [--layers 12]``. The backends
-take turns. Each process imports torch and transformers, builds BertModel (random weights, batch 1, 128 tokens,
-inference), runs it once without compiling, and then takes the figure: CPU seconds (user + system, all threads) of
-``torch.compile`` and the first call. ``whole`` is the CPU of the process from its start to the end of that call. Prints
-one JSON line a backend with the median and every sample, and one with the ratio of medians a pair.
+take turns, each second round in the other order, after one round that is not counted. Bytecode is cached, as after an
+installation, in a folder of its own. Each process imports torch and transformers, builds BertModel (random weights,
+batch 1, 128 tokens, inference), runs it once without compiling, and then takes the figure: CPU seconds (user + system,
+all threads) of ``torch.compile`` and the first call. ``whole`` is the CPU of the process from its start to the end of
+that call. Prints one JSON line a backend with the median and every sample, and one with the ratio of medians a pair.
 
 Profiles: ``mock`` (the default; strict, BERT keeps it) and ``keeps``: alignment 8, dtypes, memory and operations, in
 warning mode, which BERT keeps too. A backend is written ``name`` or ``name+profile``.
@@ -16,6 +17,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 
 DEFAULT_PAIRS = ("eager:mock", "eager:mock+keeps", "aot_eager:aot_mock")
 KEEPS = {"profile": "warn8", "dtypes": ["float32", "int64", "bool"], "max_tensor_bytes": 1 << 34,
@@ -65,12 +67,16 @@ def main() -> None:
     backends = list(dict.fromkeys(name for pair in pairs for name in pair))
     samples: dict[str, list[dict[str, float]]] = {name: [] for name in backends}
     command = [sys.executable, "-P", __file__, "--layers", str(options.layers), "--child"]
-    for _ in range(options.runs):
-        for name in backends:
-            done = subprocess.run([*command, name], capture_output=True, text=True, check=False, env=os.environ)
-            if done.returncode:
-                sys.exit(done.stderr)
-            samples[name].append(json.loads(done.stdout.splitlines()[-1]))
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": folder}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        for turn in range(options.runs + 1):
+            for name in backends if turn % 2 else reversed(backends):
+                done = subprocess.run([*command, name], capture_output=True, text=True, check=False, env=environment)
+                if done.returncode:
+                    sys.exit(done.stderr)
+                if turn:
+                    samples[name].append(json.loads(done.stdout.splitlines()[-1]))
     medians = {}
     for name, found in samples.items():
         medians[name] = {key: statistics.median(item[key] for item in found) for key in found[0]}
