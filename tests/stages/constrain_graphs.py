@@ -40,3 +40,14 @@ def places(rows):
 def rules(**fields):
     """The fields of an accelerator with that one rule."""
     return {"rules": [Rule(**fields)]}
+
+
+LINEAR = graph(
+    placeholder("x", 4, 100),
+    placeholder("ids", 4, dtype="int64"),
+    placeholder("w", 100, 24, role="parameter"),
+    call("mm", "aten.mm.default", ["x", "w"], tensor(4, 24), flops=2 * 4 * 100 * 24),
+    call("gather", "aten.index.Tensor", ["mm", "ids"], tensor(4, 24), flops=0),
+    call("add", "aten.add.Tensor", ["gather", "mm"], tensor(4, 24), flops=2 * 4 * 24),
+)
+"""A product with a weight, a gather by ids, and a sum."""

@@ -1,29 +1,15 @@
-"""Rank, sizes, tiles, dtypes by role, strides, memory, symbolic sizes, allow lists and custom rules: each by hand."""
+"""Rank, sizes, tiles, dtypes by role, strides, memory and allow lists: each by hand."""
 
 import math
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from constrain_graphs import call, found, graph, placeholder, places, rules, tensor
+from constrain_graphs import LINEAR, call, found, graph, placeholder, places, rules, tensor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.errors import ConfigurationError
-from stages.constrain import validate_profile
-from stages.constrain.config import AccelConfig, Rule
-from stages.constrain.graph_rules import check_custom
-from stages.graphs import GraphRecord
+from stages.constrain.config import Rule
 
 SHAPES = st.lists(st.integers(1, 70), min_size=0, max_size=6)
-LINEAR = graph(
-    placeholder("x", 4, 100),
-    placeholder("ids", 4, dtype="int64"),
-    placeholder("w", 100, 24, role="parameter"),
-    call("mm", "aten.mm.default", ["x", "w"], tensor(4, 24), flops=2 * 4 * 100 * 24),
-    call("gather", "aten.index.Tensor", ["mm", "ids"], tensor(4, 24), flops=0),
-    call("add", "aten.add.Tensor", ["gather", "mm"], tensor(4, 24), flops=2 * 4 * 24),
-)
 
 
 @settings(deadline=None)
@@ -120,120 +106,6 @@ def test_tiles_of_a_matrix_by_hand() -> None:
 )  # fmt: skip
 def test_dtypes_by_role(roles: list[str] | None, allowed: list[str], expected: list[tuple[str, str, str]]) -> None:
     assert places(found(LINEAR, **rules(rule="dtype", roles=roles, value=allowed))) == expected
-
-
-def test_an_operand_is_found_by_position_and_by_keyword() -> None:
-    weight = placeholder("w", 4, 3, 65, 3, role="parameter")
-    node = call("c", "aten.convolution.default", ["x"], tensor(1, 4, 8, 8))
-    node.inputs.append("w")
-    node.kwargs["weight"] = {"node": "w"}
-    given = graph(placeholder("x", 1, 3, 80, 8), weight, node)
-    assert places(found(given, **rules(rule="dtype", roles=["compute"], value=["float16"]))) == [
-        ("c", "args[0]", "float32"), ("c", "args[1]", "float32"),
-    ]  # fmt: skip
-    assert places(found(given, alignment=8, alignment_dims="contraction")) == [("c", "args[0]", "3"),
-                                                                               ("c", "args[1]", "3")]  # fmt: skip
-    limits = {"max_stride": 3, "max_height": 64, "max_area": 4096, "max_weight_sum": 8323072}
-    target = {"_target_": "stages.constrain.kernel_limits.convolution", **limits}
-    assert [row.measured for row in found(given, **rules(rule="custom", value=target))] == ["65"]
-
-
-@pytest.mark.parametrize("rule", [
-    {"rule": "dtype", "roles": ["compute"], "value": ["float32"]},
-    {"rule": "dtype", "roles": ["compute"], "value": {"float32": "bfloat16"}, "effect": "cast"},
-    {"rule": "alignment", "dims": "contraction", "value": 5},
-])  # fmt: skip
-@pytest.mark.parametrize(
-    ("target", "kind"),
-    [
-        ("torch.einsum", "dynamo"),
-        ("torch.nn.functional.multi_head_attention_forward", "dynamo"),
-        ("torch.nn.functional.conv_transpose2d", "dynamo"),
-        ("torch._VF.lstm", "dynamo"),
-        ("aten._scaled_dot_product_efficient_attention_backward.default", "backward"),
-        ("aten._trilinear.default", "forward"),
-        ("higher_order.triton_kernel_wrapper_functional", "forward"),
-    ],
-)
-def test_what_an_operation_multiplies_is_read_or_not_established(rule: dict[str, Any], target: str, kind: str) -> None:
-    node = call("y", target, ["x", "x"], tensor(5, 5))
-    (row,) = found(graph(placeholder("x", 5, 5), node, kind=kind), **rules(**rule))
-    assert (row.node, row.severity, row.measured) == ("y", "undecided", target)
-    assert "not established" in row.message
-
-
-@pytest.mark.parametrize(
-    ("target", "inputs", "expected"),
-    [
-        ("aten.convolution.default", ["x", "w", None, [1], [0], [1], False, [0], 1], ["6", "3"]),
-        ("aten.convolution.default", ["x", "w", None, [1], [0], [1], True, [0], 1], ["6", "7"]),
-        ("aten.convolution_backward.default", ["x", "x", "w", None, [1], [0], [1], False, [0], 1], ["6", "7"]),
-        ("aten.convolution_backward.default", ["x", "x", "w", None, [1], [0], [1], True, [0], 1], ["6", "3"]),
-        ("torch.conv1d", ["x", "w"], ["6", "3"]),
-        ("torch.conv1d", ["unbatched", "w"], ["6", "3"]),
-    ],
-)
-def test_channels_that_a_convolution_contracts(target: str, inputs: list[Any], expected: list[str]) -> None:
-    made = [placeholder("x", 2, 6, 8), placeholder("unbatched", 6, 8), placeholder("w", 7, 3, 5, role="parameter")]
-    given = graph(*made, call("c", target, inputs, tensor(1)))
-    assert [row.measured for row in found(given, alignment=16, alignment_dims="contraction")] == expected
-
-
-BATCH, W, V = [2, 24, 5, 5], [32, 6, 3, 3], [24, 8, 3, 3]  # of 24 channels and, in 4 groups, of 32: 6 and 8 in each
-
-
-@pytest.mark.parametrize(
-    ("target", "inputs", "expected"),
-    [
-        ("aten.convolution.default", ["x", "w", None, [1], [0], [1], False, [0], 4], [("args[0]", 6), ("args[1]", 6)]),
-        ("torch.conv2d", ["x", "w", None, 1, 0, 1, 4], [("args[0]", 6), ("args[1]", 6)]),
-        ("aten.convolution.default", ["x", "v", None, [1], [0], [1], True, [0], 4], [("args[0]", 6), ("args[1]", 6)]),
-        ("aten.convolution_backward.default", ["g", "x", "w", None, [1], [0], [1], False, [0], 4, [True, True, True]],
-         [("args[0]", 8), ("args[2]", 8)]),
-        ("aten.convolution_backward.default", ["g", "x", "v", None, [1], [0], [1], True, [0], 4, [True, True, True]],
-         [("args[0]", 8), ("args[2]", 8)]),
-        ("aten.convolution_backward.default", ["g", "x", "w", None, [1], [0], [1], False, [0], 4, [False, True, True]],
-         []),
-    ],
-)  # fmt: skip
-def test_a_group_contracts_its_own_channels(target: str, inputs: list[Any], expected: list[tuple[str, int]]) -> None:
-    made = [placeholder("x", *BATCH), placeholder("g", 2, 32, 3, 3), placeholder("w", *W), placeholder("v", *V)]
-    given = graph(*made, call("c", target, inputs, tensor(1)))
-    for limit in (16, 32):
-        rows = found(given, alignment=limit, alignment_dims="contraction")
-        assert [(row.operand, int(row.measured)) for row in rows] == expected
-        for row in rows:
-            source = given.node(str(inputs[int(row.operand[5])])).outputs[0]
-            parts = 1 if int(row.measured) in source.shape[:2] else 4
-            assert row.cost_bytes == source.nbytes // int(row.measured) * (limit - int(row.measured))
-            assert row.suggestion.startswith(f"use {limit * parts} (")
-    assert found(given, alignment=2, alignment_dims="contraction") == []
-
-
-def test_a_group_of_one_channel_contracts_none() -> None:
-    made = [placeholder("x", 2, 24, 5, 5), placeholder("w", 24, 1, 3, 3)]
-    node = call("c", "aten.convolution.default", ["x", "w", None, [1], [0], [1], False, [0], 24], tensor(1))
-    assert found(graph(*made, node), alignment=16, alignment_dims="contraction") == []
-
-
-@pytest.mark.parametrize(("mask", "read"), [([True, False], [0, 2]), ([False, True], [0, 1]), ([True, True], [0, 2, 1]),
-                                           ([False, False], [])])  # fmt: skip
-def test_a_backward_multiplies_what_its_gradients_need(mask: list[bool], read: list[int]) -> None:
-    made = [placeholder("x", *BATCH), placeholder("g", 2, 32, 3, 3), placeholder("w", *W)]
-    inputs = ["g", "x", "w", None, [1], [0], [1], False, [0], 4, [*mask, False]]
-    given = graph(*made, call("c", "aten.convolution_backward.default", inputs, tensor(1)))
-    rows = found(given, **rules(rule="dtype", roles=["compute"], value=["float16"]))
-    assert [row.operand for row in rows] == [f"args[{index}]" for index in read]
-
-
-def test_an_operand_without_a_shape_is_not_established_for_dtypes_either() -> None:
-    rule = rules(rule="dtype", roles=["compute"], value=["float32"])
-    node = call("y", "torch.matmul", ["x", 3], tensor(5))
-    assert [(row.operand, row.severity) for row in found(graph(placeholder("x", 5), node, kind="dynamo"), **rule)] == [
-        ("args[1]", "undecided")
-    ]
-    named = call("y", "torch.mm", [], tensor(5, 5), kwargs={"input": {"node": "x"}, "mat2": {"node": "x"}})
-    assert found(graph(placeholder("x", 5, 5), named, kind="dynamo"), **rule) == []
 
 
 @pytest.mark.parametrize(
@@ -335,61 +207,6 @@ def test_what_is_not_on_the_allow_list() -> None:
     assert found(dynamo, allowed=["aten.gelu"]) == []
 
 
-def odd_nodes(graph: GraphRecord, *, every: int, fault: str = "") -> Iterator[dict[str, Any]]:
-    """A custom rule: every so many-th call is not liked."""
-    calls = [node for node in graph.nodes if node.op == "call_function"]
-    for node in calls[::every]:
-        yield {"node": fault or node.name, "message": "is not liked", "measured": every, "cost_bytes": 7}
-
-
-def test_a_custom_rule_is_called_with_its_arguments() -> None:
-    rule = rules(rule="custom", effect="fallback", value={"_target_": f"{__name__}.odd_nodes", "every": 2})
-    rows = found(LINEAR, **rule)
-    assert [(row.node, row.rule, row.effect, row.measured, row.cost_bytes) for row in rows] == [
-        ("mm", "custom", "fallback", "2", 7), ("add", "custom", "fallback", "2", 7),
-    ]  # fmt: skip
-    assert rows[0].message == "mm: is not liked" and rows[0].source == "net.py:7"
-
-
-@pytest.mark.parametrize(
-    ("value", "told"),
-    [
-        ({"_target_": "no.such.module"}, "can't be imported"),
-        ({"_target_": f"{__name__}.LINEAR"}, "is no callable"),
-        ({"_target_": f"{__name__}.odd_nodes", "every": 1, "fault": "nowhere"}, "has no node 'nowhere'"),
-        ({"every": 1}, "_target_"),
-        ({"_target_": f"{__name__}.breaks"}, "breaks: raised RuntimeError: boom, on g0.forward"),
-    ],
-)
-def test_a_custom_rule_that_can_not_be_used(value: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
-        found(LINEAR, **rules(rule="custom", value=value))
-
-
-def breaks(graph: GraphRecord) -> Iterator[dict[str, Any]]:
-    """A custom rule that fails."""
-    raise RuntimeError("boom")
-
-
-def test_a_custom_rule_for_some_operations() -> None:
-    value = {"_target_": f"{__name__}.odd_nodes", "every": 1}
-    rows = found(LINEAR, **rules(rule="custom", operations=["aten.mm", "aten.add"], value=value))
-    assert [row.node for row in rows] == ["mm", "add"]
-
-
-@pytest.mark.parametrize(
-    ("value", "told"),
-    [
-        ({"_target_": f"{__name__}.odd_nodes"}, "missing a required .*argument: 'every'"),
-        ({"_target_": f"{__name__}.odd_nodes", "every": 1, "evry": 2}, "unexpected keyword argument 'evry'"),
-        ({"_target_": f"{__name__}.nothing_here"}, "can't be imported"),
-    ],
-)
-def test_a_custom_rule_is_looked_at_before_anything_runs(value: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
-        check_custom(Rule(rule="custom", value=value))
-
-
 def test_a_view_costs_no_padding() -> None:
     view = call("t", "aten.t.default", ["x"], tensor(10, 16), aliases=True)
     rows = found(graph(placeholder("x", 16, 10), view), alignment=8)
@@ -399,81 +216,3 @@ def test_a_view_costs_no_padding() -> None:
     assert rows == []
     other = call("v", "aten.view.default", ["x"], tensor(32, 5), aliases=True)
     assert [row.cost_bytes for row in found(graph(placeholder("x", 16, 10), other), alignment=8)] == [384, None]
-
-
-@pytest.mark.parametrize(
-    ("fields", "told"),
-    [
-        (
-            rules(rule="size", value={"min": 10, "max": 5}),
-            r"accel.rules\[0\].value: got {.*}; valid: min at most max.\nTry: value: {min: 1, max: 65535}",
-        ),
-        (rules(rule="dtype", value={"float32": "blah"}), "got 'blah'"),
-        ({"max_rank": 0}, "accel.max_rank: got 0; valid: a whole number above 0.\nTry: accel.max_rank=4"),
-        ({"tile": []}, "accel.tile"),
-        ({"tile": [32, 0]}, "accel.tile"),
-        ({"dynamic_shapes": "maybe"}, "static, bounded"),
-        (rules(rule="size", value={"least": 1}), "got {'least': 1}; valid: a mapping of min or max, or both"),
-        (rules(rule="size", value={}), "got {}; valid: a mapping of min or max"),
-        (rules(rule="size", value={"max": 0}), r"accel.rules\[0\].value.max: got 0; .*\nTry: max: 16"),
-        (rules(rule="layout", value=16), "contiguous, channels_last, {stride"),
-        (rules(rule="rank", value=0), r"accel.rules\[0\].value: got 0; .*\nTry: value: 4$"),
-        (rules(rule="rank", value=4, roles=[]), r"accel.rules\[0\].roles: got \[\]: the rule would look at nothing"),
-        (
-            {"alignment": 8, "alignment_roles": []},
-            r"accel.alignment_roles: got \[\]: .*\nTry: accel.alignment_roles=null",
-        ),
-        (rules(rule="rank", value=4, roles=["param"]), r"\nTry: roles: \[parameter\]$"),
-        (rules(rule="dtype", value=[]), r"Try: value: \[float32,int64\], or for no rule leave the rule out"),
-        (rules(rule="dtype", value=["float23"]), r"Try: value: \[float32\]$"),
-        ({"dtypes": ["float23"]}, r"Try: accel.dtypes=\[float32\]$"),
-        (
-            rules(rule="memory_peak", value="16G"),
-            "got '16G'; valid: a positive number of bytes with B, KB.*\nTry: value: 16GiB",
-        ),
-        ({"max_tensor_bytes": "much"}, "accel.max_tensor_bytes: got 'much'; .*\nTry: accel.max_tensor_bytes=16GiB"),
-        ({"max_tensor_bytes": "0MiB"}, "accel.max_tensor_bytes: got '0MiB'"),
-        ({"max_tensor_bytes": "-1"}, "accel.max_tensor_bytes: got '-1'"),
-        (rules(rule="operation", value={"alow": []}), "allow"),
-        (rules(rule="layout", value={"stride": 0}), "above 0"),
-        (rules(rule="rank", value=4, operations=[]), "would look at nothing"),
-        (rules(rule="dtype", value=["float16"], roles=["weights"]), "storage"),
-    ],
-)
-def test_values_that_no_rule_takes(fields: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
-        found(LINEAR, **fields)
-
-
-VALUES: dict[str, Any] = {
-    "alignment": 8, "rank": 4, "size": 9, "tile": [8], "dtype": ["float32"], "layout": "contiguous",
-    "memory_tensor": 1, "memory_peak": 1, "operation": ["aten.mm"], "dynamic_shape": "static",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("rule", "effect"),
-    [("alignment", "cast"), ("rank", "pad"), ("tile", "cast"), ("dtype", "pad"), ("dtype", "copy"), ("layout", "cast"),
-     ("layout", "pad"), ("memory_tensor", "cast"), ("memory_peak", "pad"), ("operation", "pad"), ("operation", "cast"),
-     ("dynamic_shape", "copy")],
-)  # fmt: skip
-def test_an_effect_that_a_rule_can_not_have(rule: str, effect: str) -> None:
-    told = rf"accel.rules\[0\].effect: got '{effect}' \(in a rule {rule}\); valid: .*\nTry: effect: "
-    with pytest.raises(ConfigurationError, match=told):
-        validate_profile(AccelConfig(**rules(rule=rule, effect=effect, value=VALUES[rule])))
-    assert validate_profile(AccelConfig(**rules(rule=rule, effect="fallback", value=VALUES[rule])))
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"), [(5, 5), ("5", 5), ("2KiB", 2048), ("16 gib", 16 * 1024**3), ("1.5GB", 1_500_000_000)]
-)
-def test_memory_takes_units(given: Any, expected: int) -> None:
-    for fields in ({"max_tensor_bytes": given}, {"max_peak_bytes": given}, rules(rule="memory_tensor", value=given)):
-        assert validate_profile(AccelConfig(**fields)).rules[0].value == expected
-
-
-def test_a_scalar_edits_the_rule_it_names() -> None:
-    x = graph(placeholder("x", 2, 3, 4))
-    rule = rules(rule="rank", effect="copy", value=1, source="the data sheet")
-    assert [row.effect for row in found(x, **rule, max_rank=2)] == ["copy"]
-    assert found(x, **rule, max_rank=3) == []
