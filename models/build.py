@@ -4,6 +4,7 @@ import inspect
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from models.case import Case, inputs_by_name
 from models.compat import prepare_torchvision
@@ -157,6 +158,14 @@ def _check_inputs(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[s
             f"model.build._target_: {target} returned inputs {list(inputs_by_name(module, args, kwargs))} that "
             f"{type(module).__name__}.forward{signature} does not take: {error}."
         ) from error
+    weights = [*module.named_parameters(), *module.named_buffers()]
+    lazy = [name for name, tensor in weights if is_lazy(tensor)]
+    if lazy:
+        raise ConfigurationError(
+            f"model.build._target_: {target} returned a module whose lazy weights have no shape yet ({lazy[0]}"
+            f"{', …' * (len(lazy) > 1)}); valid: weights that a call has initialized.\n"
+            "Try: call the module once on its inputs before returning it"
+        )
 
 
 def _cast_weights(module: torch.nn.Module, dtype: torch.dtype) -> str:

@@ -84,6 +84,10 @@ def returns_a_tensor_for_args() -> Any:
     return nn.Linear(2, 2), torch.ones(2, 2)
 
 
+def returns_a_lazy_module() -> Any:
+    return nn.LazyLinear(2), (torch.ones(1, 2),)
+
+
 def returns_inputs_that_do_not_fit() -> Any:
     return nn.Linear(2, 2), (torch.ones(2, 2),), {"mask": torch.ones(2)}
 
@@ -169,6 +173,7 @@ def test_sequence_is_cut_with_a_warning(caplog: pytest.LogCaptureFixture) -> Non
     ({"_target_": f"{__name__}.returns_a_module"}, r"returned Linear; valid: \(module, args\)"),
     ({"_target_": f"{__name__}.returns_a_tensor_for_args"}, r"returned \(Linear, Tensor\); valid"),
     ({"_target_": f"{__name__}.returns_inputs_that_do_not_fit"}, r"\['input', 'mask'\][\s\S]*does not take"),
+    ({"_target_": f"{__name__}.returns_a_lazy_module"}, r"lazy weights .* \(weight, …\)[\s\S]*before returning"),
     (LINEAR | {"widht": 3}, r"build.widht: .*no such argument; valid: width, dropout\.[\s\S]*model.build.width=3"),
     ({"_target_": "models.torchvision_models.build"}, r"model.build.name: .* needs it"),
     ({"_target_": "models.torchvision_models.build", "name": "resnet19"}, r"'resnet19'; valid: resnet18, .*vgg19"),
