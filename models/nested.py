@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from models.reach import holders, is_open, tensors_in
+from models.reach import attributes, holders, is_open, tensors_in
 
 
 def named_tensors(value: Any, path: str, *, objects: bool = True) -> Iterator[tuple[str, torch.Tensor]]:
@@ -161,7 +161,7 @@ def _items(value: Any) -> Iterator[tuple[Any, Any]]:
     elif _is_dataclass(value):
         yield from ((item.name, getattr(value, item.name)) for item in dataclasses.fields(value))
     elif may_be_object(value):
-        yield from value.__dict__.items()
+        yield from attributes(value).items()
 
 
 def _rebuilt_mapping(original: Mapping[Any, Any], items: dict[Any, Any]) -> Any:

@@ -1,10 +1,11 @@
 """What a module, or its inputs, refer to: through attributes, containers and objects of a user's own classes."""
 
+import argparse
 import copy
 import dataclasses
 import sys
 import types
-from collections import deque
+from collections import UserDict, UserList, deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,19 +16,41 @@ _CLOSED = frozenset({"torch", "numpy", "builtins", *sys.stdlib_module_names})
 _CALLABLES = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
 _DATA = (torch.utils.data.Dataset, torch.utils.data.DataLoader)
 _ATOMS = (bool, int, float, complex, str, bytes, type(None))
+_PLAIN = (types.SimpleNamespace, argparse.Namespace, UserDict, UserList)
+"""Python's own classes whose objects are looked at: all that they hold is their user's."""
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
 
 
 def is_open(value: Any) -> bool:
     """Whether the attributes of ``value`` are looked at: a module's, or an object's of a class that is not torch's,
-    NumPy's or Python's own (whose registries and caches reach far)."""
-    if isinstance(value, torch.nn.Module):
+    NumPy's or Python's own (whose registries and caches reach far), or is one of those that only hold what they get."""
+    if isinstance(value, (torch.nn.Module, *_PLAIN)):
         return True
     if isinstance(value, (type, torch.Tensor, *_CALLABLES, *_DATA)):
         return False
-    if not isinstance(getattr(value, "__dict__", None), dict):
+    if not isinstance(getattr(value, "__dict__", None), dict) and not slots_of(type(value)):
         return False
     return str(type(value).__module__).partition(".")[0] not in _CLOSED
+
+
+def attributes(value: Any) -> dict[str, Any]:
+    """What the attributes of an object hold, those in slots too; a new dict."""
+    found = dict(getattr(value, "__dict__", {}))
+    for name in slots_of(type(value)):
+        if hasattr(value, name):  # a slot may be empty
+            found[name] = getattr(value, name)
+    return found
+
+
+def slots_of(kind: type) -> tuple[str, ...]:
+    """The names of a class's slots, as its objects' attributes are called."""
+    names = []
+    for base in kind.__mro__:
+        own = vars(base).get("__slots__", ())
+        for name in (own,) if isinstance(own, str) else own:
+            hidden = name.startswith("__") and not name.endswith("__")
+            names.append(f"_{base.__name__.lstrip('_')}{name}" if hidden else name)
+    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
 
 
 Trail = tuple[Any, Any] | None
@@ -120,7 +143,7 @@ def _all_parts(value: Any) -> Iterator[tuple[Any, Any]]:
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         yield from ((item.name, getattr(value, item.name, None)) for item in dataclasses.fields(value))
     if is_open(value):
-        for name, item in value.__dict__.items():
+        for name, item in attributes(value).items():
             yield "" if name in _REGISTRIES else name, item
 
 

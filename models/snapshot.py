@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from models.nested import extent
-from models.reach import is_open, reached
+from models.reach import is_open, reached, slots_of
 
 _OWN_MEMORY = ("cpu", "cuda", "meta")
 _INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -66,7 +66,7 @@ class Snapshot:
     Kept, in whatever is reached from the roots: content and ``.grad`` of tensors; which objects the attributes of
     modules and of other objects are (a buffer that forward rebinds, a counter that it increments, ``training``);
     entries of lists, dicts, sets and deques; state of random generators. Not kept: state inside objects of torch's,
-    NumPy's and Python's own classes that are none of these, in datasets, in slots, closures and globals.
+    NumPy's and Python's own classes that are none of these, in datasets, closures and globals.
 
     The content is copied, not trusted to version counters: ``.data`` and native kernels change memory without
     counting. The cost is one copy of the parameters, and one comparison when they are put back.
@@ -74,6 +74,7 @@ class Snapshot:
 
     def __init__(self, *roots: Any) -> None:
         self.attributes: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self.slots: list[_Slot] = []
         self.containers: list[tuple[Any, Any]] = []
         self.tensors: dict[int, TensorSnapshot] = {}
         self.states: list[tuple[Callable[[Any], Any], Any]] = []
@@ -86,8 +87,10 @@ class Snapshot:
                 self.states.append((value.setstate, value.getstate()))
             if isinstance(value, (dict, list, set, deque)):
                 self.containers.append((value, _content(value)))
-            if is_open(value) or (isinstance(value, torch.Tensor) and value.__dict__):
+            opened = is_open(value)
+            if (opened and hasattr(value, "__dict__")) or (isinstance(value, torch.Tensor) and value.__dict__):
                 self.attributes.append((value.__dict__, dict(value.__dict__)))
+            self.slots += [_Slot(value, name) for name in slots_of(type(value))] if opened else []
 
     def of(self, tensor: torch.Tensor) -> TensorSnapshot:
         """What was kept of a tensor that was there."""
@@ -97,12 +100,33 @@ class Snapshot:
         """Put everything back; touches only what has changed."""
         for attributes, saved in self.attributes:
             _restore_mapping(attributes, saved)
+        for slot in self.slots:
+            slot.restore()
         for container, content in self.containers:
             _restore_container(container, content)
         for tensor in self.tensors.values():
             tensor.restore()
         for restore, state in self.states:
             restore(state)
+
+
+_EMPTY = object()
+
+
+class _Slot:
+    """What an object has in one of its slots, which may be nothing."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self.owner, self.name = owner, name
+        self.saved = getattr(owner, name, _EMPTY)
+
+    def restore(self) -> None:
+        if getattr(self.owner, self.name, _EMPTY) is self.saved:
+            return
+        if self.saved is _EMPTY:
+            object.__delattr__(self.owner, self.name)
+        else:
+            object.__setattr__(self.owner, self.name, self.saved)  # where the class is frozen too
 
 
 def _content(container: Any) -> Any:

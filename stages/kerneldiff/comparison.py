@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from models.reach import holds_tensors, is_open
+from models.reach import attributes, holds_tensors, is_open
 from stages.kerneldiff import formats
 from stages.kerneldiff.accumulator import Figures, Number
 from stages.kerneldiff.comparable import CannotCompare, comparable
@@ -333,7 +333,7 @@ def _equal(reference: Any, test: Any) -> bool | None:
         if type(reference).__eq__ is not object.__eq__:
             return bool(reference == test)
         if is_open(reference) and not isinstance(reference, torch.nn.Module):
-            return reference.__dict__ == test.__dict__ or None
+            return attributes(reference) == attributes(test) or None
     except (TypeError, ValueError, RuntimeError):  # arrays of objects, and whatever a class makes of ==
         return None
     return None

@@ -8,7 +8,7 @@ import numpy
 import torch
 
 from models.nested import may_be_object
-from models.reach import holders
+from models.reach import attributes, holders
 
 LEAVES = (bool, int, float, complex, str, bytes, type(None))
 
@@ -102,7 +102,7 @@ def _children(value: Any, above: tuple[int, ...], holding: set[int]) -> list[tup
     if id(value) not in holding or not may_be_object(value):
         return []
     known = {*above, id(value)}
-    items = [(name, item) for name, item in value.__dict__.items() if id(item) not in known]
+    items = [(name, item) for name, item in attributes(value).items() if id(item) not in known]
     return [(name, item) for name, item in items if isinstance(item, LEAVES) or id(item) in holding]
 
 

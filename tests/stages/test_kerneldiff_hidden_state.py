@@ -1,8 +1,9 @@
 """State that no parameter, buffer or input tensor shows: it is put back, or nothing is established."""
 
 import copy
-from collections import deque
+from collections import UserDict, deque
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -155,3 +156,37 @@ def test_a_dataset_that_a_module_refers_to_is_not_copied() -> None:
     module.options.items.append(3)
     snapshot.restore()
     assert module.data.rows.tolist() == [1.0, 1.0, 1.0] and module.options.items == Plain().items
+
+
+class Slotted:
+    __slots__ = ("__count", "last", "never")
+
+    def __init__(self) -> None:
+        self.__count, self.last = 0, torch.zeros(8)
+
+    def step(self, x: torch.Tensor) -> int:
+        self.__count += 1
+        self.last, self.never = x.detach()[0], self.__count
+        return self.__count
+
+
+class CountsInSlots(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.slotted = nn.Linear(8, 8), Slotted()
+        self.named, self.user = SimpleNamespace(calls=0), UserDict(calls=0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.named.calls += 1
+        self.user["calls"] += 1
+        return self.layer(x) / (self.slotted.step(x) * self.named.calls * self.user["calls"])
+
+
+def test_state_in_slots_and_in_plain_holders_is_put_back() -> None:
+    module = CountsInSlots()
+    last = module.slotted.last
+    result = compared(module, torch.randn(4, 8), adapter="aot_eager")
+    assert numerics(result) == "exact", result.message
+    assert module.slotted.last is last and module.slotted.last.eq(0).all() and not hasattr(module.slotted, "never")
+    assert module.slotted.step(last.expand(1, 8)) == 1
+    assert module.named.calls == module.user["calls"] == 0

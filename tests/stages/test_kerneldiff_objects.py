@@ -77,9 +77,20 @@ def test_a_set_of_tensors_is_not_established() -> None:
 class Hidden:
     __slots__ = ("tensor",)
 
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+
+def test_slots_are_entered() -> None:
+    assert list(flatten({"cache": Hidden(torch.ones(2))})) == ["cache.tensor"]
+    assert compare(Hidden(torch.ones(2)), Hidden(torch.ones(2))).verdict == "exact"
+    assert [row.path for row in compare([Hidden(torch.ones(2))], [Hidden(torch.zeros(2))]).failed] == [
+        "output[0].tensor"
+    ]
+
 
 def test_an_object_that_can_not_be_looked_into_is_not_established_even_where_it_is_the_same() -> None:
-    hidden = Hidden()
+    hidden = threading.Lock()
     assert compare((torch.ones(1), hidden), (torch.ones(1), hidden)).verdict == "not_established"
 
 
