@@ -18,6 +18,7 @@ from pipeline.rundir import write_atomically
 from stages.constrain.config import AccelConfig
 from stages.encoding import encode
 from stages.graphs import GraphRecord
+from stages.wording import breaks_in_words
 
 if TYPE_CHECKING:
     import pandas
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from stages.constrain import Profile
 
 GRAPHS = "capture/graphs"
+BREAKS = "capture/breaks.json"
 _HYDRA = Path(".hydra") / "config.yaml"
 
 
@@ -43,6 +45,19 @@ def read_graphs(run: Path) -> list[GraphRecord]:
         raise RunDirectoryError(
             f"{run}: {GRAPHS} can't be read: {error!r}.\nTry: inductor-debug rerun {run} stages=[capture]"
         ) from error
+
+
+def read_breaks(run: Path) -> list[dict[str, Any]]:
+    """The graph breaks of a run; RunDirectoryError where they can't be read."""
+    try:
+        breaks: list[dict[str, Any]] = json.loads((run / BREAKS).read_bytes())
+    except FileNotFoundError:  # a capture that stored none
+        return []
+    except ValueError as error:
+        raise RunDirectoryError(
+            f"{run}: {BREAKS} can't be read: {error!r}.\nTry: inductor-debug rerun {run} stages=[capture]"
+        ) from error
+    return breaks
 
 
 @dataclass(frozen=True)
@@ -219,7 +234,7 @@ class Checked:
 def once(run: Path, asked: Asked, out: Path | None) -> Checked:
     """Neither ``--grid`` nor ``--models``: every violation, and what they come to by rule, as the stage stores them."""
     from stages.constrain import check
-    from stages.constrain.stage import SUMMARY, TABLE, message_of
+    from stages.constrain.stage import SUMMARY, TABLE, judged, message_of
     from stages.constrain.summary import by_rule, top_lines
 
     run = store.existing(run)
@@ -230,11 +245,13 @@ def once(run: Path, asked: Asked, out: Path | None) -> Checked:
     for name, content in ((TABLE, violations.table), (SUMMARY, table)):
         file = folder / Path(name).name
         write_atomically(file, encode(file.name, content))
-    message = message_of(violations, looked=bool(violations.profile.rules))
+    looked = bool(violations.profile.rules)
+    failed, outside = judged(violations, read_breaks(run), looked)
+    message = "; ".join(filter(None, (message_of(violations, looked), outside)))
     nodes = itertools.chain.from_iterable(graph.nodes for graph in graphs)
     code = {str(node.source): node.source.code for node in nodes if node.source}
     lines = top_lines(map(vars, violations), code)
-    return Checked(table, folder, "\n".join(filter(None, (message, note))), violations.failed, lines)
+    return Checked(table, folder, "\n".join(filter(None, (message, note))), failed, lines)
 
 
 def grid(run: Path, asked: Asked, words: Sequence[str], out: Path | None) -> Checked:
@@ -251,7 +268,7 @@ def grid(run: Path, asked: Asked, words: Sequence[str], out: Path | None) -> Che
     title = f"{run.name} against {name}: {len(table):,} points of {', '.join(points)}"
     write_atomically(folder / "grid.csv", encode("grid.csv", table))
     write_atomically(folder / "grid.png", draw_grid(table, points, title))
-    return Checked(table, folder, note)
+    return Checked(table, folder, _with_breaks(note, [run]))
 
 
 def models(runs: Sequence[Path], asked: Asked, out: Path | None) -> Checked:
@@ -265,7 +282,14 @@ def models(runs: Sequence[Path], asked: Asked, out: Path | None) -> Checked:
     table = coverage(graphs, profile)
     folder = _made(out, "coverage")
     write_atomically(folder / "coverage.csv", encode("coverage.csv", table))
-    return Checked(table, folder, note)
+    return Checked(table, folder, _with_breaks(note, located))
+
+
+def _with_breaks(note: str, runs: Iterable[Path]) -> str:
+    """A note with what the graphs of each run do not hold, and so no rule saw."""
+    found = [(run, breaks_in_words(read_breaks(run))) for run in runs]
+    told = [f"note: {run}: what runs outside the graphs is not counted ({words})" for run, words in found if words]
+    return "\n".join(filter(None, (note, *told)))
 
 
 def _made(out: Path | None, name: str) -> Path:

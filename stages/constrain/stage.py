@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable
+from typing import Any
 
 from models.errors import ConfigurationError
 from stages.constrain.graph_rules import check_custom
@@ -10,7 +11,7 @@ from stages.constrain.repros import write_repros
 from stages.constrain.rulebook import rulebook
 from stages.constrain.summary import by_rule
 from stages.constrain.violations import COLUMNS, Violations, unused_waivers
-from stages.contract import Artifacts, Stage, StageContext, StageResult
+from stages.contract import Stage, StageContext, StageResult
 from stages.graphs import GraphRecord
 from stages.wording import breaks_in_words, counted
 
@@ -63,16 +64,14 @@ class ConstrainStage(Stage):
         context.progress(f"checking {_graphs_in_words(graph.id for graph in graphs)} against {profile.name}")
         violations = rules.check(graphs)
         looked = bool(profile.rules or rules.own_check)
-        outside = _not_checked(context.artifacts) if looked else ""
+        breaks = context.artifacts.read_json(BREAKS) if BREAKS in context.artifacts.names(BREAKS) else []
+        failed, outside = judged(violations, breaks, looked)
         found = violations.summary() | {"total": len(violations) if looked else None}
         log.info("constrain: %d rows for %s", len(violations), profile.name)
-        unseen = bool(outside) and profile.strict
-        if unseen and not violations.failed:
-            outside = f"not established: {outside}"
         unused = ", ".join(f"{waiver.rule} ({waiver.reason})" for waiver in unused_waivers(violations))
         idle = f"no finding is waived by {unused}" if unused else ""
         result = StageResult(
-            status="failed" if violations.failed or unseen else "passed",
+            status="failed" if failed else "passed",
             message="; ".join(part for part in (message_of(violations, looked), rules.note, idle, outside) if part),
             artifacts={TABLE: violations.table, SUMMARY: by_rule(violations, graphs)},
             summary={"violations": found | {"profile": profile.name, "declared_by": rules.declared_by}},
@@ -99,6 +98,21 @@ class ConstrainStage(Stage):
 def digest_columns() -> list[str]:
     """Columns that are equal for two runs of one configuration: all but the prose, and the waivers' ageing."""
     return [column for column in COLUMNS if column not in ("severity", "message", "suggestion")]
+
+
+def judged(violations: Violations, breaks: list[dict[str, Any]], looked: bool = True) -> tuple[bool, str]:
+    """Whether a strict profile is broken, or can't be shown to be kept; and what no rule saw, in words or "".
+
+    Args:
+        breaks: as capture stores them: what Python runs there is in no graph.
+        looked: False where neither the profile nor the backend has a rule.
+    """
+    if not breaks or not looked:
+        return violations.failed, ""
+    outside = f"what runs outside the graphs was not checked ({breaks_in_words(breaks)})"
+    if violations.profile.strict and not violations.failed:
+        outside = f"not established: {outside}"
+    return violations.failed or violations.profile.strict, outside
 
 
 def message_of(violations: Violations, looked: bool = True) -> str:
@@ -134,9 +148,3 @@ def _graphs_in_words(ids: Iterable[str]) -> str:
 
 def _number(graph_id: str) -> str:
     return graph_id.partition(".")[0]
-
-
-def _not_checked(artifacts: Artifacts) -> str:
-    """What no graph holds, and so no rule saw."""
-    breaks = artifacts.read_json(BREAKS) if BREAKS in artifacts.names(BREAKS) else []
-    return f"what runs outside the graphs was not checked ({breaks_in_words(breaks)})" if breaks else ""

@@ -69,6 +69,24 @@ def rows_of(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[dict[
     return json.loads(printed.out), printed.err
 
 
+@pytest.mark.parametrize(("strict", "code"), [("true", 1), ("false", 0)])
+def test_what_a_graph_break_hides_is_not_called_fit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], strict: str, code: int
+) -> None:
+    run, out = stored_run(tmp_path / "run", 64), ["--out", str(tmp_path / "out")]
+    (run / "capture/breaks.json").write_text(json.dumps([{"reason": "data-dependent operator"}]))
+    assert main(["check", str(run), "accel=strict16", f"strict={strict}", *out]) == code
+    told = capsys.readouterr().err
+    assert "what runs outside the graphs was not checked (1 graph break)" in told
+    assert ("not established" in told) == (strict == "true")
+    for words in (["--grid", "alignment=16"], ["--models", str(run)]):
+        assert main(["check", str(run), "accel=strict16", *words, *out]) == 0
+        assert "what runs outside the graphs is not counted (1 graph break)" in capsys.readouterr().err
+    (run / "capture/breaks.json").write_text("[")
+    assert main(["check", str(run), "accel=strict16", *out]) == 2
+    assert "capture/breaks.json can't be read" in capsys.readouterr().err
+
+
 def test_a_grid_over_bytes_takes_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, out = str(stored_run(tmp_path / "run", 512)), str(tmp_path / "out")  # tensors of 8 KiB
     for words, sizes in (("4KiB,8KiB", [4096, 8192]), ("4KiB:12KiB:4KiB", [4096, 8192, 12288]), ("8191", [8191])):
