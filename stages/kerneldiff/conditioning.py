@@ -9,9 +9,9 @@ floor becomes the RMS, and the maximum, over all draws, where that is much more.
 
 *Another algorithm.* Eager adds some sums up in a wider format, so that its floor is the result's last bit, which code
 that adds in the dtype itself can't meet. Each perturbed reference is therefore run a second time, decomposed and with
-plain sums (:mod:`stages.kerneldiff.decomposed`). Where that is noisier the floor follows it, up to a limit
-(:data:`~stages.kerneldiff.suspect.LEEWAY`); and without that limit where gold is zero but for float64's own rounding:
-the gradient of a bias before a normalization.
+plain sums (:mod:`stages.kerneldiff.decomposed`). Where that is noisier the floor follows it: of a loss or a gradient
+wholly, of an output up to a limit (:data:`~stages.kerneldiff.suspect.LEEWAY`), or without it where gold is zero but for
+float64's own rounding.
 
 *Branches.* Where the model branches on a value (a ReLU's mask, a max-pool's choice) a value within rounding of the
 branch may fall on either side, and everything behind it, most of all the gradients, jumps by far more than rounding:

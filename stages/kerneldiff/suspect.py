@@ -13,8 +13,12 @@ LUCK = 1.5
 """A first draw of the noise is taken for a lucky one where all draws together have so many times its floor."""
 
 LEEWAY = 1.5
-"""Up to so many times eager's own noise the decomposed reference's noise counts: no more, since with ``factor`` 4 an
-error of 8 times eager's floor must be a defect."""
+"""Of an output or a buffer the decomposed reference's noise counts up to so many times eager's own: no more, since with
+``factor`` 4 an error of 8 times eager's floor must be a defect."""
+
+SUMS = ("loss", "gradient", "parameter")
+"""Kinds of tensors that are sums over all else, or follow from them: there the decomposed reference's noise counts
+whole."""
 
 NOTHING = 2.0**-20
 """Gold below this share of the noise is rounding of float64 (2**-53) where the noise is at least float32's (2**-24)."""
@@ -40,6 +44,10 @@ class Suspect:
     jump_max: float = 0.0
     jumps: torch.Tensor | None = None
     gain: float = 0.0
+    said: str = ""
+
+    def __post_init__(self) -> None:
+        self.said = self.row.message
 
     @property
     def rms(self) -> float:
@@ -50,7 +58,8 @@ class Suspect:
         assert self.row.floor_rms is not None and self.row.floor_max is not None
         other_rms = math.sqrt(self.other_squares / self.others) if self.others else 0.0
         pairs = (self.row.floor_rms, self.rms, other_rms), (self.row.floor_max, self.maximum, self.other_maximum)
-        leeway = math.inf if self.gold_rms <= other_rms * NOTHING else LEEWAY
+        limited = self.row.kind not in SUMS and self.gold_rms > other_rms * NOTHING
+        leeway = LEEWAY if limited else math.inf
         rms, maximum = (
             max(own if own >= LUCK * first else first, min(other, leeway * max(first, own)))
             for first, own, other in pairs
@@ -111,6 +120,10 @@ class Suspect:
             row.floor_rms, row.floor_max = rms, maximum
             row.resolve(rms)
             return
+        row.message = (
+            f"{self.said}; {ratio:.3g} times that of {self.draws} runs at weights and inputs some units of roundoff "
+            "apart, plain sums included"
+        )
         if not self.jumped or self.jumps is None:
             return
         allowed = (self.jumps + maximum).mul_(row.factor)

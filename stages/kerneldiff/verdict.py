@@ -1,7 +1,7 @@
 """The verdict on one tensor, by noise floor or by tolerance, and the verdict on all of them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 
 from stages.kerneldiff.accumulator import Figures
@@ -72,6 +72,8 @@ def judge(figures: Figures, *, factor: float, roundoff: float, use_floor: bool, 
         if figures.bitwise_equal:
             return Judgement("exact", "bits", "", *_levels(by_floor))
         unseen = figures.elements - figures.nan_reference - figures.inf_reference - figures.gold_elements
+        if by_floor.verdict == "defect" and not figures.mismatched:
+            return replace(by_floor, message=f"{by_floor.message}; every element is within {tolerance}")
         if by_floor.verdict == "defect" or not unseen or not figures.mismatched:
             return by_floor
         return Judgement(

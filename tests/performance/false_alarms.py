@@ -2,7 +2,7 @@
 
 One eager run is one draw of the rounding noise. Of one element that draw may come out near zero, and in a training step
 with batch normalization eager adds up in float64 on the CPU, where Inductor adds in float32. Two models whose result is
-one element, and such a training step in float32, are compiled once; each seed draws new weights and inputs, and is
+one element, and two such training steps in float32, are compiled once; each seed draws new weights and inputs, and is
 judged by one draw of the noise and again with all of them. Then the same with one result wrong by a thousandth.
 
 Usage: ``python tests/performance/false_alarms.py [--seeds 100]``. Prints one line a model: seeds called a defect by one
@@ -60,6 +60,18 @@ class Normalized(nn.Module):
         return self.head(torch.relu(self.second(x)).mean((2, 3)))
 
 
+class Sums(nn.Module):
+    """A convolution and batch statistics: 8,192 terms in each sum, which Inductor's code adds one after another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.head = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.Linear(128, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.norm(self.first(x)))
+        return self.head(nn.functional.adaptive_avg_pool2d(x, 4).flatten(1))
+
+
 @dataclass(frozen=True)
 class Subject:
     """What is compiled once and judged at many seeds; ``wrong``: kind and path of the result that is made wrong."""
@@ -75,6 +87,7 @@ SUBJECTS = (
     Subject("mean of 512 outputs", Mean().eval(), (8, 64), "inference", ("output", "output")),
     Subject("one score", Head().eval(), (1, 64), "inference", ("output", "output")),
     Subject("training with batch norm", Normalized().train(), (4, 3, 8, 8), "training", ("gradient", "norm.weight")),
+    Subject("training with long sums", Sums().train(), (8, 3, 32, 32), "training", ("gradient", "norm.weight")),
 )
 
 
