@@ -132,7 +132,7 @@ def _side(value: torch.Tensor | Number) -> Side:
     if isinstance(value, torch.Tensor):
         return comparable(value)
     dtype = {float: torch.float64, complex: torch.complex128}.get(type(value))
-    return torch.tensor(value, dtype=dtype)
+    return torch.tensor(value, dtype=dtype, device="cpu")
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -30,6 +30,7 @@ from stages.kerneldiff.perturbed import Runner, one_step
 from stages.kerneldiff.record import TensorComparison
 from stages.kerneldiff.suspect import Suspect
 from stages.kerneldiff.verdict import FLOORS
+from stages.kerneldiff.whole_numbers import WholeNumbers
 
 PATIENCE = 6
 """Perturbed references without a single jump after which the model is taken to be smooth."""
@@ -43,6 +44,7 @@ def reconsider(
     *,
     draws: int,
     run: Runner = one_step,
+    factor: float | None = None,
 ) -> int:
     """Judge rows that the floor called a defect once more, against perturbed references.
 
@@ -52,15 +54,19 @@ def reconsider(
         gold, test: the results of gold and of the test side.
         draws: perturbed references at most; 0 turns this off.
         run: what gives the leaves that the rows are of, from a case as it stands; leaves it as found.
+        factor: given, outputs of integers and bools are judged too, by this limit of error over floor.
 
     Returns:
         Number of perturbed references that were run.
     """
-    suspects = [
+    suspects: list[Suspect | WholeNumbers] = [
         Suspect(row, row.floor_rms**2, row.floor_max)
         for row in rows
         if row.verdict == "defect" and row.bound in FLOORS and row.floor_rms is not None and row.floor_max is not None
     ]
+    if factor is not None:
+        found = [(row, gold.get(row.kind, {}).get(row.place), test.get(row.kind, {}).get(row.path)) for row in rows]
+        suspects += [WholeNumbers(row, factor) for row, *sides in found if WholeNumbers.may_be(row, *sides)]
     golden = base.to_gold() if suspects and draws else base
     jumped = False
     for index in range(draws):

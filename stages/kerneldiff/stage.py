@@ -173,7 +173,11 @@ class KernelDiffStage(Stage):
             leaves: of the reference, the test side and gold.
         """
         reference, test, gold = leaves
-        suspect = any(row.verdict == "defect" and row.bound in FLOORS for row in difference.rows)
+        factor = self.config.factor if self._floor_decides else None
+        suspect = any(
+            row.verdict == "defect" and (row.bound in FLOORS or (factor and row.kind == "output" and row.mismatched))
+            for row in difference.rows
+        )
         if not gold or not suspect or not self.config.perturbations:
             return ""
         base, note = (origin, "") if isinstance(origin, Case) else (None, "")
@@ -184,7 +188,8 @@ class KernelDiffStage(Stage):
             return ""
         if base is not None:
             context.progress("perturbing the reference, to tell a defect from a branch within rounding")
-            conditioning.reconsider(difference.rows, base, gold, test, draws=self.config.perturbations)
+            conditioning.reconsider(difference.rows, base, gold, test, draws=self.config.perturbations,
+                                    factor=factor)  # fmt: skip
         return note
 
     def _repeat(

@@ -72,10 +72,13 @@ def _walk(value: Any, path: str, top: bool, above: tuple[int, ...], holding: set
 
 
 def _as_tensor(value: Any) -> Any:
-    """A NumPy array as a tensor with a copy of its content; other values, and arrays of other things, as they are."""
-    if isinstance(value, numpy.ndarray):
+    """A NumPy array or scalar as a tensor with a copy of its content, a float64 as the float that it is; other values,
+    and arrays of other things, as they are."""
+    if isinstance(value, numpy.float64):
+        return value.item()
+    if isinstance(value, (numpy.ndarray, numpy.generic)):
         try:
-            return torch.tensor(value)
+            return torch.tensor(value, device="cpu")
         except TypeError:  # strings, objects
             return value
     return value

@@ -168,7 +168,5 @@ def test_a_defect_tells_what_more_runs_grant() -> None:
     test = plainly(case)
     test["gradient"]["norm.weight"] = test["gradient"]["norm.weight"] * 1.00001
     (row,) = (row for row in judged(case, test).failed if row.path == "norm.weight")
-    assert (
-        "times that of 7 runs at weights and inputs some units of roundoff apart, plain sums included" in row.message
-    )
+    assert "times that of 7 runs at weights and inputs some units of roundoff apart, plain sums included" in row.message
     assert "every element is within atol=1e-05, rtol=1.3e-06" in row.message

@@ -69,6 +69,21 @@ def test_values_with_an_equality_are_compared_by_it(value: Any, other: Any) -> N
     assert compare((torch.ones(1), value), (torch.ones(1), other)).verdict == "defect"
 
 
+def test_numpy_scalars_are_numbers() -> None:
+    x, nan = torch.ones(1), numpy.float32("nan")
+    assert compare((x, nan), (x, nan)).verdict == "exact"
+    assert compare(numpy.float32(1), numpy.float32(1 + 1e-7)).verdict == "within_tolerance"
+    assert compare(numpy.float64(1), 1.0).verdict == "exact"
+    assert compare(numpy.int32(3), numpy.int32(4)).verdict == "defect"
+
+
+def test_numbers_are_compared_where_the_default_device_holds_none() -> None:
+    x = torch.ones(1)
+    with torch.device("meta"):
+        assert compare((x, 1.0), (x, 1.0)).verdict == "exact"
+        assert compare((x, numpy.arange(3)), (x, numpy.arange(1, 4))).verdict == "defect"
+
+
 def test_a_set_of_tensors_is_not_established() -> None:
     tensors = {torch.ones(2)}
     assert compare((torch.ones(1), tensors), (torch.ones(1), tensors)).verdict == "not_established"
