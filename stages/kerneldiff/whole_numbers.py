@@ -66,9 +66,9 @@ class WholeNumbers:
         usual = self.differing / self.draws
         ratio = max(over(count, usual), by_size)
         found = (
-            f"{count} of {elements} elements differ from gold's, and {usual:.3g} on average in {self.draws} runs of the "
-            f"reference at weights and inputs some units of roundoff apart; by number and size it is {ratio:.3g} times "
-            "their noise"
+            f"{count} of {elements} elements differ from gold's, and {usual:.3g} on average in {self.draws} runs of "
+            "the reference at weights and inputs some units of roundoff apart; by number and size that is "
+            f"{ratio:.3g} times their noise"
         )
         if ratio > self.factor:
             row.message = f"{row.mismatched} of {row.elements} elements differ from the reference; {found}"
