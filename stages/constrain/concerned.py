@@ -144,12 +144,12 @@ class Concerned:
         }
         if not there:
             return None
-        if all((graph, other.name) in denied for other in beside):
-            return set(there)
-        others = [other for other in beside if (graph, other.name) not in denied]
         own = {place for place, item in there.items() if _may_be(node, item)}
         if own & found:
             return set()  # the aten graph has said which
+        others = [other for other in beside if (graph, other.name) not in denied]
+        if not others:
+            return set(there)
         unclaimed = any(item.flops and not any(_may_be(other, item) for other in beside) for item in there.values())
         shared = any(_may_be(other, there[place]) for place in own for other in others)
         return None if not own or unclaimed or shared else own

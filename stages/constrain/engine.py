@@ -23,6 +23,7 @@ from stages.constrain.alignment import alignment
 from stages.constrain.config import AccelConfig, Rule
 from stages.constrain.counting import count_once
 from stages.constrain.graph_rules import custom, memory_peak
+from stages.constrain.known_names import confirm_names
 from stages.constrain.layout import layout
 from stages.constrain.operations import operation
 from stages.constrain.profile import Profile, validate_profile
@@ -64,11 +65,13 @@ def check(
         today: the day that waivers' expiry is compared with; default the local date.
 
     Raises:
-        ConfigurationError: ``profile`` is a configuration that is not valid.
+        ConfigurationError: ``profile`` is a configuration that is not valid, or names an operation that torch does not
+            have.
     """
+    records = [graphs] if isinstance(graphs, GraphRecord) else list(graphs)
     if isinstance(profile, AccelConfig):
         profile = validate_profile(profile)
-    records = [graphs] if isinstance(graphs, GraphRecord) else list(graphs)
+        confirm_names(profile, records)
     rows: list[Violation] = []
     for graph in records:
         kinds = {other.kind for other in records if _group(other) == _group(graph)}

@@ -1,11 +1,14 @@
 """Operations that a profile lists, and those that need no torch to be known to exist. Free of torch."""
 
 import fnmatch
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 
 from stages.constrain.names import WILD, Operation, normal
 from stages.constrain.profile import Profile, completed, load_config, profile_names, validate_profile
 from stages.graphs import GraphRecord
+
+log = logging.getLogger(__name__)
 
 
 def listed(profile: Profile) -> Iterator[tuple[str, str]]:
@@ -34,6 +37,23 @@ def unfamiliar(profile: Profile, graphs: Iterable[GraphRecord]) -> list[str]:
     if left:
         left = {pattern: given for pattern, given in left.items() if pattern not in _shipped()}
     return list(left.values())
+
+
+def confirm_names(profile: Profile, graphs: Iterable[GraphRecord] = ()) -> None:
+    """ConfigurationError for an operation or a dtype that torch does not have, the nearest ones named.
+
+    Torch is imported only for names that are :func:`unfamiliar`; those of a library that is not imported, and all of
+    them where torch is not installed, are let through with a warning.
+    """
+    names = unfamiliar(profile, graphs)
+    if not names:
+        return
+    try:
+        from stages.constrain.torch_names import check_names
+    except ImportError:
+        log.warning("that torch has %s is not checked: torch can't be imported", ", ".join(names))
+    else:
+        check_names(profile, libraries=False)
 
 
 def _names_in(graphs: Iterable[GraphRecord]) -> set[str]:

@@ -113,9 +113,15 @@ def load_profile(name_or_path: str | Path, **overrides: Any) -> Profile:
         overrides: fields of :class:`~stages.constrain.config.AccelConfig`, e.g. ``alignment=32``.
 
     Raises:
-        ConfigurationError: no such profile, not readable as one, or a value that is not valid.
+        ConfigurationError: no such profile, not readable as one, a value that is not valid, or the name of an
+            operation that torch does not have.
     """
-    return validate_profile(load_config(name_or_path, **overrides))
+    from stages.constrain.known_names import confirm_names
+
+    profile = validate_profile(load_config(name_or_path, **overrides))
+    if overrides or Path(name_or_path).suffix:  # our own are checked by a test
+        confirm_names(profile)
+    return profile
 
 
 def load_config(name_or_path: str | Path, **overrides: Any) -> AccelConfig:

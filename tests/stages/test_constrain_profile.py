@@ -3,11 +3,12 @@
 import dataclasses
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from models.errors import ConfigurationError
-from stages.constrain import load_config, load_profile, validate_profile
+from stages.constrain import check, load_config, load_profile, validate_profile
 from stages.constrain.config import AccelConfig, Rule, Waiver
 from stages.constrain.plain import plain_config
 
@@ -190,3 +191,19 @@ def test_a_largest_size_below_the_rules_smallest_is_an_error():
     rules = [Rule(rule="size", value={"min": 8, "max": 64})]
     with pytest.raises(ConfigurationError, match=r"accel.max_size: got {'min': 8, 'max': 4}; valid: min at most max"):
         validate_profile(AccelConfig(rules=rules, max_size=4))
+
+
+@pytest.mark.parametrize("name", ["aten.adddmm", "aten.relu.defalt", "torch.nn.functional.relx"])
+def test_a_name_that_torch_lacks_is_told_in_library_use(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=f"got '{name}'"):
+        load_profile("none", denied=[name])
+    (tmp_path / "mine.yaml").write_text(f"name: mine\ndenied: [{name}]\n")
+    with pytest.raises(ConfigurationError, match=f"got '{name}'"):
+        load_profile(tmp_path / "mine.yaml")
+    with pytest.raises(ConfigurationError, match=f"got '{name}'"):
+        check([], AccelConfig(denied=[name]))
+
+
+def test_an_operator_of_a_library_that_is_not_imported_is_let_through(caplog: pytest.LogCaptureFixture) -> None:
+    assert load_profile("none", denied=["somelibrary.op"]).rules
+    assert "somelibrary.op is of a library that is not imported here" in caplog.text

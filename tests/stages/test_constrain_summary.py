@@ -199,6 +199,14 @@ def test_a_call_that_only_dynamo_shows_is_what_became_of_it():
     assert (row["nodes"], row["flops"]) == (1, 6144)  # whose the view is is not told
 
 
+def test_of_a_denied_operation_its_backward_is_not_counted_where_it_is_not_denied():
+    backward = graph(placeholder("g", 4, 24, role="tangent"), placeholder("relu", 4, 24, role="saved"),
+                     call("b", "aten.threshold_backward.default", ["g", "relu", 0], tensor(4, 24), flops=96),
+                     kind="backward")  # fmt: skip
+    row = came_to([dynamo(), LINEAR, backward], denied=["aten.relu"])
+    assert (row["findings"], row["nodes"], row["flops"]) == (2, 1, 96)
+
+
 def test_no_operation_counts_twice():
     row = came_to([dynamo(), LINEAR], denied=["aten.*"])
     assert (row["findings"], row["nodes"], row["nodes_share"], row["flops_share"]) == (5, 3, 1.0, 1.0)
