@@ -11,7 +11,7 @@ import torch
 
 from models.draws import Draws, recorded_draws, replayed
 from models.errors import ConfigurationError
-from models.gold import double_arithmetic
+from models.gold import as_written, double_arithmetic
 from models.nested import cast_in_place, counterpart, map_tensors, named_tensors
 from models.random_state import preserved_random_state, seed_everything
 from models.reach import deep_copy, tensors_in
@@ -55,7 +55,9 @@ class Case:
         precision: "cast" or "autocast".
         tf32: which float32 operations may use TF32 on CUDA, one of ``models.config.TF32``.
         seed: given to every generator before each :meth:`run`.
-        gold: True where this is the float64 gold standard, see :meth:`to_gold`.
+        gold: True where this is the float64 gold standard, see :meth:`to_gold`; ``precision`` is then still that of
+            the case that it was made from, and nothing is autocast.
+        beside_gold: True where the modes that gold runs in are on and change nothing, see :meth:`copied`.
         draws: the random numbers of one step, which gold repeats; None: gold draws for itself. See :meth:`watch_draws`.
         cast: in words, weights that the model made in another dtype and that were cast; empty where there are none.
     """
@@ -71,6 +73,7 @@ class Case:
     tf32: str = "none"
     seed: int = 0
     gold: bool = False
+    beside_gold: bool = False
     draws: Draws | None = None
     cast: str = ""
 
@@ -183,11 +186,14 @@ class Case:
 
         Random numbers are those of :attr:`draws`, where :meth:`watch_draws` was called before.
         """
-        return replace(self._copied(torch.float64), dtype=torch.float64, precision="cast", gold=True)
+        return replace(self._copied(torch.float64), dtype=torch.float64, gold=True)
 
     def copied(self) -> "Case":
-        """A copy made as gold is, but in the case's own dtypes: where it gives other numbers, gold is not to be had."""
-        return self._copied(None)
+        """A copy made and run as gold is, but in the case's own dtypes.
+
+        Where it gives other numbers, gold is not to be had.
+        """
+        return replace(self._copied(None), beside_gold=True)
 
     def _copied(self, dtype: torch.dtype | None) -> "Case":
         module, args, kwargs = deep_copy((self.module, self.args, self.kwargs))
@@ -217,17 +223,21 @@ class Case:
             torch.get_device_module(self.device).synchronize(self.device)
 
     def _autocast(self) -> AbstractContextManager[Any]:
-        if self.precision != "autocast":
+        if self.precision != "autocast" or self.gold:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=self.dtype)
 
     @contextmanager
     def _arithmetic(self) -> Iterator[None]:
         with ExitStack() as stack:
-            if self.gold:
-                stack.enter_context(double_arithmetic())
+            if self.gold or self.beside_gold:
+                # CUDA's autocast keeps attention off its fast path; in gold, which is not autocast, the mode does
+                slow = self.precision == "autocast" and self.device.type == "cuda"
+                stack.enter_context(double_arithmetic(unseen=not slow))
                 if self.draws is not None:
-                    stack.enter_context(replayed(self.draws))
+                    stack.enter_context(replayed(self.draws if self.gold else Draws()))
+            if self.beside_gold:
+                stack.enter_context(as_written())
             if self.device.type == "cuda":
                 stack.enter_context(tf32_allowed(self.tf32))
             yield

@@ -4,7 +4,9 @@ A device may draw other numbers for another dtype: CUDA's dropout takes its numb
 loads, fused attention draws within its kernel and has no float64, and on the CPU too ``randn`` differs by dtype. A
 float64 gold would then drop other elements than the reference. So one step of the case is watched
 (:func:`recorded_draws`): each random operation with its dtype, strides and the generator's state before it. While gold
-runs (:func:`replayed`) each of its random operations draws as the recorded one did, and its result is widened.
+runs (:func:`replayed`) each of its random operations draws as the recorded one did, and its result is widened. An
+operation that could draw and left the generator where it was (fused attention without dropout) counts on neither side:
+in float64 it may be another kernel, or several.
 
 Of fused attention the dropout mask is read off the kernel itself: with queries and keys of zeros and columns of the
 identity for values it returns its mask, scaled.
@@ -73,8 +75,8 @@ class Draws:
     """The random operations of one step, in order.
 
     Attributes:
-        matched: False once a replay met an operation that the watched step did not have in this place, or that can't
-            be replayed; from there on gold drew for itself.
+        matched: False once a replay met an operation that drew and that the watched step did not have in this place,
+            or that can't be replayed; from there on gold drew for itself.
     """
 
     items: list[Draw] = field(default_factory=list)
@@ -114,7 +116,7 @@ class _Recorder(TorchDispatchMode):
         before = _states()
         result = func(*args, **kwargs)
         for device, state in before.items():
-            if not torch.equal(state, _state(device)):
+            if not _unmoved({device: state}):
                 self.draws.items.append(Draw(func, device, state, described_args, described_kwargs))
         return result
 
@@ -130,18 +132,21 @@ class _Replay(TorchDispatchMode):
         if not random or not self.draws.matched:
             return func(*args, **kwargs)
         draw = self.draws.items[self.position] if self.position < len(self.draws.items) else None
-        self.position += 1
         default = torch.get_default_dtype()
         with as_written():
             result = None if draw is None else _redrawn(draw, func, args, kwargs, default)
-        if result is None:
-            self.draws.matched = False
-            return func(*args, **kwargs)
+        if result is not None:
+            self.position += 1
+            return result
+        before = _states()
+        result = func(*args, **kwargs)
+        # what could draw and did not (attention without dropout) was not recorded either, and takes no place
+        self.draws.matched = _unmoved(before)
         return result
 
 
 def _redrawn(draw: Draw, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], default: torch.dtype) -> Any:
-    """What ``func`` gives with the numbers of ``draw``; None where the two do not belong together.
+    """What ``func`` gives with the numbers of ``draw``; None, and nothing drawn, where the two do not belong together.
 
     Args:
         default: dtype of what names none.
@@ -170,9 +175,10 @@ def _dropout(draw: Draw, wide: torch.Tensor, probability: float, train: bool | N
             return None
         _, mask = draw.function(like.empty().fill_(1), probability, train)
     elif draw.function in _ATTENTION:
-        mask = _attention_mask(draw)
-        if mask.shape != wide.shape:
+        query, keys = draw.args[0].shape, draw.args[2].shape[-2]
+        if tuple(wide.shape) != (*query[:-1], keys):
             return None
+        mask = _attention_mask(draw)
     else:
         return None
     return wide * mask * (1 / (1 - probability) if probability < 1 else 0.0), mask
@@ -229,6 +235,11 @@ def _state(device: torch.device) -> torch.Tensor:
         return torch.get_rng_state()
     state: torch.Tensor = torch.get_device_module(device).get_rng_state(device)
     return state
+
+
+def _unmoved(before: dict[torch.device, torch.Tensor]) -> bool:
+    """Whether the generators are where they were: nothing was drawn."""
+    return all(torch.equal(state, _state(device)) for device, state in before.items())
 
 
 def _restore(draw: Draw) -> None:

@@ -1,24 +1,33 @@
 """Float64 arithmetic for the gold standard."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
+from torch import overrides
 from torch.overrides import TorchFunctionMode
+from torch.overrides import _get_current_function_mode_stack as _function_modes
+from torch.overrides import _pop_mode_temporarily as _without_last_mode
 
 _BIT_CASTS = (torch.Tensor.view,)
 """Functions whose dtype argument reinterprets memory: never rewritten."""
 
 
 @contextmanager
-def double_arithmetic() -> Iterator[None]:
-    """Inside, float32 asked for by name and the default dtype both mean float64."""
+def double_arithmetic(*, unseen: bool = True) -> Iterator[None]:
+    """Inside, float32 asked for by name and the default dtype both mean float64.
+
+    Args:
+        unseen: ``torch.overrides.has_torch_function`` does not count the mode that does this. Where it does,
+            ``nn.MultiheadAttention`` and ``nn.TransformerEncoder`` leave the fast path that they take outside, which
+            at padded places gives other numbers than the slow one.
+    """
     default = torch.get_default_dtype()
     _Float32MeansFloat64.default = default
     torch.set_default_dtype(torch.float64)
     try:
-        with _Float32MeansFloat64():
+        with _Float32MeansFloat64(), _not_counted() if unseen else nullcontext():
             yield
     finally:
         torch.set_default_dtype(default)
@@ -35,6 +44,29 @@ def as_written() -> Iterator[None]:
     finally:
         _Float32MeansFloat64.active = before
         torch.set_default_dtype(default)
+
+
+@contextmanager
+def _not_counted() -> Iterator[None]:
+    """Inside, ``torch.overrides.has_torch_function`` answers as it would without :class:`_Float32MeansFloat64`.
+
+    The function is replaced where torch's modules look it up. Who imported it by name, as ``torch.nn.functional`` did
+    to hand its calls to the mode, has torch's own.
+    """
+    original = overrides.has_torch_function
+
+    def has_torch_function(relevant_args: Any) -> bool:
+        modes = [] if torch.compiler.is_compiling() else _function_modes()
+        if not modes or not isinstance(modes[-1], _Float32MeansFloat64):
+            return bool(original(relevant_args))
+        with _without_last_mode():
+            return bool(original(relevant_args))
+
+    overrides.has_torch_function = has_torch_function  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        overrides.has_torch_function = original
 
 
 class _Float32MeansFloat64(TorchFunctionMode):

@@ -39,16 +39,21 @@ def review_copy(
     """Withdraw the floor's verdicts where a copy of the model gives other outputs than the model; what was found.
 
     Gold is such a copy, in float64: where the copy computes something else, so does gold, and its distance from the
-    reference is no rounding. Then the floor is wide, more than half the digits; nothing else is looked at.
+    reference is no rounding. Code may also ask whether a mode is on, as gold's are, and take another path. Then the
+    floor is wide, more than half the digits; nothing else is looked at.
 
     Args:
-        run: runs a copy that is made as gold's is, in the reference's own dtypes.
+        run: runs a copy that is made as gold's is and in gold's modes, in the reference's own dtypes.
     """
     wide = math.sqrt(roundoff)
     if not any(row.bound in (*FLOORS, "conditioning") and _relative_floor(row) > wide for row in rows):
         return ""
-    why = "it has state, or shares memory, in a way that no copy has, so that float64 is no standard for it"
-    return _withdraw(reference, run(), roundoff, rows, "a copy of the model gives other numbers than the model", why)
+    why = (
+        "it has state, or shares memory, in a way that no copy has, or takes another path where a torch function mode "
+        "is on, as for gold (torch.overrides.has_torch_function); so float64 is no standard for it"
+    )
+    said = "a copy of the model, run as gold is, gives other numbers than the model"
+    return _withdraw(reference, run(), roundoff, rows, said, why)
 
 
 def _withdraw(
@@ -70,7 +75,7 @@ def _withdraw(
             return ""
         found = f"{said}, {apart[0]}: {why}"
     for row in rows:
-        _judge_without_floor(row, found, draws_differ=True)
+        judge_without_floor(row, found, draws_differ=True)
     return found
 
 
@@ -101,11 +106,11 @@ def review(
             return "all sides drew the same random numbers"
         found = "reference and gold drew different random numbers, so there is no noise floor"
     for row in rows:
-        _judge_without_floor(row, found, draws_differ=test.generator != reference.generator)
+        judge_without_floor(row, found, draws_differ=test.generator != reference.generator)
     return found
 
 
-def _judge_without_floor(row: TensorComparison, found: str, *, draws_differ: bool) -> None:
+def judge_without_floor(row: TensorComparison, found: str, *, draws_differ: bool) -> None:
     by_floor = row.bound in (*FLOORS, "conditioning")
     if not draws_differ and row.failed:
         return  # what exceeds even a floor of other draws is wrong

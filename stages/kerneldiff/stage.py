@@ -9,7 +9,7 @@ import torch
 from models.case import Case
 from models.errors import ConfigurationError, UserError
 from stages.contract import ReferenceConfig, Stage, StageContext, StageResult
-from stages.kerneldiff import conditioning, further, random_draws, sides, storage_floor
+from stages.kerneldiff import conditioning, eager_attention, further, random_draws, sides, storage_floor, systematic
 from stages.kerneldiff.comparison import KernelDiff
 from stages.kerneldiff.config import KernelDiffConfig
 from stages.kerneldiff.golden import Golden, open_golden
@@ -138,6 +138,7 @@ class KernelDiffStage(Stage):
         if isinstance(origin, Case) and settings.backend == "eager":
             random = self._repeat(context, origin, reference, roundoff, difference.rows) or random
             self._copy(context, origin, reference, roundoff, difference.rows)
+            systematic.review_wide(difference.rows, origin, reference.leaves, gold.leaves, roundoff)
         same = _same_code(context, compiled[0], settings, elsewhere=golden is not None and not golden.same_place(case))
         verdict, message = conclusion(difference, same)
         if golden:
@@ -145,6 +146,8 @@ class KernelDiffStage(Stage):
                 note = "no gold is stored there, so the tolerances of the dtype decide"
             message += f"; the reference is that of {golden.origin}{note and f'; {note}'}"
         message += without_gold(gold.error) + beside.note + raised.note
+        if isinstance(origin, Case) and settings.backend == "eager":
+            message += eager_attention.explain(origin, test.leaves, difference.rows)
         if test.settings:
             message += f"; the test side changed {', '.join(test.settings)}; put back"
         if golden:

@@ -23,9 +23,9 @@ class Drawing(nn.Module):
         return self.layer(self.function(hidden))
 
 
-def attention(x: torch.Tensor, *, causal: bool = False) -> torch.Tensor:
+def attention(x: torch.Tensor, *, causal: bool = False, probability: float = 0.3) -> torch.Tensor:
     heads = x.view(2, -1, 4, 16).transpose(1, 2)
-    output = F.scaled_dot_product_attention(heads, heads, heads, dropout_p=0.3, is_causal=causal)
+    output = F.scaled_dot_product_attention(heads, heads, heads, dropout_p=probability, is_causal=causal)
     return output.transpose(1, 2).flatten(2)
 
 
@@ -44,6 +44,8 @@ DRAWING: dict[str, Callable[..., torch.Tensor]] = {
     "multinomial": lambda x: x[:, torch.multinomial(torch.ones(x.shape[1], device=x.device), 50)],
     "attention": attention,
     "causal attention": lambda x: attention(x, causal=True),
+    "dropout beside attention without": lambda x: F.dropout(attention(F.dropout(x, 0.1), probability=0.0), 0.3),
+    "dropout behind a draw of nothing": lambda x: F.dropout(x, 0.3) + torch.rand(0, device=x.device).sum().to(x.dtype),
     "checkpoint": lambda x: checkpoint(lambda y: F.dropout(y, 0.3), x, use_reentrant=False),
 }
 
@@ -95,6 +97,7 @@ def test_autocast_draws_alike(device: str) -> None:
         lambda x: F.dropout(F.dropout(x, 0.3) if x.dtype == torch.float64 else x, 0.3),  # gold draws once more
         lambda x: F.dropout(x if x.dtype == torch.float64 else F.dropout(x, 0.3), 0.3),  # gold draws once less
         lambda x: F.dropout(x, 0.2 if x.dtype == torch.float64 else 0.3),
+        lambda x: attention(F.dropout(x, 0.3), probability=0.3 * (x.dtype == torch.float64)),  # behind a match
         lambda x: x + torch.rand(3 + (x.dtype == torch.float64))[0],
     ],
 )
