@@ -125,7 +125,7 @@ def judge_without_floor(row: TensorComparison, found: str, *, draws_differ: bool
 
 
 def _relative_floor(row: TensorComparison) -> float:
-    """Floor RMS over the reference's RMS, from the row's own columns."""
-    if row.floor_rms is None or not row.elements:
+    """Floor RMS over the reference's RMS, from the row's own columns; 0 of whole numbers, whose floor counts ties."""
+    if row.floor_rms is None or not row.elements or row.dtype.startswith(("int", "uint", "bool")):
         return 0.0
     return row.floor_rms / row.reference_rms if row.reference_rms else 0.0

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from models.errors import ConfigurationError
-from stages.constrain import check, load_profile
+from stages.constrain import check, load_profile, validate_profile
 from stages.constrain.config import AccelConfig, Rule
 from stages.constrain.torch_names import check_names
 from stages.graphs import GraphRecord, NodeRecord, TensorRecord

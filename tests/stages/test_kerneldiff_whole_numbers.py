@@ -122,6 +122,16 @@ def test_a_run_tells_ties_from_wrong_numbers() -> None:
     assert verdict_of(result, "output", "output") == "defect", result.message
 
 
+def test_ties_say_nothing_of_random_numbers() -> None:
+    class Dropped(LastOnly):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(nn.functional.dropout(x, 0.1, training=True))
+
+    torch.manual_seed(0)
+    result = compared(Dropped(), torch.randn(256, 64), adapter=Plainly)
+    assert verdict_of(result, "output", "output") == "within_floor", result.message
+
+
 class Plainly(Scaled):
     """Right, with sums in another order."""
 
