@@ -67,7 +67,8 @@ class NumericsConfig:
         saturate: True: what is too large for a format becomes its largest number; False: infinity, or NaN in a format
             without infinity.
         casts: integer dtype → the integer dtype that stands for it, e.g. ``{int64: int32}``.
-        tile: sizes to whose multiples the last dimensions are padded, e.g. ``[32, 32]``.
+        tile: sizes to whose multiples the last dimensions are padded, in elements, e.g. ``[32, 32]``; the last one
+            also in bytes, e.g. ``[128B]``, which is so many elements as a tensor's dtype fits in.
         poison: True: what lies in the padding is NaN, as memory that nobody wrote may be; False: zero.
         fallback: operations that run on the host, patterns as in ``denied``.
     """
@@ -80,7 +81,7 @@ class NumericsConfig:
     block_axis: int = -1
     saturate: bool = False
     casts: dict[str, str] = field(default_factory=dict)
-    tile: list[int] = field(default_factory=list)
+    tile: list[int | str] = field(default_factory=list)
     poison: bool = True
     fallback: list[str] = field(default_factory=list)
 
