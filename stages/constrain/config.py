@@ -23,9 +23,11 @@ class Rule:
         rule: alignment, rank, size, tile, dtype, layout, memory_tensor, memory_peak, operation, dynamic_shape, custom.
         effect: reject, pad, cast, copy or fallback; None is the rule's usual one: of dtype cast
             for a mapping, reject for a list.
-        dims: of alignment: last, last2, first, contraction, all; of size: all, last, last2, first.
-        roles: activation, parameter, index (integer and bool tensors); of dtype also storage (what is no index) and
-            compute (operands of matrix products, convolutions and attention).
+        dims: of alignment: last, last2, first, contraction, all; of size: all, last, last2, first; of tile: all, or
+            free, which leaves out the dimension that an operand of a product contracts.
+        roles: activation, parameter, index (integer and bool tensors); of dtype, alignment and tile also compute (what
+            matrix products, convolutions and attention multiply, of every dtype, and no bias), of dtype storage (what
+            is no index), of alignment and tile result (what such products give).
         unit: of alignment and layout: elements or bytes; of memory_tensor: bytes, or span_bytes (from the first to the
             last byte that its strides reach).
         operations: only what these operations read and make; ``!aten.add`` leaves one out.
