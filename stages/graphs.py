@@ -38,6 +38,10 @@ class TensorRecord:
         device: e.g. ``"cpu"`` or ``"cuda:0"``.
         storage_offset: in elements.
         hints: the concrete shape that symbolic sizes had in this case (equal to ``shape`` where it is concrete).
+        storage_bytes: of the whole storage that the tensor is in, where those are other than its dense bytes (part of
+            a packed tensor, an expanded one); None where they are the same, or not known. Views that the graph itself
+            makes have none: their storage is that of what they look at. Equal tensors may differ in it.
+        storage_hint: what symbolic ``storage_bytes`` were in this case.
     """
 
     shape: list[Size]
@@ -46,6 +50,8 @@ class TensorRecord:
     device: str
     storage_offset: Size = 0
     hints: list[int] | None = None
+    storage_bytes: Size | None = field(default=None, compare=False)
+    storage_hint: int | None = field(default=None, compare=False)
 
     @property
     def concrete_shape(self) -> list[int] | None:
@@ -64,6 +70,13 @@ class TensorRecord:
         """Dense size in bytes, or None where a size or the dtype's width is unknown."""
         item, numel = ITEM_BYTES.get(self.dtype), self.numel
         return None if item is None or numel is None else item * numel
+
+    @property
+    def storage_nbytes(self) -> int | None:
+        """Bytes of the storage that the tensor is in and keeps alive, or None where they are unknown."""
+        if self.storage_bytes is None:
+            return self.nbytes
+        return self.storage_bytes if isinstance(self.storage_bytes, int) else self.storage_hint
 
 
 @dataclass(frozen=True)
@@ -96,6 +109,8 @@ class NodeRecord:
         source: the user's line, or None where torch recorded none.
         flops: floating-point operations (a multiply-add is two), or None where no formula is known.
         aliases: True where the output is a view of an input (allocates nothing).
+        shares: of a placeholder whose memory another has, the name of the first that has it: of this graph, or, of
+            what a forward saved, an input of that forward; else "".
         value: of a node that makes an integer (a symbolic size), what it is; None for every other node.
         dispatched: the aten overloads that the call comes to, for a node whose target does not tell: of a Dynamo graph
             what was seen when it was run on its example values, of a higher-order operator what the graphs inside it
@@ -114,6 +129,7 @@ class NodeRecord:
     source: SourceLine | None = None
     flops: int | None = None
     aliases: bool = False
+    shares: str = ""
     value: Size | None = None
     dispatched: list[str] | None = None
 

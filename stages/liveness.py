@@ -6,7 +6,7 @@ from collections.abc import Callable
 from stages.graphs import GETITEM, GraphRecord, TensorRecord
 
 Storage = tuple[str, int]
-"""A node and which of its outputs: what owns a piece of memory."""
+"""A node and which of its outputs: what owns a piece of memory. The node need not be of the graph: see ``shares``."""
 
 
 def _owners(graph: GraphRecord) -> dict[str, list[Storage]]:
@@ -14,7 +14,9 @@ def _owners(graph: GraphRecord) -> dict[str, list[Storage]]:
     owners: dict[str, list[Storage]] = {}
     for node in graph.nodes:
         read = next((owners[name] for name in node.inputs if owners.get(name)), [])
-        if not node.aliases or not read:
+        if node.shares and node.outputs:
+            owners[node.name] = owners.get(node.shares) or [(node.shares, 0)]
+        elif not node.aliases or not read:
             owners[node.name] = [(node.name, index) for index in range(len(node.outputs))]
         elif node.target == GETITEM and len(read) > 1 and isinstance(node.args[1], int) and len(node.outputs) == 1:
             index = node.args[1]
@@ -25,18 +27,19 @@ def _owners(graph: GraphRecord) -> dict[str, list[Storage]]:
 
 
 def peak_live(
-    graph: GraphRecord, nbytes: Callable[[TensorRecord], int | None] = lambda tensor: tensor.nbytes
+    graph: GraphRecord, nbytes: Callable[[TensorRecord], int | None] = lambda tensor: tensor.storage_nbytes
 ) -> tuple[int | None, str]:
     """Peak of the bytes alive at once when nodes run in order, and the node at which it is reached.
 
     Parameters, buffers, constants and inputs are the caller's and live throughout; saved activations and tangents
-    are freed after their last use, as AOTAutograd's boxed calls do; everything else lives from the node that makes
-    it to the last that reads it or a view of it; the graph's outputs live to the end. A node's inputs and outputs
-    are alive together. Scratch memory inside kernels is not known here.
+    are freed after their last use, as AOTAutograd's boxed calls do, but for those that are views of the caller's;
+    everything else lives from the node that makes it to the last that reads it or a view of it; the graph's outputs
+    live to the end. A node's inputs and outputs are alive together. A storage counts once and whole, whichever part
+    of it keeps it alive. Scratch memory inside kernels is not known here.
 
     Args:
         graph: the graph.
-        nbytes: of a tensor; by default those that it has in this case.
+        nbytes: of the storage that a tensor is in; by default those that it has in this case.
 
     Returns:
         Bytes (None where those of a tensor are) and the node's name ("" for a graph without nodes).
@@ -47,23 +50,29 @@ def peak_live(
         for name in (node.name, *node.inputs):
             for storage in owners[name]:
                 last_use[storage] = position
-    ends: dict[int, list[Storage]] = defaultdict(list)
+    names = {node.name for node in graph.nodes}
     size: dict[Storage, int] = {}
+    kept: set[Storage] = set()
     live = 0
     for node in graph.nodes:
         owned = node.op == "get_attr" or (node.op == "placeholder" and node.role not in ("saved", "tangent"))
         for index, tensor in enumerate(node.outputs):
-            storage = (node.name, index)
+            storage = owners[node.name][0] if node.shares else (node.name, index)
             if storage not in owners[node.name]:
+                continue
+            if owned or storage[0] not in names:
+                kept.add(storage)
+            if storage in size:
                 continue
             size_here = nbytes(tensor)
             if size_here is None:
                 return None, node.name
             size[storage] = size_here
-            if not owned:
-                ends[last_use[storage]].append(storage)
             if node.op == "placeholder":
                 live += size_here
+    ends: dict[int, list[Storage]] = defaultdict(list)
+    for storage in size.keys() - kept:
+        ends[last_use[storage]].append(storage)
     peak, peak_name = live, graph.nodes[0].name if graph.nodes else ""
     for position, node in enumerate(graph.nodes):
         if node.op != "placeholder":

@@ -9,6 +9,7 @@ from stages.wording import breaks_in_words, counted
 
 NODE_COLUMNS = [
     "name", "op", "target", "args", "kwargs", "inputs", "outputs", "role", "module", "source", "flops", "aliases",
+    "shares",
 ]  # fmt: skip
 """Keys of a node that are equal for two captures of the same case on the same versions."""
 

@@ -12,7 +12,7 @@ allocated_bytes        the same without views and in-place results, which alloca
 flops                  sum over the nodes with a formula; empty where none has one (a multiply-add is two)
 flops_unknown          nodes without a formula
 input_bytes            totals only: placeholders and attributes
-peak_live_bytes        totals only, see :func:`peak_live`; empty where a size has no hint
+peak_live_bytes        totals only, see :func:`peak_live`: whole storages, each once; empty where a size has no hint
 peak_live_node         totals only: the node at which the peak is reached
 =====================  ==============================================================================================
 """

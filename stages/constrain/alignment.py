@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from stages.constrain.config import Rule
-from stages.constrain.contractions import contractions
+from stages.constrain.contractions import contractions, looked_at
 from stages.constrain.sizes import is_multiple
-from stages.constrain.subjects import Subject, chosen
+from stages.constrain.subjects import Subject
 from stages.constrain.violations import Violation
 from stages.graphs import ITEM_BYTES, GraphRecord
 
@@ -24,14 +24,18 @@ def alignment(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) 
         for found in contractions(graph, rule):
             if isinstance(found, Violation):
                 yield found
-            elif found[1].dimension is not None:
+            elif found[1].dimension is not None and {found[0].role, "compute"} & set(rule.roles or ()):
                 yield from _dimension(found[0], found[1].dimension, rule, found[1].groups)
         return
-    for subject in chosen(graph, rule, forward_checked=forward_checked):
-        looked_at, grown = dimensions(rule.dims or "last", len(subject.tensor.shape)), Fraction(1)
-        for dimension in looked_at:
+    for each in looked_at(graph, rule, forward_checked=forward_checked):
+        if isinstance(each, Violation):
+            yield each
+            continue
+        subject, grown = each[0], Fraction(1)
+        aligned = dimensions(rule.dims or "last", len(subject.tensor.shape))
+        for dimension in aligned:
             yield from _dimension(subject, dimension, rule, grown=grown)
-            if dimension != looked_at[-1]:
+            if dimension != aligned[-1]:
                 grown *= _growth(subject, dimension, rule)
 
 
@@ -61,8 +65,6 @@ def _padded(value: int, item: int, limit: int) -> int:
 def _dimension(
     subject: Subject, dimension: int, rule: Rule, groups: int = 1, grown: Fraction = Fraction(1)
 ) -> Iterator[Violation]:
-    if subject.role not in (rule.roles or ()):
-        return
     size, value = subject.tensor.shape[dimension], subject.sizes[dimension]
     if size == groups and rule.dims != "all":
         return

@@ -23,9 +23,11 @@ class Rule:
         rule: alignment, rank, size, tile, dtype, layout, memory_tensor, memory_peak, operation, dynamic_shape, custom.
         effect: reject, pad, cast, copy or fallback; None is the rule's usual one: of dtype cast
             for a mapping, reject for a list.
-        dims: of alignment: last, last2, first, contraction, all; of size: all, last, last2, first.
-        roles: activation, parameter, index (integer and bool tensors); of dtype also storage (what is no index) and
-            compute (operands of matrix products, convolutions and attention).
+        dims: of alignment: last, last2, first, contraction, all; of size: all, last, last2, first; of tile: all, or
+            free, which leaves out the dimension that an operand of a product contracts.
+        roles: activation, parameter, index (integer and bool tensors); of dtype, alignment and tile also compute (what
+            matrix products, convolutions and attention multiply, of every dtype, and no bias), of dtype storage (what
+            is no index), of alignment and tile result (what such products give).
         unit: of alignment and layout: elements or bytes; of memory_tensor: bytes, or span_bytes (from the first to the
             last byte that its strides reach).
         operations: only what these operations read and make; ``!aten.add`` leaves one out.
@@ -67,7 +69,8 @@ class NumericsConfig:
         saturate: True: what is too large for a format becomes its largest number; False: infinity, or NaN in a format
             without infinity.
         casts: integer dtype → the integer dtype that stands for it, e.g. ``{int64: int32}``.
-        tile: sizes to whose multiples the last dimensions are padded, e.g. ``[32, 32]``.
+        tile: sizes to whose multiples the last dimensions are padded, in elements, e.g. ``[32, 32]``; the last one
+            also in bytes, e.g. ``[128B]``, which is so many elements as a tensor's dtype fits in.
         poison: True: what lies in the padding is NaN, as memory that nobody wrote may be; False: zero.
         fallback: operations that run on the host, patterns as in ``denied``.
     """
@@ -80,7 +83,7 @@ class NumericsConfig:
     block_axis: int = -1
     saturate: bool = False
     casts: dict[str, str] = field(default_factory=dict)
-    tile: list[int] = field(default_factory=list)
+    tile: list[int | str] = field(default_factory=list)
     poison: bool = True
     fallback: list[str] = field(default_factory=list)
 

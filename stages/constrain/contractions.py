@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from stages.constrain.config import Rule
+from stages.constrain.kinds import PRODUCT_ROLES
 from stages.constrain.names import Operation
-from stages.constrain.subjects import Subject, concerns, read_at, row
+from stages.constrain.subjects import Subject, chosen, concerns, made_at, read_at, row
 from stages.constrain.violations import Violation
 from stages.graphs import GraphRecord, NodeRecord
 
@@ -132,15 +133,53 @@ def contractions(graph: GraphRecord, rule: Rule) -> Iterator[tuple[Subject, Oper
     """
     nodes = {node.name: node for node in graph.nodes}
     for node in graph.nodes:
-        if node.op not in ("call_function", "call_method") or not concerns(rule.operations or (), node):
-            continue
-        if Operation.of(node).short & UNREADABLE:
-            yield row(graph, node, rule, operand="", measured=node.target, limit=rule.value, undecided=True,
-                      message=f"what {node.target} contracts can't be read from its arguments: not established",
-                      suggestion="check the aten graph, or write it as a matrix product")  # fmt: skip
-            continue
-        for read in contracted(node):
-            yield _contraction(graph, nodes, node, rule, read)
+        yield from _contractions_at(graph, nodes, node, rule)
+
+
+def looked_at(graph: GraphRecord, rule: Rule, *,
+              forward_checked: bool) -> Iterator[tuple[Subject, int | None] | Violation]:  # fmt: skip
+    """The tensors that ``rule`` looks at, those of products under the roles ``compute`` and ``result`` among them.
+
+    Yields:
+        A tensor, and which of its dimensions is contracted where it is read (None: none, or several together); an
+        undecided row for an operation of which that can't be read.
+    """
+    roles = set(rule.roles or ())
+    if not roles or roles - set(PRODUCT_ROLES):
+        for subject in chosen(graph, rule, forward_checked=forward_checked):
+            yield subject, None
+    nodes = {node.name: node for node in graph.nodes}
+    for node in graph.nodes if roles & set(PRODUCT_ROLES) else ():
+        found = list(_contractions_at(graph, nodes, node, rule))
+        for item in found:
+            if isinstance(item, Violation):
+                yield item
+            elif "compute" in roles:
+                yield item[0], item[1].dimension
+        for index in _results(node) if found and "result" in roles else ():
+            yield made_at(graph, nodes, node, index), None
+
+
+def _results(node: NodeRecord) -> range:
+    """Which outputs of a node are sums of products: not statistics beside them, and not a bias's gradient."""
+    if "convolution_backward" not in Operation.of(node).short:
+        return range(min(1, len(node.outputs)))
+    mask = node.argument(OUTPUT_MASK, "output_mask")
+    biased = mask[2] if isinstance(mask, list) and len(mask) > 2 else True
+    return range(len(node.outputs) - bool(biased))
+
+
+def _contractions_at(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord,
+                     rule: Rule) -> Iterator[tuple[Subject, Operand] | Violation]:  # fmt: skip
+    if node.op not in ("call_function", "call_method") or not concerns(rule.operations or (), node):
+        return
+    if Operation.of(node).short & UNREADABLE:
+        yield row(graph, node, rule, operand="", measured=node.target, limit=rule.value, undecided=True,
+                  message=f"what {node.target} contracts can't be read from its arguments: not established",
+                  suggestion="check the aten graph, or write it as a matrix product")  # fmt: skip
+        return
+    for read in contracted(node):
+        yield _contraction(graph, nodes, node, rule, read)
 
 
 def _contraction(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord, rule: Rule,

@@ -7,7 +7,7 @@ from typing import Any
 
 from models.errors import ConfigurationError
 from stages.constrain.config import Rule
-from stages.constrain.subjects import byte_bounds, concerns, identity, operands_of, row
+from stages.constrain.subjects import concerns, identity, operands_of, row, storage_bounds
 from stages.constrain.violations import Violation
 from stages.graphs import GraphRecord
 from stages.liveness import peak_live
@@ -33,13 +33,14 @@ def memory_peak(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False
 
 
 def _symbolic(graph: GraphRecord) -> bool:
-    return any(isinstance(size, str) for node in graph.nodes for tensor in node.outputs for size in tensor.shape)
+    tensors = [tensor for node in graph.nodes for tensor in node.outputs]
+    return any(isinstance(size, str) for tensor in tensors for size in (*tensor.shape, tensor.storage_bytes))
 
 
 def _peak_over_ranges(graph: GraphRecord, rule: Rule, peak: int | None, name: str, limit: int) -> Iterator[Violation]:
     """The row, if any, of a graph whose peak in this case is within the limit, or not known."""
-    least, at = peak_live(graph, lambda tensor: byte_bounds(tensor, graph.symbols)[0])
-    most, _ = peak_live(graph, lambda tensor: byte_bounds(tensor, graph.symbols)[1])
+    least, at = peak_live(graph, lambda tensor: storage_bounds(tensor, graph.symbols)[0])
+    most, _ = peak_live(graph, lambda tensor: storage_bounds(tensor, graph.symbols)[1])
     if most is not None and most <= limit:
         return
     if least is not None and least > limit:

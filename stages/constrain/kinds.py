@@ -14,6 +14,8 @@ EFFECTS = ("reject", "pad", "cast", "copy", "fallback")
 DIMS = ("last", "last2", "first", "contraction", "all")
 TENSOR_ROLES = ("activation", "parameter", "index")
 DTYPE_ROLES = (*TENSOR_ROLES, "storage", "compute")
+PRODUCT_ROLES = ("compute", "result")
+"""What is multiplied, and what that gives: neither a bias, which is added, nor what else an operation is given."""
 LAYOUTS = ("contiguous", "channels_last")
 DYNAMIC = ("static", "bounded")
 DTYPES = (*ITEM_BYTES, "float8_e8m0fnu", "float4_e2m1fn_x2")
@@ -151,14 +153,15 @@ def _custom(value: Any, key: str, example: str) -> Any:
 
 KINDS: dict[str, Kind] = {
     "alignment": Kind(("pad", "reject", "copy", "fallback"), _count, "16", "alignment",
-                      dims=("last", "last2", "first", "contraction", "all"), roles=TENSOR_ROLES,
-                      default_roles=("activation", "parameter"), units=("elements", "bytes")),
+                      dims=("last", "last2", "first", "contraction", "all"),
+                      roles=(*TENSOR_ROLES, *PRODUCT_ROLES), default_roles=("activation", "parameter"),
+                      units=("elements", "bytes")),
     "rank": Kind(("reject", "copy", "fallback"), _count, "4", "max_rank", roles=TENSOR_ROLES,
                  default_roles=TENSOR_ROLES),
     "size": Kind(("reject", "pad", "copy", "fallback"), _size, "65535", "max_size",
                  dims=("all", "last", "last2", "first"), roles=TENSOR_ROLES, default_roles=TENSOR_ROLES),
-    "tile": Kind(("pad", "reject", "copy", "fallback"), _tile, "[32,32]", "tile", roles=TENSOR_ROLES,
-                 default_roles=("activation", "parameter")),
+    "tile": Kind(("pad", "reject", "copy", "fallback"), _tile, "[32,32]", "tile", dims=("all", "free"),
+                 roles=(*TENSOR_ROLES, *PRODUCT_ROLES), default_roles=("activation", "parameter")),
     "dtype": Kind(("reject", "cast", "fallback"), _dtypes, "[float32,int64]", "dtypes", roles=DTYPE_ROLES),
     "layout": Kind(("copy", "reject", "fallback"), _layout, "contiguous", "layout", roles=TENSOR_ROLES,
                    default_roles=TENSOR_ROLES, units=("elements", "bytes")),

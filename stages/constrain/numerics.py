@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from models.errors import ConfigurationError, invalid_choice
+from models.units import parse_bytes
 from stages.constrain.config import NumericsConfig
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
@@ -169,16 +170,30 @@ def _validate_numbers(config: NumericsConfig) -> None:
     sizes: Mapping[str, Iterable[Any]] = {
         "accumulate_block": [] if config.accumulate_block is None else [config.accumulate_block],
         "block_size": [config.block_size],
-        "tile": config.tile,
     }
     for key, values in sizes.items():
         for value in values:
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                example = "[32,32]" if key == "tile" else "16"
                 raise ConfigurationError(
-                    f"accel.numerics.{key}: got {value!r}; valid: a whole number above 0.\n"
-                    f"Try: accel.numerics.{key}={example}"
+                    f"accel.numerics.{key}: got {value!r}; valid: a whole number above 0.\nTry: accel.numerics.{key}=16"
                 )
+    _validate_tile(config)
+
+
+def tile_bytes(size: object) -> int | None:
+    """Bytes of a tile's size that is written in bytes (``128B``); None for one in elements, or for no size."""
+    return parse_bytes(size) if isinstance(size, str) and not size.strip().isdecimal() else None
+
+
+def _validate_tile(config: NumericsConfig) -> None:
+    for at, size in enumerate(config.tile):
+        if isinstance(size, int) and not isinstance(size, bool) and size > 0:
+            continue
+        if at < len(config.tile) - 1 or tile_bytes(size) is None:
+            raise ConfigurationError(
+                f"accel.numerics.tile: got {size!r}; valid: a whole number above 0 of elements, and for the last "
+                "dimension also bytes (128B).\nTry: accel.numerics.tile=[32,32] or accel.numerics.tile=[128B]"
+            )
     if len(config.tile) > 2:
         raise ConfigurationError(
             f"accel.numerics.tile: got {list(config.tile)}; valid: the sizes of the last one or two dimensions.\n"

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from stages.constrain.alignment import dimensions
 from stages.constrain.config import Rule
+from stages.constrain.contractions import looked_at
 from stages.constrain.sizes import bounds, is_multiple
 from stages.constrain.subjects import Subject, chosen, row
 from stages.constrain.violations import Violation
@@ -88,11 +89,17 @@ def tile(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> It
     """One row for each tensor that its tiles over the last dimensions do not cover exactly.
 
     A tensor of fewer dimensions than the tile is laid out with leading dimensions of size 1; one without dimensions is
-    left out. The cost is what padding to whole tiles adds.
+    left out. Under ``dims`` free the tile is 1 along a dimension that is contracted. The cost is what padding to whole
+    tiles adds.
     """
-    sizes = [int(item) for item in rule.value]
-    for subject in chosen(graph, rule, forward_checked=forward_checked):
-        if subject.tensor.shape:
+    for each in looked_at(graph, rule, forward_checked=forward_checked):
+        if isinstance(each, Violation):
+            yield each
+        elif each[0].tensor.shape:
+            subject, contracted = each
+            sizes = [int(item) for item in rule.value]
+            if rule.dims == "free" and contracted is not None and contracted >= len(subject.tensor.shape) - len(sizes):
+                sizes[contracted - len(subject.tensor.shape)] = 1
             yield from _tile(subject, rule, sizes)
 
 

@@ -109,6 +109,14 @@ def byte_bounds(tensor: TensorRecord, symbols: Symbols) -> tuple[int | None, int
     return item * least, item * math.prod(highs) if len(highs) == len(ends) else None
 
 
+def storage_bounds(tensor: TensorRecord, symbols: Symbols) -> tuple[int | None, int | None]:
+    """Bytes of the storage that a tensor is in, at least and at most, as :func:`byte_bounds` tells its dense ones."""
+    if tensor.storage_bytes is None:
+        return byte_bounds(tensor, symbols)
+    least, most = bounds(tensor.storage_bytes, symbols)
+    return max(least or 0, 0), most
+
+
 def tensors(graph: GraphRecord, *, forward_checked: bool) -> Iterator[Subject]:
     """Every tensor of the graph once, as the output of the node that makes it; several of a multi-output node.
 

@@ -163,7 +163,8 @@ class EmulatingInterpreter(fx.Interpreter):
         else:
             result = target(*args, **kwargs)
         if self.numerics.tile:
-            self._try_padding(plan, target, args, kwargs, result)
+            dtypes = (dtype for node in n.all_input_nodes for dtype in self.plans[node.name].dtypes)
+            self._try_padding(plan, target, args, kwargs, result, self.numerics.tile_of(dtypes))
         return result
 
     def _operands(self, plan: NodePlan, target: Any, args: Sequence[Any]) -> Sequence[Any]:
@@ -197,17 +198,23 @@ class EmulatingInterpreter(fx.Interpreter):
         return laid_out[0] if isinstance(result, Tensor) else tuple(laid_out)
 
     def _try_padding(
-        self, plan: NodePlan, target: Any, args: Sequence[Any], kwargs: dict[str, Any], plain: Any
+        self,
+        plan: NodePlan,
+        target: Any,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        plain: Any,
+        tile: tuple[int, ...],
     ) -> None:
         beyond = reads_beyond(target)
         if beyond is False or plan.mutated or plan.record.aliases:
             return
         if beyond is None:
-            if any_padded((args, kwargs), self.numerics.tile):
+            if any_padded((args, kwargs), tile):
                 self._tell(plan, "not_emulated", f"{plan.record.target} was not run over padding")
             return
         try:
-            count = leaked(target, args, kwargs, plain, self.numerics.tile, self.numerics.fill)
+            count = leaked(target, args, kwargs, plain, tile, self.numerics.fill)
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
             reason = str(error).partition("\n")[0]
             self._tell(plan, "not_emulated", f"{plan.record.target} could not be run over padding: {reason}")
@@ -215,7 +222,7 @@ class EmulatingInterpreter(fx.Interpreter):
         if count:
             total = sum(item.numel() for item in tree_leaves(plain) if isinstance(item, Tensor))
             what = "NaN" if self.numerics.fill != 0 else "zero"
-            words = f"{what} in the padding to {list(self.numerics.tile)} reaches {elements_in_words(count, total)}"
+            words = f"{what} in the padding to {list(tile)} reaches {elements_in_words(count, total)}"
             self._tell(plan, "pad_leak", words, count=count, elements=total)
 
     def _rounded(self, result: Any, plan: NodePlan) -> Any:

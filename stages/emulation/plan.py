@@ -1,5 +1,7 @@
 """What the emulation does at each node of a graph, settled once, before it runs."""
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from stages.constrain.config import AccelConfig, NumericsConfig, Rule
 from stages.constrain.engine import check
-from stages.constrain.numerics import FloatFormat, Format, parse_format
+from stages.constrain.numerics import FloatFormat, Format, parse_format, tile_bytes
 from stages.constrain.profile import Profile
 from stages.emulation.products import Accumulation
 from stages.graphs import GraphRecord, NodeRecord
@@ -24,7 +26,8 @@ class Numerics:
         operands: likewise, for the operands of products.
         accumulation: how partial sums are rounded; None: as torch adds up, which is in float32.
         casts: integer dtype → the one that stands for it.
-        tile: sizes of the tiles; empty: none.
+        tile: sizes of the tiles, in elements; empty: none.
+        tile_in_bytes: the last one of them is in bytes.
         fill: what lies in the padding.
         saturate: see ``NumericsConfig``.
         widened: dtypes whose tensors are held in float32 while the graph runs, because their storage format has
@@ -36,6 +39,7 @@ class Numerics:
     accumulation: Accumulation | None = None
     casts: dict[torch.dtype, torch.dtype] = field(default_factory=dict)
     tile: tuple[int, ...] = ()
+    tile_in_bytes: bool = False
     fill: float = 0.0
     saturate: bool = False
 
@@ -52,7 +56,8 @@ class Numerics:
             _formats(config.operands, config),
             accumulation,
             {getattr(torch, wide): getattr(torch, narrow) for wide, narrow in config.casts.items()},
-            tuple(config.tile),
+            tuple(tile_bytes(size) or int(size) for size in config.tile),
+            any(tile_bytes(size) for size in config.tile),
             float("nan") if config.poison else 0.0,
             config.saturate,
         )
@@ -60,6 +65,18 @@ class Numerics:
     @property
     def widened(self) -> frozenset[torch.dtype]:
         return frozenset(dtype for dtype in self.storage if dtype in (torch.float16, torch.bfloat16))
+
+    def tile_of(self, dtypes: Iterable[torch.dtype | None]) -> tuple[int, ...]:
+        """Sizes, in elements, of the tiles of an operation's operands; where their dtypes differ, those of the largest.
+
+        Args:
+            dtypes: as the graph has them: a float16 row takes two bytes an element, whatever holds it meanwhile.
+        """
+        if not self.tile_in_bytes:
+            return self.tile
+        *sizes, wide = self.tile
+        floating = [dtype.itemsize for dtype in dtypes if dtype is not None and dtype.is_floating_point]
+        return (*sizes, max((wide // math.gcd(wide, item) for item in floating), default=1))
 
     def container(self, dtype: torch.dtype) -> torch.dtype:
         """What holds a tensor of ``dtype`` while the graph runs."""

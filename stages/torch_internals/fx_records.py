@@ -4,7 +4,7 @@ import math
 import operator
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -38,12 +38,15 @@ class RecordContext:
         tensors: ``id(tensor)`` → (path, "parameter" or "buffer").
         by_sequence: autograd sequence number → (line, module path) of the forward node that had it; filled while
             graphs are recorded, read for backward nodes that carry no line of their own.
+        inputs: identity of a storage → (the forward's placeholder that is in it, the storage, held so that the
+            identity stays its own); filled while a joint or forward graph is recorded, read for the backward.
     """
 
     sources: SourceFinder
     modules: dict[int, str] = field(default_factory=dict)
     tensors: dict[int, tuple[str, str]] = field(default_factory=dict)
     by_sequence: dict[int, tuple[SourceLine | None, str]] = field(default_factory=dict)
+    inputs: dict[int, tuple[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, module: torch.nn.Module) -> "RecordContext":
@@ -53,8 +56,8 @@ class RecordContext:
         return cls(SourceFinder(module), {id(child): name for name, child in module.named_modules()}, tensors)
 
     def for_graph(self) -> "RecordContext":
-        """The same, with sequence numbers of its own (they are unique within one AOTAutograd trace only)."""
-        return RecordContext(self.sources, self.modules, self.tensors, {})
+        """The same, with sequence numbers and storages of its own (they belong to one AOTAutograd trace only)."""
+        return RecordContext(self.sources, self.modules, self.tensors)
 
 
 def node_value(node: fx.Node) -> Any:
@@ -96,6 +99,28 @@ def tensor_record(tensor: torch.Tensor) -> TensorRecord:
         storage_offset=size_of(tensor.storage_offset()) if strided else 0,
         hints=hints,
     )
+
+
+def with_storage(record: TensorRecord, tensor: torch.Tensor) -> TensorRecord:
+    """``record`` with the bytes of the tensor's storage, where they are known and not the dense ones. Adds no guard."""
+    storage = _storage(tensor)
+    if storage is None:
+        return record
+    stored, dense = storage.nbytes(), tensor.element_size()
+    for size in tensor.shape:
+        dense = dense * _expression(size)
+    if _is_zero(_expression(stored) - dense):
+        return record
+    symbolic = isinstance(size_of(stored), str)
+    return replace(record, storage_bytes=size_of(stored), storage_hint=hint_of(stored) if symbolic else None)
+
+
+def _expression(size: Any) -> Any:
+    return size.node.expr if isinstance(size, torch.SymInt) else int(size)
+
+
+def _is_zero(expression: Any) -> bool:
+    return expression == 0 if isinstance(expression, int) else bool(expression.expand() == 0)
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
@@ -202,15 +227,17 @@ def module_path(node: fx.Node, modules: dict[int, str]) -> str:
     return clean_module_path(str(path)) if known is None else known
 
 
+def _storage(tensor: torch.Tensor) -> Any:
+    """Of a strided tensor; None for those that ``vmap`` batches inside a Dynamo graph, which show none."""
+    try:
+        return tensor.untyped_storage() if tensor.layout == torch.strided else None
+    except NotImplementedError:  # no storage that could be shared is seen, and none is claimed
+        return None
+
+
 def _storages(value: Any) -> set[int]:
-    """Of strided tensors; those that ``vmap`` batches inside a Dynamo graph show none."""
-    found = set()
-    for tensor in tensors_in(value):
-        try:
-            found |= {tensor.untyped_storage()._cdata} if tensor.layout == torch.strided else set()
-        except NotImplementedError:  # no storage that could be shared is seen, and none is claimed
-            continue
-    return found
+    found = map(_storage, tensors_in(value))
+    return {storage._cdata for storage in found if storage is not None}
 
 
 def _is_alias(node: fx.Node, storages: dict[fx.Node, set[int]]) -> bool:
@@ -286,6 +313,10 @@ def _node_record(
         source, module = _source_and_module(node, context, done)
         module = module or (info.module if info is not None else "")
     role = info.role if info is not None else ("constant" if node.op == "get_attr" else "")
+    aliases = node.op in ("call_function", "call_method") and _is_alias(node, storages)
+    outputs = [tensor_record(tensor) for tensor in tensors_in(value)]
+    if not aliases and role != "tangent":  # a gradient comes dense, whatever its stand-in is a view of
+        outputs = [with_storage(*both) for both in zip(outputs, tensors_in(value), strict=True)]
     return NodeRecord(
         name=node.name,
         op=node.op,
@@ -293,15 +324,31 @@ def _node_record(
         args=argument_json(node.args),
         kwargs=argument_json(node.kwargs),
         inputs=[argument.name for argument in node.all_input_nodes],
-        outputs=[tensor_record(tensor) for tensor in tensors_in(value)],
+        outputs=outputs,
         role=role,
         module=module,
         source=source,
         flops=_flops(node) if details and node.op == "call_function" else None,
-        aliases=node.op in ("call_function", "call_method") and _is_alias(node, storages),
+        aliases=aliases,
         value=size_of(value) if _is_integer(value) else None,
         dispatched=nested_calls(node) if isinstance(node.target, torch._ops.HigherOrderOperator) else None,
     )
+
+
+def _with_shared(graph: GraphRecord, storages: dict[fx.Node, set[int]], context: RecordContext) -> list[NodeRecord]:
+    """The nodes, placeholders whose memory another has telling so."""
+    first = {identity: name for identity, (name, _) in context.inputs.items()} if graph.kind == "backward" else {}
+    found = []
+    for node, record in zip(storages, graph.nodes, strict=True):
+        alone = node.op == "placeholder" and record.role != "tangent" and len(record.outputs) == 1
+        if alone and len(storages[node]) == 1:
+            (identity,) = storages[node]
+            name = first.setdefault(identity, record.name)
+            record = record if name == record.name else replace(record, shares=name)
+            if graph.kind in ("joint", "forward"):
+                context.inputs.setdefault(identity, (name, _storage(next(tensors_in(node_value(node))))))
+        found.append(record)
+    return found
 
 
 def _is_integer(value: Any) -> bool:
@@ -313,7 +360,9 @@ def graph_symbols(graph: fx.Graph) -> dict[str, dict[str, int | None]]:
     symbols: dict[str, dict[str, int | None]] = {}
     for node in graph.nodes:
         value = node_value(node)
-        sizes = [value] if isinstance(value, torch.SymInt) else [s for t in tensors_in(value) for s in t.shape]
+        tensors = list(tensors_in(value))
+        sizes = [value] if isinstance(value, torch.SymInt) else [size for tensor in tensors for size in tensor.shape]
+        sizes += [storage.nbytes() for storage in map(_storage, tensors) if storage is not None]
         for size in sizes:
             if not isinstance(size, torch.SymInt):
                 continue
@@ -359,4 +408,5 @@ def graph_record(
     for node in graph.nodes:
         info = known.get(node.name, PlaceholderInfo()) if node.op == "placeholder" else known.get(node.name)
         done[node.name] = _node_record(node, context, done, info, storages, details)
-    return GraphRecord(id, id.rpartition(".")[2], list(done.values()), graph_symbols(graph))
+    found = GraphRecord(id, id.rpartition(".")[2], list(done.values()), graph_symbols(graph))
+    return replace(found, nodes=_with_shared(found, storages, context))

@@ -22,9 +22,9 @@ ALIGNMENTS = (8, 16, 32)
 CHIPS = {
     # float operations and int64 ids: neither is int8, uint8 or int16; the vocabulary of 119,547 exceeds 65,535
     "arm_ethos_u55": {("dtype", "fallback"), ("size", "fallback")},
-    # int64 ids and the boolean mask are cast, the embedding table spans more than 255.996 MiB; 100 floats are no
-    # multiple of 128 bytes
-    "ibm_spyre": {("dtype", "cast"), ("memory_tensor", "reject")},
+    # int64 ids and the boolean mask are cast, what computes integers runs on the host, the embedding table spans more
+    # than 255.996 MiB; 100 floats are no multiple of 128 bytes
+    "ibm_spyre": {("dtype", "cast"), ("dtype", "fallback"), ("memory_tensor", "reject")},
     # one row of sublanes is padded to 8, operands of matrix products are rounded to bfloat16
     "google_tpu": {("tile", "pad"), ("dtype", "cast")},
     # vectors and single rows are padded to 32x32 tiles; int64 and bool are not listed

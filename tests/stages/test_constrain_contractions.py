@@ -26,6 +26,8 @@ def test_an_operand_is_found_by_position_and_by_keyword() -> None:
     {"rule": "dtype", "roles": ["compute"], "value": ["float32"]},
     {"rule": "dtype", "roles": ["compute"], "value": {"float32": "bfloat16"}, "effect": "cast"},
     {"rule": "alignment", "dims": "contraction", "value": 5},
+    {"rule": "alignment", "roles": ["compute"], "value": 5},
+    {"rule": "tile", "roles": ["result"], "value": [5]},
 ])  # fmt: skip
 @pytest.mark.parametrize(
     ("target", "kind"),
@@ -118,3 +120,57 @@ def test_an_operand_without_a_shape_is_not_established_for_dtypes_either() -> No
     ]
     named = call("y", "torch.mm", [], tensor(5, 5), kwargs={"input": {"node": "x"}, "mat2": {"node": "x"}})
     assert found(graph(placeholder("x", 5, 5), named, kind="dynamo"), **rule) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"roles": ["compute"]}, [("args[1]", "3x20", "16x16"), ("args[2]", "20x24", "16x16")]),
+        ({"roles": ["result"]}, [("output", "3x24", "16x16")]),
+        ({"roles": ["compute", "result"], "dims": "free"},
+         [("args[1]", "3x20", "16x1"), ("args[2]", "20x24", "1x16"), ("output", "3x24", "16x16")]),
+        ({"roles": ["parameter"], "dims": "free"}, [("parameter", "1x24", "16x16"), ("parameter", "20x24", "16x16")]),
+        ({"roles": ["compute", "parameter"]}, [("parameter", "1x24", "16x16"), ("parameter", "20x24", "16x16"),
+                                               ("args[1]", "3x20", "16x16"), ("args[2]", "20x24", "16x16")]),
+    ],
+)  # fmt: skip
+def test_tiles_of_what_a_product_multiplies_and_gives(
+    fields: dict[str, Any], expected: list[tuple[str, str, str]]
+) -> None:
+    given = graph(
+        placeholder("b", 24, role="parameter"),
+        placeholder("x", 3, 20),
+        placeholder("w", 20, 24, role="parameter"),
+        call("m", "aten.addmm.default", ["b", "x", "w"], tensor(3, 24)),
+        call("r", "aten.relu.default", ["m"], tensor(3, 24)),
+    )
+    rows = found(given, **rules(rule="tile", value=[16, 16], **fields))
+    assert [(row.operand, row.measured, row.limit) for row in rows] == expected
+
+
+def test_free_leaves_out_a_contracted_dimension_of_the_tile_alone() -> None:
+    """A linear layer's weight contracts its last dimension, a vector its only one, a convolution none of the two."""
+    fields = {"rule": "tile", "value": [16, 16], "roles": ["compute"], "dims": "free"}
+    layer = call("y", "torch.nn.functional.linear", ["x", "w"], tensor(16, 24))
+    given = graph(placeholder("x", 2, 16, 20), placeholder("w", 24, 20), layer)
+    assert [(row.operand, row.limit) for row in found(given, **rules(**fields))] == [("args[1]", "16x1")]
+    given = graph(placeholder("x", 16, 20), placeholder("v", 20), call("y", "aten.mv.default", ["x", "v"], tensor(16)))
+    assert [(row.operand, row.measured, row.limit) for row in found(given, **rules(**fields))] == [
+        ("args[1]", "1x20", "16x1")
+    ]
+    node = call("c", "aten.convolution.default", ["x", "w"], tensor(1, 4, 8, 8))
+    node.args.extend([None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1])
+    given = graph(placeholder("x", 1, 3, 16, 8), placeholder("w", 4, 3, 16, 16), node)
+    assert [(row.operand, row.limit) for row in found(given, **rules(**fields))] == [("args[0]", "16x16")]
+
+
+@pytest.mark.parametrize(("mask", "shapes"), [
+    ([True, True, True], [(2, 3, 8, 8), (4, 3, 3, 3), (4,)]), ([False, True, True], [(4, 3, 3, 3), (4,)]),
+    ([False, True, False], [(4, 3, 3, 3)]),
+])  # fmt: skip
+def test_a_biases_gradient_is_no_result_of_a_product(mask: list[bool], shapes: list[tuple[int, ...]]) -> None:
+    node = call("c", "aten.convolution_backward.default", ["g", "x", "w"], *(tensor(*shape) for shape in shapes))
+    node.args.extend([[4], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, mask])
+    given = graph(placeholder("g", 2, 4, 6, 6), placeholder("x", 2, 3, 8, 8), placeholder("w", 4, 3, 3, 3), node)
+    rows = found(given, **rules(rule="alignment", value=5, roles=["result"]))
+    assert len(rows) == len(shapes) - mask[2]

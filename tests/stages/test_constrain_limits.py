@@ -1,6 +1,7 @@
 """Rank, sizes, tiles, dtypes by role, strides, memory and allow lists: each by hand."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from constrain_graphs import LINEAR, call, found, graph, placeholder, places, rules, tensor
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.constrain.config import Rule
+from stages.liveness import peak_live
 
 SHAPES = st.lists(st.integers(1, 70), min_size=0, max_size=6)
 
@@ -195,6 +197,25 @@ def test_peak_memory_is_what_lives_at_once() -> None:
     assert found(chain, max_peak_bytes=3 * 1024) == []
     (row,) = found(chain, max_peak_bytes=3 * 1024 - 1)
     assert (row.node, row.measured, row.cost_bytes, row.rule) == ("b", "3072", 1, "memory_peak")
+
+
+def test_peak_memory_counts_a_storage_once_and_whole() -> None:
+    """Two parts of 4,096 saved bytes, and a view of a parameter of 1,024, which is never freed."""
+    wide = placeholder("a", 256, role="saved")
+    wide = replace(wide, outputs=[replace(wide.outputs[0], storage_bytes=4096)])
+    part = replace(placeholder("b", 256, role="saved"), shares="a")
+    weight = replace(placeholder("w", 256, role="saved"), shares="primals_1")
+    sums = [
+        call("c", "aten.add.Tensor", ["a", "b"], tensor(256)),
+        call("d", "aten.mul.Tensor", ["c", "w"], tensor(256)),
+        call("e", "aten.exp.default", ["d"], tensor(4096)),
+        call("f", "aten.sum.default", ["e"], tensor()),
+    ]
+    given = graph(wide, part, weight, *sums, kind="backward")
+    assert peak_live(given) == (1024 + 1024 + 4 * 4096, "e")  # w, d and e; a and b went when c was made
+    assert peak_live(replace(given, nodes=given.nodes[:4])) == (4096 + 1024 + 1024, "c")
+    (row,) = found(given, max_peak_bytes=1024)
+    assert row.measured == str(1024 + 1024 + 4 * 4096)
 
 
 def test_what_is_not_on_the_allow_list() -> None:

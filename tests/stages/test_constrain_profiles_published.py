@@ -8,7 +8,7 @@ from constrain_graphs import call, found, graph, placeholder, tensor
 from stages.constrain import check, load_profile
 from stages.constrain.catalogue import markdown, rows
 from stages.constrain.config import Rule
-from stages.constrain.profile import FOLDER, profile_names
+from stages.constrain.profile import FOLDER, Profile, profile_names
 
 VENDORS = (
     "arm_ethos_u55", "aws_trainium_nc_v2", "google_tpu", "huawei_ascend_cube", "ibm_spyre", "intel_gaudi",
@@ -174,6 +174,46 @@ INTEGERS = graph(
 )  # fmt: skip
 
 
+def linear(rows: int, contracted: int, columns: int, dtype: str) -> object:
+    """A layer with a bias."""
+    return graph(
+        placeholder("b", columns, dtype=dtype, role="parameter"), placeholder("x", rows, contracted, dtype=dtype),
+        placeholder("w", contracted, columns, dtype=dtype, role="parameter"),
+        call("addmm", "aten.addmm.default", ["b", "x", "w"], tensor(rows, columns, dtype=dtype)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dtype", "expected"),
+    [
+        ((32, 64, 32), "float32", []),
+        ((32, 24, 32), "float32", []),  # K0 is 32 bytes: 8 elements of float32
+        ((32, 24, 32), "float16", [("args[1]", "48"), ("args[2]", "48")]),
+        ((32, 20, 32), "float32", [("args[1]", "80"), ("args[2]", "80")]),
+        ((1, 64, 32), "float16", [("args[1]", "1x64"), ("output", "1x32")]),
+        ((32, 64, 40), "float16", [("args[2]", "64x40"), ("output", "32x40")]),
+    ],
+)
+def test_the_cube_blocks_what_it_multiplies_and_makes(
+    sizes: tuple[int, int, int], dtype: str, expected: list[tuple[str, str]]
+) -> None:
+    """A bias is in no block, however long it is."""
+    rows = check(linear(*sizes, dtype), load_profile("huawei_ascend_cube"))  # type: ignore[arg-type]
+    assert [(row.operand, row.measured) for row in rows] == expected
+
+
+def test_tensor_cores_do_not_multiply_a_bias() -> None:
+    rows = check(linear(16, 16, 42, "float16"), load_profile("nvidia_tensor_core"))  # type: ignore[arg-type]
+    assert [(row.operand, row.measured) for row in rows] == [("args[2]", "84"), ("output", "84")]
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_no_rule_for_some_operations_looks_at_a_bias(name: str) -> None:
+    rules = tuple(rule for rule in load_profile(name).rules if rule.operations and rule.effect == "pad")
+    rows = check(linear(16, 128, 42, "float16"), Profile(name, rules=rules))  # type: ignore[arg-type]
+    assert all(row.operand != "args[0]" for row in rows)
+
+
 @pytest.mark.parametrize(
     ("name", "given", "expected"),
     [
@@ -194,7 +234,19 @@ def test_what_a_chip_says_of_products(name: str, given: object, expected: list[t
 def test_ibm_spyre_tells_of_every_cast_that_its_numerics_make():
     profile = load_profile("ibm_spyre")
     (cast,) = (rule for rule in profile.of("dtype") if rule.effect == "cast")
-    (allowed,) = (rule for rule in profile.of("dtype") if rule.effect == "reject")
-    for wide, narrow in profile.numerics.casts.items():
-        assert cast.value[wide] == narrow and {wide, narrow} <= set(allowed.value)
-    assert set(profile.numerics.storage) <= set(allowed.value)
+    assert all(cast.value[wide] == narrow for wide, narrow in profile.numerics.casts.items())
+
+
+@pytest.mark.parametrize(
+    ("dtype", "effects"),
+    [
+        ("float32", []), ("float16", []), ("float8_e4m3fn", []), ("bool", ["cast"]), ("int64", ["cast", "fallback"]),
+        ("int32", ["fallback"]), ("uint8", ["fallback"]), ("bfloat16", ["reject"]), ("float64", ["reject"]),
+        ("complex64", ["reject"]),
+    ],
+)  # fmt: skip
+def test_ibm_spyre_takes_no_integers_and_no_bfloat16(dtype: str, effects: list[str]) -> None:
+    """The stricter of its two pages; token ids are not refused, but are the host's."""
+    rules = tuple(load_profile("ibm_spyre").of("dtype"))
+    rows = check(graph(placeholder("x", 4, 128, dtype=dtype)), Profile("ibm_spyre", rules=rules))
+    assert [row.effect for row in rows] == effects

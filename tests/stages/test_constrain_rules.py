@@ -1,6 +1,7 @@
 """Each rule on hand-made graphs, with violations derived by hand."""
 
 import datetime
+from dataclasses import replace
 
 import pytest
 from constrain_graphs import call, found, graph, placeholder, places, tensor
@@ -172,6 +173,9 @@ def test_an_alias_with_the_same_metadata_is_the_same_tensor():
     copied = call("k", "aten.clone.default", ["x"], tensor(2, 3))
     rows = found(graph(placeholder("x", 2, 3), same, other, copied), alignment=8)
     assert [row.node for row in rows] == ["x", "v", "k"]
+    part = placeholder("x", 2, 3, role="saved")  # of a larger storage, which its views are not said to have
+    part = replace(part, outputs=[replace(part.outputs[0], storage_bytes=4096)])
+    assert [row.node for row in found(graph(part, same), alignment=8)] == ["x"]
 
 
 def test_a_backward_graph_does_not_repeat_what_its_forward_showed():

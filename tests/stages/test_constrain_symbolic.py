@@ -1,5 +1,6 @@
 """Symbolic sizes: decided by their ranges where they can be, else undecided, by every rule."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -142,6 +143,15 @@ def test_a_size_without_a_value_may_break_a_limit_for_good() -> None:
             assert [row.severity for row in found(graph(x, symbols=at_least), **{field: limit})] == [severity]
         assert found(graph(x, symbols=at_most), **{field: 48}) == []
         assert [row.severity for row in found(graph(x, symbols=at_most), **{field: 47})] == ["undecided"]
+
+
+def test_a_peak_is_bounded_by_the_storage_that_a_part_keeps_alive() -> None:
+    part = placeholder("x", "s0", 10, hints=[4, 10], role="saved")
+    part = replace(part, outputs=[replace(part.outputs[0], storage_bytes="120*s0", storage_hint=480)])
+    given = graph(part, symbols={"s0": {"hint": 4, "min": 2, "max": 8}})
+    assert found(given, max_peak_bytes=960) == []
+    assert [row.severity for row in found(given, max_peak_bytes=959)] == ["undecided"]
+    assert [(row.severity, row.measured) for row in found(given, max_peak_bytes=479)] == [("warning", "480")]
 
 
 def test_a_peak_that_fits_in_this_case_need_not() -> None:

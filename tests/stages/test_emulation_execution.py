@@ -10,6 +10,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from models.errors import ConfigurationError
 from stages.constrain.config import AccelConfig, NumericsConfig, Rule
+from stages.constrain.profile import load_config
 from stages.emulation.findings import Finding
 from stages.lower.emulated import EmulatedAdapter
 
@@ -163,6 +164,43 @@ def test_an_integer_that_does_not_fit_wraps_and_is_told() -> None:
     assert result.tolist() == [-(2**31), 6] and result.dtype == torch.int64
     assert kinds(found) == [("add", "int_overflow")]
     assert not emulated(lambda a: a + 1, [torch.arange(9)], casts={"int64": "int32"})[1]
+
+
+def layers(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    y = torch.nn.functional.layer_norm(torch.nn.functional.linear(x, weight, bias), bias.shape)
+    return torch.softmax(y, -1).sum(-1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width", "padded"),
+    [
+        (torch.float32, 32, None), (torch.float32, 40, 32), (torch.float32, 64, None), (torch.float32, 96, None),
+        (torch.float16, 32, 64), (torch.float16, 40, 64), (torch.float16, 64, None), (torch.float16, 96, 64),
+        (torch.bfloat16, 32, 64), (torch.float64, 16, None), (torch.float64, 20, 16),
+    ],
+)  # fmt: skip
+def test_a_stick_of_ibm_spyre_holds_128_bytes(dtype: torch.dtype, width: int, padded: int | None) -> None:
+    """Of float16 too, which is held in float32 while its storage format is emulated."""
+    inputs = [torch.randn(8, width), torch.randn(width, width), torch.randn(width)]
+    _, found = emulated(layers, [item.to(dtype) for item in inputs], load_config("ibm_spyre"))
+    leaks = [item for item in found if item.kind == "pad_leak"]
+    assert all(f"in the padding to [{padded}]" in item.message for item in leaks)
+    assert bool(leaks) == (padded is not None)
+
+
+def test_the_last_size_of_a_tile_may_be_in_bytes() -> None:
+    for tile, rows, columns, leak in (
+        ([4, "32B"], 4, 8, False), ([4, "32B"], 4, 12, True), ([4, "32B"], 6, 8, True), (["8B"], 3, 3, True),
+        (["6B"], 3, 3, False), (["1KiB"], 3, 256, False),
+    ):  # fmt: skip
+        _, found = emulated(lambda x: x.sum(), [torch.randn(rows, columns)], tile=tile)
+        assert kinds(found) == [("sum", "pad_leak")] * leak, tile
+
+
+def test_operands_of_several_dtypes_are_padded_alike() -> None:
+    inputs = [torch.randn(4, 32).bfloat16(), torch.randn(32), torch.randn(32)]
+    _, found = emulated(lambda x, w, b: torch.nn.functional.layer_norm(x, [32], w, b), inputs, tile=["128B"])
+    assert kinds(found) == [("native_layer_norm", "pad_leak")] and "padding to [64]" in found[0].message
 
 
 TILES = {"tile": [4, 4]}

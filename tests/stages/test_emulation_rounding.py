@@ -141,6 +141,10 @@ def test_what_is_half_way_to_too_large_is_counted_as_it_is_rounded(name: str, ti
         (NumericsConfig(casts={"int64": "int23"}), r"casts\.int64: got 'int23'; valid: int32"),
         (NumericsConfig(casts={"int8": "int32"}), r"casts\.int8: got 'int32'; valid: none"),
         (NumericsConfig(tile=[1, 2, 3]), "last one or two"),
+        (NumericsConfig(tile=[0]), r"tile: got 0; valid: a whole number above 0"),
+        (NumericsConfig(tile=["128B", 32]), r"tile: got '128B'.*for the last dimension also bytes"),
+        (NumericsConfig(tile=["128"]), r"tile: got '128'"),
+        (NumericsConfig(tile=[32, "128 bytes"]), r"tile: got '128 bytes'"),
         (NumericsConfig(fallback=["aten sort"]), "fallback: got 'aten sort'"),
     ],
 )

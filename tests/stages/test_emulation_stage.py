@@ -27,7 +27,7 @@ PROFILES = {
     "ibm_spyre": """
         storage: {float16: 1-6-9, bfloat16: 1-6-9}
         casts: {int64: int32}
-        tile: [64]
+        tile: [128B]
     """,
     # tt-metal's tiles page and blockfloat_common.cpp.
     "tenstorrent_wormhole_b0": """

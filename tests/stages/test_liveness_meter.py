@@ -1,10 +1,13 @@
 """The estimated peak of live memory against the storage that is alive while the same AOT graph is executed.
 
-The meter shares no code with the estimate: ``fx.Interpreter`` runs the graph and drops each value after its last use,
-and at every node the storages that its environment still holds are added up, each once.
+The meter shares no code with the estimate: ``fx.Interpreter`` runs the graph on the step's own tensors and drops each
+value after its last use, and at every node the storages that its environment still holds are added up, each once.
 """
 
-from typing import Any
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -16,10 +19,12 @@ from models.case import Case
 from models.config import ModelConfig
 from stages.capture import compilation
 from stages.capture.compilation import capture
-from stages.graphs import GraphRecord
+from stages.graphs import GraphRecord, NodeRecord
 from stages.liveness import peak_live
+from stages.torch_internals import aot
 
 LIMIT = 0.05
+Peaks = tuple[int, int, str, str]
 BUILDS = {
     "resnet18": {"_target_": "models.torchvision_models.build", "name": "resnet18"},
     "bert": {
@@ -54,49 +59,61 @@ class Meter(fx.Interpreter):
         return result
 
 
-def measured(record: GraphRecord, gm: fx.GraphModule) -> Meter:
-    """Run the graph on zeros of its inputs' shapes; parameters, buffers and inputs are the caller's and stay alive."""
-    inputs = []
-    for node in gm.graph.find_nodes(op="placeholder"):
-        value = node.meta["val"]
-        made = (
-            torch.empty_strided(value.shape, value.stride(), dtype=value.dtype) if hasattr(value, "stride") else value
-        )
-        inputs.append(made.zero_() if isinstance(made, torch.Tensor) else int(made))
-    owned = [node.name for node in record.nodes if node.op == "placeholder" and node.role not in ("saved", "tangent")]
-    names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
-    kept = [
-        value for name, value in zip(names, inputs, strict=True) if name in owned and isinstance(value, torch.Tensor)
-    ]
-    meter = Meter(gm, kept)
-    arguments = list(inputs)
-    inputs.clear()
-    with torch.no_grad():
-        meter.run(*arguments)
-    return meter
+class Meters:
+    """One meter a graph, run on the very tensors that the step gives it.
+
+    What a forward is given is the caller's: it stays alive, in the backward too, through whichever view the forward
+    saved of it. What else the backward is given, saved activations and tangents, goes after its last use.
+    """
+
+    def __init__(self) -> None:
+        self.names: dict[int, str] = {}
+        self.meters: dict[str, Meter] = {}
+        self.callers: set[int] = set()
+
+    def boxed(self, forward: Callable[..., Any]) -> Callable[..., Any]:
+        """Stands in for ``make_boxed_func``, with which AOTAutograd's graphs are run."""
+        gm = cast(fx.GraphModule, cast(Any, forward).__self__)
+
+        def run(arguments: list[Any]) -> Any:
+            name = self.names[id(gm)]
+            tensors = [item for item in arguments if isinstance(item, torch.Tensor)]
+            if name.endswith("forward"):
+                self.callers |= {tensor.untyped_storage().data_ptr() for tensor in tensors}
+            kept = [tensor for tensor in tensors if tensor.untyped_storage().data_ptr() in self.callers]
+            self.meters[name] = Meter(gm, kept)
+            result = self.meters[name].boxed_run(arguments)
+            self.meters[name].kept = []
+            return result
+
+        run._boxed_call = True  # type: ignore[attr-defined]
+        return run
 
 
-def both(case: Case, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[int, int, str, str]]:
+def both(case: Case, monkeypatch: pytest.MonkeyPatch, dynamic: bool | None = None) -> dict[str, Peaks]:
     """Graph id → estimated and measured peak, and the nodes at which they are reached."""
-    modules: dict[str, fx.GraphModule] = {}
+    meters = Meters()
+    modules: list[fx.GraphModule] = []  # kept, so that no identity is used twice
     store = compilation._Recorder.store
 
     def keep(self: Any, record: GraphRecord, gm: fx.GraphModule) -> None:
-        modules[record.id] = gm
+        modules.append(gm)
+        meters.names[id(gm)] = record.id
         store(self, record, gm)
 
     monkeypatch.setattr(compilation._Recorder, "store", keep)
+    monkeypatch.setattr(aot, "make_boxed_func", meters.boxed)
     found = {}
-    for record in capture(case).graphs:
+    for record in capture(case, dynamic).graphs:
         if record.kind in ("forward", "backward"):
             peak, name = peak_live(record)
-            meter = measured(record, modules[record.id])
             assert peak is not None
-            found[record.id] = (peak, meter.peak, name, meter.peak_node)
+            assert peak_live(GraphRecord.from_json(json.loads(json.dumps(record.to_json())))) == (peak, name)
+            found[record.id] = (peak, meters.meters[record.id].peak, name, meters.meters[record.id].peak_node)
     return found
 
 
-def check(found: dict[str, tuple[int, int, str, str]], graphs: set[str]) -> None:
+def check(found: dict[str, Peaks], graphs: set[str]) -> None:
     assert set(found) == graphs
     for name, (estimated, real, at, really_at) in found.items():
         assert abs(estimated - real) <= LIMIT * real, f"{name}: {estimated:,} at {at}, measured {real:,} at {really_at}"
@@ -132,3 +149,81 @@ def test_small(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_three_models(model: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = build_case(ModelConfig(model, BUILDS[model]), mode=mode)
     check(both(case, monkeypatch), {"g0.forward"} | ({"g0.backward"} if mode == "training" else set()))
+
+
+def training(module: nn.Module, *inputs: torch.Tensor) -> Case:
+    torch.manual_seed(0)
+    return Case("case", module.train(), inputs, {}, "training", torch.float32, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_attention_saves_parts_of_one_storage(
+    batch_first: bool, dropout: float, dynamic: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The packed query, key and value are one storage, and dropout 0 saves one result under two names."""
+    layer = nn.TransformerEncoderLayer(64, 4, 128, dropout=dropout, batch_first=batch_first)
+    found = both(training(layer, torch.randn(4, 50, 64)), monkeypatch, dynamic)
+    check(found, {"g0.forward", "g0.backward"})
+    assert found["g0.backward"][0] == found["g0.backward"][1]
+
+
+@pytest.mark.parametrize(("layers", "dropout"), [(2, 0.1), (1, 0.0), (4, 0.0)])
+def test_an_encoder(layers: int, dropout: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = nn.TransformerEncoderLayer(128, 4, 256, dropout=dropout, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+    found = both(training(encoder, torch.randn(8, 64, 128)), monkeypatch)
+    check(found, {"g0.forward", "g0.backward"})
+
+
+class Scaled(nn.Module):
+    """Saves an expanded mask, a slice of a larger result and the parameter itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(64, 64))
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        part = torch.exp(x.repeat(1, 8))[:, :64]
+        return torch.tanh((part * mask) @ self.weight.t())
+
+
+def test_an_expanded_input_is_as_large_as_its_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = training(Scaled(), torch.randn(256, 64), torch.randn(1, 64).expand(256, 64))
+    found = both(case, monkeypatch)
+    check(found, {"g0.forward", "g0.backward"})
+
+
+class FirstColumns(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        kept = torch.exp(x.repeat(1, 16))[:, :4]
+        return kept, torch.sin(x) + torch.cos(x) * 2
+
+
+def test_an_output_that_is_a_view_keeps_its_whole_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(
+        "case", FirstColumns().eval(), (torch.randn(64, 64),), {}, "inference", torch.float32, torch.device("cpu")
+    )
+    found = both(case, monkeypatch)
+    check(found, {"g0.forward"})
+    assert found["g0.forward"][0] > 64 * 64 * 4 * 16
+
+
+def test_a_capture_stored_without_storages_is_estimated_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = capture(training(nn.TransformerEncoderLayer(64, 4, 128), torch.randn(4, 50, 64))).graph("g0.backward")
+    stored = json.loads(json.dumps(record.to_json()))
+    shared = [node["name"] for node in stored["nodes"] if node.pop("shares")]
+    stored_bytes = [tensor for node in stored["nodes"] for tensor in node["outputs"] if tensor.pop("storage_bytes")]
+    assert shared and stored_bytes
+    for node in stored["nodes"]:
+        for tensor in node["outputs"]:
+            del tensor["storage_hint"]
+    peak, _ = peak_live(GraphRecord.from_json(stored))
+    dense, _ = peak_live(replace(record, nodes=[_dense(node) for node in record.nodes]))
+    assert peak == dense
+
+
+def _dense(node: NodeRecord) -> NodeRecord:
+    outputs = [replace(tensor, storage_bytes=None, storage_hint=None) for tensor in node.outputs]
+    return replace(node, shares="", outputs=outputs)
