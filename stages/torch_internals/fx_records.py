@@ -315,7 +315,7 @@ def _node_record(
     role = info.role if info is not None else ("constant" if node.op == "get_attr" else "")
     aliases = node.op in ("call_function", "call_method") and _is_alias(node, storages)
     outputs = [tensor_record(tensor) for tensor in tensors_in(value)]
-    if not aliases and role != "tangent":  # a gradient comes dense, whatever its stand-in is a view of
+    if details and not aliases and role != "tangent":  # a gradient comes dense, whatever its stand-in is a view of
         outputs = [with_storage(*both) for both in zip(outputs, tensors_in(value), strict=True)]
     return NodeRecord(
         name=node.name,
@@ -355,14 +355,15 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, torch.SymInt) or (isinstance(value, int) and not isinstance(value, bool))
 
 
-def graph_symbols(graph: fx.Graph) -> dict[str, dict[str, int | None]]:
+def graph_symbols(graph: fx.Graph, *, details: bool = True) -> dict[str, dict[str, int | None]]:
     """Symbols of a graph's sizes with hint and range; an open end of a range is None."""
     symbols: dict[str, dict[str, int | None]] = {}
     for node in graph.nodes:
         value = node_value(node)
         tensors = list(tensors_in(value))
         sizes = [value] if isinstance(value, torch.SymInt) else [size for tensor in tensors for size in tensor.shape]
-        sizes += [storage.nbytes() for storage in map(_storage, tensors) if storage is not None]
+        if details:
+            sizes += [storage.nbytes() for storage in map(_storage, tensors) if storage is not None]
         for size in sizes:
             if not isinstance(size, torch.SymInt):
                 continue
@@ -400,7 +401,8 @@ def graph_record(
         id: e.g. ``"g0.forward"``.
         context: see :class:`RecordContext`; sequence numbers found here are added to it.
         placeholders: by node name; those that are missing are plain inputs.
-        details: False leaves out what no rule decides on and a finding alone needs: source lines, modules, FLOPs.
+        details: False leaves out what a finding alone needs, source lines, modules and FLOPs, and what only peak memory
+            does, storages.
     """
     known = placeholders or {}
     done: dict[str, NodeRecord] = {}
@@ -408,5 +410,5 @@ def graph_record(
     for node in graph.nodes:
         info = known.get(node.name, PlaceholderInfo()) if node.op == "placeholder" else known.get(node.name)
         done[node.name] = _node_record(node, context, done, info, storages, details)
-    found = GraphRecord(id, id.rpartition(".")[2], list(done.values()), graph_symbols(graph))
-    return replace(found, nodes=_with_shared(found, storages, context))
+    found = GraphRecord(id, id.rpartition(".")[2], list(done.values()), graph_symbols(graph, details=details))
+    return replace(found, nodes=_with_shared(found, storages, context)) if details else found
