@@ -195,15 +195,18 @@ class AotMockAdapter(MockAdapter):
 
                 return dynamo_placeholders(gm, context)
 
+            operations = self.capabilities().of("operation")
+            called = {f"g{number}.dynamo": gm} if operations else {}  # the user's own calls, which may be named
+
             def inference(forward: fx.GraphModule, _: Sequence[Tensor]) -> Callable[..., Any]:
-                self.enforce({f"g{number}.forward": forward}, inputs)
+                self.enforce(called | {f"g{number}.forward": forward}, inputs)
                 return run_as_traced(forward)
 
             def half(part: fx.GraphModule, _: Sequence[Tensor]) -> Callable[..., Any]:
                 return run_as_traced(part)
 
             def partitioned(forward: fx.GraphModule, backward: fx.GraphModule) -> None:
-                self.enforce({f"g{number}.forward": forward, f"g{number}.backward": backward}, inputs)
+                self.enforce(called | {f"g{number}.forward": forward, f"g{number}.backward": backward}, inputs)
 
             checked = aot_backend(forward=half, backward=half, inference=inference, partitioned=partitioned)
             compiled: Callable[..., Any] = checked(gm, example_inputs)
@@ -245,7 +248,8 @@ def graph_records(
 
             known = aot_placeholders(gm.graph, kind, inputs(context), {})
         record = graph_record(gm.graph, id=graph_id, context=context, placeholders=known, details=details)
-        records.append(_with_calls(record, gm) if dispatched and kind == "dynamo" else record)
+        alone = kind == "dynamo" and len(graphs) == 1  # else its aten graphs tell what its calls come to
+        records.append(_with_calls(record, gm) if dispatched and alone else record)
     return records
 
 

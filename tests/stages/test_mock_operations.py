@@ -110,7 +110,8 @@ def test_an_allow_list_is_the_same_for_both_and_leaves_repros() -> None:
 
 
 @pytest.mark.parametrize(
-    ("denied", "seen_by"), [("aten.add", {"mock", "aot_mock"}), ("aten.add_", {"mock"}), ("aten.add_.Tensor", {"mock"})]
+    ("denied", "seen_by"),
+    [("aten.add", {"mock", "aot_mock"}), ("aten.add_", {"mock", "aot_mock"}), ("aten.add_.Tensor", {"mock"})],
 )
 def test_an_in_place_call_is_the_functional_one_for_both(denied: str, seen_by: set[str]) -> None:
     """As README says; AOTAutograd's graph has no in-place call left."""
@@ -130,6 +131,19 @@ def test_an_in_place_call_is_the_functional_one_for_both(denied: str, seen_by: s
             assert isinstance(error.inner_exception, ProfileViolated)
             refusing.add(backend.__name__.removesuffix("_backend"))
     assert refusing == seen_by
+
+
+@pytest.mark.parametrize("denied", ["torch.nn.functional.linear", "aten.linear", "torch.relu"])
+@pytest.mark.parametrize("training", [False, True])
+def test_a_call_that_no_aten_graph_shows_is_refused_by_both(denied: str, training: bool) -> None:
+    options = {"profile": "none", "strict": True, "verified_repros": 0, "denied": [denied]}
+    for backend in (mock_backend, aot_mock_backend):
+        torch._dynamo.reset()
+        layer = torch.nn.Linear(8, 8)
+        with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught, torch.set_grad_enabled(training):
+            torch.compile(lambda x, layer=layer: layer(x).relu(), backend=backend, options=options)(torch.ones(4, 8))
+        (row,) = [row for row in inner(caught).violations if row.graph == "g0.dynamo"]
+        assert row.limit == denied
 
 
 def test_roles_come_from_dynamo_in_its_own_graph() -> None:
