@@ -1,6 +1,6 @@
 """Bandwidth of ``compare_tensors`` on a CUDA device over that of the device's own copy, in one process.
 
-Usage: ``python tests/performance/device.py [--elements 268435456] [--rounds 7] [--pairs 4]``. Prints medians in GB/s
+Usage: ``python tests/performance/device.py [--elements 268435456] [--rounds 7] [--pairs 32]``. Prints medians in GB/s
 (bytes read, and for the copy read and written, by wall time), their ratio to the copy, and memory beyond the inputs:
 for one pair, for several pairs as one structure (whose comparisons follow each other without waiting), with a
 histogram, and for ``torch.testing.assert_close``.
@@ -33,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--elements", type=int, default=2**28, help="elements of each float32 tensor")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--pairs", type=int, default=16)
+    parser.add_argument("--pairs", type=int, default=32)
     options = parser.parse_args()
     torch.manual_seed(0)
     reference = torch.randn(options.elements, device="cuda")
