@@ -7,7 +7,7 @@ from typing import Any
 
 from models.errors import ConfigurationError
 from stages.constrain.config import Rule
-from stages.constrain.subjects import concerns, identity, operands_of, row, storage_bounds
+from stages.constrain.subjects import BOUND, concerns, identity, operands_of, row, storage_bounds
 from stages.constrain.violations import Violation
 from stages.graphs import GraphRecord
 from stages.liveness import peak_live
@@ -56,7 +56,7 @@ def _peak_over_ranges(graph: GraphRecord, rule: Rule, peak: int | None, name: st
         limit=limit,
         undecided=True,
         message=f"the peak of live memory is {here}, and may be {'any number' if most is None else f'{most:,}'}",
-        suggestion="give the size a bound, or check it by hand",
+        suggestion=BOUND,
     )
 
 

@@ -17,6 +17,9 @@ CALLS = ("call_function", "call_method", "call_module")
 SHARED_ROLES = ("parameter", "buffer", "input", "saved", "constant")
 """Placeholders of a backward graph that its forward graph has shown already."""
 
+BOUND = "bound the size (torch._dynamo.mark_dynamic(x, DIMENSION, max=N)), compile with dynamic=False, or see by hand"
+"""What to do where a symbolic size leaves a limit open."""
+
 INDEX_DTYPES = ("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from stages.constrain.config import Rule
 from stages.constrain.contractions import contractions
 from stages.constrain.sizes import case_value
-from stages.constrain.subjects import Subject, byte_bounds, chosen
+from stages.constrain.subjects import BOUND, Subject, byte_bounds, chosen
 from stages.constrain.violations import Violation
 from stages.graphs import ITEM_BYTES, GraphRecord
 
@@ -114,7 +114,7 @@ def memory_tensor(graph: GraphRecord, rule: Rule, *, forward_checked: bool = Fal
                 limit=limit,
                 undecided=True,
                 message=f"{subject.where}: {here}",
-                suggestion="give the size a bound, or check it by hand",
+                suggestion=BOUND,
             )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from models.errors import wrapped
 from stages.constrain.profile import REPRO_DIRECTORY
+from stages.wording import counted
 
 if TYPE_CHECKING:
     from stages.constrain.repros import Repros
@@ -54,11 +55,15 @@ class ProfileViolated(RuntimeError):
                 f"not established that the model keeps the profile {name!r}: {self.outside}\n"
                 f"Try: torch.compile(…, fullgraph=True), which shows every break, or a warning mode: {lenient}"
             )
-        count = len(self.rows)
-        lines = [f"{count} violation{'s' * (count != 1)} of the profile {self.violations.profile.name!r}:"]
-        lines += [described(row) for row in self.rows[:SHOWN]]
+        count, name = len(self.rows), self.violations.profile.name
+        undecided = [row for row in self.rows if row.severity == "undecided"]
+        broken = f"{counted(count - len(undecided), 'violation')} of the profile {name!r}"
+        head = f"not established that the model keeps the profile {name!r}" if count == len(undecided) else broken
+        also = f", and {len(undecided)} not established" if undecided and count > len(undecided) else ""
+        lines = [f"{head}{also}:", *(described(row) for row in self.rows[:SHOWN])]
         if count > SHOWN:
             lines.append(f"  … and {count - SHOWN} more: all rows are in {self._path(TABLE)}")
+        lines += [f"Try: {told}" for told in dict.fromkeys(row.suggestion for row in undecided)]
         return "\n".join([*lines, *self._repros()])
 
     @property
@@ -99,8 +104,10 @@ class ProfileViolated(RuntimeError):
 
 def described(row: "Violation") -> str:
     """One violation as a line of a message."""
-    place = f"  at {row.source}" if row.source else "  (no source line recorded)"
-    return f"  {row.graph}:{row.node} {row.target} [{row.rule}] {row.message}{place}"
+    inside = f"in the module {row.module}" if row.module else "no source line recorded"
+    place = f"  at {row.source}" if row.source else f"  ({inside})"
+    rule = f"{row.rule}, not established" if row.severity == "undecided" else row.rule
+    return f"  {row.graph}:{row.node} {row.target} [{rule}] {row.message}{place}"
 
 
 def violation_in(error: BaseException) -> ProfileViolated | None:

@@ -2,6 +2,7 @@
 
 import csv
 import logging
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -323,3 +324,20 @@ def test_a_waiver_by_source_holds_in_the_first_call(
     with caplog.at_level(logging.WARNING, logger="stages.constrain.violations"):
         assert told(Waiver(source=f"{mock_models.__file__}:*", reason="known")) is None
     assert "matches no finding" not in caplog.text  # as a check without source lines would say
+
+
+def test_what_is_not_established_is_told_so_with_what_to_do() -> None:
+    torch._dynamo.reset()
+    options = {"profile": "none", "strict": True, "verified_repros": 0, "max_tensor_bytes": 1 << 20}
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8))
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught, torch.no_grad():
+        torch.compile(model, backend="mock", dynamic=True, options=options)(torch.randn(6, 8))
+    told = str(caught.value.inner_exception)
+    assert told.startswith("not established that the model keeps the profile 'none':"), told
+    assert "[memory_tensor, not established]" in told and "violation of" not in told
+    assert "Try: bound the size (torch._dynamo.mark_dynamic(x, DIMENSION, max=N)), compile with dynamic=False" in told
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught, torch.no_grad():
+        both = options | {"denied": ["torch.nn.functional.linear"]}
+        torch.compile(model, backend="mock", dynamic=True, options=both)(torch.randn(6, 8))
+    assert re.match(r"1 violation of the profile 'none', and \d+ not established:", str(caught.value.inner_exception))
