@@ -128,8 +128,14 @@ def _with_value(rule: Rule, value: Any) -> Rule:
     """The rule with a scalar's value, which is the largest size of a range, and in elements for alignment."""
     if rule.rule == "size" and isinstance(rule.value, Mapping):
         limits = {**rule.value, "max": value}
-        return replace(rule, value=KINDS["size"].read(limits, "accel.max_size", KINDS["size"].example))
-    return replace(rule, value=value, unit="elements" if rule.rule == "alignment" else rule.unit)
+        return _with(rule, value=KINDS["size"].read(limits, "accel.max_size", KINDS["size"].example))
+    return _with(rule, value=value, unit="elements" if rule.rule == "alignment" else rule.unit)
+
+
+def _with(rule: Rule, **changes: Any) -> Rule:
+    """The rule with fields changed; one that is another then is no longer its source's."""
+    changed = replace(rule, **changes)
+    return rule if changed == rule else replace(changed, source=None, version=None)
 
 
 def _edit_alignment(rules: list[Written], config: AccelConfig) -> list[Written]:
@@ -147,5 +153,5 @@ def _edit_alignment(rules: list[Written], config: AccelConfig) -> list[Written]:
             config.name,
         )
     return [
-        replace(item, rule=replace(item.rule, **changes)) if item.rule.rule == "alignment" else item for item in rules
+        replace(item, rule=_with(item.rule, **changes)) if item.rule.rule == "alignment" else item for item in rules
     ]

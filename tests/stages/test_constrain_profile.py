@@ -207,3 +207,14 @@ def test_a_name_that_torch_lacks_is_told_in_library_use(name: str, tmp_path: Pat
 def test_an_operator_of_a_library_that_is_not_imported_is_let_through(caplog: pytest.LogCaptureFixture) -> None:
     assert load_profile("none", denied=["somelibrary.op"]).rules
     assert "somelibrary.op is of a library that is not imported here" in caplog.text
+
+
+def test_a_number_that_was_edited_is_no_longer_its_sources() -> None:
+    stated = load_profile("ibm_spyre").of("alignment")
+    assert all(rule.source and rule.version for rule in stated)
+    for changes in ({"alignment": 48}, {"alignment_dims": "all"}):
+        for rule, before in zip(load_profile("ibm_spyre", **changes).of("alignment"), stated, strict=True):
+            assert rule == before if rule.source else (rule.source, rule.version) == (None, None)
+        assert any(rule.source is None for rule in load_profile("ibm_spyre", **changes).of("alignment"))
+    (rule,) = load_profile("none", rules=[Rule("alignment", value=16, source="a manual")], alignment=16).of("alignment")
+    assert rule.source == "a manual"
