@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from models.errors import ConfigurationError, invalid_choice
+from models.errors import ConfigurationError, closest_first, invalid_choice
 from models.units import VALID_BYTES, parse_bytes
 from stages.constrain.concerned import Concerned
 from stages.constrain.config import AccelConfig
@@ -26,9 +26,12 @@ from stages.graphs import GraphRecord
 if TYPE_CHECKING:
     import pandas
 
-FIELDS = ("alignment", "alignment_dims", "max_rank", "max_size", "max_tensor_bytes", "max_peak_bytes", "layout",
-          "dynamic_shapes")  # fmt: skip
-"""Scalar fields of a profile that a grid may run over."""
+FIELDS = {
+    "alignment": "1:128", "alignment_dims": "last,all", "max_rank": "2:6", "max_size": "4096,65536",
+    "max_tensor_bytes": "1MiB,64MiB", "max_peak_bytes": "1GiB,4GiB", "layout": "contiguous,channels_last",
+    "dynamic_shapes": "static,bounded",
+}  # fmt: skip
+"""Scalar fields of a profile that a grid may run over, and values of each."""
 MOST_POINTS = 100_000
 
 
@@ -50,7 +53,8 @@ def parse_grid(words: Sequence[str]) -> dict[str, list[Any]]:
         if not sign or not text:
             raise ConfigurationError(f"--grid: got {word!r}; valid: FIELD=VALUES.\nTry: --grid alignment=1:128")
         if name not in FIELDS:
-            raise invalid_choice("--grid", name, FIELDS, example=f"--grid {{}}={text}")
+            nearest = closest_first(name, FIELDS)[0]
+            raise invalid_choice("--grid", name, FIELDS, example=f"--grid {nearest}={FIELDS[nearest]}")
         parts = text.split(",")
         values = [_numbers(part, word, in_bytes=name in IN_BYTES) if name in numbers else [part] for part in parts]
         grid[name] = values[0] if len(values) == 1 else tuple(itertools.chain.from_iterable(_few(values)))

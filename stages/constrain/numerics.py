@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from models.errors import ConfigurationError, invalid_choice
+from models.errors import ConfigurationError, closest_first, invalid_choice
 from models.units import parse_bytes
 from stages.constrain.config import NumericsConfig
 
@@ -120,7 +120,8 @@ def parse_format(name: str, numerics: NumericsConfig, key: str = "accel.numerics
     block = re.fullmatch(r"bfp(\d+)", str(name))
     if block and 2 <= int(block[1]) <= 16:
         return BlockFormat(name, int(block[1]), numerics.block_size, numerics.block_axis)
-    raise invalid_choice(key, name, [*NAMED, "1-E-M (1-6-9)", "bfp2 … bfp16"])
+    valid = [*closest_first(str(name), NAMED), "1-E-M, as 1-6-9", "bfp2 … bfp16"]
+    raise ConfigurationError(f"{key}: got {name!r}; valid: {', '.join(valid)}.\nTry: {key}={valid[0]}")
 
 
 def validate_numerics(config: NumericsConfig) -> None:

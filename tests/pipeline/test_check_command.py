@@ -9,9 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from models.errors import ConfigurationError
 from pipeline.cli import main
-from stages.constrain import Profile
-from stages.constrain.config import Rule
+from stages.constrain import Profile, validate_profile
+from stages.constrain.config import AccelConfig, Rule
+from stages.constrain.grid import parse_grid
 from stages.constrain.profile import stored_profile
 from stages.graphs import GraphRecord, NodeRecord, TensorRecord
 
@@ -179,7 +181,7 @@ def test_what_a_set_of_models_needs_of_a_chip(tmp_path: Path, capsys: pytest.Cap
         (["--grid", "max_tensor_bytes=1M"], "Try: --grid max_tensor_bytes=1MiB:8MiB:1MiB"),
         (["--grid", "alignment=1MiB"], "got '1MiB' in 'alignment=1MiB'; valid: a whole number"),
         (["--grid", "alignment=1:9:0"], "A:B:STEP"),
-        (["--grid", "max_rnk=2:4"], "Try: --grid max_rank=2:4"),
+        (["--grid", "max_rnk=2:4"], "Try: --grid max_rank=2:6"),
         (["--grid", "alignment=8", "accel=strict16", "--accel", "strict8"], "got the profiles strict16, strict8"),
         (["--grid", "alignment=8", "accel=my_chip", "--config-dir", "nowhere"], "--config-dir: no folder"),
     ],
@@ -314,3 +316,12 @@ def test_a_run_alone_is_checked_against_one_profile(tmp_path: Path, capsys: pyte
         assert len(pd.read_csv(out / "violations.csv")) == findings
         assert (out / "summary.csv").is_file()
         assert ("2 violations of" if findings else "fits mine") in printed.err
+
+
+@pytest.mark.parametrize("word", ["dtypes=float32,bfloat16", "tile=[8,128]", "max_ranks=2"])
+def test_what_is_to_be_typed_for_a_grid_can_be(word: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse_grid([word])
+    told = str(caught.value).partition("Try: --grid ")[2]
+    ((name, values),) = parse_grid([told]).items()
+    assert values and validate_profile(AccelConfig(**{name: values[0]}), {})
