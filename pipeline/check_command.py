@@ -190,21 +190,11 @@ def _valid(found: Against, graphs: Iterable[GraphRecord]) -> "tuple[Profile, str
         ConfigurationError: a value, or the name of an operation, is not valid.
     """
     from stages.constrain import validate_profile
-    from stages.constrain.known_names import unfamiliar
+    from stages.constrain.known_names import confirm_names
 
     profile = validate_profile(found.config, {}, base=found.base)
-    names = unfamiliar(profile, graphs)
-    if not names:
-        return profile, found.note
-    shown = f"{', '.join(names[:3])}{'' if len(names) < 4 else f' and {len(names) - 3} more'}"
-    try:
-        from stages.constrain.torch_names import check_names
-    except ImportError:
-        note = f"note: that torch has {shown} is not checked: torch can't be imported, and the capture holds none"
-    else:
-        check_names(profile, libraries=False)  # the case, which may register some, is not built here
-        note = f"note: torch was imported to look up {shown}, which the capture does not hold"
-    return profile, "\n".join(filter(None, (found.note, note)))
+    told = confirm_names(profile, graphs)
+    return profile, "\n".join(filter(None, (found.note, told and f"note: {told}")))
 
 
 def new_folder(name: str) -> Path:

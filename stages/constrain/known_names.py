@@ -39,21 +39,26 @@ def unfamiliar(profile: Profile, graphs: Iterable[GraphRecord]) -> list[str]:
     return list(left.values())
 
 
-def confirm_names(profile: Profile, graphs: Iterable[GraphRecord] = ()) -> None:
+def confirm_names(profile: Profile, graphs: Iterable[GraphRecord] = ()) -> str:
     """ConfigurationError for an operation or a dtype that torch does not have, the nearest ones named.
 
     Torch is imported only for names that are :func:`unfamiliar`; those of a library that is not imported, and all of
     them where torch is not installed, are let through with a warning.
+
+    Returns:
+        In words what torch was asked for, or could not be; empty where no name was unfamiliar.
     """
     names = unfamiliar(profile, graphs)
     if not names:
-        return
+        return ""
+    shown = f"{', '.join(names[:3])}{'' if len(names) < 4 else f' and {len(names) - 3} more'}"
     try:
         from stages.constrain.torch_names import check_names
     except ImportError:
-        log.warning("that torch has %s is not checked: torch can't be imported", ", ".join(names))
-    else:
-        check_names(profile, libraries=False)
+        log.warning("that torch has %s is not checked: torch can't be imported", shown)
+        return f"that torch has {shown} is not checked: torch can't be imported, and the capture holds none"
+    check_names(profile, libraries=False)  # the case, which may register some, is not built here
+    return f"torch was imported to look up {shown}, which the capture does not hold"
 
 
 def _names_in(graphs: Iterable[GraphRecord]) -> set[str]:
