@@ -8,8 +8,8 @@ all threads) of ``torch.compile`` and the first call. ``whole`` is the CPU of th
 that call. Prints one JSON line a backend with the median and every sample, and one with the ratio of medians a pair.
 
 Where samples differ by more than the ratio does, ``own_share`` tells more: in ``--own`` further processes of each test
-backend, the CPU of its import and of its call, as a share of the rest of the first call. (The call of ``aot_mock`` holds
-AOTAutograd too.)
+backend, the CPU of its import and of its call, as a share of the rest of the first call. (What ``aot_mock`` is called
+for holds AOTAutograd too.)
 
 Profiles: ``mock`` (the default; strict, BERT keeps it) and ``keeps``: alignment 8, dtypes, memory and operations, in
 warning mode, which BERT keeps too. A backend is written ``name`` or ``name+profile``.
