@@ -97,6 +97,10 @@ class SourceFinder:
                 break
         return best
 
+    def is_own(self, line: SourceLine) -> bool:
+        """Whether a line is one that the model runs: of the model's own file, and not of a constructor."""
+        return self._rank(line.file) == 0 and line.function != "__init__"
+
     def find(self, trace: str | None) -> SourceLine | None:
         """The user's line of a formatted stack trace; None for no trace."""
         if not trace:

@@ -53,7 +53,7 @@ class InductorAdapter(AcceleratorAdapter):
     @functools.cached_property
     def options(self) -> dict[str, Any]:
         """The flat patch in force; ConfigurationError for an unknown key or a wrong type."""
-        from stages.torch_internals.inductor import check_options
+        from stages.torch_internals.inductor_options import check_options
 
         return {"fallback_random": True} | check_options(self.inductor)
 

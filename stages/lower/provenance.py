@@ -1,15 +1,14 @@
-"""From a kernel to the operations it computes, to the captured graph's nodes, to the user's lines."""
+"""From a post-grad node to the captured graph's nodes, to the Dynamo graph's, to the user's lines; and back."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stages.capture.sources import SourceFinder
 from stages.graphs import GraphRecord, NodeRecord, SourceLine
-from stages.lower.kernels import Kernel
 
 if TYPE_CHECKING:
-    from stages.torch_internals.inductor import LoweredGraph, PostGradNode
+    from stages.torch_internals.inductor_nodes import PostGradNode
 
 
 def map_nodes(
@@ -18,25 +17,27 @@ def map_nodes(
     """Records of ``nodes.json``: one a post-grad node, with the captured nodes that it came from.
 
     Lower's graph and capture's are traced apart and with different decompositions, so names and autograd's sequence
-    numbers differ. What both know is the operation before decomposition and the user's line. Within one such pair the
-    k-th operation of one graph is the k-th of the other; where their numbers differ, all of the pair are named.
+    numbers differ. What both know is the operation before decomposition, the line and the module. Within one such
+    group the k-th operation of one graph is the k-th of the other; where their numbers differ, all of the group are
+    named.
 
     Args:
         captured: the captured graph of the same id first, others (a forward recomputed in a backward) after it.
 
     Returns:
-        dicts with ``node``, ``target``, ``original``, ``source``, ``captured`` ([{graph, node}]) and ``by``:
-        ``operation``, ``line`` (the operation was made by one of Inductor's passes: the nodes of its line), or
-        ``""`` where nothing fits.
+        dicts with ``node``, ``target``, ``original``, ``module``, ``source``, ``pre_grad`` (names of the Dynamo graph's
+        nodes), ``captured`` ([{graph, node}]) and ``by``: ``operation``, ``line`` (the operation was made by one of
+        Inductor's passes: the nodes of its line), or ``""`` where nothing fits.
     """
     lines = {node.name: finder.find(node.stack_trace) for node in nodes}
-    ordinals = _ordinals(nodes, lines)
-    by_operation, by_line = _index(captured)
+    groups = [_Groups(captured, by_module=True), _Groups(captured, by_module=False)]
+    for group in groups:
+        group.count(nodes, lines)
+    by_line = _by_line(captured)
     records = []
     for node in nodes:
         line = lines[node.name]
-        original = node.original or node.target
-        found, by = _candidates(by_operation, (original, _place(line)), ordinals[node.name]), "operation"
+        found, by = next(filter(None, (group.captured(node, line) for group in groups)), []), "operation"
         if not found and line is not None:
             found, by = _first_graph(by_line.get(_place(line), [])), "line"
         records.append(
@@ -44,7 +45,9 @@ def map_nodes(
                 "node": node.name,
                 "target": node.target,
                 "original": node.original,
+                "module": node.module,
                 "source": None if line is None else str(line),
+                "pre_grad": list(node.pre_grad),
                 "captured": [{"graph": graph, "node": name} for graph, name in found],
                 "by": by if found else "",
             }
@@ -56,32 +59,50 @@ def _place(line: SourceLine | None) -> str:
     return "" if line is None else str(line)
 
 
-def _ordinals(nodes: "Sequence[PostGradNode]", lines: dict[str, SourceLine | None]) -> dict[str, tuple[int, int]]:
-    """Node → (which operation it belongs to among those of the same kind and line, how many of those there are)."""
-    groups: dict[tuple[str, str], dict[Any, int]] = defaultdict(dict)
-    for node in nodes:
-        group = groups[(node.original or node.target, _place(lines[node.name]))]
-        group.setdefault((node.sequence, node.dynamo), len(group))
-    ordinals = {}
-    for node in nodes:
-        group = groups[(node.original or node.target, _place(lines[node.name]))]
-        ordinals[node.name] = (group[(node.sequence, node.dynamo)], len(group))
-    return ordinals
-
-
 Place = tuple[str, str]
+Key = tuple[str, str, str]
 
 
-def _index(captured: Sequence[GraphRecord]) -> tuple[dict[Place, list[Place]], dict[str, list[Place]]]:
-    """(operation, line) → captured (graph, node) pairs in order, and line → the same."""
-    by_operation: dict[Place, list[Place]] = defaultdict(list)
-    by_line: dict[str, list[Place]] = defaultdict(list)
+class _Groups:
+    """Captured nodes in groups that are alike in operation, line and (``by_module``) module."""
+
+    def __init__(self, captured: Sequence[GraphRecord], *, by_module: bool) -> None:
+        self.by_module = by_module
+        self.members: dict[Key, list[Place]] = defaultdict(list)
+        self.ordinals: dict[str, int] = {}
+        self.counts: dict[Key, int] = {}
+        for graph in captured:
+            for node in _calls(graph):
+                self.members[self._key(node.target, node.source, node.module)].append((graph.id, node.name))
+
+    def _key(self, operation: str, line: SourceLine | None, module: str) -> Key:
+        return operation, _place(line), module if self.by_module else ""
+
+    def _key_of(self, node: "PostGradNode", line: SourceLine | None) -> Key:
+        return self._key(node.original or node.target, line, node.module)
+
+    def count(self, nodes: "Sequence[PostGradNode]", lines: Mapping[str, SourceLine | None]) -> None:
+        """Find out which operation of its group each post-grad node belongs to, and how many each group has."""
+        groups: dict[Key, dict[Any, int]] = defaultdict(dict)
+        for node in nodes:
+            group = groups[self._key_of(node, lines[node.name])]
+            self.ordinals[node.name] = group.setdefault((node.sequence, node.pre_grad[:1]), len(group))
+        self.counts = {key: len(group) for key, group in groups.items()}
+
+    def captured(self, node: "PostGradNode", line: SourceLine | None) -> list[Place]:
+        """The captured node that a post-grad node came from, or all that it may have come from."""
+        key = self._key_of(node, line)
+        pairs = _first_graph(self.members.get(key, []))
+        return [pairs[self.ordinals[node.name]]] if pairs and len(pairs) == self.counts[key] else pairs
+
+
+def _by_line(captured: Sequence[GraphRecord]) -> dict[str, list[Place]]:
+    found: dict[str, list[Place]] = defaultdict(list)
     for graph in captured:
         for node in _calls(graph):
-            by_operation[(node.target, _place(node.source))].append((graph.id, node.name))
             if node.source is not None:
-                by_line[str(node.source)].append((graph.id, node.name))
-    return by_operation, by_line
+                found[str(node.source)].append((graph.id, node.name))
+    return found
 
 
 def _calls(graph: GraphRecord) -> Iterable[NodeRecord]:
@@ -90,66 +111,3 @@ def _calls(graph: GraphRecord) -> Iterable[NodeRecord]:
 
 def _first_graph(pairs: list[Place]) -> list[Place]:
     return [pair for pair in pairs if pair[0] == pairs[0][0]]
-
-
-def _candidates(index: dict[Place, list[Place]], key: Place, ordinal: tuple[int, int]) -> list[Place]:
-    pairs = _first_graph(index.get(key, []))
-    position, count = ordinal
-    return [pairs[position]] if len(pairs) == count else pairs
-
-
-def describe_kernels(
-    lowered: "LoweredGraph",
-    kernels: Sequence[Kernel],
-    nodes: Sequence[dict[str, Any]],
-    finder: SourceFinder,
-) -> list[dict[str, Any]]:
-    """The ``kernels`` of ``provenance.json``: one record a launch, then kernels that no launch was recorded for.
-
-    Args:
-        nodes: from :func:`map_nodes`.
-
-    Returns:
-        dicts with ``name``, ``handle`` (also in output_code.py as a comment), ``kind``, ``nodes`` (post-grad),
-        ``captured`` ([{graph, node}]), ``sources`` ([{file, line, code}]), ``file`` (None for an extern kernel).
-    """
-    defined = {kernel.name: kernel for kernel in kernels}
-    known = {record["node"].rpartition("/")[2]: record for record in nodes}
-    launches = dict.fromkeys([*lowered.kernel_nodes, *lowered.kernel_stacks])
-    records = []
-    for launch in launches:
-        name, _, handle = launch.rpartition(":")
-        members = lowered.kernel_nodes.get(launch, [])
-        traces = [finder.find(trace) for trace in lowered.kernel_stacks.get(launch, [])]
-        lines = sorted({line for line in traces if line is not None}, key=lambda line: (line.file, line.line))
-        captured = {
-            (item["graph"], item["node"]) for name in members if name in known for item in known[name]["captured"]
-        }
-        records.append(_record(name, handle, defined.get(name), members, sorted(captured), lines))
-    launched = {record["name"] for record in records}
-    return records + [_record(name, "", kernel, [], [], []) for name, kernel in defined.items() if name not in launched]
-
-
-def _record(
-    name: str,
-    handle: str,
-    kernel: Kernel | None,
-    nodes: list[str],
-    captured: list[Place],
-    lines: list[SourceLine],
-) -> dict[str, Any]:
-    unique = {(line.file, line.line): line for line in lines}
-    return {
-        "name": name,
-        "handle": int(handle) if handle else None,
-        "kind": "extern" if kernel is None else kernel.kind,
-        "nodes": nodes,
-        "captured": [{"graph": graph, "node": node} for graph, node in captured],
-        "sources": [{"file": line.file, "line": line.line, "code": line.code} for line in unique.values()],
-        "file": None if kernel is None else f"kernels/{kernel.file}",
-    }
-
-
-def share(hits: int, total: int) -> float | None:
-    """``hits / total``, or None where there is nothing to map."""
-    return hits / total if total else None

@@ -6,12 +6,17 @@ from stages.contract import Artifacts, Stage, StageContext, StageResult
 from stages.graphs import GraphRecord
 from stages.lower.adapters import build_adapter
 from stages.lower.compiled import CompiledCase, compiled_case
-from stages.lower.kernels import split_kernels
+from stages.lower.kernels import Kernel, split_kernels
 from stages.wording import calls_in_words, counted
 
 if TYPE_CHECKING:
     from stages.capture.sources import SourceFinder
     from stages.torch_internals.inductor import LoweredGraph
+
+
+PROVENANCE = ("kernels_mapped_share", "generated_mapped_share", "nodes_mapped_share", "nodes_pre_fusion",
+              "nodes_post_fusion", "not_established")  # fmt: skip
+"""What ``provenance.json`` says of a graph as a whole."""
 
 
 class LowerStage(Stage):
@@ -74,36 +79,59 @@ def graph_files(
 
     ``nodes_mapped_share`` is None without a captured graph: nothing could be mapped, which is not a share of 0.
     """
-    from stages.lower.provenance import describe_kernels, map_nodes, share
+    from stages.lower.decisions import autotuning, fusions, kernel_table
+    from stages.lower.kernel_records import backwards, describe_kernels, share
+    from stages.lower.provenance import map_nodes
 
-    kernels = split_kernels(lowered.source_code)
+    schedule = lowered.schedule
+    kernels, problems = kernels_of(lowered)
     nodes = map_nodes(lowered.nodes, captured, finder)
     launches = describe_kernels(lowered, kernels, nodes, finder)
-    mapped_nodes = sum(bool(record["captured"]) for record in nodes)
+    generated = [record for record in launches if record["kind"] != "extern"]
     facts: dict[str, Any] = {
         "seconds": lowered.seconds,
         "kernels": len(kernels),
         "launches": len(launches),
-        "extern_launches": sum(record["kind"] == "extern" for record in launches),
-        "kernels_mapped_share": share(sum(bool(record["sources"]) for record in launches), len(launches)),
-        "nodes_mapped_share": share(mapped_nodes, len(nodes)) if captured else None,
-        "nodes_pre_fusion": lowered.nodes_pre_fusion,
-        "nodes_post_fusion": lowered.nodes_post_fusion,
+        "extern_launches": len(launches) - len(generated),
+        "kernels_mapped_share": share(sum(record["own"] for record in launches), len(launches)),
+        "generated_mapped_share": share(sum(record["own"] for record in generated), len(generated)),
+        "nodes_mapped_share": share(sum(bool(record["captured"]) for record in nodes), len(nodes))
+        if captured
+        else None,
+        "nodes_pre_fusion": schedule.nodes_pre_fusion,
+        "nodes_post_fusion": len(schedule.nodes),
         "not_established": lowered.not_established
+        + problems
         + ([] if captured else ["no captured graph of this id: nodes are not mapped"]),
     }
-    shares = ("kernels_mapped_share", "nodes_mapped_share", "nodes_pre_fusion", "nodes_post_fusion", "not_established")
-    provenance = {"graph": lowered.id, "kernels": launches, **{key: facts[key] for key in shares}}
+    provenance = {"graph": lowered.id, "kernels": launches, **{key: facts[key] for key in PROVENANCE}}
     files: dict[str, Any] = {
         "pre_grad.py": lowered.pre_grad,
+        "joint.py": lowered.joint,
+        "fx_graph_readable.py": lowered.readable,
+        "fx_graph_runnable.py": lowered.runnable,
         "post_grad.py": lowered.post_grad,
-        "ir_pre_fusion.txt": lowered.ir_pre_fusion,
-        "ir_post_fusion.txt": lowered.ir_post_fusion,
+        "ir_pre_fusion.txt": schedule.ir_pre_fusion,
+        "ir_post_fusion.txt": schedule.ir_post_fusion,
         "output_code.py": lowered.source_code,
-        "provenance.json": provenance | {"fusions": lowered.fusions},
+        "kernels.csv": kernel_table(launches),
+        "fusions.csv": fusions(schedule),
+        "autotuning.csv": autotuning(schedule),
+        "provenance.json": provenance | backwards(launches, lowered, finder),
         "nodes.json": {"graph": lowered.id, "nodes": nodes},
     }
+    absent = [] if lowered.joint else ["joint.py"]
+    absent += [] if schedule.autotuning else ["autotuning.csv"]
+    files = {name: content for name, content in files.items() if name not in absent}
     return files | {f"kernels/{kernel.file}": kernel.source for kernel in kernels}, facts
+
+
+def kernels_of(lowered: "LoweredGraph") -> tuple[list[Kernel], list[str]]:
+    """The kernels of the generated module, and why there are none where it can't be taken apart."""
+    try:
+        return split_kernels(lowered.source_code), []
+    except SyntaxError:
+        return [], ["kernels one by one: the generated module is not Python, see output_code.py"]
 
 
 def summary(compiled: CompiledCase, graphs: dict[str, Any]) -> dict[str, Any]:

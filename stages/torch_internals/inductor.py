@@ -1,127 +1,59 @@
-"""TorchInductor's private doors: its configuration, one recorded compilation, the source lines it knew.
+"""TorchInductor's private doors: one recorded compilation.
 
-Relies on ``torch._inductor.compile_fx.{compile_fx, compile_fx_inner}``, ``torch._inductor.config`` (``patch``,
-``get_type``, ``get_config_copy``, ``_pre_fusion_custom_pass``, ``_post_fusion_custom_pass``,
+Relies on ``torch._inductor.compile_fx.{compile_fx, compile_fx_inner, _recursive_joint_graph_passes}``,
+``torch._dynamo.repro.after_aot.save_graph_repro`` (called once a compilation, before the post-grad passes),
+``torch._inductor.config`` (``patch``, ``_pre_fusion_custom_pass``, ``_post_fusion_custom_pass``,
 ``trace.provenance_tracking_level``, ``fx_graph_cache``), ``torch._inductor.debug.reset_provenance_globals``,
-``torch._inductor.virtualized.V.graph``, ``torch._functorch.config.enable_autograd_cache`` and the attributes of
-``CompiledFxGraph`` read in :func:`_read_compiled`.
+``torch._functorch.config.enable_autograd_cache`` and the attributes of ``CompiledFxGraph`` read in
+:func:`_read_compiled`.
 """
 
 import contextlib
+import copy
 import json
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any
+from unittest import mock
 
 import torch
 from torch import fx
 
-from models.errors import ConfigurationError, closest_first
+from stages.torch_internals.inductor_nodes import (
+    PostGradNode,
+    PreGradNode,
+    origins_by_sequence,
+    post_grad_nodes,
+    pre_grad_nodes,
+)
+from stages.torch_internals.inductor_scheduler import Schedule, graph_prefix, recorded
 
 log = logging.getLogger(__name__)
 
-NEAREST = 10
-"""So many options are named where one is misspelt."""
+_OF_THIS_PROCESS = tuple(
+    f"os.environ['{name}']"
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR")
+)
 
+_ZERO_INTEGERS = '''
+def _with_zero_integers(load):
+    """Random integers would index out of range, and random masks hide what they mask: they are 0 here."""
+    def load_args(reader):
+        make = reader.tensor
+        def tensor(*args, **kwargs):
+            made = make(*args, **kwargs)
+            keeps = made is None or made.is_floating_point() or made.is_complex()
+            return made if keeps else made.zero_()
+        reader.tensor = tensor
+        load(reader)
+    load_args._version = load._version
+    return load_args
 
-def flatten_options(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """``{"cpp": {"threads": 2}}`` as ``{"cpp.threads": 2}``; a key that Inductor knows as a dict keeps its value."""
-    import torch._inductor.config as inductor_config
+load_args = _with_zero_integers(load_args)
 
-    known = inductor_config.get_config_copy()
-    flat: dict[str, Any] = {}
-    for key, value in options.items():
-        dotted = f"{prefix}{key}"
-        if isinstance(value, Mapping) and dotted not in known:
-            flat |= flatten_options(value, f"{dotted}.")
-        else:
-            flat[dotted] = dict(value) if isinstance(value, Mapping) else value
-    return flat
-
-
-def check_options(options: Mapping[str, Any], *, key_prefix: str = "backend.inductor.") -> dict[str, Any]:
-    """TorchInductor options as a flat patch.
-
-    Raises:
-        ConfigurationError: for a key that ``torch._inductor.config`` does not have, and for a value of another type.
-    """
-    import torch._inductor.config as inductor_config
-
-    known = {key: value for key, value in inductor_config.get_config_copy().items() if not _last(key).isupper()}
-    flat = flatten_options(options)
-    for key, value in flat.items():
-        if key not in known:
-            raise _unknown_option(key, value, known, key_prefix)
-        expected = inductor_config.get_type(key)  # type: ignore[attr-defined]
-        if not _fits(value, expected):
-            name = expected.__name__ if isinstance(expected, type) else str(expected).replace("typing.", "")
-            raise ConfigurationError(
-                f"{key_prefix}{key}: got {value!r} ({type(value).__name__}); valid: {name}, "
-                f"for example its present value.\nTry: {key_prefix}{key}={_as_yaml(known[key])}"
-            )
-    return flat
-
-
-def _last(key: str) -> str:
-    return key.rpartition(".")[2]
-
-
-def _unknown_option(key: str, value: Any, known: Mapping[str, Any], prefix: str) -> ConfigurationError:
-    """The error for a key that TorchInductor does not have: there are hundreds, so the nearest alone are told."""
-    public = [name for name in known if not _last(name).startswith("_")]
-    near = closest_first(key, public)[:NEAREST]
-    return ConfigurationError(
-        f"{prefix}{key}: TorchInductor has no such option; valid: {', '.join(near)} and {len(public) - len(near)} more "
-        f"(all: python -c 'import torch._inductor.config as c; print(*c.get_config_copy())').\n"
-        f"Try: {prefix}{near[0]}={_as_yaml(value)}"
-    )
-
-
-def _as_yaml(value: Any) -> str:
-    return {True: "true", False: "false", None: "null"}[value] if isinstance(value, bool | None) else str(value)
-
-
-def _fits(value: Any, expected: Any) -> bool:
-    """Whether ``value`` may stand where the annotation ``expected`` is. Annotations that can't be told apart pass."""
-    origin = get_origin(expected)
-    if expected in (Any, type(None)):  # no annotation and the default None: nothing is known
-        return True
-    if origin is Union or type(expected).__name__ == "UnionType":
-        return any(value is None if choice is type(None) else _fits(value, choice) for choice in get_args(expected))
-    if origin is Literal:
-        return value in get_args(expected)
-    container = origin or expected
-    if not isinstance(container, type):
-        return True
-    if container is bool or isinstance(value, bool):
-        return container in (bool, object) and isinstance(value, bool)
-    if container is float:
-        return isinstance(value, int | float)
-    if container is tuple:
-        return isinstance(value, tuple | list)
-    return isinstance(value, container)
-
-
-@dataclass(frozen=True)
-class PostGradNode:
-    """One node of the graph that Inductor compiled, after its post-grad passes.
-
-    Attributes:
-        name: in its graph; nodes of nested subgraphs are written ``subgraph/name``.
-        target: e.g. ``aten.mul.Tensor``.
-        original: the aten operation before decomposition, e.g. ``aten.gelu.default``, or "" where torch lost it.
-        sequence: autograd's sequence number: equal for the nodes of one operation and its backward; None if lost.
-        dynamo: name of the Dynamo node that it came from, or "".
-        stack_trace: the user's frames, innermost last, or "".
-    """
-
-    name: str
-    target: str
-    original: str
-    sequence: int | None
-    dynamo: str
-    stack_trace: str
+'''
 
 
 @dataclass
@@ -130,31 +62,32 @@ class LoweredGraph:
 
     Attributes:
         id: ``g0.forward`` or ``g0.backward``.
-        pre_grad: readable code of the Dynamo graph that it came from.
-        post_grad: readable code of what was compiled.
-        ir_pre_fusion, ir_post_fusion: the scheduler's nodes as text.
-        nodes_pre_fusion, nodes_post_fusion: how many scheduler nodes there were.
-        fusions: for each scheduler node after fusion that holds several, the names of those.
+        pre_grad: readable code of the Dynamo graph that it came from, and ``pre_grad_nodes`` its calls.
+        by_sequence: autograd's sequence numbers → names of those calls.
+        joint: readable code of AOTAutograd's joint graph before Inductor's passes; "" in inference, which has none.
+        readable: code of the AOT graph that was given to Inductor; ``runnable`` a script that compiles and runs it.
+        post_grad: readable code of what was compiled, and ``nodes`` its calls.
+        schedule: IR before and after fusion, buffers, refused fusions, autotuning.
         source_code: the generated module.
         kernel_nodes: ``kernel:handle`` → names of post-grad nodes.
         kernel_stacks: ``kernel:handle`` → the stack traces Inductor kept.
-        nodes: the post-grad graph's call nodes.
         seconds: wall time of this compilation.
         not_established: why something above is missing; empty where nothing is.
     """
 
     id: str
     pre_grad: str = ""
+    pre_grad_nodes: list[PreGradNode] = field(default_factory=list)
+    by_sequence: dict[int, list[str]] = field(default_factory=dict)
+    joint: str = ""
+    readable: str = ""
+    runnable: str = ""
     post_grad: str = ""
-    ir_pre_fusion: str = ""
-    ir_post_fusion: str = ""
-    nodes_pre_fusion: int = 0
-    nodes_post_fusion: int = 0
-    fusions: list[list[str]] = field(default_factory=list)
+    nodes: list[PostGradNode] = field(default_factory=list)
+    schedule: Schedule = field(default_factory=Schedule)
     source_code: str = ""
     kernel_nodes: dict[str, list[str]] = field(default_factory=dict)
     kernel_stacks: dict[str, list[str]] = field(default_factory=dict)
-    nodes: list[PostGradNode] = field(default_factory=list)
     seconds: float = 0.0
     not_established: list[str] = field(default_factory=list)
 
@@ -167,10 +100,12 @@ class RecordingCompiler:
 
     Args:
         options: patch of ``torch._inductor.config``, flat keys, in force for this compiler's compilations alone.
+        modules: ``id(module)`` → its path in the model.
     """
 
-    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, options: Mapping[str, Any] | None = None, modules: dict[int, str] | None = None) -> None:
         self.options = dict(options or {})
+        self.modules = modules
         self.graphs: dict[str, LoweredGraph] = {}
         self._count = 0
 
@@ -178,39 +113,61 @@ class RecordingCompiler:
         from torch._inductor.compile_fx import compile_fx
 
         number, self._count = self._count, self._count + 1
-        pre_grad = gm.print_readable(print_output=False, include_stride=True, include_device=True)
+        common = LoweredGraph(
+            f"g{number}",
+            pre_grad=gm.print_readable(print_output=False, include_stride=True, include_device=True),
+            pre_grad_nodes=pre_grad_nodes(gm, self.modules),
+        )
 
         def inner(graph_module: fx.GraphModule, inputs: Sequence[Any], **inner_kwargs: Any) -> Any:
-            direction = "backward" if inner_kwargs.get("is_backward") else "forward"
-            return self._inner_compile(f"g{number}.{direction}", pre_grad, graph_module, inputs, inner_kwargs)
+            return self._inner_compile(common, graph_module, inputs, inner_kwargs)
 
-        with patched_config(self.options):
+        with patched_config(self.options), _recorded_joint(common):
             compiled: Any = compile_fx(gm, list(example_inputs), inner_compile=inner)
         return compiled
 
     def _inner_compile(
-        self, graph_id: str, pre_grad: str, gm: fx.GraphModule, inputs: Sequence[Any], kwargs: dict[str, Any]
+        self, common: LoweredGraph, gm: fx.GraphModule, inputs: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:
-        import time
-
         from torch._inductor.compile_fx import compile_fx_inner
 
-        lowered = LoweredGraph(graph_id, pre_grad=pre_grad)
-        passes = {
-            "_pre_fusion_custom_pass": lambda nodes: _record_pre_fusion(lowered, nodes),
-            "_post_fusion_custom_pass": lambda nodes: _record_post_fusion(lowered, nodes),
-        }
+        backward = bool(kwargs.get("is_backward"))
+        lowered = LoweredGraph(
+            f"{common.id}.{'backward' if backward else 'forward'}",
+            pre_grad=common.pre_grad,
+            pre_grad_nodes=common.pre_grad_nodes,
+            by_sequence=common.by_sequence or origins_by_sequence(gm),
+            joint=common.joint,
+            readable=gm.print_readable(print_output=False, include_stride=True, include_device=True),
+        )
         began = time.perf_counter()
         with contextlib.ExitStack() as stack:
+            passes = stack.enter_context(recorded(lowered.schedule))
+            passes["_post_fusion_custom_pass"] = _with_nodes(passes["_post_fusion_custom_pass"], lowered)
             # The backward is compiled later, outside the patch around compile_fx, hence here again.
             stack.enter_context(patched_config(self.options | passes))
-            if kwargs.get("is_backward"):
+            stack.enter_context(_recorded_runnable(lowered))
+            if backward:
                 stack.enter_context(_private_provenance())
             compiled = compile_fx_inner(gm, inputs, **kwargs)
         lowered.seconds = time.perf_counter() - began
         _read_compiled(lowered, compiled)
-        self.graphs[graph_id] = lowered
+        self.graphs[lowered.id] = lowered
         return compiled
+
+
+def _with_nodes(after_fusion: Callable[[list[Any]], list[Any]], lowered: LoweredGraph) -> Callable[..., list[Any]]:
+    """The pass, which also records the graph that the scheduler's nodes were made of."""
+    known = {node.name for node in lowered.pre_grad_nodes}
+
+    def record(nodes: list[Any]) -> list[Any]:
+        from torch._inductor.virtualized import V
+
+        graph: Any = V.graph
+        lowered.nodes += post_grad_nodes(graph.module, known, lowered.by_sequence, graph_prefix())
+        return after_fusion(nodes)
+
+    return record
 
 
 @contextlib.contextmanager
@@ -240,56 +197,54 @@ def _private_provenance() -> Iterator[None]:
         yield
 
 
-def _record_pre_fusion(lowered: LoweredGraph, nodes: list[Any]) -> list[Any]:
-    lowered.ir_pre_fusion += _ir_text(nodes)
-    lowered.nodes_pre_fusion += len(nodes)
-    return nodes
+@contextlib.contextmanager
+def _recorded_joint(common: LoweredGraph) -> Iterator[None]:
+    """While open, ``common`` gets the joint graph as it is given to Inductor's passes.
+
+    An inference graph goes through the same passes, and is told apart by its having no tangents.
+    """
+    from torch._inductor import compile_fx
+
+    original = compile_fx._recursive_joint_graph_passes
+
+    def passes(gm: fx.GraphModule, *args: Any, **kwargs: Any) -> fx.GraphModule:
+        if not common.joint and any(node.name.startswith("tangents_") for node in gm.graph.nodes):
+            common.by_sequence = origins_by_sequence(gm)
+            common.joint = gm.print_readable(print_output=False, include_stride=True, include_device=True)
+        return original(gm, *args, **kwargs)
+
+    with mock.patch.object(compile_fx, "_recursive_joint_graph_passes", passes):
+        yield
 
 
-def _record_post_fusion(lowered: LoweredGraph, nodes: list[Any]) -> list[Any]:
-    from torch._inductor.virtualized import V
+@contextlib.contextmanager
+def _recorded_runnable(lowered: LoweredGraph) -> Iterator[None]:
+    """While open, the script that Inductor writes of each graph for its own logs is kept.
 
-    lowered.ir_post_fusion += _ir_text(nodes)
-    lowered.nodes_post_fusion += len(nodes)
-    for node in nodes:
-        members = [member.get_name() for member in node.get_nodes()]
-        if len(members) > 1:
-            lowered.fusions.append(members)
-    prefix = "" if getattr(V.graph, "name", None) is None else f"{V.graph.name}/"
-    lowered.nodes += post_grad_nodes(V.graph.module, prefix)
-    return nodes
+    Without the passes that record: they are of this process, as are the folders that the script would compile in.
+    """
+    import torch._inductor.config as inductor_config
+    from torch._dynamo.repro import after_aot
+
+    original = after_aot.save_graph_repro
+
+    def save(file: Any, *args: Any, **kwargs: Any) -> None:
+        began = file.tell()
+        with inductor_config.patch({"_pre_fusion_custom_pass": None, "_post_fusion_custom_pass": None}):
+            original(file, *args, **kwargs)
+        if not lowered.runnable:
+            file.seek(began)
+            lowered.runnable = _for_others(file.read())
+
+    with mock.patch.object(after_aot, "save_graph_repro", save):
+        yield
 
 
-def _ir_text(nodes: list[Any]) -> str:
-    from torch._inductor.virtualized import V
-
-    name = getattr(V.graph, "name", None)
-    heading = "" if name is None else f"# subgraph {name}\n\n"
-    return heading + "".join(f"{node.debug_str()}\n\n\n" for node in nodes)
-
-
-def post_grad_nodes(gm: Any, prefix: str = "") -> list[PostGradNode]:
-    """The call nodes of a graph with where they came from."""
-    records = []
-    for node in gm.graph.nodes:
-        if node.op not in ("call_function", "call_method", "call_module"):
-            continue
-        original = node.meta.get("original_aten")
-        origins = node.meta.get("from_node") or []
-        root = origins[0] if origins else None
-        while root is not None and root.from_node:
-            root = root.from_node[0]
-        records.append(
-            PostGradNode(
-                name=prefix + node.name,
-                target=str(node.target),
-                original="" if original is None else str(original),
-                sequence=node.meta.get("seq_nr"),
-                dynamo="" if root is None else root.name,
-                stack_trace=node.meta.get("stack_trace") or "",
-            )
-        )
-    return records
+def _for_others(script: str) -> str:
+    """Inductor's script without what belongs to this process, and with integers that are valid wherever they index."""
+    lines = [line for line in script.splitlines(keepends=True) if not line.startswith(_OF_THIS_PROCESS)]
+    main = next((index for index, line in enumerate(lines) if line.startswith("if __name__")), len(lines))
+    return "".join([*lines[:main], _ZERO_INTEGERS, *lines[main:]])
 
 
 def _read_compiled(lowered: LoweredGraph, compiled: Any) -> None:
@@ -303,11 +258,12 @@ def _read_compiled(lowered: LoweredGraph, compiled: Any) -> None:
     found = {
         "generated code": lowered.source_code,
         "post-grad graph": lowered.post_grad,
-        "IR before fusion": lowered.ir_pre_fusion,
-        "IR after fusion": lowered.ir_post_fusion,
+        "IR before fusion": lowered.schedule.ir_pre_fusion,
+        "IR after fusion": lowered.schedule.ir_post_fusion,
+        "runnable graph": lowered.runnable,
     }
     missing = [name for name, text in found.items() if not text]
-    if len(missing) == len(found) and not hasattr(compiled, "source_code"):
+    if not lowered.schedule.ir_pre_fusion and not hasattr(compiled, "source_code"):
         lowered.not_established.append("the graph holds no operation, so Inductor generated nothing")
     else:
         lowered.not_established += [f"{name} not established: this compilation did not give it" for name in missing]
@@ -319,8 +275,6 @@ def compile_aot_graph(
     gm: fx.GraphModule, example_inputs: Sequence[torch.Tensor], options: Mapping[str, Any]
 ) -> Callable[..., Sequence[torch.Tensor]]:
     """One AOT graph compiled by Inductor alone, called as ``compiled(*inputs)``. The graph is left as it was."""
-    import copy
-
     from torch._inductor.compile_fx import compile_fx_inner
 
     with patched_config(options):

@@ -1,0 +1,62 @@
+"""What TorchInductor decided: which operations share a kernel, which do not and why, which kernel was the fastest."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+if TYPE_CHECKING:
+    from stages.torch_internals.inductor_scheduler import Schedule
+
+FUSION_COLUMNS = ["first", "second", "fused", "reason", "times", "first_nodes", "second_nodes"]
+AUTOTUNING_COLUMNS = ["operation", "inputs", "choice", "milliseconds", "chosen"]
+
+
+def fusions(schedule: "Schedule") -> pd.DataFrame:
+    """One row a decision of the scheduler: ``first`` and ``second`` as the IR names them.
+
+    A fused node is one row for each member after the first. Of what was not fused there are the pairs for which the
+    compiler gave a reason; the same pair may be refused more than once (``times``), and fused in the end with others.
+    """
+    rows: list[list[Any]] = []
+    for node in schedule.nodes:
+        first, *others = node.members
+        rows += [[first, other, True, "", 1, *_origins(schedule, first, other)] for other in others]
+    for item in schedule.refusals:
+        pair = _origins(schedule, item.first, item.second)
+        rows.append([item.first, item.second, False, item.reason, item.times, *pair])
+    return pd.DataFrame(rows, columns=FUSION_COLUMNS)
+
+
+def _origins(schedule: "Schedule", *nodes: str) -> list[str]:
+    """The post-grad nodes behind nodes of the scheduler; a fused one is called after its members."""
+    found = []
+    for node in nodes:
+        members = [node] if node in schedule.origins else node.split("_")
+        names = sorted({origin for member in members for origin in schedule.origins.get(member, [])})
+        found.append(" ".join(names))
+    return found
+
+
+def autotuning(schedule: "Schedule") -> pd.DataFrame:
+    """One row a timed candidate, the fastest of each operation first; no time for a candidate that failed."""
+    rows = [
+        [item.operation, " ".join(item.inputs), name, milliseconds if math.isfinite(milliseconds) else None, not index]
+        for item in schedule.autotuning
+        for index, (name, milliseconds) in enumerate(item.choices)
+    ]
+    return pd.DataFrame(rows, columns=AUTOTUNING_COLUMNS)
+
+
+def kernel_table(kernels: list[dict[str, Any]]) -> pd.DataFrame:
+    """``kernels.csv``: one row a launch, for a spreadsheet; ``provenance.json`` has the same in full."""
+    columns = ["name", "handle", "kind", "file", "nodes", "modules", "source", "bytes_read", "bytes_written"]
+    rows = []
+    for kernel in kernels:
+        source = next((f"{line['file']}:{line['line']}" for line in kernel["sources"]), "")
+        row = {key: kernel[key] for key in ("name", "handle", "kind", "file", "bytes_read", "bytes_written")}
+        rows.append(
+            row | {"nodes": " ".join(kernel["nodes"]), "modules": " ".join(kernel["modules"]), "source": source}
+        )
+    table = pd.DataFrame(rows, columns=columns)
+    return table.astype({"handle": "Int64", "bytes_read": "Int64", "bytes_written": "Int64"})

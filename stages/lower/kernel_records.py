@@ -1,0 +1,207 @@
+"""The kernels of one graph: what each computes, reads and writes, and the lines of the model that it came from."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stages.capture.sources import SourceFinder
+from stages.graphs import SourceLine
+from stages.lower.kernels import Kernel
+from stages.lower.launches import launch_buffers
+
+if TYPE_CHECKING:
+    from stages.torch_internals.inductor import LoweredGraph
+    from stages.torch_internals.inductor_scheduler import BufferInfo, ScheduledNode
+
+Record = dict[str, Any]
+
+
+def describe_kernels(
+    lowered: "LoweredGraph", kernels: Sequence[Kernel], nodes: Sequence[Record], finder: SourceFinder
+) -> list[Record]:
+    """The ``kernels`` of ``provenance.json``: one record a launch, then kernels that no launch was recorded for.
+
+    Args:
+        kernels: what the generated module defines.
+        nodes: from :func:`stages.lower.provenance.map_nodes`.
+
+    Returns:
+        dicts with ``name``, ``handle`` (also in output_code.py as a comment), ``kind`` (``extern``: a library's or
+        ATen's function), ``file`` (None for an extern kernel), ``nodes`` (post-grad), ``pre_grad``, ``modules``,
+        ``captured`` ([{graph, node}]), ``sources`` ([{file, line, code, own}], the model's own lines first), ``own``
+        (whether a line of the model's own is among them), ``reads`` and ``writes`` ([{name, role, shape, dtype,
+        bytes}]) and their ``bytes_read`` and ``bytes_written``, None where a size is not known.
+    """
+    defined = {kernel.name: kernel for kernel in kernels}
+    computed = _computed(lowered, nodes, set(defined))
+    stacks = {node.name.rpartition("/")[2]: node.stack_trace for node in lowered.nodes}
+    pre_grad = {node.name: node for node in lowered.pre_grad_nodes}
+    given = launch_buffers(lowered.source_code, lowered.schedule.buffers)
+    records = []
+    for launch, members in computed.items():
+        name, _, handle = launch.rpartition(":")
+        names = [_bare(member) for member in members]
+        traces = [stacks[node] for node in names] or lowered.kernel_stacks.get(launch, [])
+        origins = list(dict.fromkeys(item for member in members for item in member["pre_grad"]))
+        lines = {finder.find(trace) for trace in traces}
+        if not any(line is not None and finder.is_own(line) for line in lines):
+            lines |= {finder.find(pre_grad[item].stack_trace) for item in origins if item in pre_grad}
+        record = _record(name, handle, defined.get(name), lines, finder)
+        record |= {
+            "nodes": names,
+            "pre_grad": origins,
+            "modules": sorted({member["module"] for member in members} - {""}),
+            "captured": _captured(members),
+        }
+        records.append(record | _traffic(lowered, given.get(launch), names))
+    launched = {record["name"] for record in records}
+    return records + [
+        _record(name, "", kernel, (), finder) | _traffic(lowered, None, [])
+        for name, kernel in defined.items()
+        if name not in launched
+    ]
+
+
+def _computed(lowered: "LoweredGraph", nodes: Sequence[Record], generated: set[str]) -> dict[str, list[Record]]:
+    """``kernel:handle`` → the post-grad nodes that it computes.
+
+    Inductor also names those that only led to it: of an external call all that went into what it is given, and of a
+    generated kernel the external call that it prepares an operand for. A call is told by its name
+    (``extern_kernels.addmm``, ``torch.ops.aten.convolution.default``).
+    """
+    known = {_bare(record): record for record in nodes}
+    launches = dict.fromkeys([*lowered.kernel_nodes, *lowered.kernel_stacks])
+    found = {
+        launch: [known[node] for node in lowered.kernel_nodes.get(launch, []) if node in known] for launch in launches
+    }
+    called: set[str] = set()
+    for launch, members in found.items():
+        name = launch.rpartition(":")[0]
+        if name not in generated:
+            own = [member for member in members if _calls(name, member["target"])]
+            found[launch] = own or members
+            called |= set(map(_bare, own))
+    for launch, members in found.items():
+        if launch.rpartition(":")[0] in generated:
+            found[launch] = [member for member in members if _bare(member) not in called] or members
+    return found
+
+
+def _calls(kernel: str, target: str) -> bool:
+    """Whether an external kernel's name is that of a post-grad node's target."""
+    operator = target.split(".")[1] if target.count(".") else target
+    return kernel in (f"extern_kernels.{operator}", f"torch.ops.{target}")
+
+
+def _captured(members: Sequence[Record]) -> list[Record]:
+    """The captured nodes behind post-grad nodes; of one that stands for several only where no other tells."""
+    told = [member["captured"] for member in members if len(member["captured"]) == 1]
+    found = told or [member["captured"] for member in members]
+    pairs = {(item["graph"], item["node"]) for items in found for item in items}
+    return [{"graph": graph, "node": node} for graph, node in sorted(pairs)]
+
+
+def _bare(record: Record) -> str:
+    return str(record["node"]).rpartition("/")[2]
+
+
+def _record(
+    name: str, handle: str, kernel: Kernel | None, lines: Iterable[SourceLine | None], finder: SourceFinder
+) -> Record:
+    unique = {(line.file, line.line): line for line in lines if line is not None}
+    ordered = sorted(unique.values(), key=lambda line: (not finder.is_own(line), line.file, line.line))
+    sources = [
+        {"file": line.file, "line": line.line, "code": line.code, "own": finder.is_own(line)} for line in ordered
+    ]
+    return {
+        "name": name,
+        "handle": int(handle) if handle else None,
+        "kind": "extern" if kernel is None else kernel.kind,
+        "file": None if kernel is None else f"kernels/{kernel.file}",
+        "nodes": [],
+        "pre_grad": [],
+        "modules": [],
+        "captured": [],
+        "sources": sources,
+        "own": any(source["own"] for source in sources),
+    }
+
+
+def _traffic(lowered: "LoweredGraph", given: list[str] | None, origins: list[str]) -> Record:
+    """What a launch reads and writes; ``given`` are the buffers of its statement, None where it was not found."""
+    unknown: Record = {"reads": [], "writes": [], "bytes_read": None, "bytes_written": None}
+    if not given:
+        return unknown
+    node = _scheduled(lowered.schedule.nodes, given, set(origins))
+    if node is None:
+        return unknown
+    buffers = lowered.schedule.buffers
+    writes = [name for name in given if name in node.writes]
+    reads = [name for name in dict.fromkeys([*node.reads, *given]) if name in buffers and name not in node.writes]
+    return {
+        "reads": [_buffer(buffers[name]) for name in reads],
+        "writes": [_buffer(buffers[name]) for name in writes],
+        "bytes_read": _total(buffers[name].bytes for name in reads),
+        "bytes_written": _total(buffers[name].bytes for name in writes),
+    }
+
+
+def _scheduled(nodes: "Sequence[ScheduledNode]", given: list[str], origins: set[str]) -> "ScheduledNode | None":
+    """The scheduler's node that a launch belongs to: one that writes what the launch is given."""
+    fitting = [node for node in nodes if set(given) & set(node.writes)]
+    return max(fitting, key=lambda node: len(origins & set(node.origins)), default=None)
+
+
+def _buffer(info: "BufferInfo") -> Record:
+    return {"name": info.name, "role": info.role, "shape": info.shape, "dtype": info.dtype, "bytes": info.bytes}
+
+
+def _total(sizes: Iterable[int | None]) -> int | None:
+    found = list(sizes)
+    known = [size for size in found if size is not None]
+    return sum(known) if len(known) == len(found) else None
+
+
+def share(hits: int, total: int) -> float | None:
+    """``hits / total``, or None where there is nothing to map."""
+    return hits / total if total else None
+
+
+def backwards(kernels: Sequence[Record], lowered: "LoweredGraph", finder: SourceFinder) -> Record:
+    """The same mapping from the other end: what became of each node and line.
+
+    Returns:
+        ``pre_grad_nodes`` ([{node, target, module, source, post_grad, kernels}]) of the Dynamo graph,
+        ``post_grad_nodes`` (name → kernels) and ``lines`` (the model's own, ``file:line`` → kernels). A kernel is
+        written ``name:handle``.
+    """
+    post_grad: Mapping[str, list[str]] = defaultdict(list)
+    lines: Mapping[str, list[str]] = defaultdict(list)
+    by_origin: Mapping[str, list[str]] = defaultdict(list)
+    for kernel in kernels:
+        launch = f"{kernel['name']}:{kernel['handle']}" if kernel["handle"] is not None else kernel["name"]
+        for node in kernel["nodes"]:
+            post_grad[node].append(launch)
+        for node in kernel["pre_grad"]:
+            by_origin[node].append(launch)
+        for source in kernel["sources"]:
+            if source["own"]:
+                lines[f"{source['file']}:{source['line']}"].append(launch)
+    made: Mapping[str, list[str]] = defaultdict(list)
+    for node in lowered.nodes:
+        for origin in node.pre_grad:
+            made[origin].append(node.name)
+    pre_grad = []
+    for item in lowered.pre_grad_nodes:
+        line = finder.find(item.stack_trace)
+        pre_grad.append(
+            {
+                "node": item.name,
+                "target": item.target,
+                "module": item.module,
+                "source": None if line is None else str(line),
+                "post_grad": made[item.name],
+                "kernels": list(dict.fromkeys(by_origin[item.name])),
+            }
+        )
+    return {"pre_grad_nodes": pre_grad, "post_grad_nodes": dict(post_grad), "lines": dict(sorted(lines.items()))}

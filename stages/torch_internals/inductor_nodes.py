@@ -1,0 +1,135 @@
+"""Nodes of the graphs on either side of TorchInductor's passes, with where they came from.
+
+Relies on the node metadata ``original_aten``, ``seq_nr``, ``stack_trace``, ``nn_module_stack`` and ``from_node`` (a
+chain of ``NodeSource`` with ``name`` and ``from_node``).
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx
+
+from stages.torch_internals.fx_records import module_path, target_name
+
+
+@dataclass(frozen=True)
+class PreGradNode:
+    """One call of the Dynamo graph that Inductor was given, before any of its passes.
+
+    Attributes:
+        name: in that graph.
+        target: of a Python callable its qualified name, of a method its name.
+        module: path of the module that it ran in, or "".
+        stack_trace: the user's frames, innermost last, or "".
+    """
+
+    name: str
+    target: str
+    module: str
+    stack_trace: str
+
+
+@dataclass(frozen=True)
+class PostGradNode:
+    """One node of the graph that Inductor compiled, after its post-grad passes.
+
+    Attributes:
+        name: in its graph; nodes of nested subgraphs are written ``subgraph/name``.
+        target: e.g. ``aten.mul.Tensor``.
+        original: the aten operation before decomposition, e.g. ``aten.gelu.default``, or "" where torch lost it.
+        sequence: autograd's sequence number: equal for the nodes of one operation and its backward; None if lost.
+        pre_grad: names of the Dynamo graph's nodes that it came from; empty where torch lost them.
+        module: path of the module that it ran in, or "".
+        stack_trace: the user's frames, innermost last, or "".
+    """
+
+    name: str
+    target: str
+    original: str
+    sequence: int | None
+    pre_grad: tuple[str, ...]
+    module: str
+    stack_trace: str
+
+
+def pre_grad_nodes(gm: fx.GraphModule, modules: dict[int, str] | None = None) -> list[PreGradNode]:
+    """The calls of a Dynamo graph.
+
+    Args:
+        modules: ``id(module)`` → its path in the model.
+    """
+    return [
+        PreGradNode(
+            name=node.name,
+            target=target_name(node.target),
+            module=module_path(node, modules or {}),
+            stack_trace=node.meta.get("stack_trace") or "",
+        )
+        for node in _calls(gm)
+    ]
+
+
+def origins_by_sequence(gm: fx.GraphModule) -> dict[int, list[str]]:
+    """Autograd's sequence numbers in a joint or forward graph → the Dynamo nodes that had them."""
+    found: dict[int, list[str]] = {}
+    for node in _calls(gm):
+        names = found.setdefault(node.meta.get("seq_nr", -1), [])
+        names += [name for name in _roots(node.meta.get("from_node") or []) if name not in names]
+    found.pop(-1, None)
+    return found
+
+
+def post_grad_nodes(
+    gm: fx.GraphModule, known: Collection[str], by_sequence: dict[int, list[str]], prefix: str = ""
+) -> list[PostGradNode]:
+    """The call nodes of a graph that Inductor compiles.
+
+    A node on which nothing is recorded (a gradient's sum, the copy into a buffer that the model updates) has the lines
+    and the origins of what it reads last.
+
+    Args:
+        known: names of the Dynamo graph's nodes.
+        by_sequence: from :func:`origins_by_sequence`, for backward nodes, whose history does not reach that graph.
+        prefix: ``"subgraph/"`` for the graph of a higher-order operator.
+    """
+    return [_post_grad_node(node, _recorded(node), set(known), by_sequence, prefix) for node in _calls(gm)]
+
+
+def _post_grad_node(
+    node: fx.Node, recorded: fx.Node, known: set[str], by_sequence: dict[int, list[str]], prefix: str
+) -> PostGradNode:
+    sequence = recorded.meta.get("seq_nr")
+    origins = [name for name in _roots(recorded.meta.get("from_node") or []) if name in known]
+    origins = origins or [name for name in by_sequence.get(-1 if sequence is None else sequence, []) if name in known]
+    return PostGradNode(
+        name=prefix + node.name,
+        target=str(node.target),
+        original=str(node.meta.get("original_aten") or ""),
+        sequence=sequence,
+        pre_grad=tuple(dict.fromkeys(origins)),
+        module=module_path(recorded, {}),
+        stack_trace=recorded.meta.get("stack_trace") or "",
+    )
+
+
+def _recorded(node: fx.Node) -> fx.Node:
+    """The node, or the one that it reads last of those on which something is recorded."""
+    found: fx.Node | None = node
+    while found is not None and not found.meta.get("stack_trace"):
+        read = [source for source in found.all_input_nodes if source.op not in ("placeholder", "get_attr")]
+        found = read[-1] if read else None
+    return node if found is None else found
+
+
+def _calls(gm: fx.GraphModule) -> Iterator[fx.Node]:
+    return (node for node in gm.graph.nodes if node.op in ("call_function", "call_method", "call_module"))
+
+
+def _roots(sources: list[Any]) -> Iterator[str]:
+    """The names at the ends of a node's history: where nothing was lost, those of the Dynamo graph."""
+    for source in sources:
+        if source.from_node:
+            yield from _roots(source.from_node)
+        else:
+            yield source.name

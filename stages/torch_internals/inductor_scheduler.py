@@ -1,0 +1,242 @@
+"""What TorchInductor's scheduler was given, what it decided, and why it refused.
+
+Relies on ``torch._inductor.virtualized.V.graph`` (``name``, ``module``, ``graph_inputs``, ``constants``,
+``name_to_buffer``, ``sizevars``), on the scheduler nodes' ``debug_str``, ``get_name``, ``get_nodes``,
+``get_outputs``, ``read_writes``, ``is_extern``, ``is_template`` and ``node.origins``, on
+``scheduler.WhyNoFuse.__call__`` (called with the reason of each refusal), and on the feedback functions of
+``select_algorithm``'s cache (called with the timings of each autotuned operation).
+"""
+
+import contextlib
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+from stages.graphs import Size
+
+
+@dataclass(frozen=True)
+class BufferInfo:
+    """One buffer of a generated module.
+
+    Attributes:
+        role: ``input``, ``constant``, or ``buffer`` (what the module computes).
+        shape, stride: in elements; symbolic ones as expressions.
+        dtype: without the ``torch.`` prefix.
+        bytes: dense size, of symbolic sizes as this case had them; None where that is not known.
+    """
+
+    name: str
+    role: str
+    shape: Sequence[Size]
+    stride: Sequence[Size]
+    dtype: str
+    device: str
+    bytes: int | None
+
+
+@dataclass(frozen=True)
+class ScheduledNode:
+    """One node of the scheduler after fusion: what one kernel, or one external call, computes.
+
+    Attributes:
+        name: e.g. ``op0_op1``.
+        members: the nodes before fusion that are in it.
+        reads: names of buffers that others wrote.
+        writes: names of buffers, those that only its members read and inputs that it overwrites included.
+        origins: names of post-grad nodes.
+        kind: ``extern``, ``template``, ``nop`` or ``generated``.
+    """
+
+    name: str
+    members: list[str]
+    reads: list[str]
+    writes: list[str]
+    origins: list[str]
+    kind: str
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Two nodes of the scheduler that were not fused, and why; ``times`` it was asked."""
+
+    first: str
+    second: str
+    reason: str
+    times: int
+
+
+@dataclass(frozen=True)
+class Autotuning:
+    """One operation for which several kernels were timed.
+
+    Attributes:
+        operation: e.g. ``mm``.
+        inputs: ``dtype[shape]`` of each operand.
+        choices: (name, milliseconds), fastest first; infinite where one failed.
+    """
+
+    operation: str
+    inputs: list[str]
+    choices: list[tuple[str, float]]
+
+
+@dataclass
+class Schedule:
+    """What the scheduler did in one compilation. ``origins``: node before fusion → names of post-grad nodes."""
+
+    ir_pre_fusion: str = ""
+    ir_post_fusion: str = ""
+    nodes_pre_fusion: int = 0
+    nodes: list[ScheduledNode] = field(default_factory=list)
+    buffers: dict[str, BufferInfo] = field(default_factory=dict)
+    origins: dict[str, list[str]] = field(default_factory=dict)
+    refused: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    autotuning: list[Autotuning] = field(default_factory=list)
+
+    @property
+    def refusals(self) -> list[Refusal]:
+        """Pairs that were not fused although something spoke for it, where the compiler said why."""
+        return [Refusal(*key, times) for key, times in self.refused.items()]
+
+    def before_fusion(self, nodes: list[Any]) -> list[Any]:
+        """For ``_pre_fusion_custom_pass``."""
+        self.ir_pre_fusion += _ir_text(nodes)
+        self.nodes_pre_fusion += len(nodes)
+        self.origins |= {node.get_name(): _origins(node) for node in nodes}
+        return nodes
+
+    def after_fusion(self, nodes: list[Any]) -> list[Any]:
+        """For ``_post_fusion_custom_pass``."""
+        self.ir_post_fusion += _ir_text(nodes)
+        self.nodes += [_scheduled(node) for node in nodes]
+        self.buffers |= {item.name: item for item in _buffers()}
+        return nodes
+
+
+def graph_prefix() -> str:
+    """``"subgraph/"`` inside the subgraph of a higher-order operator, else ""."""
+    from torch._inductor.virtualized import V
+
+    name = getattr(V.graph, "name", None)
+    return "" if name is None else f"{name}/"
+
+
+def _ir_text(nodes: list[Any]) -> str:
+    prefix = graph_prefix()
+    heading = f"# subgraph {prefix[:-1]}\n\n" if prefix else ""
+    return heading + "".join(f"{node.debug_str()}\n\n\n" for node in nodes)
+
+
+def _origins(node: Any) -> list[str]:
+    found = (origin.name for member in node.get_nodes() if member.node is not None for origin in member.node.origins)
+    return sorted(set(found))
+
+
+def _scheduled(node: Any) -> ScheduledNode:
+    outputs = node.get_outputs()
+    mutated = [name for output in outputs for name in output.get_mutations()]
+    writes = list(dict.fromkeys([*(output.get_name() for output in outputs), *mutated]))
+    reads = dict.fromkeys(dependency.name for dependency in node.read_writes.reads)
+    kinds = {"extern": node.is_extern(), "template": node.is_template(), "nop": _does_nothing(node)}
+    return ScheduledNode(
+        name=node.get_name(),
+        members=[member.get_name() for member in node.get_nodes()],
+        reads=[name for name in reads if name not in writes],
+        writes=writes,
+        origins=_origins(node),
+        kind=next((kind for kind, holds in kinds.items() if holds), "generated"),
+    )
+
+
+def _does_nothing(node: Any) -> bool:
+    from torch._inductor.scheduler import NopKernelSchedulerNode
+
+    return isinstance(node, NopKernelSchedulerNode)
+
+
+def _buffers() -> Iterator[BufferInfo]:
+    from torch._inductor.virtualized import V
+
+    graph = V.graph
+    for name, value in graph.graph_inputs.items():
+        if hasattr(value, "get_size"):  # others are symbolic sizes
+            yield _buffer(name, "input", value)
+    for name, constant in graph.constants.items():
+        shape, stride = [int(size) for size in constant.shape], [int(size) for size in constant.stride()]
+        dtype = str(constant.dtype).removeprefix("torch.")
+        nbytes = constant.numel() * constant.element_size()
+        yield BufferInfo(name, "constant", shape, stride, dtype, str(constant.device), nbytes)
+    for name, value in graph.name_to_buffer.items():
+        if value.has_tensor_output() and name not in graph.graph_inputs:
+            yield _buffer(name, "buffer", value)
+
+
+def _buffer(name: str, role: str, value: Any) -> BufferInfo:
+    sizes, dtype = list(value.get_size()), value.get_dtype()
+    stride = value.maybe_get_stride()
+    hints = [_hint(size) for size in sizes]
+    known = [hint for hint in hints if hint is not None]
+    return BufferInfo(
+        name=name,
+        role=role,
+        shape=[_size(size) for size in sizes],
+        stride=[] if stride is None else [_size(item) for item in stride],
+        dtype=str(dtype).removeprefix("torch."),
+        device=str(value.get_device()),
+        bytes=math.prod(known) * dtype.itemsize if len(known) == len(hints) else None,
+    )
+
+
+def _size(expression: Any) -> Size:
+    return int(expression) if isinstance(expression, int) or expression.is_number else str(expression)
+
+
+def _hint(expression: Any) -> int | None:
+    """The value that a size has in this case; None where it depends on data."""
+    from torch._inductor.virtualized import V
+
+    if isinstance(expression, int) or expression.is_number:
+        return int(expression)
+    environment = V.graph.sizevars.shape_env
+    found = expression.xreplace(dict(getattr(environment, "backed_var_to_val", None) or environment.var_to_val))
+    return int(found) if found.is_number else None
+
+
+@contextlib.contextmanager
+def recorded(schedule: Schedule) -> Iterator[dict[str, Callable[[list[Any]], list[Any]]]]:
+    """While open, refused fusions and autotuning of this process's compilations go to ``schedule``.
+
+    Yields:
+        the patch of ``torch._inductor.config`` that makes the scheduler show its nodes.
+    """
+    from torch._inductor import scheduler, select_algorithm
+
+    original = scheduler.WhyNoFuse.__call__
+
+    def refuse(why: Any, reason: str, *args: Any) -> None:
+        schedule.refused[(why.name1, why.name2, (reason % args if args else reason).strip())] += 1
+        original(why, reason, *args)
+
+    def timed(timings: Any, operation: str, inputs: Any, *_: Any) -> None:
+        schedule.autotuning.append(_autotuning(timings, operation, inputs))
+
+    with mock.patch.object(scheduler.WhyNoFuse, "__call__", refuse), contextlib.ExitStack() as stack:
+        select_algorithm.add_feedback_saver(timed)
+        savers = select_algorithm.get_algorithm_selector_cache().feedback_saver_fns
+        stack.callback(lambda: savers.remove(timed) if timed in savers else None)
+        yield {
+            "_pre_fusion_custom_pass": schedule.before_fusion,
+            "_post_fusion_custom_pass": schedule.after_fusion,
+        }
+
+
+def _autotuning(timings: Any, operation: str, inputs: Any) -> Autotuning:
+    operands = [
+        f"{str(item.get_dtype()).removeprefix('torch.')}{[_size(size) for size in item.get_size()]}" for item in inputs
+    ]
+    choices = [(choice.name, float(milliseconds)) for choice, milliseconds in timings.items()]
+    return Autotuning(operation, operands, sorted(choices, key=lambda choice: choice[1]))
