@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from stages.capture.sources import SourceFinder
 from stages.graphs import SourceLine
 from stages.lower.kernels import Kernel
-from stages.lower.launches import launch_buffers
+from stages.lower.launches import Launch, find_launches
 
 if TYPE_CHECKING:
     from stages.torch_internals.inductor import LoweredGraph
-    from stages.torch_internals.inductor_scheduler import BufferInfo, ScheduledNode
+    from stages.torch_internals.inductor_scheduler import BufferInfo
 
 Record = dict[str, Any]
 
@@ -29,68 +29,57 @@ def describe_kernels(
         dicts with ``name``, ``handle`` (also in output_code.py as a comment), ``kind`` (``extern``: a library's or
         ATen's function), ``file`` (None for an extern kernel), ``nodes`` (post-grad), ``pre_grad``, ``modules``,
         ``captured`` ([{graph, node}]), ``sources`` ([{file, line, code, own}], the model's own lines first), ``own``
-        (whether a line of the model's own is among them), ``reads`` and ``writes`` ([{name, role, shape, dtype,
+        (whether a line of the model's own is among them), ``prepares`` (of a kernel that came from no operation: the
+        ``name:handle`` of those that lend it their lines), ``reads`` and ``writes`` ([{name, role, shape, dtype,
         bytes}]) and their ``bytes_read`` and ``bytes_written``, None where a size is not known.
     """
     defined = {kernel.name: kernel for kernel in kernels}
-    computed = _computed(lowered, nodes, set(defined))
-    stacks = {node.name.rpartition("/")[2]: node.stack_trace for node in lowered.nodes}
+    launches = find_launches(lowered, set(defined))
+    known = {_bare(record): record for record in nodes}
+    traced = {node.name.rpartition("/")[2]: node for node in lowered.nodes}
     pre_grad = {node.name: node for node in lowered.pre_grad_nodes}
-    given = launch_buffers(lowered.source_code, lowered.schedule.buffers)
     records = []
-    for launch, members in computed.items():
-        name, _, handle = launch.rpartition(":")
-        names = [_bare(member) for member in members]
-        traces = [stacks[node] for node in names] or lowered.kernel_stacks.get(launch, [])
+    for launch in launches:
+        members = [known[name] for name in launch.nodes if name in known]
+        computing = [name for name in launch.nodes if not traced[name].view] or launch.nodes
+        traces = [traced[name].stack_trace for name in computing]
+        if not launch.nodes and launch.kernel not in defined:
+            traces = lowered.kernel_stacks.get(launch.key, [])
         origins = list(dict.fromkeys(item for member in members for item in member["pre_grad"]))
         lines = {finder.find(trace) for trace in traces}
         if not any(line is not None and finder.is_own(line) for line in lines):
             lines |= {finder.find(pre_grad[item].stack_trace) for item in origins if item in pre_grad}
-        record = _record(name, handle, defined.get(name), lines, finder)
+        record = _record(launch.kernel, launch.handle, defined.get(launch.kernel), lines, finder)
         record |= {
-            "nodes": names,
+            "nodes": launch.nodes,
             "pre_grad": origins,
             "modules": sorted({member["module"] for member in members} - {""}),
             "captured": _captured(members),
         }
-        records.append(record | _traffic(lowered, given.get(launch), names))
+        records.append(record | _traffic(lowered, launch))
+    _lend_lines(records)
     launched = {record["name"] for record in records}
     return records + [
-        _record(name, "", kernel, (), finder) | _traffic(lowered, None, [])
+        _record(name, "", kernel, (), finder) | _traffic(lowered, None)
         for name, kernel in defined.items()
         if name not in launched
     ]
 
 
-def _computed(lowered: "LoweredGraph", nodes: Sequence[Record], generated: set[str]) -> dict[str, list[Record]]:
-    """``kernel:handle`` → the post-grad nodes that it computes.
-
-    Inductor also names those that only led to it: of an external call all that went into what it is given, and of a
-    generated kernel the external call that it prepares an operand for. A call is told by its name
-    (``extern_kernels.addmm``, ``torch.ops.aten.convolution.default``).
-    """
-    known = {_bare(record): record for record in nodes}
-    launches = dict.fromkeys([*lowered.kernel_nodes, *lowered.kernel_stacks])
-    found = {
-        launch: [known[node] for node in lowered.kernel_nodes.get(launch, []) if node in known] for launch in launches
-    }
-    called: set[str] = set()
-    for launch, members in found.items():
-        name = launch.rpartition(":")[0]
-        if name not in generated:
-            own = [member for member in members if _calls(name, member["target"])]
-            found[launch] = own or members
-            called |= set(map(_bare, own))
-    for launch, members in found.items():
-        if launch.rpartition(":")[0] in generated:
-            found[launch] = [member for member in members if _bare(member) not in called] or members
-    return found
-
-
-def _calls(kernel: str, target: str) -> bool:
-    """Whether an external kernel's name is that of a post-grad node's target."""
-    operator = target.split(".")[1] if target.count(".") else target
-    return kernel in (f"extern_kernels.{operator}", f"torch.ops.{target}")
+def _lend_lines(records: Sequence[Record]) -> None:
+    """Give kernels that came from no operation (a weight's copy into another layout) the lines of what they prepare."""
+    readers: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        for buffer in record["reads"]:
+            readers[buffer["name"]].append(record)
+    for record in reversed(records):
+        if record["own"]:
+            continue
+        users = [user for buffer in record["writes"] for user in readers[buffer["name"]] if user["own"]]
+        lines = {(line["file"], line["line"]): line for user in users for line in user["sources"] if line["own"]}
+        record["prepares"] = [f"{user['name']}:{user['handle']}" for user in users]
+        record["sources"] = [*lines.values(), *record["sources"]]
+        record["own"] = bool(lines)
 
 
 def _captured(members: Sequence[Record]) -> list[Record]:
@@ -124,32 +113,23 @@ def _record(
         "captured": [],
         "sources": sources,
         "own": any(source["own"] for source in sources),
+        "prepares": [],
     }
 
 
-def _traffic(lowered: "LoweredGraph", given: list[str] | None, origins: list[str]) -> Record:
-    """What a launch reads and writes; ``given`` are the buffers of its statement, None where it was not found."""
-    unknown: Record = {"reads": [], "writes": [], "bytes_read": None, "bytes_written": None}
-    if not given:
-        return unknown
-    node = _scheduled(lowered.schedule.nodes, given, set(origins))
-    if node is None:
-        return unknown
+def _traffic(lowered: "LoweredGraph", launch: Launch | None) -> Record:
+    """What a launch reads and writes; unknown where its statement, or what the scheduler had for it, was not found."""
+    if launch is None or not launch.scheduled:
+        return {"reads": [], "writes": [], "bytes_read": None, "bytes_written": None}
     buffers = lowered.schedule.buffers
-    writes = [name for name in given if name in node.writes]
-    reads = [name for name in dict.fromkeys([*node.reads, *given]) if name in buffers and name not in node.writes]
+    reads = [name for name in launch.reads if name in buffers]
+    writes = [name for name in launch.writes if name in buffers]
     return {
         "reads": [_buffer(buffers[name]) for name in reads],
         "writes": [_buffer(buffers[name]) for name in writes],
         "bytes_read": _total(buffers[name].bytes for name in reads),
         "bytes_written": _total(buffers[name].bytes for name in writes),
     }
-
-
-def _scheduled(nodes: "Sequence[ScheduledNode]", given: list[str], origins: set[str]) -> "ScheduledNode | None":
-    """The scheduler's node that a launch belongs to: one that writes what the launch is given."""
-    fitting = [node for node in nodes if set(given) & set(node.writes)]
-    return max(fitting, key=lambda node: len(origins & set(node.origins)), default=None)
 
 
 def _buffer(info: "BufferInfo") -> Record:

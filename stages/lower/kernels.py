@@ -1,6 +1,7 @@
 """Generated code taken apart: the kernels that a generated module defines. Free of torch."""
 
 import ast
+import re
 from dataclasses import dataclass
 
 KINDS = {"cpp_pybinding": "cpp", "cpp": "cpp", "triton": "triton"}
@@ -27,13 +28,19 @@ class Kernel:
         return f"{self.name}.{SUFFIXES.get(self.kind, 'txt')}"
 
 
+_CPP_DEFINITION = re.compile(r'^extern "C"\s+void\s+(?P<name>\w+)\([^;{}]*\)\s*\{.*?^\}', re.DOTALL | re.MULTILINE)
+
+
 def split_kernels(source_code: str) -> list[Kernel]:
     """The kernels of a generated module, in order: each ``name = async_compile.KIND(…, '''source''', …)``.
+
+    With TorchInductor's C++ wrapper those of Triton stand in the text of another module, in the docstring, and those in
+    C++ in the wrapper's own source.
 
     Raises:
         SyntaxError: the module is not Python.
     """
-    kernels = []
+    kernels: dict[str, Kernel] = {}
     for statement in ast.parse(source_code).body:
         match statement:
             case ast.Assign(
@@ -41,7 +48,12 @@ def split_kernels(source_code: str) -> list[Kernel]:
                 value=ast.Call(func=ast.Attribute(value=ast.Name(id="async_compile"), attr=kind), args=args),
             ):
                 texts = [item.value for item in args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
-                kernels.append(Kernel(name, KINDS.get(kind, kind), max(texts, key=len, default="")))
+                kernels[name] = Kernel(name, KINDS.get(kind, kind), max(texts, key=len, default=""))
+            case ast.Expr(value=ast.Constant(value=str(text))) if "async_compile" in text:
+                kernels |= {kernel.name: kernel for kernel in split_kernels(text.partition("\n\n")[2])}
+            case ast.Assign(value=ast.Constant(value=str(text))):
+                for found in _CPP_DEFINITION.finditer(text):
+                    kernels.setdefault(found["name"], Kernel(found["name"], "cpp", found[0]))
             case _:
                 pass
-    return kernels
+    return list(kernels.values())

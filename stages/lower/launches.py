@@ -1,18 +1,148 @@
-"""Which buffers each launch of a generated module is given. Free of torch."""
+"""The launches of a generated module: what each computes, reads and writes. Free of torch."""
 
 import re
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stages.torch_internals.inductor import LoweredGraph
+    from stages.torch_internals.inductor_scheduler import ScheduledNode
 
 _HANDLES = re.compile(r"\[Provenance debug handles\]\s*(?P<launches>.+?)\s*$")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _COMMENTS = ("#", "//")
+_NEARBY = 40
+"""Lines after a handle in which its launch is looked for."""
+
+
+@dataclass
+class Launch:
+    """One call of a kernel.
+
+    Attributes:
+        kernel, handle: as in the comment before it in the generated module.
+        nodes: the post-grad nodes that it computes.
+        generated: False for a library's or ATen's function.
+        scheduled: what the scheduler had for it; several where TorchInductor puts more than one into a C++ kernel.
+        given: the buffers of its statement.
+    """
+
+    kernel: str
+    handle: str
+    nodes: list[str]
+    generated: bool
+    scheduled: "list[ScheduledNode]" = field(default_factory=list)
+    given: list[str] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        """``kernel:handle``."""
+        return f"{self.kernel}:{self.handle}"
+
+    @property
+    def writes(self) -> list[str]:
+        """Buffers that it writes, without those that only it sees."""
+        written = {name for node in self.scheduled for name in (*node.writes, *node.mutates)}
+        return [name for name in self.given if name in written]
+
+    @property
+    def reads(self) -> list[str]:
+        """Buffers that others wrote."""
+        made = {name for node in self.scheduled for name in node.writes}
+        return list(dict.fromkeys(name for node in self.scheduled for name in node.reads if name not in made))
+
+
+def find_launches(lowered: "LoweredGraph", generated: Collection[str]) -> list[Launch]:
+    """The launches of a lowered graph, in order.
+
+    Inductor names with each launch also nodes that only led to it: of an external call, all that went into what it is
+    given; of a generated kernel that prepares an operand, the call that it is for, and that call's other operands. An
+    external call is told by its name (``extern_kernels.addmm``, ``torch.ops.aten.convolution.default``), and what a
+    generated kernel can't have computed by its not reading what that would need.
+
+    Args:
+        generated: the kernels that the module defines.
+    """
+    given = launch_buffers(lowered.source_code, lowered.schedule.buffers)
+    launches = []
+    for key in dict.fromkeys([*lowered.kernel_nodes, *lowered.kernel_stacks]):
+        kernel, _, handle = key.rpartition(":")
+        nodes = list(lowered.kernel_nodes.get(key, []))
+        launches.append(Launch(kernel, handle, nodes, kernel in generated, given=given.get(key, [])))
+    _assign(lowered.schedule.nodes, launches)
+    targets = {node.name.rpartition("/")[2]: node.target for node in lowered.nodes}
+    inputs = {node.name.rpartition("/")[2]: node.inputs for node in lowered.nodes}
+    called: set[str] = set()
+    for launch in launches:
+        launch.nodes = [name for name in launch.nodes if name in targets]
+        if not launch.generated:
+            own = [name for name in launch.nodes if _calls(launch.kernel, targets[name])]
+            launch.nodes = own or launch.nodes
+            called |= set(own)
+    origins: Mapping[str, set[str]] = defaultdict(set)
+    for buffer in lowered.schedule.buffers.values():
+        if buffer.origin:
+            origins[buffer.origin].add(buffer.name)
+    for launch in launches:
+        if launch.generated:
+            launch.nodes = [name for name in launch.nodes if name not in called]
+            if launch.scheduled:
+                launch.nodes = _computable(launch, inputs, origins)
+    return launches
+
+
+def _assign(nodes: "list[ScheduledNode]", launches: list[Launch]) -> None:
+    """Give each of the scheduler's nodes to the first launch that is given what it makes: readers come later."""
+    for node in nodes:
+        origins = set(node.origins)
+        for written in (node.writes, node.mutates):
+            fitting = (
+                launch
+                for launch in launches
+                if launch.generated == (node.kind != "extern")
+                and not set(written).isdisjoint(launch.given)
+                and (not launch.nodes or not origins.isdisjoint(launch.nodes))
+            )
+            launch = next(fitting, None)
+            if launch is not None:
+                launch.scheduled.append(node)
+                break
+
+
+def _calls(kernel: str, target: str) -> bool:
+    """Whether an external kernel's name is that of a post-grad node's target, in Python or in C++."""
+    operator = target.split(".")[1] if target.count(".") else target
+    in_cpp = kernel.startswith("aoti_torch_") and kernel.removesuffix("_out").endswith(f"_{operator}")
+    return in_cpp or kernel in (f"extern_kernels.{operator}", f"torch.ops.{target}")
+
+
+def _computable(launch: Launch, inputs: Mapping[str, tuple[str, ...]], origins: Mapping[str, set[str]]) -> list[str]:
+    """Those of a launch's nodes whose inputs it has: it reads them, or computes them itself.
+
+    Args:
+        inputs: post-grad node → what it reads, in the graph's order.
+        origins: node → the buffers that hold its output.
+    """
+    at_hand = {name for node in launch.scheduled for name in (*node.reads, *node.writes, *node.mutates)}
+    verdicts: dict[str, bool] = {}
+
+    def has(source: str) -> bool:
+        buffers = origins.get(source, set())
+        return not at_hand.isdisjoint(buffers) or verdicts.get(source, not buffers)
+
+    mine = set(launch.nodes)
+    for name in (name for name in inputs if name in mine):
+        verdicts[name] = all(map(has, inputs[name]))
+    return [name for name in launch.nodes if verdicts[name]]
 
 
 def launch_buffers(source_code: str, buffers: Collection[str]) -> dict[str, list[str]]:
     """``kernel:handle`` → the names among ``buffers`` in the statement that launches it, in order.
 
     The module may be Python, or C++ with TorchInductor's C++ wrapper: in both a comment with the handle stands before
-    the statement.
+    the statement, with declarations or the choice of a stream between them.
     """
     known = set(buffers)
     lines = source_code.splitlines()
@@ -21,20 +151,25 @@ def launch_buffers(source_code: str, buffers: Collection[str]) -> dict[str, list
         match = _HANDLES.search(line)
         if match is None:
             continue
-        names = dict.fromkeys(name for name in _NAME.findall(_statement(lines, index + 1)) if name in known)
         for launch in match["launches"].split(", "):
-            found[launch] = list(names)
+            statement = _statement(lines, index + 1, launch.rpartition(":")[0])
+            names = (name.removesuffix("_handle") for name in _NAME.findall(statement))
+            found[launch] = list(dict.fromkeys(name for name in names if name in known))
     return found
 
 
-def _statement(lines: list[str], start: int) -> str:
-    """The text of the first statement from line ``start`` on: to where its parentheses are closed."""
+def _statement(lines: list[str], start: int, kernel: str) -> str:
+    """The text of the first statement from line ``start`` on that names the kernel; "" where there is none nearby."""
     text, depth = "", 0
-    for line in lines[start:]:
+    for line in lines[start : start + _NEARBY]:
+        if _HANDLES.search(line):
+            break
         if line.lstrip().startswith(_COMMENTS):
             continue
         text += line + "\n"
         depth += line.count("(") - line.count(")")
-        if depth <= 0 and text.strip():
-            break
-    return text
+        if depth <= 0:
+            if kernel in text:
+                return text
+            text, depth = "", 0
+    return ""

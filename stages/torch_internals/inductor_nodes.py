@@ -4,13 +4,17 @@ Relies on the node metadata ``original_aten``, ``seq_nr``, ``stack_trace``, ``nn
 chain of ``NodeSource`` with ``name`` and ``from_node``).
 """
 
+import operator
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import fx
 
 from stages.torch_internals.fx_records import module_path, target_name
+
+_VIEWS = (operator.getitem, torch.ops.aten.reshape.default)
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,8 @@ class PostGradNode:
         pre_grad: names of the Dynamo graph's nodes that it came from; empty where torch lost them.
         module: path of the module that it ran in, or "".
         stack_trace: the user's frames, innermost last, or "".
+        inputs: names of the nodes that it reads, placeholders included.
+        view: True where it computes nothing, but looks at a tensor in another way.
     """
 
     name: str
@@ -51,6 +57,8 @@ class PostGradNode:
     pre_grad: tuple[str, ...]
     module: str
     stack_trace: str
+    inputs: tuple[str, ...] = ()
+    view: bool = False
 
 
 def pre_grad_nodes(gm: fx.GraphModule, modules: dict[int, str] | None = None) -> list[PreGradNode]:
@@ -110,6 +118,8 @@ def _post_grad_node(
         pre_grad=tuple(dict.fromkeys(origins)),
         module=module_path(recorded, {}),
         stack_trace=recorded.meta.get("stack_trace") or "",
+        inputs=tuple(source.name for source in node.all_input_nodes),
+        view=node.target in _VIEWS or getattr(node.target, "is_view", False),
     )
 
 

@@ -27,6 +27,7 @@ class BufferInfo:
         shape, stride: in elements; symbolic ones as expressions.
         dtype: without the ``torch.`` prefix.
         bytes: dense size, of symbolic sizes as this case had them; None where that is not known.
+        origin: the post-grad node whose output it is exactly, or "".
     """
 
     name: str
@@ -36,6 +37,7 @@ class BufferInfo:
     dtype: str
     device: str
     bytes: int | None
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,8 @@ class ScheduledNode:
         name: e.g. ``op0_op1``.
         members: the nodes before fusion that are in it.
         reads: names of buffers that others wrote.
-        writes: names of buffers, those that only its members read and inputs that it overwrites included.
+        writes: names of the buffers that it makes, those that only its members read included.
+        mutates: names of buffers of others, or of inputs, that it overwrites.
         origins: names of post-grad nodes.
         kind: ``extern``, ``template``, ``nop`` or ``generated``.
     """
@@ -55,6 +58,7 @@ class ScheduledNode:
     members: list[str]
     reads: list[str]
     writes: list[str]
+    mutates: list[str]
     origins: list[str]
     kind: str
 
@@ -138,8 +142,7 @@ def _origins(node: Any) -> list[str]:
 
 def _scheduled(node: Any) -> ScheduledNode:
     outputs = node.get_outputs()
-    mutated = [name for output in outputs for name in output.get_mutations()]
-    writes = list(dict.fromkeys([*(output.get_name() for output in outputs), *mutated]))
+    writes = list(dict.fromkeys(output.get_name() for output in outputs))
     reads = dict.fromkeys(dependency.name for dependency in node.read_writes.reads)
     kinds = {"extern": node.is_extern(), "template": node.is_template(), "nop": _does_nothing(node)}
     return ScheduledNode(
@@ -147,6 +150,7 @@ def _scheduled(node: Any) -> ScheduledNode:
         members=[member.get_name() for member in node.get_nodes()],
         reads=[name for name in reads if name not in writes],
         writes=writes,
+        mutates=sorted({name for output in outputs for name in output.get_mutations()}),
         origins=_origins(node),
         kind=next((kind for kind, holds in kinds.items() if holds), "generated"),
     )
@@ -188,6 +192,7 @@ def _buffer(name: str, role: str, value: Any) -> BufferInfo:
         dtype=str(dtype).removeprefix("torch."),
         device=str(value.get_device()),
         bytes=math.prod(known) * dtype.itemsize if len(known) == len(hints) else None,
+        origin=name if role == "input" else getattr(getattr(value, "origin_node", None), "name", ""),
     )
 
 
