@@ -160,6 +160,7 @@ def launch_buffers(source_code: str, buffers: Collection[str]) -> dict[str, list
 
 def _statement(lines: list[str], start: int, kernel: str) -> str:
     """The text of the first statement from line ``start`` on that names the kernel; "" where there is none nearby."""
+    named = re.compile(rf"(?<![A-Za-z0-9]){re.escape(kernel)}(?!\w)")  # in C++ also as call_KERNEL
     text, depth = "", 0
     for line in lines[start : start + _NEARBY]:
         if _HANDLES.search(line):
@@ -169,7 +170,7 @@ def _statement(lines: list[str], start: int, kernel: str) -> str:
         text += line + "\n"
         depth += line.count("(") - line.count(")")
         if depth <= 0:
-            if kernel in text:
+            if named.search(text):
                 return text
             text, depth = "", 0
     return ""

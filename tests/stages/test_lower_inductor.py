@@ -1,9 +1,14 @@
 """The lower stage on a small model in training: kernels of this run alone, down to the user's lines."""
 
 import inspect
+import io
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 import torch._inductor.config as inductor_config
@@ -30,6 +35,10 @@ def context_for(case: Case, **backend: object) -> tuple[StageContext, MemoryArti
     artifacts = MemoryArtifacts()
     settings = Settings(ModelConfig("small"), backend=BackendConfig(**backend), mode=case.mode)
     return StageContext(settings, artifacts, {"case": case}), artifacts
+
+
+def table_of(artifacts: MemoryArtifacts, name: str) -> pd.DataFrame:
+    return pd.read_csv(io.StringIO(artifacts.read_text(name)))
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +68,65 @@ def test_every_representation_is_there(lowered: MemoryArtifacts, graph_id: str) 
     for name in kernels:
         assert lowered.read_text(name).strip() in text["output_code.py"]
     assert lowered.read_json(f"lower/{graph_id}/provenance.json")["not_established"] == []
+
+
+@pytest.mark.parametrize("graph_id", ["g0.forward", "g0.backward"])
+def test_kernels_tell_what_they_read_and_write(lowered: MemoryArtifacts, graph_id: str) -> None:
+    provenance = lowered.read_json(f"lower/{graph_id}/provenance.json")
+    calls = [kernel for kernel in provenance["kernels"] if kernel["kind"] == "extern"]
+    if graph_id == "g0.forward":
+        (call,) = calls  # addmm: bias 16, input 4x8, weight 16x8 → 4x16
+        assert (call["bytes_read"], call["bytes_written"]) == (4 * (16 + 4 * 8 + 16 * 8), 4 * 4 * 16)
+    else:
+        (call,) = calls  # mm: the transposed gradient 16x4, input 4x8 → 16x8; nobody wants the input's gradient
+        assert (call["bytes_read"], call["bytes_written"]) == (4 * (16 * 4 + 4 * 8), 4 * 16 * 8)
+    assert all(kernel["bytes_read"] and kernel["bytes_written"] for kernel in provenance["kernels"])
+    table = table_of(lowered, f"lower/{graph_id}/kernels.csv")
+    assert list(table["name"]) == [kernel["name"] for kernel in provenance["kernels"]]
+
+
+@pytest.mark.parametrize("graph_id", ["g0.forward", "g0.backward"])
+def test_the_mapping_can_be_read_from_both_ends(lowered: MemoryArtifacts, graph_id: str) -> None:
+    provenance = lowered.read_json(f"lower/{graph_id}/provenance.json")
+    before = {node["node"]: node for node in provenance["pre_grad_nodes"]}
+    assert list(before) == ["linear", "hidden", "hidden_1", "softmax", "mul"]  # hidden: gelu, hidden_1: dropout
+    after = {node["node"]: node for node in lowered.read_json(f"lower/{graph_id}/nodes.json")["nodes"]}
+    for kernel in provenance["kernels"]:
+        launch = f"{kernel['name']}:{kernel['handle']}"
+        assert kernel["nodes"] and kernel["pre_grad"]
+        assert all(launch in provenance["post_grad_nodes"][node] for node in kernel["nodes"])
+        assert all(launch in before[node]["kernels"] for node in kernel["pre_grad"])
+        assert set(kernel["pre_grad"]) == {name for node in kernel["nodes"] for name in after[node]["pre_grad"]}
+        for line in kernel["sources"]:
+            assert line["own"] and launch in provenance["lines"][f"{line['file']}:{line['line']}"]
+    assert all(node["source"].partition(":")[0] == inspect.getsourcefile(Small) for node in before.values())
+
+
+def test_the_joint_graph_is_shown_in_training_alone(lowered: MemoryArtifacts) -> None:
+    assert "tangents_1" in lowered.read_text("lower/g0.backward/joint.py")
+    context, artifacts = context_for(small_case("inference"))
+    artifacts.add(LowerStage(LowerConfig()).run(context))
+    assert "lower/g0.forward/joint.py" not in artifacts.names("lower/")
+    assert "lower/g0.forward/fx_graph_readable.py" in artifacts.names("lower/")
+
+
+def test_the_runnable_graphs_run(lowered: MemoryArtifacts, tmp_path: Path) -> None:
+    """Without this project, this process's caches, or anything else of this run."""
+    for graph_id in ("g0.forward", "g0.backward"):
+        text = lowered.read_text(f"lower/{graph_id}/fx_graph_runnable.py")
+        assert "stages." not in text and "CACHE_DIR" not in text
+        (tmp_path / f"{graph_id}.py").write_text(text, encoding="utf-8")
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [sys.executable, "-P", "-W", "error::UserWarning:__main__", str(tmp_path / "g0.backward.py")]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_fusions_and_refusals_are_told(lowered: MemoryArtifacts) -> None:
+    table = table_of(lowered, "lower/g0.forward/fusions.csv")
+    fused = table[table["fused"]]
+    assert any("softmax" in nodes or "sum" in nodes or "exp" in nodes for nodes in fused["second_nodes"])
+    assert "lower/g0.forward/autotuning.csv" not in lowered.names("lower/")  # nothing was timed
 
 
 @pytest.mark.parametrize("graph_id", ["g0.forward", "g0.backward"])

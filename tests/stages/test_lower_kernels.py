@@ -1,0 +1,196 @@
+"""Generated modules taken apart: kernels, launches, and what a launch computes."""
+
+import math
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from stages.lower.decisions import AUTOTUNING_COLUMNS, autotuning, fusions
+from stages.lower.kernels import Kernel, split_kernels
+from stages.lower.launches import Launch, find_launches, launch_buffers
+from stages.torch_internals.inductor import LoweredGraph
+from stages.torch_internals.inductor_nodes import PostGradNode
+from stages.torch_internals.inductor_scheduler import Autotuning, BufferInfo, Schedule, ScheduledNode
+
+TRITON_CALL = """
+        # [Provenance debug handles] triton_poi_fused_add_0:1
+        stream0 = get_raw_stream(0)
+        triton_poi_fused_add_0.run(arg0_1, arg1_1, buf0, 64, stream=stream0)
+        del arg0_1
+        # Topologically Sorted Source Nodes: [linear], Original ATen: [aten.addmm]
+        # [Provenance debug handles] extern_kernels.addmm:2
+        extern_kernels.addmm(arg2_1, reinterpret_tensor(buf0, (8, 8), (8, 1), 0),
+                             arg3_1, alpha=1, beta=1, out=buf1)
+"""
+
+CPP_WRAPPER = '''r"""
+Compile-time auto-tuning block:
+
+async_compile = AsyncCompile()
+triton_poi_0 = async_compile.triton('triton_poi_0', \'\'\'
+def triton_poi_0(): pass
+\'\'\', device_str='cuda')
+"""
+cpp_wrapper_src = (
+r\'\'\'
+extern "C"  void  cpp_fused_add_0(const float* in_ptr0,
+                       float* out_ptr0);
+void call() {
+    // [Provenance debug handles] aoti_torch_cpu_convolution:2
+    AtenTensorHandle buf2_handle;
+    AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_cpu_convolution(buf0, buf1, nullptr, &buf2_handle));
+}
+extern "C"  void  cpp_fused_add_0(const float* in_ptr0,
+                       float* out_ptr0)
+{
+    { out_ptr0[0] = in_ptr0[0]; }
+}
+\'\'\')
+'''
+
+
+def buffer(name: str, origin: str = "", role: str = "buffer") -> BufferInfo:
+    return BufferInfo(name, role, [8, 8], [8, 1], "float32", "cpu", 256, origin or (name if role == "input" else ""))
+
+
+def scheduled(
+    name: str, reads: list[str], writes: list[str], origins: list[str], kind: str = "generated"
+) -> ScheduledNode:
+    return ScheduledNode(name, [name], reads, writes, [], origins, kind)
+
+
+def post(name: str, target: str, *inputs: str, view: bool = False) -> PostGradNode:
+    return PostGradNode(name, target, "", None, (), "", "", inputs, view)
+
+
+def test_the_statement_after_a_handle_tells_the_buffers() -> None:
+    names = {"arg0_1", "arg1_1", "arg2_1", "arg3_1", "buf0", "buf1"}
+    assert launch_buffers(TRITON_CALL, names) == {
+        "triton_poi_fused_add_0:1": ["arg0_1", "arg1_1", "buf0"],
+        "extern_kernels.addmm:2": ["arg2_1", "buf0", "arg3_1", "buf1"],
+    }
+    assert launch_buffers(CPP_WRAPPER, {"buf0", "buf1", "buf2"}) == {
+        "aoti_torch_cpu_convolution:2": ["buf0", "buf1", "buf2"]
+    }
+
+
+def test_a_handle_without_its_launch_nearby_has_no_buffers() -> None:
+    text = "# [Provenance debug handles] a:1\nother.run(buf0)\n# [Provenance debug handles] b:2\na.run(buf1)"
+    assert launch_buffers(text, {"buf0", "buf1"}) == {"a:1": [], "b:2": []}
+
+
+def test_kernels_of_a_module_with_a_cpp_wrapper() -> None:
+    triton, cpp = split_kernels(CPP_WRAPPER)
+    assert (triton.name, triton.kind, triton.file) == ("triton_poi_0", "triton", "triton_poi_0.py")
+    assert (cpp.name, cpp.kind) == ("cpp_fused_add_0", "cpp")
+    assert cpp.source.endswith("{ out_ptr0[0] = in_ptr0[0]; }\n}") and cpp.source.startswith('extern "C"')
+    with pytest.raises(SyntaxError):
+        split_kernels("int main() {}")
+    assert split_kernels("x = async_compile.cpp_pybinding(['a'], r'''code''')") == [Kernel("x", "cpp", "code")]
+
+
+def lowered(
+    code: str, kernel_nodes: dict[str, list[str]], nodes: list[PostGradNode], schedule: Schedule
+) -> LoweredGraph:
+    return LoweredGraph("g0.forward", source_code=code, kernel_nodes=kernel_nodes, nodes=nodes, schedule=schedule)
+
+
+def test_a_copy_for_a_call_computes_nothing_that_led_to_the_call() -> None:
+    """As on channels-last convolutions: Inductor names the convolution and the ReLU before it with a weight's copy."""
+    code = """
+        # [Provenance debug handles] cpp_copy:1
+        cpp_copy(arg0_1, buf0)
+        # [Provenance debug handles] extern_kernels.convolution:2
+        buf1 = extern_kernels.convolution(arg1_1, buf0)
+        # [Provenance debug handles] cpp_relu:3
+        cpp_relu(buf1, buf2)
+"""
+    nodes = [
+        post("convolution", "aten.convolution.default", "arg1_1", "arg0_1"),
+        post("relu", "aten.relu.default", "convolution"),
+        post("convolution_1", "aten.convolution.default", "relu", "arg0_1"),
+    ]
+    schedule = Schedule(
+        nodes=[
+            scheduled("op0", ["arg0_1"], ["buf0"], ["convolution_1", "relu"]),
+            scheduled("op1", ["arg1_1", "buf0"], ["buf1"], ["convolution"], "extern"),
+            scheduled("op2", ["buf1"], ["buf2"], ["relu"]),
+        ],
+        buffers={
+            item.name: item
+            for item in (
+                buffer("arg0_1", role="input"), buffer("arg1_1", role="input"), buffer("buf0"),
+                buffer("buf1", "convolution"), buffer("buf2", "relu"),
+            )
+        },
+    )  # fmt: skip
+    found = {"cpp_copy:1": ["convolution_1", "relu"], "extern_kernels.convolution:2": ["convolution", "relu"],
+             "cpp_relu:3": ["relu"]}  # fmt: skip
+    nodes_of = {
+        launch.key: launch for launch in find_launches(lowered(code, found, nodes, schedule), {"cpp_copy", "cpp_relu"})
+    }
+    assert nodes_of["cpp_relu:3"].nodes == ["relu"]
+    assert nodes_of["extern_kernels.convolution:2"].nodes == ["convolution"]
+    assert nodes_of["cpp_copy:1"].nodes == []  # the ReLU reads the first convolution, which the copy does not
+    launch = nodes_of["extern_kernels.convolution:2"]
+    assert (launch.reads, launch.writes) == (["arg1_1", "buf0"], ["buf1"])
+
+
+def test_one_kernel_may_hold_several_of_the_schedulers_nodes() -> None:
+    code = """
+# [Provenance debug handles] cpp_two:1
+cpp_two(arg0_1, buf0, buf1)
+# [Provenance debug handles] cpp_user:2
+cpp_user(buf0, buf1, buf2)
+"""
+    nodes = [post("relu", "aten.relu.default", "arg0_1"), post("neg", "aten.neg.default", "arg0_1"),
+             post("add", "aten.add.Tensor", "relu", "neg")]  # fmt: skip
+    schedule = Schedule(
+        nodes=[
+            scheduled("op0", ["arg0_1"], ["buf0"], ["relu"]),
+            scheduled("op1", ["arg0_1"], ["buf1"], ["neg"]),
+            scheduled("op2", ["buf0", "buf1"], ["buf2"], ["add"]),
+        ],
+        buffers={item.name: item for item in (buffer("arg0_1", role="input"), buffer("buf0", "relu"),
+                                              buffer("buf1", "neg"), buffer("buf2", "add"))},
+    )  # fmt: skip
+    found = {"cpp_two:1": ["relu", "neg"], "cpp_user:2": ["add"]}
+    two, user = find_launches(lowered(code, found, nodes, schedule), {"cpp_two", "cpp_user"})
+    assert [node.name for node in two.scheduled] == ["op0", "op1"] and two.nodes == ["relu", "neg"]
+    assert (two.reads, two.writes) == (["arg0_1"], ["buf0", "buf1"])
+    assert (user.reads, user.writes, user.nodes) == (["buf0", "buf1"], ["buf2"], ["add"])
+
+
+def test_what_is_overwritten_is_written() -> None:
+    code = "# [Provenance debug handles] cpp_add_:1\ncpp_add_(arg0_1, arg1_1)"
+    schedule = Schedule(
+        nodes=[ScheduledNode("op0", ["op0"], ["arg0_1", "arg1_1"], ["buf0"], ["arg0_1"], ["copy_"], "generated")],
+        buffers={name: buffer(name, role="input") for name in ("arg0_1", "arg1_1")},
+    )
+    nodes = [post("copy_", "aten.copy_.default", "arg0_1", "arg1_1")]
+    (launch,) = find_launches(lowered(code, {"cpp_add_:1": ["copy_"]}, nodes, schedule), {"cpp_add_"})
+    assert isinstance(launch, Launch) and launch.writes == ["arg0_1"] and launch.reads == ["arg0_1", "arg1_1"]
+
+
+def test_fusion_decisions_name_the_operations_and_the_reason() -> None:
+    schedule = Schedule(
+        nodes=[ScheduledNode("op0_op1", ["op0", "op1"], [], ["buf0"], [], ["relu", "sum_1"], "generated")],
+        origins={"op0": ["relu"], "op1": ["sum_1"], "op2": ["mm"]},
+    )
+    schedule.refused[("op0_op1", "op2", "no shared data")] += 2
+    table = fusions(schedule)
+    assert table.to_dict("records") == [
+        {"first": "op0", "second": "op1", "fused": True, "reason": "", "times": 1, "first_nodes": "relu",
+         "second_nodes": "sum_1"},
+        {"first": "op0_op1", "second": "op2", "fused": False, "reason": "no shared data", "times": 2,
+         "first_nodes": "relu sum_1", "second_nodes": "mm"},
+    ]  # fmt: skip
+
+
+def test_autotuning_lists_the_fastest_first_and_no_time_for_what_failed() -> None:
+    item = Autotuning("mm", ["float32[8, 8]", "float32[8, 8]"], [("mm", 0.5), ("triton_mm_1", math.inf)])
+    table = autotuning(SimpleNamespace(autotuning=[item]))
+    assert list(table.columns) == AUTOTUNING_COLUMNS
+    assert table["chosen"].tolist() == [True, False]
+    assert table["milliseconds"][0] == 0.5 and pd.isna(table["milliseconds"][1])
