@@ -2,9 +2,9 @@
 
 TorchInductor computes convolutions and matrix products on the CPU with library calls, and fuses what stands between
 them, so that each label follows from reading the model's ``forward``: what comes after one library call and before the
-next. A label is the set of the kernel's own lines, in the order of execution; lines that only look at a tensor in another
-way (slices, expansions) compute nothing and are not among them. Kernels that only copy weights or inputs
-into another layout are not listed: how many there are, and where, is Inductor's choice; they must lead to convolutions.
+next. A label is the set of the kernel's own lines, in the order of execution; lines that only look at a tensor in
+another way (slices, expansions) compute nothing and are not among them. Kernels that only copy weights or inputs into
+another layout are not listed: how many there are, and where, is Inductor's choice; they must lead to convolutions.
 """
 
 # torchvision/models/resnet.py: ResNet._forward_impl and BasicBlock.forward

@@ -1,9 +1,9 @@
 """What recording a compilation costs: the CPU time of BERT's compilation by Inductor, bare and by the lower stage.
 
-Usage: ``python tests/performance/lowering.py [--runs 3] [--layers 12] [--mode training]``. Each process is fresh, with an
-empty compiler cache; the two take turns, each second round in the other order. The figure is CPU seconds (user + system,
-children included) of the first step: ``bare`` is ``torch.compile(model, backend="inductor")`` with the same options,
-``lower`` the lower stage, its files' contents included. Prints one JSON line a kind, and the ratio of medians.
+Usage: ``python tests/performance/lowering.py [--runs 3] [--layers 12] [--mode training]``. Each process is fresh, with
+an empty compiler cache; the two take turns, each second round in the other order. The figure is CPU seconds (user +
+system, children included) of the first step: ``bare`` is ``torch.compile(model, backend="inductor")`` with the same
+options, ``lower`` the lower stage, its files' contents included. Prints one JSON line a kind, and the ratio of medians.
 """
 
 import argparse
