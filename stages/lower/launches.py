@@ -45,7 +45,8 @@ class Launch:
     def writes(self) -> list[str]:
         """Buffers that it writes, without those that only it sees."""
         written = {name for node in self.scheduled for name in (*node.writes, *node.mutates)}
-        return [name for name in self.given if name in written]
+        results = [name for node in self.scheduled if node.kind == "output" for name in node.writes]
+        return list(dict.fromkeys([*(name for name in self.given if name in written), *results]))
 
     @property
     def reads(self) -> list[str]:
@@ -65,7 +66,8 @@ def find_launches(lowered: "LoweredGraph", generated: Collection[str]) -> list[L
     Args:
         generated: the kernels that the module defines.
     """
-    given = launch_buffers(lowered.source_code, lowered.schedule.buffers)
+    names = {name for node in lowered.schedule.nodes for name in node.writes} | set(lowered.schedule.buffers)
+    given = launch_buffers(lowered.source_code, names)
     launches = []
     for key in dict.fromkeys([*lowered.kernel_nodes, *lowered.kernel_stacks]):
         kernel, _, handle = key.rpartition(":")
@@ -95,7 +97,14 @@ def find_launches(lowered: "LoweredGraph", generated: Collection[str]) -> list[L
 
 def _assign(nodes: "list[ScheduledNode]", launches: list[Launch]) -> None:
     """Give each of the scheduler's nodes to the first launch that is given what it makes: readers come later."""
+    makers: dict[str, Launch] = {}
     for node in nodes:
+        if node.kind == "output":
+            maker = next((makers[name] for name in node.reads if name in makers), None)
+            if maker is not None:
+                maker.scheduled.append(node)
+                makers |= dict.fromkeys(node.writes, maker)
+            continue
         origins = set(node.origins)
         for written in (node.writes, node.mutates):
             fitting = (
@@ -108,6 +117,7 @@ def _assign(nodes: "list[ScheduledNode]", launches: list[Launch]) -> None:
             launch = next(fitting, None)
             if launch is not None:
                 launch.scheduled.append(node)
+                makers |= dict.fromkeys(node.writes, launch)
                 break
 
 

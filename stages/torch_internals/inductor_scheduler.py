@@ -51,7 +51,8 @@ class ScheduledNode:
         writes: names of the buffers that it makes, those that only its members read included.
         mutates: names of buffers of others, or of inputs, that it overwrites.
         origins: names of post-grad nodes.
-        kind: ``extern``, ``template``, ``nop`` or ``generated``.
+        kind: ``extern``, ``template``, ``nop``, ``generated``, or ``output`` (one result of an external call with
+            several, which is another node's).
     """
 
     name: str
@@ -144,7 +145,15 @@ def _scheduled(node: Any) -> ScheduledNode:
     outputs = node.get_outputs()
     writes = list(dict.fromkeys(output.get_name() for output in outputs))
     reads = dict.fromkeys(dependency.name for dependency in node.read_writes.reads)
-    kinds = {"extern": node.is_extern(), "template": node.is_template(), "nop": _does_nothing(node)}
+    from torch._inductor.ir import MultiOutput
+    from torch._inductor.scheduler import NopKernelSchedulerNode
+
+    kinds = {
+        "output": isinstance(node.node, MultiOutput),
+        "extern": node.is_extern(),
+        "template": node.is_template(),
+        "nop": isinstance(node, NopKernelSchedulerNode),
+    }
     return ScheduledNode(
         name=node.get_name(),
         members=[member.get_name() for member in node.get_nodes()],
@@ -154,12 +163,6 @@ def _scheduled(node: Any) -> ScheduledNode:
         origins=_origins(node),
         kind=next((kind for kind, holds in kinds.items() if holds), "generated"),
     )
-
-
-def _does_nothing(node: Any) -> bool:
-    from torch._inductor.scheduler import NopKernelSchedulerNode
-
-    return isinstance(node, NopKernelSchedulerNode)
 
 
 def _buffers() -> Iterator[BufferInfo]:

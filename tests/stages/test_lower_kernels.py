@@ -162,6 +162,30 @@ cpp_user(buf0, buf1, buf2)
     assert (user.reads, user.writes, user.nodes) == (["buf0", "buf1"], ["buf2"], ["add"])
 
 
+def test_the_results_of_a_call_with_several_are_written_by_it() -> None:
+    code = """
+# [Provenance debug handles] torch.ops.aten.topk.default:1
+buf0 = torch.ops.aten.topk.default(arg0_1, 2)
+buf1 = buf0[0]
+# [Provenance debug handles] cpp_neg:2
+cpp_neg(buf1, buf3)
+"""
+    schedule = Schedule(
+        nodes=[
+            scheduled("op0", ["arg0_1"], ["buf0"], ["topk"], "extern"),
+            scheduled("op1", ["buf0"], ["buf1"], ["topk"], "output"),
+            scheduled("op2", ["buf0"], ["buf2"], ["topk"], "output"),
+            scheduled("op3", ["buf1"], ["buf3"], ["neg"]),
+        ],
+        buffers={name: buffer(name) for name in ("buf1", "buf2", "buf3")} | {"arg0_1": buffer("arg0_1", role="input")},
+    )
+    nodes = [post("topk", "aten.topk.default", "arg0_1"), post("neg", "aten.neg.default", "getitem")]
+    found = {"torch.ops.aten.topk.default:1": ["topk"], "cpp_neg:2": ["neg"]}
+    topk, neg = find_launches(lowered(code, found, nodes, schedule), {"cpp_neg"})
+    assert (topk.reads, topk.writes) == (["arg0_1"], ["buf0", "buf1", "buf2"])
+    assert (neg.reads, neg.writes) == (["buf1"], ["buf3"])
+
+
 def test_what_is_overwritten_is_written() -> None:
     code = "# [Provenance debug handles] cpp_add_:1\ncpp_add_(arg0_1, arg1_1)"
     schedule = Schedule(
