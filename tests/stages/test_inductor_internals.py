@@ -1,0 +1,46 @@
+"""Names every private API of TorchInductor that lowering relies on: a new torch release breaks here first."""
+
+import inspect
+
+
+def test_compilation_names() -> None:
+    import torch._inductor.config as inductor_config
+    import torch._inductor.debug as inductor_debug
+    from torch._dynamo.repro import after_aot
+    from torch._inductor import compile_fx
+
+    assert "inner_compile" in inspect.signature(compile_fx.compile_fx).parameters
+    assert callable(compile_fx.compile_fx_inner)
+    assert next(iter(inspect.signature(compile_fx._recursive_joint_graph_passes).parameters)) == "gm"
+    assert list(inspect.signature(after_aot.save_graph_repro).parameters)[:3] == ["fd", "gm", "args"]
+    assert callable(inductor_debug.reset_provenance_globals)
+    known = inductor_config.get_config_copy()
+    assert {"_pre_fusion_custom_pass", "_post_fusion_custom_pass", "trace.provenance_tracking_level"} <= set(known)
+    assert {"fx_graph_cache", "fx_graph_remote_cache"} <= set(known)
+    assert inductor_config.get_type("pattern_matcher") is bool
+
+
+def test_scheduler_names() -> None:
+    from torch._inductor import ir, scheduler, select_algorithm
+    from torch._inductor.graph import GraphLowering
+    from torch._inductor.sizevars import SizeVarAllocator
+
+    refuse = scheduler.WhyNoFuse.__call__
+    assert list(inspect.signature(refuse).parameters)[:2] == ["self", "reason"]
+    assert {"name1", "name2"} <= set(scheduler.WhyNoFuse.__annotations__)
+    names = {"debug_str", "get_name", "get_nodes", "get_outputs", "is_extern", "is_template"}
+    assert names <= set(dir(scheduler.BaseSchedulerNode))
+    assert {"get_name", "get_mutations"} <= set(dir(scheduler.SchedulerBuffer))
+    assert issubclass(scheduler.NopKernelSchedulerNode, scheduler.BaseSchedulerNode)
+    assert {"get_size", "get_dtype", "get_device", "maybe_get_stride", "has_tensor_output"} <= set(dir(ir.Buffer))
+    assert issubclass(ir.MultiOutput, ir.ExternKernel)
+    assert isinstance(GraphLowering, type) and isinstance(SizeVarAllocator, type)
+    select_algorithm.add_feedback_saver(print)
+    savers = select_algorithm.get_algorithm_selector_cache().feedback_saver_fns
+    assert savers.pop() is print
+
+
+def test_history_names() -> None:
+    from torch.fx.traceback import NodeSource
+
+    assert {"name", "from_node"} <= set(dir(NodeSource)) | set(NodeSource.__annotations__)
