@@ -1,5 +1,6 @@
 """Numbers in words, the same in every stage's message and in the report. Free of torch."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,3 +29,21 @@ def calls_in_words(generated: int, calls: int, library: int) -> str:
     """``16 generated kernels; 42 kernel calls, 26 of them to library kernels``."""
     kernels, total = counted(generated, "generated kernel"), counted(calls, "kernel call")
     return f"{kernels}; {total}, {library} of them to library kernels"
+
+
+def place(value: Any) -> str:
+    """A source line without the folders that hold installed packages; the whole path is in the files."""
+    return re.sub(r".*/(?:site|dist)-packages/", "", str(value)) if value else "–"
+
+
+def human_bytes(value: Any) -> str:
+    """Bytes with a binary unit; a dash where unknown."""
+    try:
+        size = float(value)
+    except (TypeError, ValueError):
+        return "–"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

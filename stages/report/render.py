@@ -9,7 +9,7 @@ from typing import Any
 import jinja2
 
 from stages.report.collect import VERDICTS, stage_note
-from stages.wording import counted
+from stages.wording import counted, human_bytes, place
 
 NUMBER = re.compile(r"-?(\d*\.\d+(e[+-]?\d+)?|\d+e[+-]?\d+)")
 TEMPLATE = Path(__file__).with_name("template.html")
@@ -60,21 +60,3 @@ def percent(value: Any) -> str:
     except (TypeError, ValueError):
         return "–"
     return f"{share:.0f} %" if abs(share) >= 1000 else f"{share:.3g} %"
-
-
-def place(value: Any) -> str:
-    """A source line without the folders that hold installed packages; the whole path is in the files."""
-    return re.sub(r".*/(?:site|dist)-packages/", "", str(value)) if value else "–"
-
-
-def human_bytes(value: Any) -> str:
-    """Bytes with a binary unit; a dash where unknown."""
-    try:
-        size = float(value)
-    except (TypeError, ValueError):
-        return "–"
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(size) < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"

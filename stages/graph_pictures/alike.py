@@ -1,0 +1,72 @@
+"""Which parts of a graph have the same structure. Free of torch."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from stages.graph_pictures.flow import Flow
+
+
+class Likeness:
+    """Compares parts of one graph. Each part is a list of operation numbers in execution order."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self._known: dict[tuple[tuple[int, ...], int], tuple[int, int]] = {}
+        self._numbers: dict[Any, int] = {}
+
+    def same(self, numbers: Sequence[int], depth: int) -> int:
+        """A number that is equal for parts with the same operations, arguments, shapes and wiring.
+
+        Args:
+            numbers: the part.
+            depth: parts of the path that are the part's own name, e.g. 3 for ``encoder.layer.0``.
+        """
+        return self._both(numbers, depth)[0]
+
+    def kind(self, numbers: Sequence[int], depth: int) -> int:
+        """A number that is equal for parts with the same operations in the same modules, whatever the sizes."""
+        return self._both(numbers, depth)[1]
+
+    def _both(self, numbers: Sequence[int], depth: int) -> tuple[int, int]:
+        key = (tuple(numbers), depth)
+        if key not in self._known:
+            exact = self._signature(numbers, depth)
+            kind = tuple(line[:2] for line in exact)
+            self._known[key] = (self._number(exact), self._number(("kind", kind)))
+        return self._known[key]
+
+    def _number(self, signature: Any) -> int:
+        return self._numbers.setdefault(signature, len(self._numbers))
+
+    def _signature(self, numbers: Sequence[int], depth: int) -> tuple[Any, ...]:
+        inner = {self.flow.operations[number].name: position for position, number in enumerate(numbers)}
+        outer: dict[str, int] = {}
+        known = {node.name: node for number in numbers for node in self.flow.inputs[number]}
+        operations = self.flow.operations
+
+        def reference(name: str) -> Any:
+            if name in inner:
+                return ("inner", inner[name])
+            node = known.get(name)
+            if node is None and name in self.flow.number:
+                node = operations[self.flow.number[name]]
+            place = outer.setdefault(name, len(outer))
+            return ("outer", place, _tensors(node) if node is not None else ())
+
+        def plain(value: Any) -> Any:
+            if isinstance(value, dict):
+                if len(value) == 1 and isinstance(value.get("node"), str):
+                    return reference(value["node"])
+                return tuple((key, plain(item)) for key, item in value.items())
+            return tuple(plain(item) for item in value) if isinstance(value, list) else (type(value).__name__, value)
+
+        lines = []
+        for number in numbers:
+            node = operations[number]
+            arguments = (plain(node.args), plain(node.kwargs), tuple(reference(name) for name in node.inputs))
+            lines.append((node.target, self.flow.paths[number][depth:], arguments, _tensors(node)))
+        return tuple(lines)
+
+
+def _tensors(node: Any) -> tuple[Any, ...]:
+    return tuple((tuple(tensor.shape), tensor.dtype, tuple(tensor.stride)) for tensor in node.outputs)

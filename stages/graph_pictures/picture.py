@@ -1,0 +1,81 @@
+"""A graph record as an SVG picture. Free of torch."""
+
+from collections.abc import Mapping
+
+from stages.capture.tables import is_call
+from stages.graph_pictures.flow import Flow
+from stages.graph_pictures.fold import BUDGET, SMALL, Box, all_boxes, fold
+from stages.graph_pictures.scene import INPUTS, Composer
+from stages.graph_pictures.svg import Heading, Writer
+from stages.graph_pictures.words import WORST_FIRST, Findings, Words, amount
+from stages.graphs import GraphRecord
+from stages.wording import counted
+
+KINDS = {
+    "dynamo": "what Dynamo captured", "joint": "forward and backward before they are parted",
+    "forward": "AOTAutograd's forward", "backward": "AOTAutograd's backward",
+}  # fmt: skip
+EMPTY = "This graph has no operation: what it returns, it was given."
+
+
+def draw_graph(
+    record: GraphRecord,
+    findings: Findings | None = None,
+    *,
+    budget: int = BUDGET,
+    small: int = SMALL,
+    page: bool = False,
+) -> str:
+    """An SVG picture of a graph: top to bottom, what is read above what reads it.
+
+    Operations are folded to boxes by module; see :mod:`stages.graph_pictures.fold`. Each operation is in the
+    ``data-nodes`` (a JSON list) of exactly one box. The same record gives the same text.
+
+    Args:
+        record: the graph, captured or read from ``capture/graphs/<id>.json``.
+        findings: node name → (effect, message); boxes with one are outlined in the effect's color and say so.
+        budget: boxes that folding may leave, those inside frames included.
+        small: a graph of fewer operations is drawn operation by operation.
+        page: for inside HTML: without XML's namespace, and without links to the record's files.
+
+    Returns:
+        The document, UTF-8 without a declaration.
+    """
+    flow = Flow(record)
+    words = Words(flow, findings or {})
+    if not flow.operations:
+        return Writer(words, [record.id, EMPTY], page=page).write(None)
+    boxes = fold(flow, budget, small)
+    return Writer(words, _head(flow, words, boxes, page), page=page).write(Composer(flow, words).scene(boxes))
+
+
+def _head(flow: Flow, words: Words, boxes: list[Box], page: bool) -> list[Heading]:
+    record = flow.record
+    calls = sum(is_call(node) and not flow.is_item(number) for number, node in enumerate(flow.operations))
+    flops = words.flops(range(len(flow.operations)))
+    drawn = sum(not box.inside for box in all_boxes(boxes))
+    by_module = f" in {drawn} boxes, folded by module" if drawn < calls else ", each a box"
+    counts = f"{counted(calls, 'operation')}{by_module}" + (f"; {amount(flops)}FLOP" if flops else "")
+    lines: list[Heading] = [f"{record.id}: {KINDS.get(record.kind, record.kind)}", counts + "."]
+    if not page:
+        lines.append([(f"{record.id}{ending}", f"{record.id}{ending}") for ending in (".py", ".json")])
+    lines.append("Parameters, buffers and saved tensors are counted in the boxes that read them;")
+    lines.append("what a box returns are results of the graph: outputs, and what a forward saves.")
+    if flops:
+        lines.append("The darker a box, the more of the graph's FLOPs.")
+    if any(box.backward for box in boxes):
+        lines.append("Dashed: the backward, and what the forward keeps for it.")
+    if len([node for node in record.nodes if node.op == "placeholder" and node.role in ("input", "tangent")]) > INPUTS:
+        lines.append("There are too many inputs to draw each.")
+    if record.symbols or any(flow.is_size(number) for number in range(len(flow.operations))):
+        sizes = ", ".join(f"{name} = {_hint(symbol)}" for name, symbol in sorted(record.symbols.items())[:8])
+        lines.append(f"No lines are drawn for symbolic sizes{f' ({sizes})' if sizes else ''}.")
+    if words.findings:
+        effects = [effect for effect in WORST_FIRST if any(found == effect for found, _ in words.findings.values())]
+        lines.append(f"Outlined: findings against the profile ({', '.join(effects) or 'other'}).")
+    return lines
+
+
+def _hint(symbol: Mapping[str, int | None]) -> str:
+    hint = symbol.get("hint")
+    return "unknown" if hint is None else str(hint)

@@ -1,0 +1,236 @@
+"""A scene as SVG: no script, no font and no file from outside, legible as it is. Free of torch."""
+
+import json
+from collections.abc import Iterable, Sequence
+from xml.sax.saxutils import escape, quoteattr
+
+from stages.drawing import shorten
+from stages.graph_pictures.layout import Line, Route
+from stages.graph_pictures.scene import LINE, PADDING, ROW, SMALL, Part, Scene, Wire, all_parts, origin, settle
+from stages.graph_pictures.words import Words, cells
+
+MARGIN = 20.0
+EFFECTS = {"reject": "#cc3311", "fallback": "#ee7733", "copy": "#aa3377", "cast": "#4477aa", "pad": "#997700"}
+"""Colors of findings by effect; any other is gray. Their words are in the boxes too."""
+OTHER = "#666666"
+HEADING = 9.2
+"""Width of a heading's character in pixels."""
+
+Heading = str | list[tuple[str, str]]
+"""A line over the picture: text, or several pieces of it, each with where it leads."""
+
+STYLE = """
+.graph-picture { font-family: ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace; background: #fff; }
+.graph-picture text { fill: #1c2430; font-size: 11px; white-space: pre; }
+.graph-picture .t { font-size: 12px; font-weight: bold; }
+.graph-picture .h { font-size: 15px; font-weight: bold; }
+.graph-picture .n { fill: #5b6675; }
+.graph-picture a text { fill: #2a5db0; text-decoration: underline; }
+.graph-picture rect { stroke: #8894a3; fill: #fff; }
+.graph-picture .frame > rect { fill: #f4f6f8; stroke: #5b6675; }
+.graph-picture .frame > rect + rect { fill: #e6eaef; }
+.graph-picture .end > rect { fill: #e6f2e6; stroke: #55805a; }
+.graph-picture .backward > rect { stroke: #7a5195; stroke-dasharray: 5 2; }
+.graph-picture .found > rect { stroke-width: 3; stroke-dasharray: none; }
+.graph-picture .wire path { fill: none; stroke: #6b7785; stroke-width: 1.3; }
+.graph-picture .kept path { stroke: #7a5195; stroke-dasharray: 4 3; }
+.graph-picture .wire .tip { fill: #6b7785; stroke: none; }
+.graph-picture .wire text { font-size: 10px; fill: #3b4656; }
+.graph-picture .wire rect { stroke: none; fill: #fff; fill-opacity: .9; }
+.graph-picture .frame .wire rect { fill: #f4f6f8; }
+.graph-picture .wire:hover path { stroke: #cc3311; stroke-width: 2.4; }
+.graph-picture .wire:hover .tip { fill: #cc3311; stroke: none; }
+.graph-picture g.part:target > rect, .graph-picture g.part:hover > rect { stroke: #cc3311; }
+"""
+
+
+class Writer:
+    """Writes one picture.
+
+    Args:
+        words: texts, and with them the graph.
+        head: lines over the picture, the first a heading: text, or several pieces as (text, link).
+        page: for inside HTML, which knows what SVG is without its namespace.
+    """
+
+    def __init__(self, words: Words, head: Sequence[Heading], *, page: bool) -> None:
+        self.words, self.head = words, head
+        self.namespace = "" if page else ' xmlns="http://www.w3.org/2000/svg"'
+        self.flow = words.flow
+        self.total = max(words.flops(range(len(self.flow.operations))), 1)
+        self.names: dict[int, str] = {}
+
+    def write(self, scene: Scene | None) -> str:
+        """The document; without a scene, its head alone."""
+        high = MARGIN + 22 + 16 * (len(self.head) - 1) + 14
+        width = max(text_width(line, not number) for number, line in enumerate(self.head))
+        height = high
+        body: list[str] = []
+        if scene is not None:
+            width = max(width, scene.layout.width)
+            settle(scene, MARGIN + (width - scene.layout.width) / 2, high)
+            height += scene.layout.height
+            self._name(all_parts(scene))
+            body = self._scene(scene, MARGIN + (width - scene.layout.width) / 2, high)
+        size = (_figure(width + 2 * MARGIN), _figure(height + MARGIN))
+        return "\n".join([
+            f'<svg{self.namespace} class="graph-picture" role="img" width="{size[0]}" '
+            f'height="{size[1]}" viewBox="0 0 {size[0]} {size[1]}" data-graph={attribute(self.flow.record.id)}>',
+            f"<title>{content(self.flow.record.id)}</title>",
+            f"<style>{STYLE}</style>",
+            f'<rect width="{size[0]}" height="{size[1]}" style="stroke: none"/>',
+            *self._head(),
+            *body,
+            "</svg>",
+            "",
+        ])  # fmt: skip
+
+    def _name(self, parts: Iterable[Part]) -> None:
+        for number, part in enumerate(parts):
+            if part.box is not None:
+                self.names[id(part.box)] = f"{self.flow.record.id}-{number}"
+
+    def _head(self) -> list[str]:
+        found = []
+        y = MARGIN + 10
+        for number, line in enumerate(self.head):
+            x = MARGIN
+            for text, link in [(line, "")] if isinstance(line, str) else line:
+                place = f'x="{_figure(x)}" y="{_figure(y)}" class="{"n" if number else "h"}"'
+                shown = f"<text {place}>{content(text)}</text>"
+                found.append(f"<a href={attribute(link)}>{shown}</a>" if link else shown)
+                x += LINE * (cells(text) + 2)
+            y += 16 if number else 22
+        return found
+
+    def _scene(self, scene: Scene, x: float, y: float) -> list[str]:
+        """Wires first, so that boxes lie over them."""
+        found = []
+        for wire, route in zip(scene.wires, scene.layout.routes, strict=True):
+            tips = [tip for target, tip in zip(sorted(wire.targets), route.tips, strict=True)
+                    if scene.parts[target].shape != "port"]  # fmt: skip
+            found += self._wire(wire, route, tips, x, y)
+        for part in scene.parts:
+            if part.shape != "port":
+                found += self._part(part)
+        return found
+
+    def _wire(self, wire: Wire, route: Route, tips: Sequence[tuple[float, float]], x: float, y: float) -> list[str]:
+        path = " ".join(_curve(line, x, y) for line in _merged(route.lines))
+        found = [f'<g class="wire{" kept" * wire.kept}">']
+        if wire.tooltip:
+            found.append(f"<title>{content(wire.tooltip)}</title>")
+        found.append(f'<path d="{path}"/>')
+        if tips:
+            tip = " ".join(f"M{_figure(x + a)} {_figure(y + b)}l-3.5 -7h7z" for a, b in tips)
+            found.append(f'<path class="tip" d="{tip}"/>')
+        if wire.label and route.label is not None:
+            middle, center = x + route.label[0], y + route.label[1]
+            wide = SMALL * cells(wire.label) + 4
+            found.append(_rect(middle - wide / 2, center - 6.5, wide, 13))
+            found.append(
+                f'<text x="{_figure(middle)}" y="{_figure(center + 3.5)}" text-anchor="middle">'
+                f"{content(wire.label)}</text>"
+            )
+        return [*found, "</g>"]
+
+    def _part(self, part: Part) -> list[str]:
+        box = part.box
+        kinds = ["part", part.shape if part.shape not in ("input", "output") else "end"]
+        extra, style = "", ""
+        if box is not None:
+            kinds += ["backward"] * box.backward
+            extra = f" id={attribute(self.names[id(box)])} data-module={attribute('.'.join(box.path))}"
+            if part.shape != "frame":
+                names = [self.flow.operations[number].name for number in sorted(box.stands)]
+                extra += f" data-nodes={attribute(json.dumps(names))}"
+                style = f"fill: {self._shade(part)}"
+            effects = [effect for _, effect, _ in self.words.found(box)]
+            if effects:
+                kinds.append("found")
+                style += f"{'; ' if style else ''}stroke: {EFFECTS.get(effects[0], OTHER)}"
+        elif part.node is not None:
+            extra = f" data-input={attribute(part.node.name)}"
+            finding = self.words.findings.get(part.node.name)
+            if finding is not None:
+                kinds.append("found")
+                style = f"stroke: {EFFECTS.get(finding[0], OTHER)}"
+                part.tooltip.append(": ".join(finding))
+        found = [f'<g class="{" ".join(kinds)}"{extra}>']
+        if part.tooltip:
+            found.append(f"<title>{content(chr(10).join(part.tooltip))}</title>")
+        if part.shape == "stack":
+            found += [_rect(part.x + 3 * step, part.y - 3 * step, part.width, part.height, 4) for step in (2, 1)]
+        found.append(_rect(part.x, part.y, part.width, part.height, 12 if "end" in kinds else 4, style))
+        if part.inside is not None:
+            found.append(_rect(part.x, part.y, part.width, part.head - 4, 4, style))
+        found += self._text(part)
+        if part.inside is not None:
+            found += self._scene(part.inside, *origin(part))
+        return [*found, "</g>"]
+
+    def _shade(self, part: Part) -> str:
+        """The more of the graph's FLOPs, the darker."""
+        share = self.words.flops(part.box.stands) / self.total if part.box is not None else 0.0
+        strength = min(share, 1.0) ** 0.5
+        low, high = (255, 255, 255), (150, 190, 235)
+        mixed = (round(a + (b - a) * strength) for a, b in zip(low, high, strict=True))
+        return f"#{''.join(f'{value:02x}' for value in mixed)}"
+
+    def _text(self, part: Part) -> list[str]:
+        left = part.x + PADDING
+        y = part.y + PADDING + 9
+        found = [f'<text class="t" x="{_figure(left)}" y="{_figure(y)}">{content(part.title)}</text>']
+        like = part.box.like if part.box is not None else None
+        for line in part.lines:
+            y += ROW
+            text = f'<text x="{_figure(left)}" y="{_figure(y)}">{content(line)}</text>'
+            if like is not None and line.startswith("like "):
+                text = f"<a href={attribute('#' + self.names[id(like)])}>{text}</a>"
+            found.append(text)
+        return found
+
+
+def text_width(line: Heading, heading: bool) -> float:
+    """Pixels of a line over the picture."""
+    text = line if isinstance(line, str) else "  ".join(text for text, _ in line)
+    return (HEADING if heading else LINE) * cells(text)
+
+
+def content(text: str) -> str:
+    """Text between tags, every character printable or a line's end."""
+    return escape("\n".join(shorten(line, 240) for line in text.split("\n")))
+
+
+def attribute(text: str) -> str:
+    """An attribute's value with its quotes."""
+    return quoteattr("".join(letter if letter.isprintable() else "·" for letter in text))
+
+
+def _rect(x: float, y: float, width: float, height: float, corner: int = 0, style: str = "") -> str:
+    more = (f' rx="{corner}"' if corner else "") + (f' style="{style}"' if style else "")
+    return f'<rect x="{_figure(x)}" y="{_figure(y)}" width="{_figure(width)}" height="{_figure(height)}"{more}/>'
+
+
+def _merged(lines: Sequence[Line]) -> list[Line]:
+    """Straight lines that continue each other as one."""
+    found: list[Line] = []
+    for line in lines:
+        last = found[-1] if found else None
+        if last and line.x == line.to_x == last.x == last.to_x and line.y == last.to_y:
+            found[-1] = Line(last.x, last.y, line.to_x, line.to_y)
+        else:
+            found.append(line)
+    return found
+
+
+def _curve(line: Line, x: float, y: float) -> str:
+    start, end = f"{_figure(x + line.x)} {_figure(y + line.y)}", f"{_figure(x + line.to_x)} {_figure(y + line.to_y)}"
+    if line.x == line.to_x:
+        return f"M{start}V{_figure(y + line.to_y)}"
+    middle = _figure(y + (line.y + line.to_y) / 2)
+    return f"M{start}C{_figure(x + line.x)} {middle} {_figure(x + line.to_x)} {middle} {end}"
+
+
+def _figure(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
