@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 from stages.capture.compilation import Capture, capture
 from stages.capture.tables import is_operation, statistics
 from stages.contract import Stage, StageContext, StageResult
+from stages.graph_pictures import draw_graph
 from stages.wording import breaks_in_words, counted
 
 NODE_COLUMNS = [
@@ -63,6 +64,7 @@ def _artifacts(found: Capture) -> dict[str, Any]:
     for graph in found.graphs:
         artifacts[f"capture/graphs/{graph.id}.json"] = graph.to_json()
         artifacts[f"capture/graphs/{graph.id}.py"] = found.code[graph.id]
+        artifacts[f"capture/graphs/{graph.id}.svg"] = draw_graph(graph)
     artifacts["capture/statistics.csv"] = statistics(found.graphs)
     artifacts["capture/breaks.json"] = found.breaks
     artifacts["capture/guards.json"] = found.guards
