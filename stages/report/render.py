@@ -2,25 +2,27 @@
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
 from stages.report.collect import VERDICTS, stage_note
+from stages.report.pictures import Picture
 from stages.wording import counted, human_bytes, place
 
 NUMBER = re.compile(r"-?(\d*\.\d+(e[+-]?\d+)?|\d+e[+-]?\d+)")
 TEMPLATE = Path(__file__).with_name("template.html")
 
 
-def render(data: Mapping[str, Any], plots: Mapping[str, bytes]) -> str:
+def render(data: Mapping[str, Any], plots: Mapping[str, bytes], pictures: Sequence[Picture] = ()) -> str:
     """HTML of :func:`~stages.report.collect.collect`'s data.
 
     Args:
         data: what to show. Every string is escaped.
         plots: name → PNG, embedded in the file.
+        pictures: of graphs; their SVG is embedded as it is.
     """
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
                                      lstrip_blocks=True)  # fmt: skip
@@ -32,7 +34,11 @@ def render(data: Mapping[str, Any], plots: Mapping[str, bytes]) -> str:
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     images = {name: f"data:image/png;base64,{base64.b64encode(png).decode()}" for name, png in plots.items()}
     return template.render(
-        data, images=images, words=VERDICTS, note=lambda name: stage_note(data["stages"], name) + "."
+        data,
+        images=images,
+        pictures=pictures,
+        words=VERDICTS,
+        note=lambda name: stage_note(data["stages"], name) + ".",
     )
 
 

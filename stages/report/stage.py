@@ -4,6 +4,7 @@ import logging
 
 from stages.contract import Stage, StageContext, StageResult
 from stages.report.collect import collect
+from stages.report.pictures import pictures
 from stages.report.render import render
 
 log = logging.getLogger(__name__)
@@ -20,7 +21,8 @@ class ReportStage(Stage):
         """Always passes: a missing artifact is said in the report, not an error of it."""
         data = collect(context.artifacts, context.settings, title=self.config.title, max_rows=self.config.max_rows)
         names = (data["numerics"] or {}).get("plots", [])
-        html = render(data, {name: context.artifacts.read_bytes(name) for name in names})
+        plots = {name: context.artifacts.read_bytes(name) for name in names}
+        html = render(data, plots, pictures(context.artifacts))
         log.info("report: %s", data["sentence"])
         return StageResult(
             "passed",

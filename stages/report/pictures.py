@@ -1,0 +1,88 @@
+"""The report's pictures of graphs, with what the profile objects to outlined. Free of torch."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from stages.contract import Artifacts
+from stages.graph_pictures import draw_graph
+from stages.graph_pictures.words import rank
+from stages.graphs import GraphRecord
+from stages.report.fit import TABLE
+from stages.report.reading import Row, read_table
+
+FOLDER = "capture/graphs/"
+KINDS = ("forward", "backward", "dynamo")
+"""Graphs shown, in this order; the joint graph shows the same again."""
+LARGEST = 300_000
+"""Bytes of a picture on the page; a larger one is in its file alone."""
+TOTAL = 1_500_000
+"""Bytes of all pictures on the page."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A graph's picture, or why the page has none.
+
+    Attributes:
+        graph: the graph's id. file: the stored picture.
+        findings: nodes of it that the profile objects to.
+        svg: the picture, None where the page has none. note: why.
+    """
+
+    graph: str
+    file: str
+    findings: int = 0
+    svg: str | None = None
+    note: str = ""
+
+
+def pictures(artifacts: Artifacts) -> list[Picture]:
+    """One for each stored graph but the joint ones, by number and :data:`KINDS`."""
+    rows = read_table(artifacts, TABLE) or []
+    stored = [name for name in artifacts.names(FOLDER) if name.endswith(".json")]
+    names = sorted((name for name in stored if _place(name)[1] in KINDS), key=lambda name: _order(*_place(name)))
+    found: list[Picture] = []
+    used = 0
+    for name in names:
+        picture = _picture(artifacts, name, [row for row in rows if f"{FOLDER}{row['graph']}.json" == name])
+        if picture.svg is not None and used + len(picture.svg.encode()) > TOTAL:
+            picture = Picture(picture.graph, picture.file, picture.findings, note="the page has enough pictures")
+        used += len((picture.svg or "").encode())
+        found.append(picture)
+    return found
+
+
+def _place(name: str) -> tuple[str, str]:
+    """``capture/graphs/g0.forward.json`` → (``g0``, ``forward``)."""
+    number, _, kind = name.removeprefix(FOLDER).removesuffix(".json").partition(".")
+    return number, kind
+
+
+def _order(number: str, kind: str) -> tuple[int, str, int]:
+    return len(number), number, KINDS.index(kind)
+
+
+def _picture(artifacts: Artifacts, name: str, rows: Iterable[Row]) -> Picture:
+    id, file = ".".join(_place(name)), name.removesuffix("json") + "svg"
+    try:
+        record = GraphRecord.from_json(artifacts.read_json(name))
+    except (KeyError, TypeError) as error:
+        return Picture(id, file, note=f"the graph can't be read ({error!r})")
+    findings = _findings(rows)
+    svg = draw_graph(record, findings, page=True)
+    if len(svg.encode()) > LARGEST:
+        return Picture(id, file, len(findings), note="it is too large for this page")
+    return Picture(id, file, len(findings), svg)
+
+
+def _findings(rows: Iterable[Row]) -> dict[str, tuple[str, str]]:
+    """Node name → (its worst effect, every message); waived rows are left out."""
+    found: dict[str, tuple[str, str]] = {}
+    for row in rows:
+        if row.get("severity") == "waived":
+            continue
+        effect, message = str(row.get("effect")), str(row.get("message"))
+        before = found.get(row["node"])
+        worst = effect if before is None else min(before[0], effect, key=rank)
+        found[row["node"]] = (worst, message if before is None else f"{before[1]}; {message}")
+    return found
