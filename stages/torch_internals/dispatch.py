@@ -16,7 +16,8 @@ from torch._guards import detect_fake_mode
 from torch._subclasses import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from stages.torch_internals.fx_records import nested_graphs, node_value, size_of, tensors_in
+from stages.torch_internals.fx_records import nested_graphs
+from stages.torch_internals.fx_values import node_value, size_of, tensors_in
 
 log = logging.getLogger(__name__)
 

@@ -22,13 +22,8 @@ from torch._guards import CompileContext
 
 from stages.capture.sources import SourceFinder, function_name, parse_frames
 from stages.graphs import SourceLine
-from stages.torch_internals.fx_records import (
-    PlaceholderInfo,
-    RecordContext,
-    module_path,
-    node_value,
-    size_of,
-)
+from stages.torch_internals.fx_records import PlaceholderInfo, RecordContext, module_path
+from stages.torch_internals.fx_values import node_value, size_of
 
 CompileKey = tuple[int, int] | None
 """Frame and how many times it was compiled: what ties a guard or a break to the graph of the same compilation."""

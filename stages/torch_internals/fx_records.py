@@ -3,7 +3,6 @@
 import math
 import operator
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +12,9 @@ from torch.utils._pytree import tree_map
 
 from stages.capture.flops import count_flops, has_formula
 from stages.capture.sources import SourceFinder
-from stages.graphs import GraphRecord, NodeRecord, Size, SourceLine, TensorRecord
+from stages.graphs import GraphRecord, NodeRecord, SourceLine
+from stages.torch_internals.fx_values import hint_of, node_value, size_of, tensor_record, tensors_in
+from stages.torch_internals.storages import is_alias, storage_of, storages_of, with_shared, with_storage
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -58,81 +59,6 @@ class RecordContext:
     def for_graph(self) -> "RecordContext":
         """The same, with sequence numbers and storages of its own (they belong to one AOTAutograd trace only)."""
         return RecordContext(self.sources, self.modules, self.tensors)
-
-
-def node_value(node: fx.Node) -> Any:
-    """The fake value that tracing stored: ``val`` in aten graphs, ``example_value`` in Dynamo's."""
-    return node.meta["val"] if "val" in node.meta else node.meta.get("example_value")
-
-
-def size_of(size: Any) -> Size:
-    """An integer, or the expression of a symbolic size."""
-    if isinstance(size, torch.SymInt):
-        expression = size.node.expr
-        return int(expression) if expression.is_number else str(expression)
-    return int(size)
-
-
-def hint_of(size: Any) -> int | None:
-    """The concrete value that a size had while tracing; None for an unbacked one. Adds no guard."""
-    if not isinstance(size, torch.SymInt):
-        return int(size)
-    if size.node.expr.is_number:
-        return int(size.node.expr)
-    return int(size.node.hint) if size.node.has_hint() else None
-
-
-def tensor_record(tensor: torch.Tensor) -> TensorRecord:
-    """A tensor's metadata; strides are empty where the layout has none (sparse tensors)."""
-    shape = [size_of(size) for size in tensor.shape]
-    strided = tensor.layout == torch.strided
-    hints = None
-    if any(isinstance(size, str) for size in shape):
-        found = [hint_of(size) for size in tensor.shape]
-        known = [hint for hint in found if hint is not None]
-        hints = known if len(known) == len(found) else None
-    return TensorRecord(
-        shape=shape,
-        dtype=str(tensor.dtype).removeprefix("torch."),
-        stride=[size_of(stride) for stride in tensor.stride()] if strided else [],
-        device=str(tensor.device),
-        storage_offset=size_of(tensor.storage_offset()) if strided else 0,
-        hints=hints,
-    )
-
-
-def with_storage(record: TensorRecord, tensor: torch.Tensor) -> TensorRecord:
-    """``record`` with the bytes of the tensor's storage, where they are known and not the dense ones. Adds no guard."""
-    storage = _storage(tensor)
-    if storage is None:
-        return record
-    stored, dense = storage.nbytes(), tensor.element_size()
-    for size in tensor.shape:
-        dense = dense * _expression(size)
-    if _is_zero(_expression(stored) - dense):
-        return record
-    symbolic = isinstance(size_of(stored), str)
-    return replace(record, storage_bytes=size_of(stored), storage_hint=hint_of(stored) if symbolic else None)
-
-
-def _expression(size: Any) -> Any:
-    return size.node.expr if isinstance(size, torch.SymInt) else int(size)
-
-
-def _is_zero(expression: Any) -> bool:
-    return expression == 0 if isinstance(expression, int) else bool(expression.expand() == 0)
-
-
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """Every tensor of a (nested) value, in order."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from tensors_in(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from tensors_in(item)
 
 
 def nested_graphs(node: fx.Node) -> list[fx.GraphModule]:
@@ -227,24 +153,6 @@ def module_path(node: fx.Node, modules: dict[int, str]) -> str:
     return clean_module_path(str(path)) if known is None else known
 
 
-def _storage(tensor: torch.Tensor) -> Any:
-    """Of a strided tensor; None for those that ``vmap`` batches inside a Dynamo graph, which show none."""
-    try:
-        return tensor.untyped_storage() if tensor.layout == torch.strided else None
-    except NotImplementedError:  # no storage that could be shared is seen, and none is claimed
-        return None
-
-
-def _storages(value: Any) -> set[int]:
-    found = map(_storage, tensors_in(value))
-    return {storage._cdata for storage in found if storage is not None}
-
-
-def _is_alias(node: fx.Node, storages: dict[fx.Node, set[int]]) -> bool:
-    mine = storages[node]
-    return bool(mine) and mine <= set().union(*(storages[source] for source in node.all_input_nodes))
-
-
 def _concrete(value: Any) -> Any:
     """Stand-ins without symbols, so that formulas add no guard: meta tensors and hints."""
     if isinstance(value, fx.Node):
@@ -303,7 +211,7 @@ def _node_record(
     details: bool,
 ) -> NodeRecord:
     value = None if node.op == "output" else node_value(node)
-    storages[node] = _storages(value)
+    storages[node] = storages_of(value)
     source: SourceLine | None
     if node.op == "output" or not details:
         source, module = None, ""
@@ -313,7 +221,7 @@ def _node_record(
         source, module = _source_and_module(node, context, done)
         module = module or (info.module if info is not None else "")
     role = info.role if info is not None else ("constant" if node.op == "get_attr" else "")
-    aliases = node.op in ("call_function", "call_method") and _is_alias(node, storages)
+    aliases = node.op in ("call_function", "call_method") and is_alias(node, storages)
     outputs = [tensor_record(tensor) for tensor in tensors_in(value)]
     if details and not aliases and role != "tangent":  # a gradient comes dense, whatever its stand-in is a view of
         outputs = [with_storage(*both) for both in zip(outputs, tensors_in(value), strict=True)]
@@ -335,22 +243,6 @@ def _node_record(
     )
 
 
-def _with_shared(graph: GraphRecord, storages: dict[fx.Node, set[int]], context: RecordContext) -> list[NodeRecord]:
-    """The nodes, placeholders whose memory another has telling so."""
-    first = {identity: name for identity, (name, _) in context.inputs.items()} if graph.kind == "backward" else {}
-    found = []
-    for node, record in zip(storages, graph.nodes, strict=True):
-        alone = node.op == "placeholder" and record.role != "tangent" and len(record.outputs) == 1
-        if alone and len(storages[node]) == 1:
-            (identity,) = storages[node]
-            name = first.setdefault(identity, record.name)
-            record = record if name == record.name else replace(record, shares=name)
-            if graph.kind in ("joint", "forward"):
-                context.inputs.setdefault(identity, (name, _storage(next(tensors_in(node_value(node))))))
-        found.append(record)
-    return found
-
-
 def _is_integer(value: Any) -> bool:
     return isinstance(value, torch.SymInt) or (isinstance(value, int) and not isinstance(value, bool))
 
@@ -363,7 +255,7 @@ def graph_symbols(graph: fx.Graph, *, details: bool = True) -> dict[str, dict[st
         tensors = list(tensors_in(value))
         sizes = [value] if isinstance(value, torch.SymInt) else [size for tensor in tensors for size in tensor.shape]
         if details:
-            sizes += [storage.nbytes() for storage in map(_storage, tensors) if storage is not None]
+            sizes += [storage.nbytes() for storage in map(storage_of, tensors) if storage is not None]
         for size in sizes:
             if not isinstance(size, torch.SymInt):
                 continue
@@ -411,4 +303,4 @@ def graph_record(
         info = known.get(node.name, PlaceholderInfo()) if node.op == "placeholder" else known.get(node.name)
         done[node.name] = _node_record(node, context, done, info, storages, details)
     found = GraphRecord(id, id.rpartition(".")[2], list(done.values()), graph_symbols(graph, details=details))
-    return replace(found, nodes=_with_shared(found, storages, context)) if details else found
+    return replace(found, nodes=with_shared(found, storages, context.inputs)) if details else found
