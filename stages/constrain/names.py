@@ -3,7 +3,7 @@
 import fnmatch
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stages.graphs import GETITEM, HIGHER_ORDER, NodeRecord
 
@@ -16,6 +16,8 @@ ATEN_NAMES: dict[str, tuple[str, ...]] = {
     "softmax": ("_softmax",),
     "log_softmax": ("_log_softmax",),
     "dropout": ("native_dropout",),
+    **dict.fromkeys(("dropout1d", "dropout2d", "dropout3d"), ("feature_dropout",)),
+    "_threshold": ("threshold",),
     "prelu": ("_prelu_kernel",),
     "max_pool2d": ("max_pool2d_with_indices",),
     "max_pool3d": ("max_pool3d_with_indices",),
@@ -63,9 +65,13 @@ MAYBE_NAMES: dict[str, tuple[str, ...]] = {
 
 IN_PLACE_POSITION = {
     "relu": 1, "relu6": 1, "silu": 1, "selu": 1, "mish": 1, "hardswish": 1, "hardsigmoid": 1, "elu": 2, "celu": 2,
-    "leaky_relu": 2, "hardtanh": 3, "dropout": 3, "threshold": 3, "rrelu": 4,
+    "leaky_relu": 2, "hardtanh": 3, "dropout": 3, "dropout1d": 3, "dropout2d": 3, "dropout3d": 3, "alpha_dropout": 3,
+    "feature_alpha_dropout": 3, "threshold": 3, "_threshold": 3, "rrelu": 4,
 }  # fmt: skip
 """torch.nn.functional callable → position of its ``inplace`` argument."""
+
+IN_PLACE = frozenset((*IN_PLACE_POSITION, "feature_dropout"))
+"""Packets that have a name in place too, which such an argument asks for."""
 
 FUNCTIONAL = {"lift_fresh": "lift_fresh_copy"}
 """Packet → what AOTAutograd makes of it, where that is not the name without the underscore of a call in place."""
@@ -119,16 +125,25 @@ class Operation:
         if node.target.startswith(AUTO_FUNCTIONALIZED) and node.args:  # calls its first argument
             called = cls.of_target(str(node.args[0]))
             return cls(operation.names | called.names, operation.short | called.short, False)
-        if not operation.python or not _in_place(node):
-            return operation
-        extra = {f"{name}_" for name in operation.short if name in IN_PLACE_POSITION}
-        return cls(operation.names | {f"aten.{name}" for name in extra}, operation.short | extra, True)
+        return operation._in_place_too(node)
+
+    def _in_place_too(self, node: NodeRecord) -> "Operation":
+        """With the names in place of a Python callable that is asked to write to what it is given.
+
+        Torch may take such a call apart (``relu6`` becomes ``hardtanh_``), so that no overload has that name.
+        """
+        extra = in_place_packets(node)
+        if not extra:
+            return self
+        return replace(self, names=self.names | {f"aten.{name}" for name in extra}, short=self.short | extra)
 
     @classmethod
     def dispatched(cls, node: NodeRecord) -> "Operation":
         """The names of a node and of the overloads that it comes to; those of :meth:`of` where these are not known."""
         own = cls.of(node)
-        return own if node.dispatched is None else cls._calling(node.target, own.python, tuple(node.dispatched))
+        if node.dispatched is None:
+            return own
+        return cls._calling(node.target, own.python, tuple(node.dispatched))._in_place_too(node)
 
     @classmethod
     @functools.lru_cache(maxsize=4096)  # a graph repeats few operations often
@@ -251,6 +266,14 @@ def _with_functional(called: Iterable[str]) -> set[str]:
     if written:
         names |= {f"aten.{view}_scatter.default" for view in WRITTEN_VIEWS if view in packets}
     return names
+
+
+def in_place_packets(node: NodeRecord) -> frozenset[str]:
+    """Packets in place (``relu6_``) that a call of a Python callable asks for with its argument ``inplace``."""
+    if not _in_place(node):
+        return frozenset()
+    operation = Operation.of_target(node.target, method=node.op == "call_method")
+    return frozenset(f"{name}_" for name in operation.short if operation.python and name in IN_PLACE)
 
 
 def _in_place(node: NodeRecord) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from stages.constrain.names import WILD, Operation, normal
+from stages.constrain.names import WILD, Operation, in_place_packets, normal
 from stages.constrain.operations import allow_list
 from stages.constrain.profile import Profile
 from stages.constrain.subjects import operands_of
@@ -209,7 +209,7 @@ def check_of(graph: GraphIndex, row: Violation, subject: str, allowed: Sequence[
         NotReproducible: the row is about no tensor and no operation.
     """
     if row.rule == "operation":
-        return _operation(row, allowed)
+        return _operation(graph.nodes[row.node], row, subject, allowed)
     tensor, index = _judged(graph, row)
     one = f"tensors({subject})[{index}]"
     make = _CHECKS.get(row.rule)
@@ -217,8 +217,11 @@ def check_of(graph: GraphIndex, row: Violation, subject: str, allowed: Sequence[
     return check or _as_recorded(row, tensor, one)
 
 
-def _operation(row: Violation, allowed: Sequence[str]) -> Check:
-    """Of an aten operator the dispatched call itself; a Python callable is denied by name or by what it dispatches."""
+def _operation(node: NodeRecord, row: Violation, subject: str, allowed: Sequence[str]) -> Check:
+    """Of an aten operator the dispatched call itself; a Python callable is denied by name or by what it dispatches.
+
+    One that is asked to work in place has that name as well, where it did: torch may dispatch another.
+    """
     if allowed:
         known = [name for pattern in allowed for name in _names(pattern)]
         other = f"[name for name in called if not denied({known!r}, [name])]"
@@ -227,7 +230,10 @@ def _operation(row: Violation, allowed: Sequence[str]) -> Check:
         return Check(row.rule, first, f"bool({other})", row.target, row.limit)
     patterns = _names(row.limit)
     if Operation.of_target(row.target, method="." not in row.target).python:
-        return Check(row.rule, "TARGET", f"denied({patterns!r}, [TARGET, *called])", row.target, row.limit)
+        names = ["TARGET", "*called"]
+        if packets := sorted(f"aten.{name}" for name in in_place_packets(node)):
+            names.append(f"*({packets!r} if {subject}._version else ())")
+        return Check(row.rule, "TARGET", f"denied({patterns!r}, [{', '.join(names)}])", row.target, row.limit)
     first = f"next((name for name in called if denied({patterns!r}, [name])), 'nothing that is denied')"
     return Check(row.rule, first, f"denied({patterns!r}, called)", row.target, row.limit)
 

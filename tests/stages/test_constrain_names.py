@@ -1,11 +1,14 @@
 """One deny list for Dynamo's graphs and for aten graphs."""
 
+import inspect
+
 import pytest
 import torch
 
 from models.errors import ConfigurationError
 from stages.constrain import check, load_profile, validate_profile
 from stages.constrain.config import AccelConfig, Rule
+from stages.constrain.names import IN_PLACE_POSITION
 from stages.constrain.torch_names import check_names
 from stages.graphs import GraphRecord, NodeRecord, TensorRecord
 
@@ -68,9 +71,10 @@ def test_it_finds_no_other(pattern, target):
 X = NodeRecord("x", "placeholder", "x", outputs=[TensorRecord([4, 4], "float32", [4, 1], "cpu")])
 
 
-def checked(accel, target, dispatched=None, *, kind="dynamo", op="call_function"):
+def checked(accel, target, dispatched=None, *, kind="dynamo", op="call_function", kwargs=None):
     """(severity, limit) of the rows of a graph with one call on a tensor."""
-    node = NodeRecord("n", op, target, args=[{"node": "x"}], inputs=["x"], outputs=X.outputs, dispatched=dispatched)
+    node = NodeRecord("n", op, target, args=[{"node": "x"}], kwargs=kwargs or {}, inputs=["x"], outputs=X.outputs,
+                      dispatched=dispatched)  # fmt: skip
     return [(row.severity, row.limit) for row in check(GraphRecord(f"g0.{kind}", kind, [X, node]), accel)]
 
 
@@ -158,6 +162,24 @@ def test_in_place_calls_answer_to_the_in_place_name():
     assert denied("aten.relu_", functional, kwargs={"inplace": False}) == []
     assert denied("aten.relu_", functional, args=[{"node": "x"}, True]) == ["warning"]
     assert denied("aten.elu_", "torch.nn.functional.elu", args=[{"node": "x"}, 1.0, True]) == ["warning"]
+
+
+def test_an_activation_in_place_that_torch_takes_apart_keeps_its_name():
+    relu6, in_place = "torch.nn.functional.relu6", {"inplace": True}
+    assert checked(AccelConfig(denied=["aten.relu6_"]), relu6, ["aten.hardtanh_.default"], kwargs=in_place) == [
+        ("warning", "aten.relu6_")
+    ]
+    assert checked(AccelConfig(denied=["aten.relu6_"]), relu6, ["aten.hardtanh.default"]) == []
+    assert checked(AccelConfig(denied=["aten.relu_"]), relu6, ["aten.hardtanh_.default"], kwargs=in_place) == []
+    assert denied("aten.feature_dropout_", "torch.nn.functional.dropout2d", kwargs=in_place) == ["warning"]
+
+
+def test_where_torch_asks_for_inplace_is_known():
+    functions = {name: getattr(torch.nn.functional, name) for name in dir(torch.nn.functional)}
+    found = {name: list(inspect.signature(function).parameters).index("inplace")
+             for name, function in functions.items()
+             if inspect.isfunction(function) and "inplace" in inspect.signature(function).parameters}  # fmt: skip
+    assert found.items() <= IN_PLACE_POSITION.items()
 
 
 def test_what_a_callable_cannot_tell_is_left_to_the_aten_graph_or_undecided():

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from mock_models import STRICT16, Net, clean, inner, refused
 
 from stages.constrain.config import AccelConfig
@@ -131,6 +132,16 @@ def test_an_in_place_call_is_the_functional_one_for_both(denied: str, seen_by: s
             assert isinstance(error.inner_exception, ProfileViolated)
             refusing.add(backend.__name__.removesuffix("_backend"))
     assert refusing == seen_by
+
+
+@pytest.mark.parametrize("backend", [mock_backend, aot_mock_backend])
+@pytest.mark.parametrize("activation", [F.relu6, F.rrelu])
+def test_an_activation_in_place_that_torch_takes_apart_is_refused(backend: Any, activation: Any) -> None:
+    """No overload of that name is dispatched: ``relu6`` in place is ``hardtanh_``."""
+    error = refused(backend, {"verified_repros": 0}, lambda x: activation(x * 2, inplace=True), torch.ones(4, 4))
+    assert {row.limit for row in error.violations} == {f"aten.{activation.__name__}_"}
+    torch._dynamo.reset()
+    torch.compile(lambda x: activation(x * 2), backend=backend)(torch.ones(4, 4))
 
 
 @pytest.mark.parametrize("denied", ["torch.nn.functional.linear", "aten.linear", "torch.relu"])

@@ -257,6 +257,14 @@ def test_a_script_without_the_fault_does_not_show_it(
     assert code == 0 and "FITS" in output and item.line not in output
 
 
+@pytest.mark.parametrize("activation", [F.relu6, F.rrelu])
+def test_a_call_in_place_that_torch_takes_apart_shows_its_name(activation: Any, tmp_path: Path) -> None:
+    graph = dynamo_graph(lambda x: activation(x * 2, inplace=True), X)
+    (script,) = reproduced(written(graph, denied=[f"aten.{activation.__name__}_"]), tmp_path)
+    code, output = run(script.text.replace("inplace=True", "inplace=False"), tmp_path)
+    assert code == 0 and "FITS" in output
+
+
 def record(target: str, args: list[Any], kind: str = "dynamo", **more: Any) -> GraphRecord:
     x = NodeRecord("x", "placeholder", "x", outputs=[TensorRecord([4], "float32", [1], "cpu")])
     call = NodeRecord("call", "call_function", target, args, inputs=["x"], outputs=x.outputs, **more)
