@@ -115,6 +115,9 @@ class NodeRecord:
         dispatched: the aten overloads that the call comes to, for a node whose target does not tell: of a Dynamo graph
             what was seen when it was run on its example values, of a higher-order operator what the graphs inside it
             call; None where that was not looked at, or could not be found out.
+        body: of a higher-order operator whose graphs call Python callables (in a Dynamo graph), these calls, in order,
+            those of graphs inside them too: what AOTAutograd makes of them no longer has the user's names. Node names
+            are those of the graph inside. None for every other node, and where they are not known.
     """
 
     name: str
@@ -132,6 +135,7 @@ class NodeRecord:
     shares: str = ""
     value: Size | None = None
     dispatched: list[str] | None = None
+    body: "list[NodeRecord] | None" = None
 
     def argument(self, position: int, keyword: str = "") -> Any:
         """An argument's JSON value, given by position or by keyword; None where it is neither."""
@@ -163,24 +167,30 @@ class GraphRecord:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-able dict, in stable order. Each node repeats its first output's metadata at its top level."""
-        nodes = []
-        for node in self.nodes:
-            record = vars(node) | {  # not asdict: its deep copies cost most of a capture's writing
-                "outputs": [dict(vars(output)) for output in node.outputs],
-                "source": dict(vars(node.source)) if node.source else None,
-            }
-            first = record["outputs"][0] if record["outputs"] else {}
-            record |= {key: first.get(key) for key in ("shape", "dtype", "stride", "device")}
-            nodes.append(record)
+        nodes = [_to_json(node) for node in self.nodes]
         return {"schema": SCHEMA, "id": self.id, "kind": self.kind, "symbols": self.symbols, "nodes": nodes}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "GraphRecord":
         """The inverse of :meth:`to_json`."""
-        nodes = []
-        for item in data["nodes"]:
-            record = {key: value for key, value in item.items() if key in NodeRecord.__dataclass_fields__}
-            record["outputs"] = [TensorRecord(**output) for output in item["outputs"]]
-            record["source"] = SourceLine(**item["source"]) if item["source"] else None
-            nodes.append(NodeRecord(**record))
+        nodes = [_from_json(item) for item in data["nodes"]]
         return cls(data["id"], data["kind"], nodes, data.get("symbols", {}))
+
+
+def _to_json(node: NodeRecord) -> dict[str, Any]:
+    record = vars(node) | {  # not asdict: its deep copies cost most of a capture's writing
+        "outputs": [dict(vars(output)) for output in node.outputs],
+        "source": dict(vars(node.source)) if node.source else None,
+        "body": None if node.body is None else [_to_json(inner) for inner in node.body],
+    }
+    first = record["outputs"][0] if record["outputs"] else {}
+    return record | {key: first.get(key) for key in ("shape", "dtype", "stride", "device")}
+
+
+def _from_json(item: dict[str, Any]) -> NodeRecord:
+    record = {key: value for key, value in item.items() if key in NodeRecord.__dataclass_fields__}
+    record["outputs"] = [TensorRecord(**output) for output in item["outputs"]]
+    record["source"] = SourceLine(**item["source"]) if item["source"] else None
+    if item.get("body") is not None:
+        record["body"] = [_from_json(inner) for inner in item["body"]]
+    return NodeRecord(**record)

@@ -1,6 +1,7 @@
 """The operation rule: a deny list, the same for Dynamo's and aten graphs. Free of torch."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from stages.constrain.config import Rule
 from stages.constrain.names import Operation, matches, settled
@@ -8,6 +9,8 @@ from stages.constrain.profile import Profile
 from stages.constrain.subjects import CALLS, has_body, identity, row
 from stages.constrain.violations import Violation
 from stages.graphs import GETITEM, HIGHER_ORDER, GraphRecord, NodeRecord
+
+REPLACE = "replace it, or give the backend a decomposition for it"
 
 
 def operation(graph: GraphRecord, rule: Rule, *, aten_checked: bool = False) -> Iterator[Violation]:
@@ -33,15 +36,41 @@ def operation(graph: GraphRecord, rule: Rule, *, aten_checked: bool = False) -> 
         if names not in verdicts:  # a graph repeats few operations often
             verdicts[names] = _verdict(names, rule)
         denied, unclear = verdicts[names]
-        if denied is not None:
+        inside = list(_inside(graph, node, rule, aten_checked=aten_checked))
+        yield from inside
+        if denied is not None and denied not in {each.limit for each in inside}:
             yield _denied(graph, node, rule, denied, total, nodes, why=_why(denied, node))
-        elif _told_by_unseen(graph, node) or left_to_aten(graph, node, aten_checked):
+        elif inside or denied is not None or _told_by_unseen(graph, node) or left_to_aten(graph, node, aten_checked):
             continue
         elif unclear or not settled(node, nodes):
             limit = unclear or f"one of {len(rule.value)} denied"
             yield row(graph, node, rule, operand="", measured=node.target, limit=limit, undecided=True,
                       message=f"{node.target} may become {limit}: only the aten graph can tell",
                       suggestion="check the aten graph")  # fmt: skip
+
+
+def _inside(graph: GraphRecord, node: NodeRecord, rule: Rule, *, aten_checked: bool) -> Iterator[Violation]:
+    """A row for each call that a higher-order operator's graphs make under a denied name, at its own line.
+
+    What AOTAutograd makes of them has lost the names that are Python's, and those in place. One whose graphs are not
+    known is undecided; where no aten graph is checked, :func:`stages.constrain.subjects.unseen` says so.
+    """
+    for inner in node.body or ():
+        pattern, _ = _verdict(Operation.of(inner), rule)
+        if pattern is not None:
+            shown = replace(inner, name=node.name, inputs=[], module=inner.module or node.module,
+                            source=inner.source or node.source)  # fmt: skip
+            yield row(
+                graph, shown, rule, operand="", measured=inner.target, limit=pattern, cost=_nbytes(inner),
+                message=f"{inner.target} in the body of {node.target} is not supported ({pattern} is denied)",
+                suggestion=REPLACE, piece=f"{graph.id}/{node.name}.{inner.name}[0]:" if inner.outputs else "",
+            )  # fmt: skip
+    if node.body is None and aten_checked and graph.kind == "dynamo" and _told_by_unseen(graph, node):
+        yield row(
+            graph, node, rule, operand="", measured=node.target, limit=f"one of {len(rule.value)} denied",
+            undecided=True, suggestion="capture the model again, or call what is inside without the operator",
+            message=f"what the body of {node.target} calls by names that are Python's, or in place, is not known",
+        )  # fmt: skip
 
 
 def _told_by_unseen(graph: GraphRecord, node: NodeRecord) -> bool:
@@ -121,13 +150,18 @@ def _why(pattern: str, node: NodeRecord) -> str:
 
 def _denied(graph: GraphRecord, node: NodeRecord, rule: Rule, pattern: str, total: int,
             nodes: Mapping[str, NodeRecord], *, why: str = "") -> Violation:  # fmt: skip
-    sizes = [tensor.nbytes for tensor in node.outputs]
-    known = sum(size for size in sizes if size is not None)
     return row(
         graph, node, rule, operand="", measured=node.target, limit=pattern,
-        cost=None if not sizes or None in sizes else known,
+        cost=_nbytes(node),
         share=node.flops / total if node.flops is not None and total else None,
         message=f"{node.target} is not supported ({why or f'{pattern} is denied'})",
-        suggestion="replace it, or give the backend a decomposition for it",
+        suggestion=REPLACE,
         piece=f"{identity(graph, nodes, node, 0)}:" if node.outputs else "",
     )  # fmt: skip
+
+
+def _nbytes(node: NodeRecord) -> int | None:
+    """Bytes of what a node makes; None where it makes nothing, or a size is not known."""
+    sizes = [tensor.nbytes for tensor in node.outputs]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if known and len(known) == len(sizes) else None

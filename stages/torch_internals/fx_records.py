@@ -64,8 +64,8 @@ class RecordContext:
 def nested_graphs(node: fx.Node) -> list[fx.GraphModule]:
     """The graphs that a higher-order operator (``cond``, ``while_loop``, a checkpoint) is given, in order."""
     owner = node.graph.owning_module
-    names = [source.target for source in node.all_input_nodes if source.op == "get_attr"]
-    found = [owner.get_submodule(str(name)) for name in names if owner is not None and hasattr(owner, str(name))]
+    names = [str(source.target) for source in node.all_input_nodes if source.op == "get_attr"]
+    found = [getattr(owner, name) for name in names if hasattr(owner, name)]
     return [item for item in found if isinstance(item, fx.GraphModule)]
 
 
@@ -83,6 +83,41 @@ def nested_calls(node: fx.Node) -> list[str] | None:
         elif inner.op.startswith("call_") and inner.target is not operator.getitem:
             return None
     return found
+
+
+def nested_body(node: fx.Node, context: RecordContext, *, details: bool = True) -> list[NodeRecord] | None:
+    """The calls of the graphs that a higher-order operator is given, in order, those of graphs inside them too.
+
+    None where one of those graphs is not at hand. They carry no FLOPs and no storages; ``details`` is that of
+    :func:`graph_record`.
+    """
+    given = [source for source in node.all_input_nodes if source.op == "get_attr"]
+    graphs = nested_graphs(node)
+    if len(graphs) < sum(not any(True for _ in tensors_in(node_value(source))) for source in given):
+        return None
+    found: list[NodeRecord] = []
+    for inner in (inner for graph in graphs for inner in graph.graph.nodes if inner.op.startswith("call_")):
+        found.append(_inner_record(inner, context, details))
+        if isinstance(inner.target, torch._ops.HigherOrderOperator):
+            deeper = nested_body(inner, context, details=details)
+            if deeper is None:
+                return None
+            found += deeper
+    return found
+
+
+def _inner_record(node: fx.Node, context: RecordContext, details: bool) -> NodeRecord:
+    return NodeRecord(
+        name=node.name,
+        op=node.op,
+        target=target_name(node.target),
+        args=argument_json(node.args),
+        kwargs=argument_json(node.kwargs),
+        inputs=[argument.name for argument in node.all_input_nodes],
+        outputs=[tensor_record(tensor) for tensor in tensors_in(node_value(node))],
+        module=module_path(node, context.modules) if details else "",
+        source=context.sources.find(node.meta.get("stack_trace")) if details else None,
+    )
 
 
 def target_name(target: Any) -> str:
@@ -225,6 +260,8 @@ def _node_record(
     outputs = [tensor_record(tensor) for tensor in tensors_in(value)]
     if details and not aliases and role != "tangent":  # a gradient comes dense, whatever its stand-in is a view of
         outputs = [with_storage(*both) for both in zip(outputs, tensors_in(value), strict=True)]
+    higher = isinstance(node.target, torch._ops.HigherOrderOperator)
+    dispatched = nested_calls(node) if higher else None
     return NodeRecord(
         name=node.name,
         op=node.op,
@@ -239,7 +276,8 @@ def _node_record(
         flops=_flops(node) if details and node.op == "call_function" else None,
         aliases=aliases,
         value=size_of(value) if _is_integer(value) else None,
-        dispatched=nested_calls(node) if isinstance(node.target, torch._ops.HigherOrderOperator) else None,
+        dispatched=dispatched,
+        body=nested_body(node, context, details=details) if higher and dispatched is None else None,
     )
 
 

@@ -1,6 +1,7 @@
 """One deny list for Dynamo's graphs and for aten graphs."""
 
 import inspect
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,8 +10,9 @@ from models.errors import ConfigurationError
 from stages.constrain import check, load_profile, validate_profile
 from stages.constrain.config import AccelConfig, Rule
 from stages.constrain.names import IN_PLACE_POSITION
+from stages.constrain.summary import by_rule
 from stages.constrain.torch_names import check_names
-from stages.graphs import GraphRecord, NodeRecord, TensorRecord
+from stages.graphs import GraphRecord, NodeRecord, SourceLine, TensorRecord
 
 LIBRARY = torch.library.Library("rules_test", "FRAGMENT")
 LIBRARY.define("op(Tensor x) -> Tensor")
@@ -239,8 +241,32 @@ def test_the_body_of_a_higher_order_operator_is_undecided(fields):
     forward = GraphRecord("g0.forward", "forward", nodes)
     rows = list(check(forward, AccelConfig(**fields)))
     assert [(row.node, row.severity) for row in rows] == [("y", "undecided")]
-    dynamo = GraphRecord("g0.dynamo", "dynamo", nodes)
+    dynamo = GraphRecord("g0.dynamo", "dynamo", [*nodes[:2], replace(nodes[2], body=[])])
     assert {row.graph for row in check([dynamo, forward], AccelConfig(**fields))} == {"g0.forward"}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (["torch.nn.functional.relu6", {"inplace": True}], ("torch.nn.functional.relu6", "warning", "net.py:9")),
+        (["torch.nn.functional.linear", {}], ("torch.nn.functional.linear", "warning", "net.py:9")),
+        (["torch.nn.functional.relu6", {}], None),
+        (None, ("higher_order.tag_activation_checkpoint", "undecided", "net.py:7")),
+    ],
+)
+def test_a_name_that_aotautograd_drops_is_judged_in_the_body(body, expected):
+    """AOTAutograd inlines a checkpoint's body, and what it calls in place is functional then."""
+    inner = body and [NodeRecord("a", "call_function", body[0], kwargs=body[1], source=SourceLine("net.py", 9),
+                                 outputs=X.outputs)]  # fmt: skip
+    nodes = [X, NodeRecord("body", "get_attr", "body"),
+             NodeRecord("y", "call_function", "higher_order.tag_activation_checkpoint", inputs=["x", "body"],
+                        source=SourceLine("net.py", 7), body=inner)]  # fmt: skip
+    dynamo = GraphRecord.from_json(GraphRecord("g0.dynamo", "dynamo", nodes).to_json())
+    forward = GraphRecord("g0.forward", "forward", [X, NodeRecord("b", "call_function", "aten.hardtanh.default")])
+    rows = check([dynamo, forward], AccelConfig(denied=["aten.relu6_", "aten.linear"]))
+    assert [(row.target, row.severity, row.source) for row in rows] == ([expected] if expected else [])
+    assert all((row.graph, row.node) == ("g0.dynamo", "y") for row in rows)
+    assert len(by_rule(rows, [dynamo, forward])) == len(rows)
 
 
 def test_the_body_is_a_node_of_this_torchs_graphs():

@@ -144,6 +144,27 @@ def test_an_activation_in_place_that_torch_takes_apart_is_refused(backend: Any, 
     torch.compile(lambda x: activation(x * 2), backend=backend)(torch.ones(4, 4))
 
 
+@pytest.mark.parametrize("backend", [mock_backend, aot_mock_backend])
+@pytest.mark.parametrize("training", [False, True])
+def test_a_checkpoint_hides_no_activation_in_place(backend: Any, training: bool) -> None:
+    def stored(x: torch.Tensor, inplace: bool = True) -> torch.Tensor:
+        def within(y: torch.Tensor) -> torch.Tensor:
+            return F.relu6(torch.utils.checkpoint.checkpoint(lambda z: F.silu(z * 2, inplace=inplace), y,
+                                                             use_reentrant=False) * 2, inplace=inplace)  # fmt: skip
+
+        return torch.utils.checkpoint.checkpoint(within, x, use_reentrant=False)
+
+    x = torch.ones(4, 4, requires_grad=training)
+    options = {"profile": "none", "strict": True, "denied": ["aten.silu_", "aten.relu6_"], "verified_repros": 0}
+    error = refused(backend, options, stored, x)
+    found = {row.limit: row.source.rpartition(":")[2] for row in error.violations if row.severity == "error"}
+    first = stored.__code__.co_firstlineno
+    assert found == {"aten.silu_": str(first + 2), "aten.relu6_": str(first + 2)}
+    if backend is aot_mock_backend:
+        torch._dynamo.reset()
+        torch.compile(stored, backend=backend, options=options)(x, False)
+
+
 @pytest.mark.parametrize("denied", ["torch.nn.functional.linear", "aten.linear", "torch.relu"])
 @pytest.mark.parametrize("training", [False, True])
 def test_a_call_that_no_aten_graph_shows_is_refused_by_both(denied: str, training: bool) -> None:
