@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 
 from stages.constrain.subjects import CALLS, SHARED_ROLES
 from stages.constrain.violations import Violation
@@ -74,4 +73,4 @@ def count_once(rows: Iterable[Violation], graphs: Iterable[GraphRecord]) -> list
 
 def _counted_at(known: Violation, row: Violation, left: int) -> Violation:
     place = known.node if known.graph == row.graph else f"{known.graph} {known.node}"
-    return replace(row, cost_bytes=left, message=f"{row.message} (its bytes are counted at {place})")
+    return row.but(cost_bytes=left, message=f"{row.message} (its bytes are counted at {place})")

@@ -17,7 +17,6 @@ operator, a module that was not traced) is undecided for every rule.
 
 import datetime
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 from stages.constrain.alignment import alignment
 from stages.constrain.config import AccelConfig, Rule
@@ -78,7 +77,7 @@ def check(
         for rule in profile.rules:
             rows.extend(_with_share(_apply(rule, graph, kinds), graph) if rule.effect == "fallback"
                         else _apply(rule, graph, kinds))  # fmt: skip
-    rows = [row if row.severity == "undecided" or profile.strict else replace(row, severity="warning") for row in rows]
+    rows = [row if row.severity == "undecided" or profile.strict else row.but(severity="warning") for row in rows]
     rows = count_once(waive(rows, profile.waivers, today or datetime.date.today()), records)
     return Violations(tuple(rows), profile, tuple(graph.id for graph in records))
 
@@ -105,7 +104,7 @@ def _with_share(rows: Iterator[Violation], graph: GraphRecord) -> Iterator[Viola
     total = sum(number or 0 for number in flops.values())
     for row in rows:
         own = flops[row.node]
-        yield row if own is None or not total else replace(row, cost_share=own / total)
+        yield row if own is None or not total else row.but(cost_share=own / total)
 
 
 def _group(graph: GraphRecord) -> str:

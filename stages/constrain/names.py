@@ -132,9 +132,9 @@ class Operation:
 
         Torch may take such a call apart (``relu6`` becomes ``hardtanh_``), so that no overload has that name.
         """
-        extra = in_place_packets(node)
-        if not extra:
+        if not self.python or not _in_place(node):
             return self
+        extra = in_place_packets(node)
         return replace(self, names=self.names | {f"aten.{name}" for name in extra}, short=self.short | extra)
 
     @classmethod

@@ -40,8 +40,9 @@ def size(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> It
     limit = f"{least} or more" if most is None else f"{least} to {most}" if least else f"at most {most}"
     for subject in chosen(graph, rule, forward_checked=forward_checked):
         grown = Fraction(1)  # by padding the dimensions before
+        ranges, sizes = subject.bounds, subject.sizes
         for dimension in dimensions(rule.dims or "all", len(subject.tensor.shape)):
-            (low, high), value = subject.bounds[dimension], subject.sizes[dimension]
+            (low, high), value = ranges[dimension], sizes[dimension]
             if low is not None and low >= least and (most is None or (high is not None and high <= most)):
                 continue
             shown = subject.tensor.shape[dimension]

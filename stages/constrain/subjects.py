@@ -1,5 +1,6 @@
 """Which tensors of a graph a rule looks at, each once. Free of torch."""
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -98,6 +99,8 @@ def row(graph: GraphRecord, node: NodeRecord, rule: Rule, *, operand: str, measu
 
 def shape_in_case(tensor: TensorRecord, symbols: Symbols) -> list[int | None]:
     """The shape that a tensor had in this case; None for a size that is not known."""
+    if str not in map(type, tensor.shape):
+        return list(tensor.shape)  # type: ignore[arg-type]
     hints: list[int | None] = list(tensor.hints) if tensor.hints else [None] * len(tensor.shape)
     return [case_value(size, hint, symbols) for size, hint in zip(tensor.shape, hints, strict=True)]
 
@@ -240,6 +243,8 @@ def unclear(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
 def unseen(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
     """An undecided row for each node that runs operations which the graph does not hold, so that no rule sees them."""
     for node in graph.nodes:
+        if node.op != "call_module" and not node.target.startswith(HIGHER_ORDER):
+            continue
         if rule.rule == "operation" and node.dispatched is not None:
             continue  # it tells what its body calls
         if node.op == "call_module":
@@ -276,7 +281,11 @@ def _may_concern(pattern: str, node: NodeRecord, nodes: dict[str, NodeRecord]) -
 
 def concerns(patterns: Sequence[str], node: NodeRecord) -> bool:
     """Whether one of ``patterns`` names the node and none that begins with ``!`` does; those alone mean all others."""
-    operation = Operation.of(node)
+    return _concerns(tuple(patterns), Operation.of(node))
+
+
+@functools.lru_cache(maxsize=16384)  # a graph repeats few operations often
+def _concerns(patterns: tuple[str, ...], operation: Operation) -> bool:
     wanted = [pattern for pattern in patterns if not pattern.startswith("!")]
     refused = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
     if any(matches(pattern, operation) for pattern in refused):

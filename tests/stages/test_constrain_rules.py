@@ -1,15 +1,17 @@
 """Each rule on hand-made graphs, with violations derived by hand."""
 
 import datetime
+from collections import Counter
 from dataclasses import replace
 
 import pytest
-from constrain_graphs import call, found, graph, placeholder, places, tensor
+from constrain_graphs import call, found, graph, placeholder, places, rules, tensor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.constrain import check, validate_profile
 from stages.constrain.config import AccelConfig, Rule, Waiver
+from stages.constrain.names import matches
 from stages.constrain.sizes import case_value, guaranteed_factor
 from stages.constrain.violations import COLUMNS
 
@@ -232,3 +234,29 @@ def test_rules_in_full_form_are_edited_by_their_scalar():
     profile = validate_profile(AccelConfig(rules=rules, alignment=32))
     assert [(rule.value, rule.dims, rule.effect) for rule in profile.rules] == [(32, "last2", "copy")]
     assert validate_profile(AccelConfig(rules=rules, alignment_dims="all")).rules[0].dims == "all"
+
+
+def test_operations_that_repeat_are_matched_once(monkeypatch):
+    """A model repeats few operations often: matching each node anew took most of a check."""
+    from stages.constrain import subjects
+
+    asked = Counter()
+
+    def counting(pattern, operation):
+        asked[pattern] += 1
+        return matches(pattern, operation)
+
+    monkeypatch.setattr(subjects, "matches", counting)
+    subjects._concerns.cache_clear()
+    nodes = [call(f"n{index}", f"aten.{('mul', 'sub')[index % 2]}.Tensor", ["x"], tensor(4, 4)) for index in range(200)]
+    rule = rules(rule="dtype", value=["int8"], operations=["aten.sinc", "aten.mul"])
+    assert len(found(graph(placeholder("x", 4, 4), *nodes), **rule)) == 200  # 100 products, x and the result of each
+    assert asked == {"aten.sinc": 2, "aten.mul": 2}
+
+
+def test_a_changed_row_is_the_same_but_for_the_change():
+    (row,) = found(graph(placeholder("x", 4, 4, dtype="float64"), call("n", "aten.sin.default", ["x"])),
+                   dtypes=["float32"])  # fmt: skip
+    changed = row.but(severity="waived")
+    assert (changed, row.severity) == (replace(row, severity="waived"), "warning")
+    assert type(changed) is type(row) and hash(changed) == hash(replace(row, severity="waived"))
