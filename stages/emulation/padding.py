@@ -3,8 +3,9 @@
 An accelerator that keeps tensors in tiles pads their last dimensions to the tile's sizes. A kernel that runs over whole
 tiles and minds no mask reads the padding. So an operation whose result depends on more than its own position is run
 twice: as it is, and over operands padded to whole tiles with NaN (``poison``) or zero. NaN in the part of the padded
-result that is the result, where there is none in the plain one, is a leak; with zeros, or of what only chooses values
-(sort, topk), a value that is another one.
+result that is the result, where there is none in the plain one, is a leak; of what only chooses values (sort, topk), a
+value that is another one. Zeros change a value by as little as one part in the number of its terms, which may be less
+than what another order of additions does in the result's dtype: with them both are run in float64.
 The emulation goes on with the plain result, so that one leak does not hide the next.
 
 What can't leak is not run twice: elementwise operations read their own position alone; views, copies, concatenation
@@ -19,7 +20,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from stages.emulation.products import PRODUCTS
 
@@ -53,9 +54,16 @@ MOVING = _names(
 SELECTING = _names("amax amin max min sort topk kthvalue median mode max_pool2d_with_indices")
 """Those of :data:`REDUCTIONS` that choose among their operand's values, and so round nothing."""
 
-CHANGED = 1e-3
-"""Relative change, in the norm, from which zeros in the padding are said to reach the result; less is another order
-of additions."""
+UNIT_ROUNDOFF = 2.0**-53
+"""Of float64, in which an operation is run to see whether zeros in the padding change it."""
+
+CHANGED = UNIT_ROUNDOFF**0.5
+"""Change over the result's root mean square from which zeros are said to reach it. Half way, on a logarithmic scale,
+between what one zero more does to a mean of N values (1 / N of it) and what another order of N additions does (N unit
+roundoffs), whatever N is."""
+
+HALF_TO_FLOAT = ("_softmax", "_log_softmax")
+"""Take as third argument whether half precision becomes float32, which float64 does not."""
 
 LAYER_NORMS = ("native_layer_norm", "native_layer_norm_backward")
 BATCH_NORMS = ("_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training",
@@ -129,13 +137,37 @@ def leaked(
     packet = packet_of(target)
     if packet in ("argmax", "argmin") and (args[1] if len(args) > 1 else kwargs.get("dim")) is None:
         raise ValueError("it counts positions over all dimensions, which padding changes")
+    exact = packet in SELECTING
+    moved = 0.0
+    if not exact and not math.isnan(fill):
+        wide: list[Any]
+        wide, kwargs = tree_map(_wide, (list(args), kwargs))
+        if packet in HALF_TO_FLOAT:
+            wide[2] = False
+        args = wide
+        plain, moved = target(*args, **kwargs), _reordered((args, kwargs))
     new_args, new_kwargs = _padded_arguments(packet, args, kwargs, tile, fill)
     result = target(*new_args, **new_kwargs)
     pairs = list(zip(tree_leaves(result), tree_leaves(plain), strict=True))
     if packet == "max_pool2d_with_indices":
         pairs = pairs[:1]  # the indices count positions of the padded image
-    exact = packet in SELECTING
-    return sum(_reached(found, wanted, fill, exact) for found, wanted in pairs if isinstance(wanted, Tensor))
+    return sum(_reached(found, wanted, fill, exact, moved) for found, wanted in pairs if isinstance(wanted, Tensor))
+
+
+def _wide(value: Any) -> Any:
+    """An argument of an operation that is to run in float64."""
+    if isinstance(value, Tensor) and value.is_floating_point():
+        return value.double()
+    return torch.float64 if isinstance(value, torch.dtype) and value.is_floating_point else value
+
+
+def _reordered(arguments: Any) -> float:
+    """What another order of additions may move a result by: as many unit roundoffs of the largest operand as a result
+    may have terms."""
+    tensors = [item for item in tree_leaves(arguments) if isinstance(item, Tensor) and item.is_floating_point()]
+    terms = max(item.numel() for item in tensors)
+    finite = (torch.nan_to_num(item, nan=0.0, posinf=0.0, neginf=0.0) for item in tensors)
+    return UNIT_ROUNDOFF * terms * max(float(item.abs().max()) if item.numel() else 0.0 for item in finite)
 
 
 def _padded_arguments(
@@ -199,13 +231,14 @@ def _contractions(target: Any, args: Sequence[Any]) -> list[int]:
     return [args[PRODUCTS[target][0]].shape[-1]]
 
 
-def _reached(found: Tensor, plain: Tensor, fill: float, exact: bool = False) -> int:
+def _reached(found: Tensor, plain: Tensor, fill: float, exact: bool = False, moved: float = 0.0) -> int:
     """Elements of ``plain`` for which ``found``, of the same or larger sizes, has another value.
 
     Args:
-        found, plain: with padded operands and without.
+        found, plain: with padded operands and without; in float64 where ``fill`` is no NaN.
         fill: what lies in the padding.
         exact: every other value counts; else NaN alone, or with another fill what is no other order of additions.
+        moved: what that may move an element by.
     """
     for dim, size in enumerate(plain.shape):
         found = found.narrow(dim, 0, size)
@@ -215,8 +248,8 @@ def _reached(found: Tensor, plain: Tensor, fill: float, exact: bool = False) -> 
         return int(((found != plain) & ~(found.isnan() & plain.isnan())).sum())
     if math.isnan(fill):
         return int((found.isnan() & ~plain.isnan()).sum())
-    difference = torch.nan_to_num(found - plain)
-    scale = torch.nan_to_num(plain).double().norm()
-    if difference.double().norm() <= CHANGED * scale:
+    if plain.numel() == 0:
         return 0
-    return int((difference != 0).sum())
+    difference = torch.nan_to_num(found - plain).abs()
+    scale = float(torch.nan_to_num(plain, posinf=0.0, neginf=0.0).square().mean().sqrt())
+    return int((difference > CHANGED * scale + moved).sum())

@@ -250,6 +250,23 @@ def test_zeros_in_the_padding_leak_where_they_count() -> None:
     assert kinds(emulated(lambda a: torch.softmax(a, -1), [x], **zero)[1]) == [("_softmax", "pad_leak")]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+def test_one_zero_among_many_terms_is_seen_and_another_order_of_them_is_none(dtype: torch.dtype, offset: float) -> None:
+    """A mean of 1,023 values is off by a thousandth; a sum that cancels has no digit that the order leaves alone."""
+    zero = {"tile": [32, 32], "poison": False}
+    x = (torch.randn(40, 1023, dtype=torch.float64) + offset).to(dtype)
+    (mean,) = emulated(lambda a: a.mean(-1), [x], **zero)[1]
+    assert (mean.kind, mean.count) == ("pad_leak", 40)
+    cancels = torch.cat([x, -x.flip(0).flip(1)], -1)[:, 1:-1]
+    for function in (lambda a: a.sum(-1), lambda a: a.cumsum(-1), lambda a: a.norm(dim=-1)):
+        assert not emulated(function, [x], **zero)[1] and not emulated(function, [cancels], **zero)[1]
+    rows = cancels[:33, :992]  # padded along what is not reduced
+    for function in (lambda a: a.mean(-1), lambda a: a.var(-1), lambda a: torch.softmax(a, -1),
+                     lambda a: torch.nn.functional.layer_norm(a, (992,))):  # fmt: skip
+        assert not emulated(function, [rows], **zero)[1]
+
+
 def test_host_fallbacks_are_listed_and_not_narrowed() -> None:
     a, b = torch.randn(4, 8), torch.randn(8, 4)
     named, (found,) = emulated(torch.mm, [a, b], fallback=["aten.mm"], accumulate="1-5-2", tile=[32, 32])
