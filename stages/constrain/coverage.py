@@ -1,83 +1,124 @@
 """What a chip must support to run a set of models: operations, dtypes and shapes. Free of torch."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stages.constrain.engine import check
 from stages.constrain.profile import Profile
 from stages.constrain.subjects import CALLS
-from stages.graphs import GETITEM, GraphRecord, NodeRecord
+from stages.graphs import GETITEM, GraphRecord, NodeRecord, TensorRecord
 
 if TYPE_CHECKING:
     import pandas
 
 COLUMNS = [
-    "operation", "dtype", "models", "calls", "calls_share", "flops_share", "least_rank", "largest_rank",
-    "largest_size", "largest_bytes", "example_shape", "refused", "names",
+    "operation", "reads", "makes", "models", "calls", "calls_share", "flops_share", "least_rank", "largest_rank",
+    "largest_size", "largest_bytes", "example", "refused", "undecided", "names",
 ]  # fmt: skip
 REFUSING = ("reject", "fallback")
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call with the tensors that it reads, each once, and makes."""
+
+    node: NodeRecord
+    reads: tuple[TensorRecord, ...]
+    makes: tuple[TensorRecord, ...]
+
+    @property
+    def tensors(self) -> tuple[TensorRecord, ...]:
+        return self.reads + self.makes
+
+    @property
+    def largest(self) -> int:
+        """Bytes of its largest tensor, 0 where none are known."""
+        return max((tensor.nbytes or 0 for tensor in self.tensors), default=0)
 
 
 @dataclass
 class _Use:
     models: set[str] = field(default_factory=set)
-    nodes: list[NodeRecord] = field(default_factory=list)
+    calls: list[_Call] = field(default_factory=list)
     refused: int = 0
+    undecided: int = 0
 
 
 def coverage(models: Mapping[str, Sequence[GraphRecord]], profile: Profile) -> "pandas.DataFrame":
-    """One row for each operation and dtype that any model uses, the most models and then calls first.
+    """One row for each operation, with the dtypes that it reads and makes, the most models and then calls first.
 
     Args:
         models: a model's name → its graphs; AOTAutograd's forward and backward graphs count, Dynamo's where there are
             none.
         profile: what may refuse them; one without rules refuses nothing.
 
-    Columns: ``models`` and ``names`` that use it, ``calls`` and their share, share of the known FLOPs; ranks and sizes
-    of what it makes, the bytes of the largest tensor and that one's shape; ``refused`` calls, for which the profile has
-    a finding whose effect is reject or fallback.
+    Columns: ``reads`` and ``makes`` the dtypes of its operands and of all of its results, each once in their order;
+    ``models`` and ``names`` that use it; ``calls`` and their share, share of the known FLOPs; ranks, largest size of a
+    dimension and bytes of the largest tensor, of operands and results alike; ``example`` the shapes of the call that
+    has it, operands before the arrow; ``refused`` calls, for which the profile has a finding whose effect is reject or
+    fallback, and ``undecided`` ones, of which that can't be told.
     """
     import pandas
 
-    uses: dict[tuple[str, str], _Use] = defaultdict(_Use)
+    uses: dict[tuple[str, str, str], _Use] = defaultdict(_Use)
     for model, graphs in models.items():
         counting = [graph for graph in graphs if graph.kind in ("forward", "backward")] or list(graphs)
-        found = check(counting, profile)
-        refused = {(row.graph, row.node) for row in found if row.effect in REFUSING and row.severity != "waived"}
+        found = [row for row in check(counting, profile) if row.effect in REFUSING and row.severity != "waived"]
+        refused = {(row.graph, row.node) for row in found if row.severity != "undecided"}
+        unclear = {(row.graph, row.node) for row in found} - refused
         for graph in counting:
-            for node in graph.nodes:
-                if node.op in CALLS and node.target != GETITEM:
-                    use = uses[node.target, node.outputs[0].dtype if node.outputs else ""]
-                    use.models.add(model)
-                    use.nodes.append(node)
-                    use.refused += (graph.id, node.name) in refused
-    calls = sum(len(use.nodes) for use in uses.values())
-    flops = sum(node.flops or 0 for use in uses.values() for node in use.nodes)
-    rows = [_row(operation, dtype, use, calls, flops) for (operation, dtype), use in uses.items()]
-    rows.sort(key=lambda row: (-row["models"], -row["calls"], row["operation"], row["dtype"]))
+            for call in _calls(graph):
+                use = uses[call.node.target, _dtypes(call.reads), _dtypes(call.makes)]
+                use.models.add(model)
+                use.calls.append(call)
+                use.refused += (graph.id, call.node.name) in refused
+                use.undecided += (graph.id, call.node.name) in unclear
+    calls = sum(len(use.calls) for use in uses.values())
+    flops = sum(call.node.flops or 0 for use in uses.values() for call in use.calls)
+    rows = [_row(key, use, calls, flops) for key, use in uses.items()]
+    rows.sort(key=lambda row: (-row["models"], -row["calls"], row["operation"], row["reads"], row["makes"]))
     return pandas.DataFrame(rows, columns=COLUMNS)
 
 
-def _row(operation: str, dtype: str, use: _Use, calls: int, flops: int) -> dict[str, Any]:
-    tensors = [tensor for node in use.nodes for tensor in node.outputs]
+def _calls(graph: GraphRecord) -> Iterator[_Call]:
+    nodes = {node.name: node for node in graph.nodes}
+    for node in graph.nodes:
+        if node.op in CALLS and node.target != GETITEM:
+            read = (tensor for name in node.inputs if name in nodes for tensor in nodes[name].outputs)
+            yield _Call(node, tuple(read), tuple(node.outputs))
+
+
+def _dtypes(tensors: Iterable[TensorRecord]) -> str:
+    return " ".join(dict.fromkeys(tensor.dtype for tensor in tensors))
+
+
+def _shapes(tensors: Iterable[TensorRecord]) -> str:
+    return ", ".join("x".join(map(str, tensor.shape)) or "scalar" for tensor in tensors)
+
+
+def _row(key: tuple[str, str, str], use: _Use, calls: int, flops: int) -> dict[str, Any]:
+    operation, reads, makes = key
+    tensors = [tensor for call in use.calls for tensor in call.tensors]
     ranks = [len(tensor.shape) for tensor in tensors]
     sizes = [size for tensor in tensors for size in tensor.concrete_shape or ()]
-    largest = max(tensors, key=lambda tensor: tensor.nbytes or 0, default=None)
-    own = sum(node.flops or 0 for node in use.nodes)
+    largest = max(use.calls, key=lambda call: call.largest)
+    own = sum(call.node.flops or 0 for call in use.calls)
     return {
         "operation": operation,
-        "dtype": dtype,
+        "reads": reads,
+        "makes": makes,
         "models": len(use.models),
-        "calls": len(use.nodes),
-        "calls_share": len(use.nodes) / calls,
+        "calls": len(use.calls),
+        "calls_share": len(use.calls) / calls,
         "flops_share": own / flops if flops else None,
         "least_rank": min(ranks, default=None),
         "largest_rank": max(ranks, default=None),
         "largest_size": max(sizes, default=None),
-        "largest_bytes": largest.nbytes if largest else None,
-        "example_shape": "x".join(map(str, largest.shape)) if largest else "",
+        "largest_bytes": largest.largest or None,
+        "example": f"{_shapes(largest.reads)} -> {_shapes(largest.makes)}",
         "refused": use.refused,
+        "undecided": use.undecided,
         "names": " ".join(sorted(use.models)),
     }

@@ -13,6 +13,7 @@ from models.errors import ConfigurationError
 from pipeline.cli import main
 from stages.constrain import Profile, validate_profile
 from stages.constrain.config import AccelConfig, Rule
+from stages.constrain.coverage import coverage
 from stages.constrain.grid import parse_grid
 from stages.constrain.profile import stored_profile
 from stages.graphs import GraphRecord, NodeRecord, TensorRecord
@@ -158,10 +159,37 @@ def test_what_a_set_of_models_needs_of_a_chip(tmp_path: Path, capsys: pytest.Cap
     assert main(["check", *map(str, runs), *words]) == 0
     relu, exp = json.loads(capsys.readouterr().out)
     assert (relu["operation"], relu["models"], relu["calls"], relu["refused"]) == ("aten.relu.default", 2, 2, 0)
-    assert (relu["largest_size"], relu["example_shape"]) == (48, "4x48")
+    assert (relu["largest_size"], relu["example"]) == (48, "4x48 -> 4x48")
     assert relu["flops_share"] == pytest.approx(72 / 80)
     assert (exp["operation"], exp["models"], exp["refused"]) == ("aten.exp.default", 1, 1)
     assert len(pd.read_csv(tmp_path / "out/coverage.csv")) == 2
+
+
+def test_coverage_tells_operands_and_every_result() -> None:
+    def made(dtype: str, *shape: int | str, hints: list[int] | None = None) -> TensorRecord:
+        return TensorRecord(list(shape), dtype, [1] * len(shape), "cpu", hints=hints)
+
+    weight, ids = made("float32", 512, 4), made("int64", 3)
+    nodes = [
+        NodeRecord("w", "placeholder", "w", outputs=[weight], role="parameter"),
+        NodeRecord("i", "placeholder", "i", outputs=[ids], role="input"),
+        NodeRecord("e", "call_function", "aten.embedding.default", inputs=["w", "i"], outputs=[made("float32", 3, 4)]),
+        NodeRecord("t", "call_function", "aten.topk.default", inputs=["w"],
+                   outputs=[made("float32", 512, 2), made("int64", 512, 2)]),
+        NodeRecord("n", "call_function", "aten.arange.default", outputs=[made("int64", "u0")]),
+    ]  # fmt: skip
+    graph = GraphRecord("g0.forward", "forward", nodes, {"u0": {"hint": None, "min": 0, "max": 100}})
+    table = coverage({"m": [graph]}, validate_profile(AccelConfig(max_size=64, denied=["aten.topk"])))
+    rows = {row["operation"]: row for row in table.to_dict("records")}
+    embedding, topk, arange = (rows[f"aten.{name}.default"] for name in ("embedding", "topk", "arange"))
+    assert (embedding["reads"], embedding["makes"], embedding["example"]) == (
+        "float32 int64",
+        "float32",
+        "512x4, 3 -> 3x4",
+    )
+    assert (embedding["largest_size"], embedding["largest_bytes"], embedding["least_rank"]) == (512, 8192, 1)
+    assert (topk["reads"], topk["makes"], topk["example"]) == ("float32", "float32 int64", "512x4 -> 512x2, 512x2")
+    assert [(row["refused"], row["undecided"]) for row in (embedding, topk, arange)] == [(0, 0), (1, 0), (0, 1)]
 
 
 @pytest.mark.parametrize(
