@@ -6,6 +6,7 @@ Imports torch only for names of operations that neither the captures nor our pro
 import datetime
 import itertools
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from models.errors import ConfigurationError, RunDirectoryError, UserError, invalid_choice
 from pipeline import store
 from pipeline.imports import append_working_directory
-from pipeline.rundir import write_atomically
+from pipeline.rundir import MANIFEST, write_atomically
 from stages.constrain.config import AccelConfig
 from stages.encoding import encode
 from stages.graphs import GraphRecord
@@ -100,15 +101,55 @@ class Against:
 
 
 def against(run: Path, asked: Asked) -> Against:
-    """The profile that is asked for, or the run's own: with ``accel=none`` what its backend declares."""
+    """The profile that is asked for, or the run's own: with ``accel=none`` what its backend declares.
+
+    The profile ``mock`` is what MOCK_* make of it: those of this process where it is asked for by name; of the run's
+    own those that were in force there, so that a check finds what the run found.
+
+    Raises:
+        ConfigurationError: there is no such profile, or a value of it or of a variable MOCK_* can't be read.
+    """
     from stages.constrain import load_config
+    from stages.constrain.profile import apply_environment
 
     append_working_directory()  # a custom rule of the user's may be there
     changes = _changes(asked.overrides)
     if asked.accel is not None:
-        return Against(load_config(_named(asked.accel, asked.config_dir), **changes))
-    config = _own_profile(run, changes)
-    return Against(config, *(_declared(run) if config.name == "none" else ()))
+        named = load_config(_named(asked.accel, asked.config_dir), **changes)
+        return Against(apply_environment(named, os.environ))
+    config = _own_profile(run, {})
+    then = _variables(run) if config.name == "mock" else {}
+    config = _own_profile(run, changes, apply_environment(config, then))
+    return Against(config, *(_declared(run) if config.name == "none" else (None, _told(then, config.name))))
+
+
+def _variables(run: Path) -> dict[str, str]:
+    """The variables MOCK_* that a run had; RunDirectoryError where its manifest can't be read."""
+    from stages.constrain.profile import PREFIX
+
+    try:
+        environment = json.loads((run / MANIFEST).read_bytes())["environment"]
+        return {name: str(value) for name, value in environment.items() if name.startswith(PREFIX)}
+    except FileNotFoundError:  # nothing says that there were any
+        return {}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunDirectoryError(
+            f"{run / MANIFEST}: can't be read: {error!r}, so the variables MOCK_* of the run are not known.\n"
+            "Try: accel=mock"
+        ) from error
+
+
+def _told(then: Mapping[str, str], name: str) -> str:
+    """Which variables MOCK_* are in force, where the run had some or this process has others."""
+    from stages.constrain.profile import RULE_VARIABLES
+
+    own = {key: value for key, value in then.items() if key in RULE_VARIABLES}
+    here = {key: os.environ[key] for key in RULE_VARIABLES if key in os.environ}
+    if name != "mock" or (not own and own == here):
+        return ""
+    had = ", ".join(f"{key}={value}" for key, value in own.items()) or "no MOCK_*"
+    ignored = "; what is set here is not applied. Try: accel=mock" if here and here != own else ""
+    return f"note: the profile mock is as it was in the run, with {had}{ignored}"
 
 
 def _changes(overrides: Sequence[str]) -> dict[str, Any]:
@@ -142,7 +183,8 @@ def _named(accel: str, config_dir: Path | None) -> str | Path:
     return own.get(accel, accel)
 
 
-def _own_profile(run: Path, changes: dict[str, Any]) -> AccelConfig:
+def _own_profile(run: Path, changes: dict[str, Any], config: AccelConfig | None = None) -> AccelConfig:
+    """A run's own profile, or ``config`` in its place, with fields replaced."""
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
     from yaml import YAMLError
@@ -150,17 +192,17 @@ def _own_profile(run: Path, changes: dict[str, Any]) -> AccelConfig:
     from stages.constrain.profile import with_overrides
 
     try:
-        stored = OmegaConf.load(run / _HYDRA).accel
+        stored = OmegaConf.load(run / _HYDRA).accel if config is None else OmegaConf.structured(config)
         merged = OmegaConf.merge(OmegaConf.structured(AccelConfig), stored)
-        config = OmegaConf.to_object(with_overrides(merged, changes))
+        found = OmegaConf.to_object(with_overrides(merged, changes))
     except ConfigurationError:
         raise  # of an override, not of the file
     except (OSError, YAMLError, AttributeError, OmegaConfBaseException) as error:
         raise UserError(
             f"check: {run / _HYDRA} has no profile that can be read: {error}\nTry: accel=strict16"
         ) from error
-    assert isinstance(config, AccelConfig)
-    return config
+    assert isinstance(found, AccelConfig)
+    return found
 
 
 def _declared(run: Path) -> "tuple[Profile | None, str]":

@@ -21,7 +21,8 @@ log = logging.getLogger(__name__)
 
 PREFIX = "MOCK_"
 REPRO_DIRECTORY = "MOCK_REPRO_DIR"
-VARIABLES = ("MOCK_STRICT", "MOCK_ALIGNMENT", "MOCK_MAX_MEMORY", REPRO_DIRECTORY)
+RULE_VARIABLES = ("MOCK_STRICT", "MOCK_ALIGNMENT", "MOCK_MAX_MEMORY")
+VARIABLES = (*RULE_VARIABLES, REPRO_DIRECTORY)
 """Environment variables of the mock: what overrides its profile, and where a violation leaves its reproductions."""
 
 FOLDER = Path(__file__).resolve().parents[2] / "conf" / "accel"

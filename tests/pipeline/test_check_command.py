@@ -133,6 +133,43 @@ def test_with_no_profile_the_rules_that_the_runs_backend_declared_are_checked(
     assert main(["check", str(run), *words]) == 2 and "declared.json: can't be read" in capsys.readouterr().err
 
 
+def test_the_mocks_variables_are_those_of_the_run_or_of_here(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, out = stored_run(tmp_path / "run", 24), ["--out", str(tmp_path / "out")]
+    (run / ".hydra/config.yaml").write_text("accel: {name: mock, alignment: 1, strict: false}\n")
+    (run / "manifest.json").write_text(json.dumps({"environment": {"MOCK_ALIGNMENT": "16", "PYTHONHASHSEED": "0"}}))
+    own, here = [str(run), *out], [str(run), *out, "accel=mock", "strict=false"]
+
+    def alignments(*words: str) -> int:
+        rows, err = rows_of(capsys, *words)
+        told.append(err)
+        return sum(int(str(row["findings"])) for row in rows if row["rule"] == "alignment")
+
+    told: list[str] = []
+    assert (alignments(*own), alignments(*here)) == (2, 0)  # as the run found; with nothing set here
+    assert (
+        "the profile mock is as it was in the run, with MOCK_ALIGNMENT=16\n" in told[0] and "in the run" not in told[1]
+    )
+    assert alignments(*own, "alignment=8") == 0  # an edit of what the run was checked against
+    monkeypatch.setenv("MOCK_ALIGNMENT", "7")
+    assert (alignments(*own), alignments(*here)) == (2, 2)
+    assert "what is set here is not applied. Try: accel=mock" in told[3]
+    grid = ["--grid", "alignment=3,7"]
+    assert [row["findings"] for row in rows_of(capsys, *here, *grid)[0]] == [0, 2]
+    assert [row["findings"] for row in rows_of(capsys, *own, *grid)[0]] == [0, 2]
+    for value, code in (("0", 2), ("many", 2), ("8", 0)):
+        monkeypatch.setenv("MOCK_ALIGNMENT", value)
+        assert main(["check", *here]) == code
+        assert (f"MOCK_ALIGNMENT: got '{value}' (in the environment)" in capsys.readouterr().err) == (code == 2)
+    monkeypatch.setenv("MOCK_STRCT", "1")
+    assert main(["check", *here]) == 2 and "MOCK_STRCT" in capsys.readouterr().err
+    assert main(["check", *own]) == 0
+    (run / "manifest.json").write_text("{")
+    capsys.readouterr()
+    assert main(["check", *own]) == 2 and "manifest.json: can't be read" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", [["--grid", "nonsense"], [], ["--models", "--grid", "alignment=8"],
                                    ["--grid", "alignment=8", "accel=strict17"]])  # fmt: skip
 def test_a_run_that_is_not_there_is_told_first(
