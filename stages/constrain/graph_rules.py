@@ -2,7 +2,10 @@
 
 import importlib
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping
+from numbers import Integral, Real
+from types import NoneType
 from typing import Any
 
 from models.errors import ConfigurationError
@@ -14,6 +17,14 @@ from stages.liveness import peak_live
 
 FINDING = ("node", "operand", "measured", "limit", "message", "suggestion", "cost_bytes", "cost_share", "undecided")
 """Keys of what a custom rule yields; ``node`` and ``message`` are required."""
+
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    **dict.fromkeys(("node", "operand", "message", "suggestion"), ((str,), "text")),
+    "cost_bytes": ((Integral, NoneType), "a whole number of bytes, 0 or more, or None"),
+    "cost_share": ((Real, NoneType), "a number, 0 or more, or None"),
+    "undecided": ((bool,), "True or False"),
+}
+"""What some keys hold; ``measured`` and ``limit`` hold anything, which is shown as text."""
 
 
 def memory_peak(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
@@ -91,10 +102,7 @@ def custom(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> 
         raise ConfigurationError(f"{key}: raised {type(error).__name__}: {error}, on {graph.id}") from error
     nodes = {node.name: node for node in graph.nodes}
     for finding in findings:
-        if not isinstance(finding, Mapping) or not {"node", "message"} <= set(finding) <= set(FINDING):
-            raise ConfigurationError(
-                f"{key}: yielded {finding!r}; valid: a mapping with node and message, and any of {', '.join(FINDING)}"
-            )
+        _check_finding(finding, key)
         try:
             node = graph.node(finding["node"])
         except KeyError as error:
@@ -113,10 +121,23 @@ def custom(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> 
             message=finding["message"],
             suggestion=finding.get("suggestion", ""),
             undecided=bool(finding.get("undecided")),
-            cost=finding.get("cost_bytes"),
-            share=finding.get("cost_share"),
+            cost=None if finding.get("cost_bytes") is None else int(finding["cost_bytes"]),
+            share=None if finding.get("cost_share") is None else float(finding["cost_share"]),
             piece=f"{identity(graph, nodes, producer, 0)}:" if producer else "",
         )
+
+
+def _check_finding(finding: Any, key: str) -> None:
+    """ConfigurationError where a custom rule's finding is no mapping of the right keys to the right types."""
+    if not isinstance(finding, Mapping) or not {"node", "message"} <= set(finding) <= set(FINDING):
+        raise ConfigurationError(
+            f"{key}: yielded {finding!r}; valid: a mapping with node and message, and any of {', '.join(FINDING)}"
+        )
+    for name, (types, valid) in _TYPES.items():
+        value = finding.get(name)
+        wrong = name in finding and (not isinstance(value, types) or (isinstance(value, bool) and bool not in types))
+        if wrong or (isinstance(value, Real) and not 0 <= float(value) < math.inf):
+            raise ConfigurationError(f"{key}: yielded {finding!r}, whose {name} is {value!r}; valid: {valid}")
 
 
 def check_custom(rule: Rule) -> None:

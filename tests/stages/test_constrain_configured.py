@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from constrain_graphs import LINEAR, found, graph, placeholder, rules
 
@@ -42,6 +43,39 @@ def test_a_custom_rule_is_called_with_its_arguments() -> None:
 def test_a_custom_rule_that_can_not_be_used(value: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         found(LINEAR, **rules(rule="custom", value=value))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("cost_bytes", "many", "a whole number of bytes"),
+        ("cost_bytes", 1.5, "a whole number of bytes"),
+        ("cost_bytes", -1, "a whole number of bytes"),
+        ("cost_bytes", True, "a whole number of bytes"),
+        ("cost_share", float("nan"), "a number, 0 or more"),
+        ("cost_share", [1], "a number, 0 or more"),
+        ("undecided", "no", "True or False"),
+        ("message", None, "text"),
+        ("operand", 1, "text"),
+        ("node", ["mm"], "text"),
+    ],
+)
+def test_a_custom_rules_finding_of_a_wrong_type(name: str, value: Any, told: str) -> None:
+    rule = rules(rule="custom", value={"_target_": f"{__name__}.one_finding", "more": {name: value}})
+    with pytest.raises(ConfigurationError, match=rf"yielded .*, whose {name} is .*; valid: {told}"):
+        found(LINEAR, **rule)
+
+
+def test_a_custom_rules_finding_may_hold_any_measure_and_numbers_of_numpy() -> None:
+    more = {"measured": [1, 2], "limit": None, "cost_bytes": np.int64(5), "cost_share": np.float32(0.5)}
+    (row,) = found(LINEAR, **rules(rule="custom", value={"_target_": f"{__name__}.one_finding", "more": more}))
+    assert (row.measured, row.limit, row.cost_bytes, row.cost_share) == ("[1, 2]", "None", 5, 0.5)
+    assert type(row.cost_bytes) is int and type(row.cost_share) is float
+
+
+def one_finding(graph: GraphRecord, *, more: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A custom rule that finds something at the product."""
+    yield {"node": "mm", "message": "is not liked"} | more
 
 
 def breaks(graph: GraphRecord) -> Iterator[dict[str, Any]]:
