@@ -1,6 +1,8 @@
 """From a stack trace to the user's line: which frame of a traceback is the model's own code."""
 
 import functools
+import inspect
+import linecache
 import re
 import sys
 import sysconfig
@@ -108,3 +110,11 @@ class SourceFinder:
         if trace not in self._found:
             self._found[trace] = self.own_frame(parse_frames(trace))
         return self._found[trace]
+
+    def forward_of(self, kind: type) -> SourceLine | None:
+        """Where ``forward`` of a module class begins; None for a class that is not torch's own."""
+        code = getattr(inspect.unwrap(getattr(kind, "forward", kind)), "__code__", None)
+        if code is None or not code.co_filename.startswith(TORCH_ROOT):
+            return None
+        line = linecache.getline(code.co_filename, code.co_firstlineno).strip()
+        return SourceLine(code.co_filename, code.co_firstlineno, line, code.co_name)

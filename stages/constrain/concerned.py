@@ -132,7 +132,7 @@ class Concerned:
         """
         graph, name = call
         node = self._nodes.get(graph, {}).get(name)
-        if node is None or node.source is None:
+        if node is None or (node.source is None and not node.module):
             return None
         beside = [other for other in self._graphs[graph].nodes if _counts(other) and _where(other) == _where(node)]
         there = {

@@ -17,6 +17,8 @@ COLUMNS = ["rule", "effect", "findings", "waived", "undecided", "nodes", "nodes_
 LINES = 10
 SUGGESTIONS = 3
 """So many different suggestions for one line are given in full."""
+LAYERS = "/torch/nn/modules/"
+"""Part of the path of a line that stands in where the model is a layer of torch's, or an ``nn.Sequential`` of them."""
 
 
 def by_rule(violations: Violations, graphs: Iterable[GraphRecord]) -> "pandas.DataFrame":
@@ -68,17 +70,21 @@ def _row(rule: str, effect: str, group: list[Violation], concerned: Concerned) -
 
 def top_lines(rows: Iterable[Mapping[str, Any]], code: Mapping[str, str]) -> list[dict[str, Any]]:
     """The :data:`LINES` source lines that would repay a change most: by the bytes that their findings cost, then by the
-    share of FLOPs, then by their number.
+    share of FLOPs, then by their number. A line of torch's own layers is one for each module.
 
     Args:
         rows: of ``violations.csv``, as mappings.
         code: ``file:line`` → what stands there.
     """
-    groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         if row["severity"] != "waived":
-            groups[row["source"]].append(row)
-    lines = [_line(source, group, code.get(source, "")) for source, group in groups.items()]
+            layer = row["module"] if LAYERS in row["source"] else ""  # the line says nothing of the user's model
+            groups[row["source"], layer].append(row)
+    lines = [
+        _line(source, group, ": ".join(filter(None, (layer and f"module {layer}", code.get(source, "")))))
+        for (source, layer), group in groups.items()
+    ]
     lines.sort(key=lambda line: (-line["cost_bytes"], -(line["flops_share"] or 0), -line["findings"], line["source"]))
     return lines[:LINES]
 

@@ -22,7 +22,7 @@ from torch._guards import CompileContext
 
 from stages.capture.sources import SourceFinder, function_name, parse_frames
 from stages.graphs import SourceLine
-from stages.torch_internals.fx_records import PlaceholderInfo, RecordContext, module_path
+from stages.torch_internals.fx_records import PlaceholderInfo, RecordContext, module_path, source_of
 from stages.torch_internals.fx_values import node_value, size_of
 
 CompileKey = tuple[int, int] | None
@@ -250,7 +250,7 @@ def dynamo_placeholders(gm: fx.GraphModule, context: RecordContext) -> list[Plac
 
 
 def _placeholder(node: fx.Node, context: RecordContext) -> PlaceholderInfo:
-    source = context.sources.find(node.meta.get("stack_trace"))
+    source = source_of(node, context)
     argument = node.meta.get("grapharg")
     example = getattr(argument, "example", None) if argument is not None else None
     known = context.tensors.get(id(example)) if isinstance(example, torch.Tensor) else None

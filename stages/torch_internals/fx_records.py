@@ -116,7 +116,7 @@ def _inner_record(node: fx.Node, context: RecordContext, details: bool) -> NodeR
         inputs=[argument.name for argument in node.all_input_nodes],
         outputs=[tensor_record(tensor) for tensor in tensors_in(node_value(node))],
         module=module_path(node, context.modules) if details else "",
-        source=context.sources.find(node.meta.get("stack_trace")) if details else None,
+        source=source_of(node, context) if details else None,
     )
 
 
@@ -188,6 +188,24 @@ def module_path(node: fx.Node, modules: dict[int, str]) -> str:
     return clean_module_path(str(path)) if known is None else known
 
 
+def source_of(node: fx.Node, context: RecordContext) -> SourceLine | None:
+    """The user's line; where there is none, that of the layer of torch's that the node ran in."""
+    return context.sources.find(node.meta.get("stack_trace")) or _layer(node, context)
+
+
+def _layer(node: fx.Node, context: RecordContext) -> SourceLine | None:
+    """The function of the innermost module, where that is torch's own.
+
+    Dynamo leaves the frames of ``torch.nn.modules`` out of a node's stack, so that nothing is left of the stack of a
+    layer that is a model, or is in an ``nn.Sequential`` that is.
+    """
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
+    if not stack:
+        return None
+    _, (_, kind) = next(reversed(stack.items()))
+    return context.sources.forward_of(kind) if isinstance(kind, type) else None
+
+
 def _concrete(value: Any) -> Any:
     """Stand-ins without symbols, so that formulas add no guard: meta tensors and hints."""
     if isinstance(value, fx.Node):
@@ -227,6 +245,7 @@ def _source_and_module(
     if source is None or not module:
         forward_source, forward_module = context.by_sequence.get(sequence, (None, ""))
         source, module = source or forward_source, module or (forward_module if source is None else module)
+    source = source or _layer(node, context)
     if source is None:  # e.g. where autograd sums two gradients: the line of what is summed
         for argument in reversed(node.all_input_nodes):
             if argument.op != "placeholder" and done[argument.name].source is not None:

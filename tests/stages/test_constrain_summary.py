@@ -1,10 +1,14 @@
 """What the findings come to, by hand."""
 
 import re
+from dataclasses import replace
 
 import pytest
+import torch
+from capture_models import case_of
 from constrain_graphs import call, graph, placeholder, tensor
 
+from stages.capture import capture
 from stages.constrain import check
 from stages.constrain.config import AccelConfig, Rule, Waiver
 from stages.constrain.summary import by_rule, top_lines
@@ -237,3 +241,34 @@ def test_outputs_of_one_operation_are_all_counted():
     given = [graph(placeholder("x", 4, 32), several)]
     assert came_to(given, denied=["aten.var_mean"])["cost_bytes"] == 32
     assert came_to(given, rules=[Rule("dtype", value=["int8"])])["cost_bytes"] == 4 * 32 * 4 + 32
+
+
+@pytest.mark.parametrize("layers", [2, 0])
+def test_a_model_of_torchs_own_layers_has_lines_and_is_counted(layers):
+    """Dynamo leaves out the frames of torch.nn.modules, so that the stack of such a model is empty."""
+    module = (
+        torch.nn.Sequential(*[torch.nn.Linear(10, 10) for _ in range(layers)]) if layers else torch.nn.Linear(10, 10)
+    )
+    graphs = capture(case_of(module, torch.randn(8, 10), mode="training")).graphs
+    forward = f"torch/nn/modules/linear.py:{torch.nn.Linear.forward.__code__.co_firstlineno}"
+    tensors = [node for graph in graphs for node in graph.nodes if node.op != "output" and graph.kind != "joint"]
+    assert all(str(node.source).endswith(forward) for node in tensors if node.role not in ("tangent", "saved"))
+    rows = check(graphs, AccelConfig(denied=["torch.nn.functional.linear"]))  # a name that Dynamo's graph alone has
+    (row,) = by_rule(rows, graphs).to_dict("records")
+    assert (row["nodes_share"], row["flops_share"]) == (1.0, 1.0)
+    code = {str(node.source): node.source.code for graph in graphs for node in graph.nodes if node.source}
+    begin = "def forward("
+    starts = [line["code"].partition(begin)[0] for line in top_lines(map(vars, rows), code)]
+    assert sorted(starts) == ([f"module {index}: " for index in range(layers)] or [""])
+
+
+def test_a_module_path_places_what_has_no_line():
+    """As captures have it that were stored before torch's own layers had lines."""
+
+    def bare(item):
+        nodes = [replace(node, source=None, module="0") for node in item.nodes]
+        return replace(item, nodes=nodes)
+
+    graphs = [bare(DYNAMO), bare(FORWARD)]
+    (row,) = by_rule(check(graphs, AccelConfig(denied=["torch.matmul"])), graphs).to_dict("records")
+    assert (row["nodes"], row["flops_share"]) == (3, 1.0)
