@@ -84,7 +84,8 @@ class Concerned:
         )
 
     def _own(self, rows: Iterable[Violation]) -> set[Place]:
-        return {place for row in rows if self.counts(row) for place in self._at((row.graph, row.node))}
+        found = ((row.graph, name) for row in rows if self.counts(row) for name in (row.node, *row.also))
+        return {place for start in dict.fromkeys(found) for place in self._at(start)}
 
     def _became_of(self, rows: Iterable[Violation], found: set[Place]) -> dict[Place, set[Place] | None]:
         calls = {(row.graph, row.node) for row in rows if not self.counts(row)}

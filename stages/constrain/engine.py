@@ -99,12 +99,12 @@ def _apply(rule: Rule, graph: GraphRecord, kinds: set[str]) -> Iterator[Violatio
 
 
 def _with_share(rows: Iterator[Violation], graph: GraphRecord) -> Iterator[Violation]:
-    """Rows of a fallback with the share of the graph's known FLOPs that their node takes to the host."""
+    """Rows of a fallback with the share of the graph's known FLOPs that the nodes they concern take to the host."""
     flops = {node.name: node.flops for node in graph.nodes}
     total = sum(number or 0 for number in flops.values())
     for row in rows:
-        own = flops[row.node]
-        yield row if own is None or not total else row.but(cost_share=own / total)
+        own = [number for name in {row.node, *row.also} if (number := flops[name]) is not None]
+        yield row if not own or not total else row.but(cost_share=sum(own) / total)
 
 
 def _group(graph: GraphRecord) -> str:

@@ -7,8 +7,8 @@ from fractions import Fraction
 from stages.constrain.alignment import dimensions
 from stages.constrain.config import Rule
 from stages.constrain.contractions import looked_at
-from stages.constrain.sizes import bounds, is_multiple
-from stages.constrain.subjects import Subject, chosen, row
+from stages.constrain.sizes import bounds, is_multiple, names_in
+from stages.constrain.subjects import CALLS, Subject, chosen, row
 from stages.constrain.violations import Violation
 from stages.graphs import GraphRecord
 
@@ -145,11 +145,13 @@ def _uncovered(subject: Subject, rule: Rule, tiles: list[int], here: list[int | 
 
 
 def dynamic_shape(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
-    """One row for each symbolic size, where it first appears: an input's, or one that the data decides.
+    """One row for each symbolic size, where it first appears: an input's, or one that the data decides. It concerns
+    every operation that reads or makes a tensor of such a size.
 
     ``static`` allows none; ``bounded`` those whose range has a largest value.
     """
     seen: set[str] = set()
+    carriers: dict[str, list[str]] | None = None
     for node in graph.nodes:
         for index, tensor in enumerate(node.outputs):
             for dimension, found in enumerate(tensor.shape):
@@ -162,6 +164,8 @@ def dynamic_shape(graph: GraphRecord, rule: Rule, *, forward_checked: bool = Fal
                 _, most = bounds(found, graph.symbols)
                 if rule.value == "bounded" and most is not None:
                     continue
+                carriers = _carriers(graph, bounded=rule.value == "bounded") if carriers is None else carriers
+                also = dict.fromkeys(name for symbol in sorted(names_in(found)) for name in carriers.get(symbol, ()))
                 operand = node.role or (f"output[{index}]" if len(node.outputs) > 1 else "output")
                 ends = "has no largest value" if most is None else f"is at most {most}"
                 yield row(
@@ -175,4 +179,19 @@ def dynamic_shape(graph: GraphRecord, rule: Rule, *, forward_checked: bool = Fal
                     suggestion="compile with dynamic=False, or pad to fixed sizes (buckets)"
                     if rule.value == "static"
                     else "mark the dimension with a largest value",
-                )
+                ).but(also=tuple(also))
+
+
+def _carriers(graph: GraphRecord, *, bounded: bool) -> dict[str, list[str]]:
+    """Symbol → the calls that read or make a tensor of a size that depends on it; ``bounded`` leaves out sizes that
+    have a largest value."""
+    own: dict[str, set[str]] = {}
+    found: dict[str, list[str]] = {}
+    for node in graph.nodes:
+        sizes = {size for tensor in node.outputs for size in tensor.shape if isinstance(size, str)}
+        counting = (size for size in sizes if not bounded or bounds(size, graph.symbols)[1] is None)
+        own[node.name] = set().union(*map(names_in, counting))
+        if node.op in CALLS:
+            for symbol in own[node.name].union(*(own.get(name, ()) for name in node.inputs)):
+                found.setdefault(symbol, []).append(node.name)
+    return found

@@ -111,6 +111,12 @@ def bounds(size: Size, symbols: Symbols) -> tuple[int | None, int | None]:
     return (None if math.isinf(low) else int(low)), (None if math.isinf(high) else int(high))
 
 
+def names_in(size: Size) -> frozenset[str]:
+    """The symbols that a size depends on."""
+    tree = None if isinstance(size, int) else _parse(size)
+    return frozenset(() if tree is None else _names(tree))
+
+
 def values(size: Size, symbols: Symbols) -> list[int] | None:
     """Every value that ``size`` may have, where its symbols' ranges are at most :data:`MOST_VALUES` together; or None.
 

@@ -117,8 +117,12 @@ def _flops_share(group: list[Mapping[str, Any]]) -> float | None:
     shares: dict[str, dict[str, float]] = defaultdict(dict)
     for row in group:
         if row["cost_share"] and (row["effect"] == "fallback" or row["rule"] == "operation"):
-            shares[row["graph"]][row["node"]] = float(row["cost_share"])
-    return max((sum(nodes.values()) for nodes in shares.values()), default=None)
+            share, nodes = float(row["cost_share"]), shares[row["graph"]]
+            if row["rule"] == "dynamic_shape":  # of several symbols' operations, which may be the same
+                nodes["symbols"] = max(share, nodes.get("symbols", 0.0))
+            else:
+                nodes[f"node {row['node']}"] = share
+    return max((min(1.0, sum(nodes.values())) for nodes in shares.values()), default=None)
 
 
 def suggestions(counts: Counter[str]) -> str:

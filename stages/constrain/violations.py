@@ -39,10 +39,11 @@ class Violation:
         measured, limit: what was found and what is allowed, in the rule's unit.
         cost_bytes: bytes padded, copied, or concerned, for this row alone: 0 where an earlier row with this rule and
             effect has counted the same tensor; None where unknown.
-        cost_share: alignment: padding over the tensor's own bytes; operation: the node's share of its graph's known
-            FLOPs; None otherwise or where unknown.
+        cost_share: alignment: padding over the tensor's own bytes; operation, and any fallback: the share of its
+            graph's known FLOPs that the nodes concerned have; None otherwise or where unknown.
         message: one sentence. suggestion: what to try.
         piece: which tensor, and what of it, costs ``cost_bytes``; in no table.
+        also: further nodes of the graph that the finding concerns; in no table, but in the shares of the summary.
     """
 
     graph: str
@@ -61,6 +62,7 @@ class Violation:
     message: str
     suggestion: str
     piece: str = ""
+    also: tuple[str, ...] = ()
 
     def but(self, **changes: Any) -> "Violation":
         """This row with fields changed, as ``dataclasses.replace`` does at several times the cost."""

@@ -272,3 +272,38 @@ def test_a_module_path_places_what_has_no_line():
     graphs = [bare(DYNAMO), bare(FORWARD)]
     (row,) = by_rule(check(graphs, AccelConfig(denied=["torch.matmul"])), graphs).to_dict("records")
     assert (row["nodes"], row["flops_share"]) == (3, 1.0)
+
+
+SYMBOLS = {"s0": {"hint": 4, "min": 2, "max": None}, "s1": {"hint": 3, "min": 2, "max": 8}}
+DYNAMIC = graph(
+    placeholder("x", "s0", 10),
+    placeholder("y", "s1", 10),
+    placeholder("w", 10, 12, role="parameter"),
+    call("t", "aten.t.default", ["w"], tensor(12, 10), aliases=True),
+    call("mm", "aten.mm.default", ["x", "w"], tensor("s0", 12), flops=960),
+    call("relu", "aten.relu.default", ["mm"], tensor("s0", 12), flops=0),
+    call("cat", "aten.cat.default", [[{"node": "x"}, {"node": "y"}]], tensor("s0 + s1", 10), flops=0),
+    call("sum", "aten.sum.default", ["relu"], tensor(), flops=40),
+    call("last", "aten.add.Tensor", ["sum", "sum"], tensor(), flops=1000),
+    symbols=SYMBOLS,
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "findings", "nodes", "flops"),
+    [("static", 2, 4, 1000), ("bounded", 1, 4, 1000)],  # all but t and last; of s1 alone, which is bounded, cat
+)
+def test_a_symbolic_size_concerns_all_that_carry_it(value, findings, nodes, flops):
+    rules = [Rule(rule="dynamic_shape", effect="fallback", value=value)]
+    violations = check(DYNAMIC, AccelConfig(rules=rules))
+    (row,) = by_rule(violations, [DYNAMIC]).to_dict("records")
+    assert (row["findings"], row["nodes"], row["nodes_share"]) == (findings, nodes, pytest.approx(nodes / 6))
+    assert (row["flops"], row["flops_share"]) == (flops, 0.5)
+    of_s0 = next(row for row in violations if row.measured == "s0")
+    assert (of_s0.also, of_s0.cost_share) == (("mm", "relu", "cat", "sum"), 0.5)
+    assert max(line["flops_share"] for line in top_lines(map(vars, violations), {})) <= 1
+
+
+def test_a_bounded_size_concerns_none_but_its_own():
+    violations = check(DYNAMIC, AccelConfig(dynamic_shapes="static"))
+    assert {row.measured: row.also for row in violations}["s1"] == ("cat",)
