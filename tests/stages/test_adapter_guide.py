@@ -2,11 +2,13 @@
 
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from stages.graphs import GraphRecord, NodeRecord, TensorRecord
 from stages.lower import build_adapter
 from stages.lower.config import BackendConfig
 
@@ -24,6 +26,13 @@ def test_the_sample_is_a_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.syspath_prepend(str(tmp_path))
     adapter = build_adapter(BackendConfig("inductor", "inductor", {"lanes": 32}, _target_="my_chip.MyChip"))
     assert [(rule.rule, rule.value) for rule in adapter.capabilities().rules] == [("alignment", 32)]
+    x = NodeRecord("x", "placeholder", "x", outputs=[TensorRecord([2, 48], "float32", [48, 1], "cpu")])
+    six = [replace(x, name=f"x{index}") for index in range(6)]
+    cat = NodeRecord("cat", "call_function", "aten.cat.default", inputs=[node.name for node in six])
+    found = adapter.check(GraphRecord("g0.forward", "forward", [*six, cat]))
+    assert [(row.node, row.rule, row.measured) for row in found] == [
+        *((node.name, "alignment", "48") for node in six), ("cat", "custom", "6"),
+    ]  # fmt: skip
     seen: list[str] = []
     compile_graph = adapter.compile
 
@@ -32,8 +41,8 @@ def test_the_sample_is_a_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return compile_graph(gm, example_inputs)  # type: ignore[arg-type]
 
     monkeypatch.setattr(adapter, "compile", compile)
-    module, x = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.SiLU()), torch.randn(2, 4)
-    torch.testing.assert_close(torch.compile(module, backend=adapter.dynamo_backend())(x), module(x))
+    module, given = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.SiLU()), torch.randn(2, 4)
+    torch.testing.assert_close(torch.compile(module, backend=adapter.dynamo_backend())(given), module(given))
     assert "aten.exp.default" in seen and "aten.silu.default" not in seen
 
 
