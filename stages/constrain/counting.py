@@ -73,4 +73,6 @@ def count_once(rows: Iterable[Violation], graphs: Iterable[GraphRecord]) -> list
 
 def _counted_at(known: Violation, row: Violation, left: int) -> Violation:
     place = known.node if known.graph == row.graph else f"{known.graph} {known.node}"
+    if (known.graph, known.node) == (row.graph, row.node):
+        return row.but(cost_bytes=left, message=f"{row.message} (its bytes are counted in another row of {known.node})")
     return row.but(cost_bytes=left, message=f"{row.message} (its bytes are counted at {place})")

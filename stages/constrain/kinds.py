@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,10 +106,20 @@ def _dtypes(value: Any, key: str, example: str) -> Any:
             f"{key}: got {value!r}, which would allow no dtype at all; valid: at least one.\n"
             f"Try: {example_of(key, example)}, or for no rule {none}"
         )
-    for dtype in [*value, *(value.values() if isinstance(value, Mapping) else ())]:
+    for dtype, example in dtypes_in(value):
         if str(dtype).removeprefix("torch.") not in DTYPES:
-            raise invalid_choice(key, dtype, DTYPES, example=example_of(key, "[{}]"))
+            raise invalid_choice(key, dtype, DTYPES, example=example_of(key, example))
     return value
+
+
+def dtypes_in(value: Sequence[Any] | Mapping[Any, Any]) -> Iterator[tuple[Any, str]]:
+    """Every dtype of a dtype rule's value, and the value to type where it is wrong, ``{}`` being the closest."""
+    if isinstance(value, Mapping):
+        for key, becomes in value.items():
+            yield key, f"{{{{}}: {becomes}}}"
+            yield becomes, f"{{{key}: {{}}}}"
+    else:
+        yield from ((dtype, "[{}]") for dtype in value)
 
 
 def _layout(value: Any, key: str, example: str) -> Any:

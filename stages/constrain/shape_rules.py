@@ -8,9 +8,9 @@ from stages.constrain.alignment import dimensions
 from stages.constrain.config import Rule
 from stages.constrain.contractions import looked_at
 from stages.constrain.sizes import bounds, is_multiple, names_in
-from stages.constrain.subjects import CALLS, Subject, chosen, row
+from stages.constrain.subjects import CALLS, MARK, Subject, chosen, row
 from stages.constrain.violations import Violation
-from stages.graphs import GraphRecord
+from stages.graphs import GraphRecord, Size
 
 
 def rank(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
@@ -77,9 +77,26 @@ def size(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> It
                     measured=shown,
                     limit=limit,
                     undecided=True,
-                    message=f"{where} is {shown}, which {here}",
-                    suggestion="give the size a bound, e.g. torch._dynamo.mark_dynamic(…, max=…)",
+                    message=f"{where} is {shown}, which {here}: it may be {_range(low, high)}, {limit} being allowed",
+                    suggestion=_bounded(shown, (low, high), (least, most)),
                 )
+
+
+def _range(low: int | None, high: int | None) -> str:
+    if low is None or high is None:
+        return "any number" if low is None and high is None else f"{low} or more" if high is None else f"{high} or less"
+    return f"{low} to {high}"
+
+
+def _bounded(size: Size, ends: tuple[int | None, int | None], limits: tuple[int, int | None]) -> str:
+    """What to do about a size whose range reaches over a limit, by the end that does."""
+    (low, high), (least, most) = ends, limits
+    low = max(least, low or 0, 1)
+    high = high if most is None else most if high is None else min(high, most)
+    call = MARK.format(low, "N" if high is None else high)
+    if str(size).isidentifier():
+        return f"bound the size to {_range(low, high)}: {call}"
+    return f"bound the symbols of {size}, so that it is {_range(low, high)}: {MARK.format('M', 'N')}"
 
 
 def _limits(value: Mapping[str, int]) -> tuple[int, int | None]:
@@ -178,7 +195,7 @@ def dynamic_shape(graph: GraphRecord, rule: Rule, *, forward_checked: bool = Fal
                     message=f"dimension {dimension} of {operand} {tensor.shape} is symbolic: {found} {ends}",
                     suggestion="compile with dynamic=False, or pad to fixed sizes (buckets)"
                     if rule.value == "static"
-                    else "mark the dimension with a largest value",
+                    else f"give the dimension a largest value: {MARK.format(1, 'N')}",
                 ).but(also=tuple(also))
 
 

@@ -18,7 +18,13 @@ CALLS = ("call_function", "call_method", "call_module")
 SHARED_ROLES = ("parameter", "buffer", "input", "saved", "constant")
 """Placeholders of a backward graph that its forward graph has shown already."""
 
-BOUND = "bound the size (torch._dynamo.mark_dynamic(x, DIMENSION, max=N)), compile with dynamic=False, or see by hand"
+MARK = "torch._dynamo.mark_dynamic(x, DIMENSION, min={}, max={})"
+"""How a size gets a range; torch takes both ends or neither."""
+
+BOUND = (
+    f"bound each symbolic size, before the first call: {MARK.format(1, 'N')}; where sizes do not vary, compile with "
+    "dynamic=False; or see by hand"
+)
 """What to do where a symbolic size leaves a limit open."""
 
 INDEX_DTYPES = ("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool")

@@ -8,13 +8,12 @@ import logging
 import re
 import types
 from collections import defaultdict
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from models.errors import ConfigurationError, closest_first, example_of, invalid_choice
-from stages.constrain.kinds import DTYPES
+from stages.constrain.kinds import DTYPES, dtypes_in
 from stages.constrain.known_names import listed
 from stages.constrain.names import PYTHON_ROOTS, WILD, normal
 from stages.constrain.profile import Profile, completed
@@ -50,11 +49,11 @@ def _of_another_library(pattern: str) -> bool:
 
 
 def _check_dtypes(value: Any, key: str) -> None:
-    for dtype in [*value, *(value.values() if isinstance(value, Mapping) else ())]:
+    for dtype, example in dtypes_in(value):
         if not isinstance(getattr(torch, str(dtype).removeprefix("torch."), None), torch.dtype):
             known = [name for name in DTYPES if hasattr(torch, name)]
             raise invalid_choice(key, dtype, known, where=f"torch {torch.__version__}",
-                                 example=example_of(key, "[{}]"))  # fmt: skip
+                                 example=example_of(key, example))  # fmt: skip
 
 
 def _check_operation(pattern: str, key: str) -> None:

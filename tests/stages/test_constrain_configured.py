@@ -128,6 +128,8 @@ def test_a_custom_rule_is_looked_at_before_anything_runs(value: dict[str, Any], 
         (rules(rule="dtype", value=[]), r"Try: value: \[float32,int64\], or for no rule leave the rule out"),
         (rules(rule="dtype", value=["float23"]), r"Try: value: \[float32\]$"),
         ({"dtypes": ["float23"]}, r"Try: accel.dtypes=\[float32\]$"),
+        (rules(rule="dtype", value={"float32": "float33"}), r"Try: value: \{float32: float32\}$"),
+        (rules(rule="dtype", value={"float63": "float16"}), r"Try: value: \{float64: float16\}$"),
         (
             rules(rule="memory_peak", value="16G"),
             "got '16G'; valid: a positive number of bytes with B, KB.*\nTry: value: 16GiB",

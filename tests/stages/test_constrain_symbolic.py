@@ -8,6 +8,7 @@ from constrain_graphs import call, found, graph, placeholder, rules, tensor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stages.constrain.config import Rule
 from stages.constrain.sizes import bounds, values
 
 OPEN = {"s0": {"hint": 3, "min": 2, "max": None}, "u0": {"hint": None, "min": 0, "max": None}}
@@ -52,6 +53,27 @@ def test_a_symbolic_size_that_is_one_in_this_case_need_not_be() -> None:
     x = placeholder("x", 2, "s0", hints=[2, 1])
     assert [row.severity for row in found(graph(x), alignment=8)] == ["undecided"]
     assert [row.severity for row in found(graph(x), alignment=8, alignment_dims="all")] == ["warning", "warning"]
+
+
+@pytest.mark.parametrize(
+    ("size", "ends", "value", "told"),
+    [
+        ("s0", (2, 64), 48, ("2 to 64", "bound the size to 2 to 48", "min=2, max=48")),
+        ("s0", (2, None), 48, ("2 or more", "bound the size to 2 to 48", "min=2, max=48")),
+        ("s0", (2, 64), {"min": 4}, ("2 to 64", "bound the size to 4 to 64", "min=4, max=64")),
+        ("s0", (2, None), {"min": 4}, ("2 or more", "bound the size to 4 or more", "min=4, max=N")),
+        ("2*s0", (2, 64), 48, ("4 to 128", "bound the symbols of 2*s0, so that it is 4 to 48", "min=M, max=N")),
+    ],
+)
+def test_an_undecided_size_shows_its_range_and_a_bound_that_decides(
+    size: str, ends: tuple[int, int | None], value: Any, told: tuple[str, ...]
+) -> None:
+    symbols = {"s0": {"hint": 5, "min": ends[0], "max": ends[1]}}
+    x = placeholder("x", size, hints=[10 if "*" in size else 5])
+    (row,) = found(graph(x, symbols=symbols), rules=[Rule("size", value=value)])
+    allowed, bound, call = told
+    assert row.severity == "undecided" and f"it may be {allowed}" in row.message
+    assert bound in row.suggestion and f"mark_dynamic(x, DIMENSION, {call})" in row.suggestion
 
 
 DYNAMIC = {"s0": {"hint": 4, "min": 2, "max": None}, "s1": {"hint": 16, "min": 2, "max": None},

@@ -335,7 +335,14 @@ def test_what_is_not_established_is_told_so_with_what_to_do() -> None:
     told = str(caught.value.inner_exception)
     assert told.startswith("not established that the model keeps the profile 'none':"), told
     assert "[memory_tensor, not established]" in told and "violation of" not in told
-    assert "Try: bound the size (torch._dynamo.mark_dynamic(x, DIMENSION, max=N)), compile with dynamic=False" in told
+    assert (
+        "Try: bound each symbolic size, before the first call: torch._dynamo.mark_dynamic(x, DIMENSION, min=1," in told
+    )
+    x = torch.randn(6, 8)
+    for dimension in range(2):  # as it says
+        torch._dynamo.mark_dynamic(x, dimension, min=1, max=64)
+    torch._dynamo.reset()
+    torch.compile(lambda x: x * 2, backend="mock", dynamic=True, options=options)(x)
     torch._dynamo.reset()
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught, torch.no_grad():
         both = options | {"denied": ["torch.nn.functional.linear"]}
