@@ -4,7 +4,7 @@ import fnmatch
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 
-from stages.constrain.names import WILD, Operation, normal
+from stages.constrain.names import AUTO_FUNCTIONALIZED, WILD, Operation, normal
 from stages.constrain.profile import Profile, completed, load_config, profile_names, validate_profile
 from stages.graphs import GraphRecord
 
@@ -69,7 +69,8 @@ def _names_in(graphs: Iterable[GraphRecord]) -> set[str]:
             if node.op != "call_function":
                 continue
             names.add(node.target)
-            for overload in [node.target, *(node.dispatched or ())]:
+            called = [str(node.args[0])] if node.target.startswith(AUTO_FUNCTIONALIZED) and node.args else []
+            for overload in [node.target, *called, *(node.dispatched or ())]:
                 if overload.startswith("aten.") or not Operation.of_target(overload).python:
                     parts = overload.split(".")
                     names |= {overload, ".".join(parts[:2]), parts[1]}

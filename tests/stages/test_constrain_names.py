@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from models.errors import ConfigurationError
-from stages.constrain import check, load_profile, validate_profile
+from stages.constrain import Profile, check, load_profile, validate_profile
 from stages.constrain.config import AccelConfig, Rule
+from stages.constrain.known_names import unfamiliar
 from stages.constrain.names import IN_PLACE_POSITION
 from stages.constrain.summary import by_rule
 from stages.constrain.torch_names import check_names
@@ -292,7 +293,17 @@ def test_an_operator_that_is_called_by_auto_functionalized_is_found():
     assert denied("mylib.op", "higher_order.auto_functionalized_v2", kind="forward", args=["mylib.op.default"]) == [
         "warning"
     ]
-    assert denied("mylib.op", "higher_order.auto_functionalized", kind="forward", args=["mylib.other.default"]) == []
+    assert (
+        denied("rules_test.op", "higher_order.auto_functionalized", kind="forward", args=["mylib.other.default"]) == []
+    )
+
+
+def test_an_operator_that_the_capture_calls_needs_no_torch_to_be_known():
+    node = NodeRecord("n", "call_function", "higher_order.auto_functionalized_v2", args=["mylib.op.default"])
+    graph = GraphRecord("g0.forward", "forward", [node])
+    assert unfamiliar(Profile(rules=(Rule("operation", value=["mylib.op", "mylib.other"]),)), [graph]) == [
+        "mylib.other"
+    ]
 
 
 @pytest.mark.parametrize(
