@@ -129,5 +129,8 @@ def capture(case: Case, dynamic: bool | None = None) -> Capture:
             | {"code": event.code, "source": str(event.source) if event.source else None}
             for event in log.guards
         ],
-        recompiles=log.recompiles,
+        recompiles=[
+            {"reason": event.reason, "function": event.function, "file": event.file, "line": event.line}
+            for event in log.recompiles
+        ],
     )

@@ -59,13 +59,24 @@ class GuardEvent:
 
 
 @dataclass
+class RecompileEvent:
+    """A guard that failed, so that a frame was compiled again as ``key``. ``reason`` begins with the old one's id."""
+
+    key: CompileKey
+    reason: str
+    function: str
+    file: str
+    line: int
+
+
+@dataclass
 class CompilationLog:
     """What Dynamo said while it compiled."""
 
     sources: SourceFinder
     breaks: list[BreakEvent] = field(default_factory=list)
     guards: list[GuardEvent] = field(default_factory=list)
-    recompiles: list[dict[str, Any]] = field(default_factory=list)
+    recompiles: list[RecompileEvent] = field(default_factory=list)
 
 
 def current_compile_key() -> CompileKey:
@@ -100,14 +111,15 @@ def compile_recorded(
     return compiled
 
 
-def _recompile(failure: Any) -> dict[str, Any]:
+def _recompile(failure: Any) -> RecompileEvent:
     code = failure.orig_code
-    return {
-        "reason": str(failure.reason),
-        "function": function_name(code.co_name),
-        "file": code.co_filename,
-        "line": code.co_firstlineno,
-    }
+    return RecompileEvent(
+        key=current_compile_key(),
+        reason=str(failure.reason),
+        function=function_name(code.co_name),
+        file=code.co_filename,
+        line=code.co_firstlineno,
+    )
 
 
 def _guard_events(guards: Iterable[Any], sources: SourceFinder) -> Iterator[GuardEvent]:
