@@ -35,6 +35,23 @@ def test_frame_names() -> None:
     assert {"compiler_fn", "kwargs"} <= set(vars(torch._TorchCompileWrapper("eager", None, None, None)))
 
 
+def test_guard_hook_names() -> None:
+    from torch._dynamo import convert_frame, guards, output_graph
+    from torch._guards import DuplicateInputs, StorageOverlap
+
+    assert guards.guard_manager_testing_hook_fn is None
+    parameters = inspect.signature(convert_frame.exceeds_recompile_limit).parameters
+    assert list(parameters) == ["cache_size", "compile_id"]
+    assert isinstance(torch._dynamo.config.recompile_limit, int)
+    assert isinstance(torch._dynamo.config.accumulated_recompile_limit, int)
+    assert "f_code" in inspect.signature(guards.GuardBuilder.__init__).parameters
+    builder = inspect.getsource(guards.GuardBuilder)
+    assert all(f"self.{name}" in builder for name in ("f_code", "no_tensor_aliasing_names", "check_fn_manager"))
+    assert "input_source_to_sizes_strides" in inspect.getsource(output_graph)
+    assert {"input_source_a", "input_source_b"} <= set(DuplicateInputs.__dataclass_fields__)
+    assert {"overlapping_sources", "non_overlapping_sources"} <= set(StorageOverlap.__dataclass_fields__)
+
+
 def test_guard_failures_carry_reason_and_code() -> None:
     from torch._dynamo.types import GuardFail
 
@@ -66,7 +83,7 @@ def test_symbolic_shape_names() -> None:
     environment = ShapeEnv()
     assert hasattr(environment, "var_to_range")
     assert hasattr(environment, "backed_var_to_val") or hasattr(environment, "var_to_val")
-    assert {"expr", "hint", "has_hint"} <= set(dir(SymNode))
+    assert {"expr", "hint", "has_hint", "maybe_as_int"} <= set(dir(SymNode))
 
 
 def test_flop_names() -> None:
