@@ -119,9 +119,14 @@ def cast_in_place(tensors: Iterable[torch.Tensor], becomes: Callable[[torch.dtyp
 def _marked(converted: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     """With the marks that Dynamo reads: ``mark_dynamic`` leaves them in ``__dict__``, which a new tensor lacks."""
     if converted is not tensor and converted.shape == tensor.shape:
-        marks = {name: copy.copy(value) for name, value in vars(tensor).items() if name.startswith("_dynamo_")}
-        vars(converted).update(marks)
+        copy_marks(tensor, converted)
     return converted
+
+
+def copy_marks(tensor: torch.Tensor, to: torch.Tensor) -> None:
+    """Give a tensor what ``mark_dynamic`` and its kin noted of another one."""
+    marks = {name: copy.copy(value) for name, value in vars(tensor).items() if name.startswith("_dynamo_")}
+    vars(to).update(marks)
 
 
 def memory_of(tensor: torch.Tensor) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 from models.errors import ConfigurationError, closest_first, invalid_choice
 from models.units import VALID_BYTES
 from pipeline.schema import Config
-from stages.registry import CONFIGS
+from stages.registry import CONFIGS, OFF_BY_DEFAULT
 
 _TOP_LEVEL = ["hydra", "experiment"]
 
@@ -102,7 +102,7 @@ def place_of(key: str, overrides: Sequence[str], where: str) -> str:
 
 def selected_stages(overrides: Sequence[str]) -> list[str]:
     """The stages that a command line selects: the default list, or ``stages=[…]``, with additions and removals."""
-    selected = list(CONFIGS)
+    selected = [name for name in CONFIGS if name not in OFF_BY_DEFAULT]
     for override in overrides:
         name, _, value = override.partition("=")
         names = [word for word in re.findall(r"\w+", value) if word in CONFIGS]

@@ -20,6 +20,21 @@ _EMPTY: dict[str, Any] = {
         ("compared", "failed", "max_abs", "max_rel", "rmse", "max_ulp", "verdict", "first_divergence")
     ),
     "benchmark": {"reference": dict(_SIDE), "test": dict(_SIDE), "speedup": None, "speedup_ci95": None},
+    "guards": dict.fromkeys(
+        (
+            "graphs",
+            "guards",
+            "breaks",
+            "variations",
+            "recompiling",
+            "recompiled",
+            "limits_hit",
+            "refused_by_compiler",
+            "refused_by_model",
+            "not_established",
+            "dynamic_shapes",
+        )
+    ),
     "repros": [],
 }
 """Every key of the result, null where nothing ran."""

@@ -10,6 +10,7 @@ from pipeline.keys import stage_not_selected, unknown_key
 from pipeline.schema import ISOLATIONS, Config
 from pipeline.watch import memory_limit_of
 from stages.constrain.profile import validate_profile
+from stages.guards.config import check_options
 from stages.lower.config import BUILT_IN
 from stages.lower.plugins import adds_devices
 from stages.registry import CONFIGS
@@ -158,3 +159,6 @@ def _check_stages(config: Config) -> None:
         raise ConfigurationError(
             f"stages: got an empty list; valid: one or more of {', '.join(CONFIGS)}.\nTry: stages=[capture,report]"
         )
+    guards = config.stages.get("guards")
+    if guards is not None:
+        check_options(guards.vary, guards.dims, guards.compiler)

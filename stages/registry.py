@@ -8,6 +8,7 @@ from stages.benchmark.config import BenchmarkConfig
 from stages.capture.config import CaptureConfig
 from stages.constrain.config import ConstrainConfig
 from stages.contract import Stage
+from stages.guards.config import GuardsConfig
 from stages.kerneldiff.config import KernelDiffConfig
 from stages.lower.config import LowerConfig
 from stages.report.config import ReportConfig
@@ -18,9 +19,13 @@ CONFIGS: dict[str, type] = {
     "lower": LowerConfig,
     "kerneldiff": KernelDiffConfig,
     "benchmark": BenchmarkConfig,
+    "guards": GuardsConfig,
     "report": ReportConfig,
 }
-"""Stage name → its options, in the default order."""
+"""Stage name → its options."""
+
+OFF_BY_DEFAULT = ("guards",)
+"""Stages that only run where they are named; the others are the default list, in the order of :data:`CONFIGS`."""
 
 CLASSES = {
     "capture": "stages.capture.stage:CaptureStage",
@@ -28,6 +33,7 @@ CLASSES = {
     "lower": "stages.lower.stage:LowerStage",
     "kerneldiff": "stages.kerneldiff.stage:KernelDiffStage",
     "benchmark": "stages.benchmark.stage:BenchmarkStage",
+    "guards": "stages.guards.stage:GuardsStage",
     "report": "stages.report.stage:ReportStage",
 }
 

@@ -1,0 +1,246 @@
+"""What an inspection of guards says, as data. Free of torch."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+POLICIES = {"static": False, "automatic": None, "dynamic": True}
+"""How torch.compile treats sizes: ``dynamic=False``, its default (static first, a size that changed symbolic from then
+on), and ``dynamic=True``."""
+
+REUSED, RECOMPILED, NEW_FRAMES, LIMIT_HIT = "reused", "recompiled", "new_frames", "limit_hit"
+REFUSED_BY_COMPILER, REFUSED_BY_MODEL, NOT_ESTABLISHED = "refused_by_compiler", "refused_by_model", "not_established"
+CALLED = (REUSED, RECOMPILED, NEW_FRAMES, LIMIT_HIT, REFUSED_BY_COMPILER)
+"""Outcomes of a call that was made: what was compiled served; a guard failed and a frame was compiled again; frames
+that had not run before were compiled; a frame is left to Python, for a limit was reached; only the compiled model
+raises. Of the other two, the first raises in eager as well, the second could not be made."""
+
+
+@dataclass
+class Guard:
+    """One guard of one compiled frame.
+
+    Attributes:
+        type: torch's name of its kind; SHAPE_ENV for a condition on symbolic sizes, each condition one guard.
+        name: what it looks at, ``L`` being the frame's locals; empty for what is no single object.
+        scope: "local", "global", … where torch tells.
+        code: conditions as Python, without object addresses; empty for a state of torch (GRAD_MODE and its kin).
+        source: ``file:line`` of the model that made it necessary, or None.
+        size, stride: what a tensor's must be, None in the place of one that is free; None altogether for no tensor.
+        dynamic: with ``dynamic=True`` the guard is "kept", "relaxed" (it lets more through) or "gone"; empty where
+            that was not established.
+        becomes: what stands in its place where it is relaxed.
+    """
+
+    type: str
+    name: str
+    scope: str
+    code: list[str]
+    source: str | None
+    size: list[int | None] | None = None
+    stride: list[int | None] | None = None
+    dynamic: str = ""
+    becomes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class CompiledFrame:
+    """One compilation.
+
+    Attributes:
+        compile_id: "0/1", the second compilation of the first frame, as torch's logs write it.
+        graph: id of its graph, ``g0.dynamo``, or None where none came of it.
+        function, file, line: the code that was compiled; after a graph break, the line at which it goes on.
+        guards: in torch's order.
+        not_established: why the guards could not be compared with those of ``dynamic=True``; empty where they were.
+        added: conditions that ``dynamic=True`` adds.
+    """
+
+    compile_id: str
+    graph: str | None
+    code: str
+    function: str
+    file: str
+    line: int
+    guards: list[Guard] = field(default_factory=list)
+    not_established: str = ""
+    added: list[str] = field(default_factory=list)
+
+    def changes(self) -> dict[str, int]:
+        """How many guards dynamic shapes keep, relax and remove; empty where that was not established."""
+        return {} if self.not_established else dict(Counter(guard.dynamic for guard in self.guards))
+
+
+@dataclass
+class Recompile:
+    """A guard that failed, so that a frame was compiled again, or was not because of a limit.
+
+    Attributes:
+        compile_id: of the new compilation.
+        graph: of the new compilation, None where there is none.
+        failed: compile id of the old one, whose guard failed.
+        failed_graph: its graph.
+        guard: the condition that failed, in torch's words.
+        source: ``file:line`` of the model that made that guard necessary, or None.
+        function, file, line: the frame.
+        limit: of ``torch._dynamo.config``, where it stopped the compilation; else None.
+        suggestion: what would spare the recompilation.
+    """
+
+    compile_id: str
+    graph: str | None
+    failed: str
+    failed_graph: str | None
+    guard: str
+    source: str | None
+    function: str
+    file: str
+    line: int
+    limit: str | None = None
+    suggestion: str = ""
+
+
+@dataclass
+class Limit:
+    """A limit that was reached: ``name`` of ``torch._dynamo.config``, its ``value``, and what raises it."""
+
+    name: str
+    value: int
+    compile_id: str
+    function: str
+    file: str
+    line: int
+
+    @property
+    def option(self) -> str:
+        return f"torch._dynamo.config.{self.name}"
+
+
+@dataclass
+class Break:
+    """One graph break.
+
+    Attributes:
+        graph: the graph that it ended, None where it made none.
+        compile_id: of the compilation that met it.
+        kind: "break", or "skipped_frame": the whole frame runs in Python.
+        reason: torch's name of the kind of break.
+        explanation: torch's.
+        suggestion: what to do about it.
+        hints: torch's own.
+        documentation: torch's page on it, or None.
+        file, line, function, code: the model's own frame.
+        stack: all frames, outermost first.
+    """
+
+    graph: str | None
+    compile_id: str
+    kind: str
+    reason: str
+    explanation: str
+    suggestion: str
+    hints: list[str]
+    documentation: str | None
+    file: str | None
+    line: int | None
+    function: str | None
+    code: str | None
+    stack: list[str]
+
+
+@dataclass
+class Call:
+    """One call of the compiled case.
+
+    Attributes:
+        outcome: see :data:`CALLED`.
+        message: what the compiled model raised; empty where it did not.
+        frames: what was compiled in it.
+    """
+
+    outcome: str
+    message: str = ""
+    frames: list[CompiledFrame] = field(default_factory=list)
+    recompiles: list[Recompile] = field(default_factory=list)
+    limits: list[Limit] = field(default_factory=list)
+    breaks: list[Break] = field(default_factory=list)
+
+
+@dataclass
+class Variation:
+    """Inputs that differ from the case's in one way.
+
+    Attributes:
+        kind: one of ``vary``, or "repeat": the same inputs again.
+        step: 1, 2, …: variations of one kind are called one after the other on one cache.
+        change: in words.
+        established_by: what told how to vary.
+        eager: "accepted", "refused" (the model raises without a compiler too) or "not_called".
+        message: why it was not made, or what the model raised.
+        calls: policy → the call; empty where the variation was not made or the model refuses it.
+    """
+
+    kind: str
+    step: int
+    change: str
+    established_by: str = ""
+    eager: str = "not_called"
+    message: str = ""
+    calls: dict[str, Call] = field(default_factory=dict)
+
+    def outcome(self, policy: str) -> str:
+        """What became of it under a policy."""
+        if policy in self.calls:
+            return self.calls[policy].outcome
+        return REFUSED_BY_MODEL if self.eager == "refused" else NOT_ESTABLISHED
+
+
+@dataclass
+class GuardReport:
+    """What :func:`~stages.guards.inspect_guards` found.
+
+    Attributes:
+        bases: policy → the first call, with the case's own inputs.
+        variations: in the order in which they were called.
+    """
+
+    bases: dict[str, Call] = field(default_factory=dict)
+    variations: list[Variation] = field(default_factory=list)
+
+    @property
+    def frames(self) -> list[CompiledFrame]:
+        """The frames that torch compiles by default for the case's own inputs, with their guards."""
+        return self.bases["automatic"].frames
+
+    @property
+    def graphs(self) -> list[CompiledFrame]:
+        """Those of :attr:`frames` that a graph came of."""
+        return [frame for frame in self.frames if frame.graph is not None]
+
+    def every_call(self) -> list[tuple[str, Variation | None, Call]]:
+        """(policy, variation or None for the first call, call), by policy."""
+        found: list[tuple[str, Variation | None, Call]] = []
+        for policy, base in self.bases.items():
+            found.append((policy, None, base))
+            found += [(policy, item, item.calls[policy]) for item in self.variations if policy in item.calls]
+        return found
+
+    def recompiling(self) -> dict[str, list[str]]:
+        """Kind of variation → the policies under which it compiles again, or would but for a limit."""
+        found: dict[str, list[str]] = {}
+        for item in self.variations:
+            policies = found.setdefault(item.kind, [])
+            policies += [name for name, call in item.calls.items()
+                         if call.outcome in (RECOMPILED, LIMIT_HIT) and name not in policies]  # fmt: skip
+        return found
+
+    def refusals(self) -> list[tuple[str, Variation | None, Call]]:
+        """Calls that only the compiled model refuses."""
+        return [entry for entry in self.every_call() if entry[2].outcome == REFUSED_BY_COMPILER]
+
+    def changes(self) -> dict[str, Any]:
+        """How many guards of :attr:`graphs` dynamic shapes keep, relax and remove; None where not established."""
+        if not self.graphs or any(frame.not_established for frame in self.graphs):
+            return dict.fromkeys(("kept", "relaxed", "gone"))
+        total: Counter[str] = Counter(guard.dynamic for frame in self.graphs for guard in frame.guards)
+        return {name: total[name] for name in ("kept", "relaxed", "gone")}

@@ -1,0 +1,110 @@
+"""The guards stage: what torch.compile holds the case to, and what varied inputs make of it."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from models.build import SIZES, build_case
+from models.case import Case
+from stages.contract import Settings, Stage, StageContext, StageResult
+from stages.guards import tables
+from stages.guards.config import SIZED, check_options, named_dims
+from stages.guards.inspection import inspect_guards
+from stages.guards.records import GuardReport
+from stages.guards.variations import Rebuilder
+from stages.wording import breaks_in_words, counted
+
+
+class GuardsStage(Stage):
+    """Guards of each graph, graph breaks, and what recompiles when the inputs vary.
+
+    Its findings inform: the stage passes whatever they are. It fails, "not established", where torch.compile makes no
+    graph, or where variations were asked for and not one could be called.
+    """
+
+    name: ClassVar[str] = "guards"
+
+    def check(self, context: StageContext) -> None:
+        """ConfigurationError for an unknown variation or compiler, or dimensions that are none."""
+        check_options(self.config.vary, self.config.dims, self.config.compiler)
+        if self.config.compiler == "backend":
+            from stages.lower.adapters import build_adapter
+
+            build_adapter(context.settings).validate()
+
+    def run(self, context: StageContext) -> StageResult:
+        """Inspect the context's case, which is left as it was; what an earlier stage compiled is dropped."""
+        report = inspect_guards(
+            context.case,
+            vary=self.config.vary,
+            dims={kind: named_dims(self.config.dims[kind]) for kind in SIZED if kind in self.config.dims},
+            rebuilder=rebuilder(context.settings),
+            backend=self._backend(context),
+            progress=context.progress,
+        )
+        context.live.pop("compiled", None)  # Dynamo's caches are empty: it would compile again in the midst of a timing
+        return StageResult(
+            "passed" if established(report) else "failed",
+            message(report),
+            artifacts=tables.artifacts(report),
+            summary={"guards": tables.summary(report)},
+        )
+
+    def _backend(self, context: StageContext) -> Any:
+        if self.config.compiler != "backend":
+            return None
+        from stages.lower.adapters import build_adapter
+
+        return build_adapter(context.settings).dynamo_backend()
+
+
+def rebuilder(settings: Settings) -> Rebuilder:
+    """Builds the run's case in other sizes. Inputs are made, where a file gave them, for a file has one size."""
+
+    def build(sizes: Mapping[str, int]) -> Case:
+        changes: dict[str, Any] = {"inputs": None, **sizes}
+        model = dataclasses.replace(settings.model, **changes)
+        return build_case(
+            model,
+            dtype=settings.dtype,
+            device=settings.device,
+            mode=settings.mode,
+            precision=settings.precision,
+            tf32=settings.tf32,
+            seed=settings.seed,
+        )
+
+    return Rebuilder({name: getattr(settings.model, name) for name in SIZES}, build)
+
+
+def established(report: GuardReport) -> bool:
+    """Whether anything could be looked at: a graph, and a variation where there were any to call."""
+    asked = [item for item in report.variations if item.kind != "repeat"]
+    return bool(report.graphs) and (not asked or any(item.calls for item in asked))
+
+
+def message(report: GuardReport) -> str:
+    """One line for a person."""
+    if not report.graphs:
+        breaks = report.bases["automatic"].breaks
+        cause = f"; first break: {breaks[0].reason}" if breaks else ""
+        return f"not established: torch.compile made no graph of this model{cause}"
+    counts = tables.summary(report)
+    parts = [
+        counted(counts["graphs"], "graph") + " with " + counted(counts["guards"], "guard"),
+        breaks_in_words([dataclasses.asdict(item) for item in report.bases["automatic"].breaks]) or "no graph break",
+    ]
+    again = [f"{kind} ({', '.join(policies)})" for kind, policies in report.recompiling().items() if policies]
+    parts.append(f"recompiles when these vary: {'; '.join(again)}" if again else "nothing that was varied recompiles")
+    changes = counts["dynamic_shapes"]
+    if changes["kept"] is not None:
+        parts.append(f"dynamic shapes relax {changes['relaxed']} guards and remove {changes['gone']}")
+    if counts["limits_hit"]:
+        parts.append(f"{counted(counts['limits_hit'], 'call')} reached a limit on compilations")
+    if counts["refused_by_compiler"]:
+        parts.append(f"{counted(counts['refused_by_compiler'], 'call')} that eager accepts the compiled model refuses")
+    missing = sum(not item.calls for item in report.variations)
+    if missing:
+        parts.append(f"{counted(missing, 'variation')} not established")
+    text = ", ".join(parts)
+    return text if established(report) else f"not established: no variation could be called; {text}"

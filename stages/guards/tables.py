@@ -1,0 +1,203 @@
+"""What an inspection of guards stores: one JSON file and three tables.
+
+``guards/guards.json``      every compiled graph with its guards, and everything that the tables have
+``guards/breaks.csv``       one row a graph break: where, why, what to do; ``seen_in`` lists the calls that met it
+``guards/recompiles.csv``   one row a guard that failed: which variation, under which policy, what would spare it
+``guards/variations.csv``   one row a variation: how it was made, what became of it under each policy
+"""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from stages.guards.comparison import differences
+from stages.guards.records import (
+    LIMIT_HIT,
+    POLICIES,
+    RECOMPILED,
+    REFUSED_BY_COMPILER,
+    Call,
+    CompiledFrame,
+    GuardReport,
+    Variation,
+)
+
+if TYPE_CHECKING:
+    import pandas
+
+BREAK_COLUMNS = [
+    "graph", "compile_id", "kind", "reason", "explanation", "suggestion", "hints", "documentation", "file", "line",
+    "function", "code", "seen_in",
+]  # fmt: skip
+RECOMPILE_COLUMNS = [
+    "variation", "step", "policy", "guard", "source", "compile_id", "graph", "failed", "failed_graph", "function",
+    "file", "line", "limit", "suggestion",
+]  # fmt: skip
+VARIATION_COLUMNS = [
+    "variation", "step", "change", "established_by", "eager", *POLICIES, "message",
+]  # fmt: skip
+FIRST_CALL = "first call"
+
+
+def artifacts(report: GuardReport) -> dict[str, Any]:
+    """The files, by path relative to the run."""
+    return {
+        "guards/guards.json": to_json(report),
+        "guards/breaks.csv": table(
+            [row | {"hints": " ".join(row["hints"]), "seen_in": "; ".join(row["seen_in"])} for row in breaks(report)],
+            BREAK_COLUMNS,
+        ),
+        "guards/recompiles.csv": table(recompiles(report), RECOMPILE_COLUMNS),
+        "guards/variations.csv": table(variations(report), VARIATION_COLUMNS),
+    }
+
+
+def table(rows: list[dict[str, Any]], columns: list[str]) -> "pandas.DataFrame":
+    """Rows in stable columns; whole numbers stay whole where some are missing."""
+    import pandas
+
+    numbers = {name: "Int64" for name in ("line", "step") if name in columns}
+    return pandas.DataFrame(rows, columns=columns).astype(numbers)
+
+
+def call_name(policy: str, variation: Variation | None) -> str:
+    """``batch 1, automatic``: which call, for a person."""
+    name = FIRST_CALL if variation is None else f"{variation.kind} {variation.step}"
+    return f"{name}, {policy}"
+
+
+def breaks(report: GuardReport) -> list[dict[str, Any]]:
+    """Each break once, though several calls met it. The graph is that of the first such call, torch's default first."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    calls = sorted(report.every_call(), key=lambda entry: (entry[1] is not None, entry[0] != "automatic"))
+    for policy, variation, call in calls:
+        for item in call.breaks:
+            row = found.setdefault(
+                (item.kind, item.reason, item.file, item.line, item.code, item.function), dataclasses.asdict(item)
+            )
+            seen = row.setdefault("seen_in", [])
+            seen += [name for name in [call_name(policy, variation)] if name not in seen]
+    return list(found.values())
+
+
+def recompiles(report: GuardReport) -> list[dict[str, Any]]:
+    """One row a guard that failed; a frame compiled anew after several has one for each."""
+    return [
+        {
+            "variation": FIRST_CALL if variation is None else variation.kind,
+            "step": variation.step if variation else None,
+        }
+        | {"policy": policy}
+        | dataclasses.asdict(item)
+        for policy, variation, call in report.every_call()
+        for item in call.recompiles
+    ]
+
+
+def variations(report: GuardReport) -> list[dict[str, Any]]:
+    """One row a variation, with its outcome under each policy."""
+    rows = []
+    for item in report.variations:
+        told = [item.message, *(f"{policy}: {call.message}" for policy, call in item.calls.items() if call.message)]
+        rows.append(
+            {"variation": item.kind, "step": item.step, "change": item.change}
+            | {"established_by": item.established_by, "eager": item.eager}
+            | {policy: item.outcome(policy) for policy in POLICIES}
+            | {"message": "; ".join(filter(None, told))}
+        )
+    return rows
+
+
+def limits(report: GuardReport) -> list[dict[str, Any]]:
+    """Limits that were reached, each frame and call once, with the option that raises them."""
+    found: dict[str, dict[str, Any]] = {}
+    for policy, variation, call in report.every_call():
+        for limit in call.limits:
+            row = dataclasses.asdict(limit) | {"option": limit.option, "call": call_name(policy, variation)}
+            found.setdefault(str(row), row)
+    return list(found.values())
+
+
+def not_established(report: GuardReport) -> list[str]:
+    """What the inspection can't say, one sentence each."""
+    notes = [f"{item.kind} {item.step}: {item.message}" for item in report.variations if item.eager == "not_called"]
+    notes += [
+        f"{item.kind} {item.step}: the model itself refuses it ({item.message})"
+        for item in report.variations
+        if item.eager == "refused"
+    ]
+    notes += [
+        f"what varies with {policy} sizes: the first call raised {base.message}"
+        for policy, base in report.bases.items()
+        if base.outcome == REFUSED_BY_COMPILER
+    ]
+    notes += [
+        f"which guards of {frame.graph} dynamic shapes would remove: {frame.not_established}"
+        for frame in report.graphs
+        if frame.not_established
+    ]
+    return notes
+
+
+def to_json(report: GuardReport) -> dict[str, Any]:
+    """``guards/guards.json``.
+
+    ``graphs`` are those of torch's default for the case's own inputs; ``recompiled`` what varied inputs compiled, each
+    with the conditions in which it differs from the first compilation of its code.
+    """
+    return {
+        "schema": 1,
+        "policies": {name: {"dynamic": dynamic, **_base(report.bases[name])} for name, dynamic in POLICIES.items()},
+        "graphs": [dataclasses.asdict(frame) | {"dynamic_shapes": frame.changes()} for frame in report.graphs],
+        "recompiled": _recompiled(report),
+        "recompiling": report.recompiling(),
+        "variations": variations(report),
+        "recompiles": recompiles(report),
+        "breaks": breaks(report),
+        "limits": limits(report),
+        "not_established": not_established(report),
+    }
+
+
+def _base(call: Call) -> dict[str, Any]:
+    counts = {"graphs": sum(frame.graph is not None for frame in call.frames), "breaks": len(call.breaks)}
+    return {"outcome": call.outcome, "message": call.message, **counts,
+            "guards": sum(len(frame.guards) for frame in call.frames)}  # fmt: skip
+
+
+def _recompiled(report: GuardReport) -> list[dict[str, Any]]:
+    found = []
+    for policy, variation, call in report.every_call():
+        if variation is None:
+            continue
+        first = {_code(frame): frame for frame in reversed(report.bases[policy].frames)}
+        for frame in call.frames:
+            before = first.get(_code(frame))
+            found.append(
+                {"call": call_name(policy, variation), "compile_id": frame.compile_id, "graph": frame.graph}
+                | {"function": frame.function, "file": frame.file, "line": frame.line, "guards": len(frame.guards)}
+                | {"first": before.compile_id if before else None}
+                | (differences(frame, before) if before else {"gone": [], "new": []})
+            )
+    return found
+
+
+def _code(frame: CompiledFrame) -> tuple[str, int, str]:
+    return frame.file, frame.line, frame.code
+
+
+def summary(report: GuardReport) -> dict[str, Any]:
+    """The ``guards`` part of ``summary.json``."""
+    outcomes = [item.outcome(policy) for item in report.variations for policy in POLICIES if item.kind != "repeat"]
+    return {
+        "graphs": len(report.graphs),
+        "guards": sum(len(frame.guards) for frame in report.graphs),
+        "breaks": len(report.bases["automatic"].breaks),
+        "variations": sum(item.kind != "repeat" for item in report.variations),
+        "recompiling": report.recompiling(),
+        "recompiled": outcomes.count(RECOMPILED),
+        "limits_hit": outcomes.count(LIMIT_HIT) + sum(bool(base.limits) for base in report.bases.values()),
+        "refused_by_compiler": len(report.refusals()),
+        "refused_by_model": sum(item.eager == "refused" for item in report.variations),
+        "not_established": sum(item.eager == "not_called" for item in report.variations),
+        "dynamic_shapes": report.changes(),
+    }
