@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stages.contract import Artifacts, Settings
-from stages.report import emulation, fit, numbers
+from stages.report import emulation, fit, guards, numbers
 from stages.report.reading import Row, capped, read_json, read_table
 from stages.wording import breaks_in_words, calls_in_words, counted
 
@@ -31,7 +31,7 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
 
     Returns:
         A JSON-able dict: ``title, verdict, sentence, findings, run, versions, stages, graphs, violations, lowering,
-        emulation, numerics, benchmark, repros, not_established, reproduce, files``.
+        emulation, guards, numerics, benchmark, repros, not_established, reproduce, files``.
     """
     summary = read_json(artifacts, "summary.json") or {}
     manifest = read_json(artifacts, "manifest.json") or {}
@@ -49,6 +49,7 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
         "violations": fit.violations(artifacts, summary, max_rows),
         "lowering": _lowering(artifacts, max_rows),
         "emulation": emulation.emulation(artifacts, max_rows),
+        "guards": guards.guards(artifacts, max_rows),
         "numerics": numbers.numerics(artifacts, summary, max_rows),
         "benchmark": summary.get("benchmark") or None,
         "repros": summary.get("repros") or [],
@@ -100,6 +101,7 @@ def not_established(data: Mapping[str, Any]) -> list[str]:
     if data["graphs"]["breaks_in_words"]:
         notes.append(f"What runs outside the graphs ({data['graphs']['breaks_in_words']}): Dynamo left it to Python, "
                      "so it is in no graph and was not checked against the profile.")  # fmt: skip
+    notes.extend(guards.not_established(data["guards"]))
     undecided = (data["violations"] or {}).get("by_severity", {}).get("undecided", 0)
     if undecided:
         checks = counted(undecided, "check")
@@ -190,6 +192,7 @@ def _findings(data: Mapping[str, Any]) -> list[str]:
         fit.finding(data["violations"], data["run"]["accel"], data["graphs"]["breaks_in_words"]),
         fit.reproductions(data["repros"]),
         emulation.finding(data["emulation"]),
+        guards.finding(data["guards"]),
         numbers.finding(data["numerics"], note, largest),
     ]
     if benchmark.get("speedup") is not None:

@@ -1,0 +1,53 @@
+"""The report's part on guards: what recompiles, why, and what dynamic shapes would change. Free of torch."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from stages.contract import Artifacts
+from stages.report.reading import Row, capped, read_json, read_table
+from stages.wording import counted
+
+FACTS = "guards/guards.json"
+VARIATIONS = "guards/variations.csv"
+RECOMPILES = "guards/recompiles.csv"
+BREAKS = "guards/breaks.csv"
+
+
+def guards(artifacts: Artifacts, max_rows: int) -> Row | None:
+    """The section's data; None where the stage ``guards`` left nothing."""
+    facts = read_json(artifacts, FACTS)
+    if facts is None:
+        return None
+    return {
+        "graphs": [_graph(graph) for graph in facts["graphs"]],
+        "recompiling": facts["recompiling"],
+        "variations": read_table(artifacts, VARIATIONS) or [],
+        "recompiles": capped(read_table(artifacts, RECOMPILES), RECOMPILES, max_rows),
+        "breaks": capped(read_table(artifacts, BREAKS), BREAKS, max_rows),
+        "limits": facts["limits"],
+        "not_established": facts["not_established"],
+    }
+
+
+def _graph(graph: Mapping[str, Any]) -> Row:
+    place = f"{graph['file']}:{graph['line']}"
+    changed = [f"{guard['name']}: {'; '.join(guard['becomes']) or guard['dynamic']}" for guard in graph["guards"]
+               if guard["dynamic"] in ("relaxed", "gone")]  # fmt: skip
+    unknown = dict.fromkeys(("kept", "relaxed", "gone"), None if graph["not_established"] else 0)
+    return {"graph": graph["graph"], "function": graph["function"], "source": place, "guards": len(graph["guards"]),
+            **unknown, **graph["dynamic_shapes"], "changed": changed}  # fmt: skip
+
+
+def finding(data: Mapping[str, Any] | None) -> str | None:
+    """One sentence for the top of the report; None where the stage did not run."""
+    if data is None:
+        return None
+    again = [f"{kind} ({', '.join(policies)})" for kind, policies in data["recompiling"].items() if policies]
+    told = f"recompiles when these vary: {'; '.join(again)}" if again else "nothing that was varied recompiles"
+    limits = f"; {counted(len(data['limits']), 'limit')} on compilations reached" if data["limits"] else ""
+    return f"Guards: {told}{limits}."
+
+
+def not_established(data: Mapping[str, Any] | None) -> list[str]:
+    """What the variations could not show."""
+    return [f"Guards, {note}." for note in (data or {}).get("not_established", [])]
