@@ -12,6 +12,8 @@ from stages.kerneldiff.record import COLUMNS, TensorComparison
 from stages.kerneldiff.verdict import FAILING, VERDICTS
 
 DIAGNOSIS = "kerneldiff/diagnosis.json"
+OPTIONS = "kerneldiff/options.json"
+"""The stage's options as they were: bisect judges by them."""
 
 COARSE = 0.5
 """A tensor whose resolution is this or more passed a comparison that shows little."""

@@ -1,8 +1,11 @@
 """The kerneldiff stage: reference, gold and test from one state, compared, judged and drawn."""
 
+import copy
 import dataclasses
 import logging
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,6 +21,7 @@ from stages.kerneldiff.record import TensorComparison
 from stages.kerneldiff.results import (
     DIAGNOSIS,
     DIGEST_COLUMNS,
+    OPTIONS,
     badness,
     conclusion,
     diagnosis,
@@ -31,10 +35,31 @@ from stages.kerneldiff.running_statistics import accept_statistics
 from stages.kerneldiff.tasks import measure_tasks
 from stages.kerneldiff.verdict import FAILING, FLOORS
 
+if TYPE_CHECKING:
+    from stages.lower.compiled import CompiledCase
+
 log = logging.getLogger(__name__)
 
 PICTURES = 8
 """Failing tensors that are drawn, worst first."""
+
+
+@dataclass
+class Standard:
+    """What a test side is judged by.
+
+    Attributes:
+        case: what the test side runs.
+        reference, gold: as they ran, or as a golden holds them.
+        origin: the case that gave the reference, or the golden that holds it.
+        unusable: the result of every judgement, where there is no reference.
+    """
+
+    case: Case
+    reference: sides.Side
+    gold: sides.Side
+    origin: Case | Golden
+    unusable: StageResult | None = None
 
 
 class KernelDiffStage(Stage):
@@ -66,50 +91,83 @@ class KernelDiffStage(Stage):
             ``failed`` for a defect and where nothing could be established, else ``passed``.
         """
         golden = self._opened(context)
+        standard = self.standard(context)
+        result = self.judge(context, standard)
+        result.artifacts[OPTIONS] = dataclasses.asdict(self.config)
         if golden is not None:
-            result = self._against(context, golden)
             result.artifacts[DIAGNOSIS] |= {"reference": golden.origin, "golden": f"not stored: it is in {golden.run}"}
             return result
-        case = context.case
-        context.progress("reference")
-        base = sides.reference_case(context)
-        reference = sides.run_side("reference", base, lambda: sides.reference_function(context, base))
-        if reference.error:
-            result, note = unsettled("reference", reference), "not stored: the reference raised"
-        else:
-            context.progress("gold")
-            gold = _gold(case, wanted=self._floor_decides, drew=reference.drew and base is case)
-            ran = dataclasses.replace(reference), dataclasses.replace(gold)  # comparing rounds and strips the leaves
-            result = self._compared(context, case, reference, gold, base)
-            note = "not stored: stages.kerneldiff.store_golden=false"
-            if self.config.store_golden is not False:
-                stored, note = store(context.settings, case, *ran, forced=bool(self.config.store_golden))
-                result.artifacts |= stored
+        note = "not stored: stages.kerneldiff.store_golden=false"
+        if standard.unusable is not None:
+            note = "not stored: the reference raised"
+        elif self.config.store_golden is not False:
+            ran = standard.case, standard.reference, standard.gold
+            stored, note = store(context.settings, *ran, forced=bool(self.config.store_golden))
+            result.artifacts |= stored
         log.info("kerneldiff: the reference is %s", note)
         result.artifacts[DIAGNOSIS] |= {"reference": "run here", "golden": note}
         return result
 
-    def _against(self, context: StageContext, golden: Golden) -> StageResult:
-        """The test side against a stored reference; neither the reference nor gold is run."""
+    def standard(self, context: StageContext, right: Case | None = None) -> "Standard":
+        """What test sides are judged by, run once: the reference and gold, or those of the golden.
+
+        Args:
+            right: a case whose module is right, to be the reference in place of the context's; with the same inputs.
+        """
+        golden = self._opened(context)
+        if golden is not None:
+            return self._stored(context, golden)
+        context.progress("reference")
+        base = sides.reference_case(context) if right is None else right
+        reference = sides.run_side("reference", base, lambda: sides.reference_function(context, base))
+        if reference.error:
+            return Standard(context.case, reference, sides.Side(), base, unsettled("reference", reference))
+        context.progress("gold")
+        ideal = context.case if right is None else right
+        gold = _gold(ideal, wanted=self._floor_decides, drew=reference.drew and base is ideal)
+        return Standard(context.case, reference, gold, base)
+
+    def judge(
+        self, context: StageContext, standard: "Standard", compiled: Callable[[], "CompiledCase"] | None = None
+    ) -> StageResult:
+        """Run one test side and judge it; the standard is left as it was, so that many can be judged by it.
+
+        Args:
+            compiled: gives the test side; by default the context's compiled case.
+        """
+        if standard.unusable is not None:
+            return copy.deepcopy(standard.unusable)
+        reference, gold = dataclasses.replace(standard.reference), dataclasses.replace(standard.gold)
+        return self._compared(context, standard.case, reference, gold, standard.origin, compiled)
+
+    def _stored(self, context: StageContext, golden: Golden) -> "Standard":
+        """The standard that a golden holds; neither the reference nor gold is run."""
         foreign = golden.foreign_weights(context.settings, context.case)
         if foreign:
-            return nothing(f"not_established: {foreign}", None)
+            unusable = nothing(f"not_established: {foreign}", None)
+            return Standard(context.case, sides.Side(), sides.Side(), golden, unusable)
         context.progress(f"reference and gold from {golden.origin}: neither is run here")
         case = golden.case_with_inputs(context.case)
         reference, gold = golden.both_sides(case)
-        return self._compared(context, case, reference, gold if self._floor_decides else sides.Side(), golden)
+        return Standard(case, reference, gold if self._floor_decides else sides.Side(), golden)
 
     @property
     def _floor_decides(self) -> bool:
         return self.config.atol is None and self.config.rtol is None
 
     def _compared(
-        self, context: StageContext, case: Case, reference: sides.Side, gold: sides.Side, origin: Case | Golden
+        self,
+        context: StageContext,
+        case: Case,
+        reference: sides.Side,
+        gold: sides.Side,
+        origin: Case | Golden,
+        compile: Callable[[], "CompiledCase"] | None,
     ) -> StageResult:
         """Run the test side and judge it. ``origin``: the case that gave the reference, or the golden that holds it."""
         context.progress("test")
         compiled: list[Any] = []
-        test = sides.run_side("test", case, lambda: _compiled(context, compiled))
+        test = sides.run_side("test", case, lambda: _compiled(context, compiled, compile))
         if test.error:
             return unsettled("test", test)
         golden = origin if isinstance(origin, Golden) else None
@@ -284,10 +342,10 @@ class KernelDiffStage(Stage):
         )
 
 
-def _compiled(context: StageContext, keep: list[Any]) -> Any:
+def _compiled(context: StageContext, keep: list[Any], compile: Callable[[], "CompiledCase"] | None) -> Any:
     from stages.lower import compiled_case
 
-    keep.append(compiled_case(context))
+    keep.append(compiled_case(context) if compile is None else compile())
     return keep[0]
 
 
