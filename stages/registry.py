@@ -5,6 +5,7 @@ from typing import Any
 
 from models.errors import invalid_choice
 from stages.benchmark.config import BenchmarkConfig
+from stages.bisect.config import BisectConfig
 from stages.capture.config import CaptureConfig
 from stages.constrain.config import ConstrainConfig
 from stages.contract import Stage
@@ -18,13 +19,14 @@ CONFIGS: dict[str, type] = {
     "constrain": ConstrainConfig,
     "lower": LowerConfig,
     "kerneldiff": KernelDiffConfig,
+    "bisect": BisectConfig,
     "benchmark": BenchmarkConfig,
     "guards": GuardsConfig,
     "report": ReportConfig,
 }
-"""Stage name → its options."""
+"""Stage name → its options, in the order in which they are meant to run."""
 
-OFF_BY_DEFAULT = ("guards",)
+OFF_BY_DEFAULT = ("bisect", "guards")
 """Stages that only run where they are named; the others are the default list, in the order of :data:`CONFIGS`."""
 
 CLASSES = {
@@ -32,6 +34,7 @@ CLASSES = {
     "constrain": "stages.constrain.stage:ConstrainStage",
     "lower": "stages.lower.stage:LowerStage",
     "kerneldiff": "stages.kerneldiff.stage:KernelDiffStage",
+    "bisect": "stages.bisect.stage:BisectStage",
     "benchmark": "stages.benchmark.stage:BenchmarkStage",
     "guards": "stages.guards.stage:GuardsStage",
     "report": "stages.report.stage:ReportStage",

@@ -3,6 +3,7 @@
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, fx
@@ -74,3 +75,51 @@ class OutOfMemory(AcceleratorAdapter):
                 held.append(torch.ones(16 * 2**20))  # 64 MiB, written
 
         return call
+
+
+class WrongOperation(AcceleratorAdapter):
+    """Has a kernel that gives 1 % more, for one operation."""
+
+    name = "wrong_operation"
+
+    def __init__(self, operation: str = "aten.sigmoid.default") -> None:
+        self.operation = operation
+
+    def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
+        return _Kernels(gm, self.operation, lambda result: result * 1.01).run
+
+
+class CrashOnOperation(AcceleratorAdapter):
+    """Has no code for one operation, and raises where it meets it."""
+
+    name = "crash_on_operation"
+
+    def __init__(self, operation: str = "aten.gelu.default") -> None:
+        self.operation = operation
+
+    def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
+        for node in gm.graph.nodes:
+            if str(node.target) == self.operation:
+                raise RuntimeError(f"no code for {node.target} with {len(gm.graph.nodes)} nodes around it")
+        return gm.forward
+
+
+class KilledByOperation(WrongOperation):
+    """Its kernel for one operation reads address 0."""
+
+    name = "killed_by_operation"
+
+    def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
+        return _Kernels(gm, self.operation, lambda result: ctypes.string_at(0)).run
+
+
+class _Kernels(fx.Interpreter):
+    """Executes a graph operation by operation, one of them otherwise."""
+
+    def __init__(self, gm: fx.GraphModule, operation: str, change: Callable[[Any], Any]) -> None:
+        super().__init__(gm)
+        self.operation, self.change = operation, change
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        result = super().call_function(target, args, kwargs)
+        return self.change(result) if str(target) == self.operation else result

@@ -93,3 +93,37 @@ def test_flop_names() -> None:
     assert callable(flop_counter.sdpa_flop_count)
     assert callable(flop_counter.sdpa_backward_flop_count)
     assert hasattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward")
+
+
+def test_names_of_the_compilers_switches() -> None:
+    import torch._functorch.config as functorch_config
+    from torch._inductor import decomposition, graph, lowering
+    from torch._inductor.compiler_bisector import CompilerBisector
+    from torch._inductor.pattern_matcher import Match, PatternEntry, PatternMatcherPass
+    from torch._inductor.virtualized import V
+    from torch.fx.passes.graph_transform_observer import GraphTransformObserver
+    from torch.fx.passes.utils.fuser_utils import fuse_as_graphmodule
+
+    asked = inspect.signature(CompilerBisector.disable_subsystem).parameters
+    assert list(asked) == ["backend", "subsystem", "debug_info"]
+    for name in ("get_backend", "get_subsystem", "get_config_change"):
+        assert isinstance(vars(CompilerBisector)[name], classmethod)
+    assert isinstance(CompilerBisector.bisection_enabled, bool)
+    assert list(inspect.signature(GraphTransformObserver.apply_graph_pass).parameters) == ["self", "pass_fn"]
+    assert list(inspect.signature(GraphTransformObserver.apply_gm_pass).parameters) == ["self", "pass_fn"]
+    assert {"gm", "subsystem"} <= set(vars(GraphTransformObserver(torch.fx.symbolic_trace(lambda x: x), "name", "x")))
+    assert list(inspect.signature(PatternMatcherPass.apply).parameters) == ["self", "gm"]
+    assert "patterns" in vars(PatternMatcherPass()) and "extra_check" in PatternEntry.__dataclass_fields__
+    assert "nodes" in Match.__annotations__
+    assert "current_node" in inspect.getsource(graph.GraphLowering.set_current_node) and hasattr(V, "graph")
+    assert graph.make_fallback is lowering.make_fallback
+    assert "override_decomp" in inspect.signature(lowering.make_fallback).parameters
+    assert {"lowerings", "fallbacks", "needs_realized_inputs"} <= set(vars(lowering))
+    assert torch.ops.aten.gelu.default in decomposition.decompositions
+    assert callable(decomposition.fast_random_decomps.cache_clear)
+    assert callable(torch.fx.traceback.get_current_meta)
+    assert "always_return_tuple" in inspect.signature(fuse_as_graphmodule).parameters
+    assert isinstance(functorch_config.cse, bool)
+    assert hasattr(torch._guards.TracingContext(None), "output_strides")
+    for name in ("suppress_errors", "inline_inbuilt_nn_modules", "automatic_dynamic_shapes"):
+        assert isinstance(getattr(torch._dynamo.config, name), bool)

@@ -1,0 +1,19 @@
+"""Options of the bisect stage. Free of torch."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class BisectConfig:
+    """Attributes:
+    max_probes: compilations after which the search gives up, and says how far it came.
+    options: look among TorchInductor's options too, for one that makes the fault go away.
+    isolate: True runs the probes in a process of their own, which a crash ends and a hang is ended in; False in the
+        worker; None in a process of their own where kerneldiff left no diagnosis: it may have been killed.
+    timeout_s: seconds that one probe may take before it counts as a hang; only in a process of their own.
+    """
+
+    max_probes: int = 150
+    options: bool = True
+    isolate: bool | None = None
+    timeout_s: float = 300.0

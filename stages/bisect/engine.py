@@ -1,0 +1,339 @@
+"""The bisection: first how much of the compiler it takes, then which switch in it. Free of torch."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from stages.bisect.config import BisectConfig
+from stages.bisect.records import (
+    AOT,
+    AOT_OPTIONS,
+    BACKEND,
+    CHAIN,
+    CONFIG_MODULES,
+    CUDAGRAPHS,
+    DECOMPOSITION,
+    DECOMPOSITIONS,
+    DYNAMO,
+    DYNAMO_OPTIONS,
+    EVERY,
+    GONE,
+    LOWERINGS,
+    OK,
+    OPERATIONS,
+    OPTION_GROUPS,
+    OPTIONS,
+    OTHER,
+    PASSES,
+    PATTERNS,
+    PRESENT,
+    UNCOMPILED,
+    UNKNOWN,
+    Application,
+    Bisection,
+    Outcome,
+    Probe,
+    Remedy,
+    Setting,
+    Switch,
+    keys_of,
+)
+from stages.bisect.search import Search, TooMany
+from stages.bisect.wording import answer, as_override, as_python
+
+log = logging.getLogger(__name__)
+
+AFTER_THE_GRAPH = (OPTIONS, LOWERINGS, CUDAGRAPHS)
+"""Groups of TorchInductor's that act on what it makes of a graph. A graph that a pass made wrong stays wrong whatever
+they are set to: with all lowerings off, what is wrong is the graph."""
+
+INSIDE_INDUCTOR = (*PASSES, PATTERNS, *AFTER_THE_GRAPH)
+
+
+class Probing(Protocol):
+    """What a bisection asks: see :class:`stages.bisect.probing.Prober`."""
+
+    def facts(self) -> dict[str, Any]: ...
+
+    def probe(self, setting: Setting) -> Outcome: ...
+
+
+class OutOfProbes(Exception):
+    """``max_probes`` are used up."""
+
+
+class Investigation:
+    """One bisection.
+
+    Args:
+        prober: runs the probes.
+        config: the stage's options.
+        progress: told what is tried.
+    """
+
+    def __init__(
+        self, prober: Probing, config: BisectConfig, progress: Callable[[str], None] = lambda text: None
+    ) -> None:
+        self.prober, self.config, self.progress = prober, config, progress
+        self.result = Bisection()
+        self.fault: Outcome | None = None
+        self.facts: dict[str, Any] = {}
+        self.narrow = True
+
+    def run(self) -> Bisection:
+        """Find what makes the fault go away. The answer says so where nothing does."""
+        try:
+            self._run()
+        except OutOfProbes:
+            self.result.verdict = UNKNOWN
+        self.result.answer = answer(self.result, self.facts)
+        return self.result
+
+    def _run(self) -> None:
+        self.facts = self.prober.facts()
+        first = self._probe(Setting(), "is the fault there?")
+        if first.outcome.verdict == OK:
+            self.result.verdict = "none"
+            return
+        if first.outcome.verdict == UNKNOWN:
+            return
+        self.fault = first.outcome
+        self.result.fault = {
+            "kind": self.fault.verdict, "failure": self.fault.failure, "message": self.fault.message,
+        }  # fmt: skip
+        first.fault = PRESENT
+        link = self._first_faulty_link()
+        if link == UNCOMPILED:
+            self.result.verdict = "none"
+            return
+        self.result.subsystem = "inductor" if link == BACKEND and self.facts["inductor"] else link
+        self.result.verdict = "subsystem"
+        if not self._explain(link, first.outcome):
+            self._repeats(link)
+
+    def _first_faulty_link(self) -> str:
+        for link in CHAIN:
+            if link not in self.facts["links"]:
+                continue
+            if self._probe(Setting(link), f"is it there with no more than: {link}?").fault == PRESENT:
+                return link
+        return BACKEND
+
+    def _probe(self, setting: Setting, purpose: str) -> Probe:
+        if len(self.result.probes) >= self.config.max_probes:
+            raise OutOfProbes
+        number = len(self.result.probes) + 1
+        self.progress(f"probe {number}: {setting.link}{f', {purpose}' if setting.words else ''}")
+        outcome = self.prober.probe(setting)
+        probe = Probe(number, setting, outcome, self._state(outcome), purpose)
+        self.result.probes.append(probe)
+        log.info("bisect: probe %d, %s %s: %s", number, setting.link, setting.words, probe.fault)
+        return probe
+
+    def _state(self, outcome: Outcome) -> str:
+        if outcome.verdict == OK:
+            return GONE
+        if self.fault is None:
+            return OTHER
+        return PRESENT if outcome.same_fault(self.fault) else OTHER
+
+    # which group, which switches
+
+    def _explain(self, link: str, first: Outcome) -> bool:
+        """Look for switches that explain the fault at this link; False where there are none."""
+        return any(self._explained_by(group, link, first) for group in self._groups(link, first))
+
+    def _groups(self, link: str, first: Outcome) -> list[str]:
+        """Groups to look in at a link of the chain, in order."""
+        if link != BACKEND:
+            return {DYNAMO: [DYNAMO_OPTIONS], AOT: [AOT_OPTIONS], DECOMPOSITIONS: [DECOMPOSITION]}[link]
+        # what a backend decomposes in a front of its own was not looked at by the chain
+        own = [DECOMPOSITION] if self.facts["own_front"] and not self.facts["inductor"] else []
+        if not (self.facts["inductor"] or first.died or keys_of(first.applications, LOWERINGS)):
+            return [OPERATIONS, *own]
+        if self._without_all(LOWERINGS, link).fault == GONE:
+            return [*AFTER_THE_GRAPH, *PASSES, PATTERNS, OPERATIONS, *own]
+        return [*PASSES, PATTERNS, *AFTER_THE_GRAPH, OPERATIONS, *own]
+
+    def _without_all(self, group: str, link: str) -> Probe:
+        """The probe with all of a group off."""
+        setting = Setting(link, frozenset({Switch(group, EVERY)}))
+        made = next((probe for probe in self.result.probes if probe.setting == setting), None)
+        return made or self._probe(setting, f"is it in the {group}?")
+
+    def _explained_by(self, group: str, link: str, first: Outcome) -> bool:
+        known = keys_of(first.applications, group)
+        tried: dict[frozenset[Switch], str] = {}
+        if group in OPTION_GROUPS:
+            switches = [Switch(group, key) for key in self.facts[group]] if self.config.options else []
+        elif group == OPERATIONS:
+            switches = self._operations()
+        elif not known and not first.died and link == BACKEND:
+            switches = []  # the compiler never came to any
+        else:
+            probe = self._without_all(group, link)
+            if probe.fault == PRESENT:
+                return False
+            met = keys_of([*first.applications, *probe.outcome.applications], group)
+            switches = [Switch(group, key) for key in met]
+            tried[frozenset(switches)] = probe.fault
+        if not switches:
+            return False
+        culprits = self._search(switches, link, f"which of the {group}?", tried)
+        if not culprits:
+            return False
+        self._narrow(culprits, link)
+        return True
+
+    def _operations(self) -> list[Switch]:
+        """The operations of the backend's graphs, where the fault is there too when they reach it through our front."""
+        probe = self._probe(Setting(BACKEND, split=True), "is it there behind AOTAutograd alone?")
+        if probe.fault != PRESENT:
+            return []
+        if probe.outcome.died:
+            probe = self._without_all(OPERATIONS, BACKEND)
+        return [Switch(OPERATIONS, key) for key in keys_of(probe.outcome.applications, OPERATIONS)]
+
+    def _search(
+        self,
+        switches: Iterable[Switch],
+        link: str,
+        purpose: str,
+        tried: Mapping[frozenset[Switch], str] | None = None,
+    ) -> list[Switch] | None:
+        def ask(off: frozenset[Switch]) -> str:
+            return self._probe(Setting(link, off), purpose).fault
+
+        search = Search(ask, tried)
+        try:
+            found = search.explain(switches)
+        except TooMany:
+            return None
+        self.narrow = search.narrow
+        return found
+
+    def _narrow(self, culprits: list[Switch], link: str) -> None:
+        """From a culprit's name to its application, to the pattern in it, and to what a person can type."""
+        result, group, narrow = self.result, culprits[0].group, self.narrow
+        result.group, result.names = group, [switch.key for switch in culprits]
+        applied = self._applications(culprits, link)
+        single = culprits
+        if len(culprits) == 1 and len(applied) > 1:
+            each = [Switch(group, item.key, item.occurrence) for item in applied]
+            tried = {frozenset(each): GONE}
+            single = self._search(each, link, f"which application of {culprits[0].key}?", tried) or culprits
+            single = culprits if len(single) == len(each) else single
+        off = frozenset(single)
+        if not self._confirm(off, link):
+            return
+        result.verdict, result.applied = "found" if narrow else "narrowed", len(applied)
+        if link == BACKEND and group in INSIDE_INDUCTOR:
+            result.subsystem = "inductor"
+        elif group == DECOMPOSITION:
+            result.subsystem = DECOMPOSITIONS
+        watched = self.result.probes[result.confirmed["on"] - 1].outcome
+        known = applied if watched.died else watched.applications
+        result.applications = [item for item in known if _covered(item, single)]
+        if group in PASSES and len(single) == 1:
+            self._find_pattern(single[0], known, link)
+        if group == OPTIONS:
+            self._find_lowerings(link)
+        self._find_remedy(culprits, link)
+
+    def _applications(self, switches: list[Switch], link: str) -> list[Application]:
+        """The applications of these switches, from the latest probe at this link in which the compiler ended well."""
+        found: list[Application] = []
+        for probe in self.result.probes:
+            if probe.setting.link == link:
+                here = [item for item in probe.outcome.applications if _covered(item, switches)]
+                found = here if len(here) > len(found) else found
+        return found
+
+    def _confirm(self, off: frozenset[Switch], link: str) -> bool:
+        """Once more with the culprit alone off, and once with everything on."""
+        passes = frozenset(switch for switch in off if switch.group in PASSES)
+        split = any(switch.group == OPERATIONS for switch in off)
+        without = self.result.probes[-1]
+        if without.setting != Setting(link, off):
+            without = self._probe(Setting(link, off), "confirm: only this off")
+        again = self._probe(Setting(link, split=split, watched=passes), "confirm: everything on")
+        self.result.confirmed = {"off": without.number, "on": again.number}
+        if without.fault == GONE and again.fault == PRESENT:
+            return True
+        self.result.verdict = UNKNOWN
+        return False
+
+    def _repeats(self, link: str) -> None:
+        """Whether a fault that nothing explains is there once more."""
+        if self._probe(Setting(link), "is it there again?").fault != PRESENT:
+            self.result.verdict = UNKNOWN
+
+    # more about a culprit
+
+    def _find_pattern(self, culprit: Switch, applications: list[Application], link: str) -> None:
+        """The pattern of a pattern-matcher pass that is to blame."""
+        inside = [
+            item for item in applications
+            if item.group == PATTERNS and item.within is not None and culprit.covers(*item.within)
+        ]  # fmt: skip
+        found = self._search([Switch(PATTERNS, key) for key in keys_of(inside, PATTERNS)], link, "which pattern of it?")
+        if found is not None and len(found) == 1:
+            self.result.pattern = [item for item in inside if item.key == found[0].key]
+
+    def _find_lowerings(self, link: str) -> None:
+        """Where an option is to blame, the operations at which it shows."""
+        probe = self._without_all(LOWERINGS, link)
+        if probe.fault == GONE:
+            keys = [Switch(LOWERINGS, key) for key in keys_of(probe.outcome.applications, LOWERINGS)]
+            found = self._search(keys, link, "at which lowerings?") or []
+            self.result.also = [switch.key for switch in found]
+
+    def _find_remedy(self, culprits: list[Switch], link: str) -> None:
+        group, names = culprits[0].group, [switch.key for switch in culprits]
+        if group in OPTION_GROUPS:
+            self._option_remedy(culprits, self.result.confirmed["off"])
+        elif group == LOWERINGS:
+            calls = "; ".join(f"make_fallback(torch.ops.{name}, override_decomp=True)" for name in names)
+            text = f"import torch; from torch._inductor.lowering import make_fallback; {calls}"
+            self._try_remedy(Setting(link, fallback=tuple(names)), "does make_fallback help?", "python", text)
+        elif group == DECOMPOSITION and self.facts["inductor"]:
+            pops = "; ".join(f"decompositions.pop(torch.ops.{name})" for name in names)
+            text = f"import torch; from torch._inductor.decomposition import decompositions; {pops}"
+            setting = Setting(BACKEND, undecomposed=tuple(names))
+            self._try_remedy(setting, "does it help the whole backend?", "python", text)
+        elif group == DECOMPOSITION:
+            text = f"leave {', '.join(names)} out of the decompositions of {self.facts['name']}"
+            setting = Setting(BACKEND, frozenset(culprits))
+            self._try_remedy(setting, "does it help the whole backend?", "edit", text)
+        elif group in (*PASSES, PATTERNS, CUDAGRAPHS):
+            self._pass_remedy(culprits, link)
+
+    def _try_remedy(self, setting: Setting, purpose: str, kind: str, text: str) -> None:
+        probe = self._probe(setting, purpose)
+        if probe.fault == GONE:
+            self.result.remedy = Remedy(kind, text, probe.number)
+
+    def _pass_remedy(self, culprits: list[Switch], link: str) -> None:
+        tries = ["triton.cudagraphs=false"] if culprits[0].group == CUDAGRAPHS else []
+        if culprits[0].group in PASSES and self.facts["disabled_passes"]:
+            tries = [f"disabled_passes={','.join(dict.fromkeys(switch.key for switch in culprits))}"]
+        for text in [*tries, "pattern_matcher=false"]:
+            option = Switch(OPTIONS, text)
+            probe = self._probe(Setting(link, frozenset({option})), "does an option help?")
+            if probe.fault == GONE:
+                self._option_remedy([option], probe.number)
+                return
+
+    def _option_remedy(self, options: list[Switch], probe: int) -> None:
+        module = CONFIG_MODULES[options[0].group]
+        if self.facts["inductor"] and options[0].group == OPTIONS:
+            text = " ".join(f"backend.inductor.{as_override(option.key)}" for option in options)
+            self.result.remedy = Remedy("option", text, probe)
+            return
+        lines = "; ".join("{}.{} = {!r}".format(module, *as_python(option.key)) for option in options)
+        self.result.remedy = Remedy("python", f"import {module}; {lines}", probe)
+
+
+def _covered(application: Application, switches: Iterable[Switch]) -> bool:
+    found = application.group, application.key, application.occurrence
+    return any(switch.covers(*found) for switch in switches)

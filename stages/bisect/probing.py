@@ -1,0 +1,247 @@
+"""One probe: the case compiled afresh with some switches off, and kerneldiff's verdict on it."""
+
+import contextlib
+import dataclasses
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from models.case import Case
+from stages.bisect.options import OF_AOT, OF_DYNAMO, option_values
+from stages.bisect.partial import PartialAdapter
+from stages.bisect.records import (
+    AOT,
+    AOT_OPTIONS,
+    BACKEND,
+    CONFIG_MODULES,
+    DECOMPOSITION,
+    DECOMPOSITIONS,
+    DEFECT,
+    DYNAMO,
+    DYNAMO_OPTIONS,
+    OK,
+    OPERATIONS,
+    OPTIONS,
+    RAISED,
+    UNCOMPILED,
+    UNKNOWN,
+    Application,
+    Outcome,
+    Setting,
+)
+from stages.bisect.wording import as_python
+from stages.capture.sources import SourceFinder
+from stages.contract import StageContext, StageResult
+from stages.kerneldiff.config import KernelDiffConfig
+from stages.kerneldiff.results import DIAGNOSIS
+from stages.kerneldiff.stage import KernelDiffStage
+from stages.lower.adapter import AcceleratorAdapter
+from stages.lower.adapters import AotEagerAdapter, EagerAdapter, InductorAdapter
+from stages.lower.compiled import CompiledCase, compile_case
+from stages.torch_internals import dynamo
+from stages.torch_internals.inductor import inductor_decompositions, patched_config
+from stages.torch_internals.switches import (
+    Switchboard,
+    definition_of,
+    inductor_defaults,
+    installed,
+    overload,
+    patched_options,
+)
+
+_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
+_GENERIC = ("AssertionError", "Exception", "KeyError", "NotImplementedError", "RuntimeError", "TypeError", "ValueError")
+"""Types that say little of a failure: the first line of its message belongs to its class then."""
+
+
+def failure_class(error: Mapping[str, str]) -> str:
+    """The class of a failure: its type, and of a generic one the message's first line without its numbers.
+
+    Args:
+        error: ``type`` and ``message``, as ``stages.kerneldiff.sides.describe`` gives them.
+    """
+    if error["type"] not in _GENERIC:
+        return error["type"]
+    first = next((line.strip() for line in error["message"].splitlines() if line.strip()), "")
+    return f"{error['type']}: {_NUMBERS.sub('#', first)}"
+
+
+class Uncompiled(CompiledCase):
+    """The case's module as it is, in the place of a compiled one."""
+
+    def __init__(self, case: Case) -> None:
+        self.adapter = EagerAdapter()
+        self.backend = "no compiler"
+        self.options = {}
+        self.given = 0
+        self.compile_s = None
+        self._compiler = self._function = case.module
+
+
+class _Decomposed(AotEagerAdapter):
+    """AOTAutograd's graphs with a backend's decompositions, executed by torch."""
+
+    name = "aot_eager with decompositions"
+
+    def __init__(self, decompositions: Mapping[Any, Callable[..., Any]]) -> None:
+        self.decompositions = decompositions
+
+
+class Prober:
+    """Probes of one case. Reference and gold are run once, in the first.
+
+    Args:
+        context: of the run. ``context.live["compiled"]`` is dropped: compiling anew forgets it.
+        options: how kerneldiff judges.
+        adapter: makes the backend's adapter anew for each probe, so that none remembers another.
+        right: a case whose module is right, where the context's own in eager is not what to compare with.
+    """
+
+    def __init__(
+        self,
+        context: StageContext,
+        options: KernelDiffConfig,
+        adapter: Callable[[], AcceleratorAdapter],
+        right: Case | None = None,
+    ) -> None:
+        options = dataclasses.replace(options, plots=False, repeats=1, steps=0, store_golden=False)
+        self._context = dataclasses.replace(context, progress=lambda text: None)  # a probe is told as a whole
+        self._adapter, self._right = adapter, right
+        self._stage = KernelDiffStage(options)
+        self._standard: Any = None
+        self._finder: SourceFinder | None = None
+        self._definitions: dict[str, str] = {}
+
+    def facts(self) -> dict[str, Any]:
+        """What the search must know of the backend: ``name``; ``links`` of the chain below it; ``inductor``: it is
+        TorchInductor as this project runs it; ``own_front``: not our AOTAutograd; ``disabled_passes``: torch's
+        option of that name is there; and by group the options to try.
+        """
+        adapter = self._adapter()
+        return {
+            "name": adapter.name,
+            "links": self._links(adapter),
+            "inductor": isinstance(adapter, InductorAdapter),
+            "own_front": type(adapter).dynamo_backend is not AcceleratorAdapter.dynamo_backend,
+            "disabled_passes": "disabled_passes" in inductor_defaults(),
+            OPTIONS: list(self._option_values(adapter)),
+            DYNAMO_OPTIONS: OF_DYNAMO,
+            AOT_OPTIONS: OF_AOT,
+        }
+
+    def probe(self, setting: Setting) -> Outcome:
+        """Compile with ``setting``, run one step and judge it; the case is left as it was."""
+        if self._standard is None:
+            self._standard = self._stage.standard(self._context, self._right)
+        began = time.perf_counter()
+        board = Switchboard(setting.off, setting.watched)
+        made: list[CompiledCase] = []
+        self._context.live.pop("compiled", None)
+        dynamo.reset()
+
+        def compiled() -> CompiledCase:
+            made.append(self._compiled(setting, board))
+            return made[0]
+
+        try:
+            with self._switched(setting, board):
+                result = self._stage.judge(self._context, self._standard, compiled)
+        finally:
+            dynamo.reset()
+        outcome = outcome_of(result)
+        outcome.seconds = time.perf_counter() - began
+        outcome.graphs = made[0].given if made else 0
+        outcome.applications = [self._located(item) for item in board.applications]
+        return outcome
+
+    @contextlib.contextmanager
+    def _switched(self, setting: Setting, board: Switchboard) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(patched_config(self._changed(setting, self._adapter())))
+            for group in (DYNAMO_OPTIONS, AOT_OPTIONS):
+                values = dict(as_python(switch.key) for switch in setting.off if switch.group == group)
+                stack.enter_context(patched_options(CONFIG_MODULES[group], values))
+            stack.enter_context(installed(board, fallback=setting.fallback, undecomposed=setting.undecomposed))
+            yield
+
+    def _option_values(self, adapter: AcceleratorAdapter) -> dict[str, tuple[str, Any]]:
+        given = adapter.options if isinstance(adapter, InductorAdapter) else {}
+        return option_values(given, self._context.case.device.type)
+
+    def _changed(self, setting: Setting, adapter: AcceleratorAdapter) -> dict[str, Any]:
+        """Options of TorchInductor that the setting changes."""
+        values = self._option_values(adapter)
+        return dict(
+            values.get(switch.key) or as_python(switch.key) for switch in setting.off if switch.group == OPTIONS
+        )
+
+    def _links(self, adapter: AcceleratorAdapter) -> list[str]:
+        """The links of the chain that are not the backend itself."""
+        if type(adapter) is EagerAdapter:
+            return [UNCOMPILED]
+        if type(adapter) is AotEagerAdapter:
+            return [UNCOMPILED, DYNAMO]
+        links = [UNCOMPILED, DYNAMO, AOT]
+        return [*links, DECOMPOSITIONS] if self._decompositions(adapter) else links
+
+    def _decompositions(self, adapter: AcceleratorAdapter) -> Mapping[Any, Callable[..., Any]] | None:
+        """The adapter's. Which ones Inductor has depends on its options in force (``fallback_random``)."""
+        if not isinstance(adapter, InductorAdapter):
+            return adapter.decompositions
+        with patched_config(adapter.options):
+            return inductor_decompositions()
+
+    def _compiled(self, setting: Setting, board: Switchboard) -> CompiledCase:
+        case = self._context.case
+        if setting.link == UNCOMPILED:
+            return Uncompiled(case)
+        return compile_case(case, self._linked(setting, board))
+
+    def _linked(self, setting: Setting, board: Switchboard) -> AcceleratorAdapter:
+        if setting.link == DYNAMO:
+            return EagerAdapter()
+        if setting.link == AOT:
+            return AotEagerAdapter()
+        adapter = self._adapter()
+        decompositions = self._decompositions(adapter)
+        if setting.link == DECOMPOSITIONS:
+            return _Decomposed(decompositions or {})
+        assert setting.link == BACKEND
+        if isinstance(adapter, InductorAdapter):
+            adapter = InductorAdapter(adapter.inductor | self._changed(setting, adapter))
+        if setting.split or any(switch.group == OPERATIONS for switch in setting.off):
+            return PartialAdapter(adapter, board, decompositions)
+        return adapter
+
+    def _located(self, application: Application) -> Application:
+        """With the model's own line of each node, in the place of its stack trace."""
+        if self._finder is None:
+            self._finder = SourceFinder(self._context.case.module)
+        if application.group == DECOMPOSITION:
+            application.definition = self._decomposed_by(application.key)
+        for node in application.nodes:
+            line = self._finder.find(node.trace)
+            node.trace = ""
+            if line is not None:
+                node.source, node.code = f"{line.file}:{line.line}", line.code
+        return application
+
+    def _decomposed_by(self, name: str) -> str:
+        """The code of a decomposition of the adapter's."""
+        if name not in self._definitions:
+            table = self._decompositions(self._adapter()) or {}
+            self._definitions[name] = definition_of(table.get(overload(name)))
+        return self._definitions[name]
+
+
+def outcome_of(result: StageResult) -> Outcome:
+    """What kerneldiff's result comes to."""
+    diagnosis = result.artifacts[DIAGNOSIS]
+    compared = str(diagnosis["verdict"])
+    error = diagnosis["error"]
+    if error is not None and error.get("side") == "test":
+        return Outcome(RAISED, failure_class(error), result.message, compared)
+    if compared == "not_established":
+        return Outcome(UNKNOWN, "", result.message, compared)
+    return Outcome(DEFECT if compared == "defect" else OK, "", result.message, compared)

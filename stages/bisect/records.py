@@ -1,0 +1,257 @@
+"""What a bisection is made of: switches, settings of them, what a probe found, and the answer. Free of torch."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+UNCOMPILED, DYNAMO, AOT, DECOMPOSITIONS, BACKEND = "uncompiled", "dynamo", "aot_autograd", "decompositions", "backend"
+CHAIN = (UNCOMPILED, DYNAMO, AOT, DECOMPOSITIONS, BACKEND)
+"""How much of the compiler is there, each link with what the one before has."""
+
+PRE_GRAD, JOINT, POST_GRAD = "pre_grad_passes", "joint_graph_passes", "post_grad_passes"
+PASSES = (PRE_GRAD, JOINT, POST_GRAD)
+PATTERNS, OPTIONS, CUDAGRAPHS, LOWERINGS = "patterns", "options", "cudagraphs", "lowerings"
+DECOMPOSITION, OPERATIONS = "decompositions", "operations"
+DYNAMO_OPTIONS, AOT_OPTIONS = "dynamo_options", "aot_options"
+OPTION_GROUPS = (DYNAMO_OPTIONS, AOT_OPTIONS, OPTIONS)
+
+EVERY = "*"
+"""The key of the switch that stands for all of its group."""
+
+CONFIG_MODULES = {
+    OPTIONS: "torch._inductor.config",
+    DYNAMO_OPTIONS: "torch._dynamo.config",
+    AOT_OPTIONS: "torch._functorch.config",
+}
+"""Group of options → the module that holds them."""
+
+SINGULAR = {
+    PRE_GRAD: "pre-grad pass",
+    JOINT: "joint-graph pass",
+    POST_GRAD: "post-grad pass",
+    PATTERNS: "pattern",
+    OPTIONS: "option",
+    CUDAGRAPHS: "CUDA graph",
+    LOWERINGS: "lowering",
+    DECOMPOSITION: "decomposition",
+    DYNAMO_OPTIONS: "option",
+    AOT_OPTIONS: "option",
+    OPERATIONS: "operation",
+}
+"""Group → what one of its switches is called."""
+
+
+@dataclass(frozen=True, order=True)
+class Switch:
+    """One thing that can be turned off.
+
+    Attributes:
+        group: one of :data:`SINGULAR`.
+        key: a pass's name, an operator's overload, a pattern's name, or ``option=value`` for an option that is set to
+            another value; :data:`EVERY` for all of the group.
+        occurrence: which of its applications in one compilation of the case, from 0; None for all of them.
+    """
+
+    group: str
+    key: str
+    occurrence: int | None = None
+
+    def __str__(self) -> str:
+        place = "" if self.occurrence is None else f" #{self.occurrence}"
+        return f"{self.group}: all" if self.key == EVERY else f"{self.group}: {self.key}{place}"
+
+    def covers(self, group: str, key: str, occurrence: int) -> bool:
+        """Whether turning this off turns that application off."""
+        return self.group == group and self.key in (EVERY, key) and self.occurrence in (None, occurrence)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What one probe compiles with.
+
+    Attributes:
+        link: how much of the compiler, one of :data:`CHAIN`.
+        off: what is turned off in it.
+        fallback: overloads whose lowering is replaced by a call of the operator, as ``make_fallback`` does it.
+        undecomposed: overloads taken out of TorchInductor's table of decompositions.
+        split: hand the backend its graphs through the splitter of :mod:`stages.bisect.partial`, in one piece.
+        watched: passes of which the nodes that they change are to be told.
+    """
+
+    link: str = BACKEND
+    off: frozenset[Switch] = frozenset()
+    fallback: tuple[str, ...] = ()
+    undecomposed: tuple[str, ...] = ()
+    split: bool = False
+    watched: frozenset[Switch] = frozenset()
+
+    @property
+    def words(self) -> str:
+        """What is other than usual, for a table."""
+        parts = [str(switch) for switch in sorted(self.off, key=_order)]
+        parts += [f"make_fallback: {name}" for name in self.fallback]
+        parts += [f"decompositions.pop: {name}" for name in self.undecomposed]
+        parts += ["through AOTAutograd in front of compile()"] * self.split
+        return "; ".join(parts)
+
+
+def _order(switch: Switch) -> tuple[str, str, int]:
+    return switch.group, switch.key, -1 if switch.occurrence is None else switch.occurrence
+
+
+@dataclass
+class NodeSeen:
+    """A node that a pass, a lowering or another switch acted on.
+
+    Attributes:
+        graph: what is known of its graph: ``forward``, ``backward``, ``dynamo``, ``joint``; "" where nothing is.
+        name, target: as FX has them.
+        trace: its stack trace, or "".
+        source: ``file:line`` of the model's own line, "" where there is none; ``code``: that line.
+    """
+
+    graph: str
+    name: str
+    target: str
+    trace: str = ""
+    source: str = ""
+    code: str = ""
+
+
+@dataclass
+class Application:
+    """One time that the compiler came to a thing that has a switch.
+
+    Attributes:
+        group, key, occurrence: as of :class:`Switch`.
+        nodes: what it acted on, as far as that is known.
+        within: for a pattern, the pass that applied it: (group, key, occurrence); else None.
+        definition: ``function file:line`` of the code behind the switch, where it is known.
+    """
+
+    group: str
+    key: str
+    occurrence: int
+    nodes: list[NodeSeen] = field(default_factory=list)
+    within: tuple[str, str, int] | None = None
+    definition: str = ""
+
+
+def keys_of(applications: Iterable[Application], group: str) -> list[str]:
+    """Keys of a group, in the order in which they were first applied."""
+    return list(dict.fromkeys(item.key for item in applications if item.group == group))
+
+
+OK, DEFECT, RAISED, UNKNOWN = "ok", "defect", "raised", "not_established"
+
+
+@dataclass
+class Outcome:
+    """What one probe found.
+
+    Attributes:
+        verdict: ``ok``, ``defect``, ``raised`` or ``not_established``.
+        failure: class of what was raised (:func:`failure_class`); empty otherwise.
+        message: kerneldiff's line, or that of what was raised.
+        compared: kerneldiff's own verdict.
+        seconds: wall time.
+        graphs: Dynamo graphs that were compiled.
+        applications: everything with a switch that the compiler came to.
+        died: the process of the probe ended, or was ended, so that there are no applications.
+    """
+
+    verdict: str
+    failure: str = ""
+    message: str = ""
+    compared: str = ""
+    seconds: float = 0.0
+    graphs: int = 0
+    applications: list[Application] = field(default_factory=list)
+    died: bool = False
+
+    def same_fault(self, other: "Outcome") -> bool:
+        """Whether both are faults of one kind: defects, or failures of the same class."""
+        return self.verdict == other.verdict != OK and self.failure == other.failure
+
+
+PRESENT, GONE, OTHER = "present", "gone", "other"
+
+
+@dataclass
+class Probe:
+    """One row of ``probes.csv``.
+
+    Attributes:
+        number: from 1.
+        setting: what it compiled with.
+        outcome: what it found.
+        fault: ``present``; ``gone`` (compared, and right); ``other``: another failure, which says neither.
+        purpose: what it was for.
+    """
+
+    number: int
+    setting: Setting
+    outcome: Outcome
+    fault: str
+    purpose: str
+
+
+@dataclass
+class Remedy:
+    """What makes the fault go away.
+
+    Attributes:
+        kind: ``option`` (typed on the command line), ``python`` (run before compiling) or ``edit`` (of the adapter).
+        text: what to type, whole; of an edit, what to do.
+        probe: number of the probe that showed it.
+    """
+
+    kind: str
+    text: str
+    probe: int
+
+
+@dataclass
+class Bisection:
+    """The answer.
+
+    Attributes:
+        verdict: ``found``: a single switch, or a few together, make the fault go away, and on again it is back.
+            ``narrowed``: these switches together do, and fewer could not be tried, because something else fails then.
+            ``none``: it is no fault of the compiler's, or there is none. ``subsystem``: the subsystem is known, but
+            no switch in it explains the fault. ``not_established``: the fault did not repeat, or the search ended
+            before it had an answer.
+        answer: one line for a person.
+        fault: what was looked for: ``kind`` (defect, raised), ``failure``, ``message``; None where there is none.
+        subsystem: ``dynamo``, ``aot_autograd``, ``decompositions``, ``backend`` or ``inductor``; else None.
+        group, names: what within it: one of :data:`SINGULAR`'s keys, and the switches that it takes together.
+        applications: of these, those that are to blame; ``applied`` is how many there were in the compilation.
+        pattern: the pattern of a pass that is to blame, with its applications.
+        also: the lowerings at which an option that is to blame shows.
+        remedy: what to type.
+        confirmed: the probes with only the culprit off, and with everything on again.
+        probes: all of them.
+    """
+
+    verdict: str = UNKNOWN
+    answer: str = ""
+    fault: dict[str, Any] | None = None
+    subsystem: str | None = None
+    group: str | None = None
+    names: list[str] = field(default_factory=list)
+    applications: list[Application] = field(default_factory=list)
+    applied: int = 0
+    pattern: list[Application] = field(default_factory=list)
+    also: list[str] = field(default_factory=list)
+    remedy: Remedy | None = None
+    confirmed: dict[str, int] = field(default_factory=dict)
+    probes: list[Probe] = field(default_factory=list)
+
+    @property
+    def compilations(self) -> int:
+        """Probes that compiled anything."""
+        return sum(probe.setting.link != UNCOMPILED for probe in self.probes)
+
+    @property
+    def seconds(self) -> float:
+        return sum(probe.outcome.seconds for probe in self.probes)

@@ -1,0 +1,74 @@
+"""The bisect stage: where the result is wrong or compilation fails, which part of the compiler it takes."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from models.errors import ConfigurationError
+from stages.bisect.engine import Investigation, Probing
+from stages.bisect.wording import COLUMNS, as_json, rows
+from stages.contract import Stage, StageContext, StageResult
+from stages.kerneldiff.config import KernelDiffConfig
+from stages.kerneldiff.results import DIAGNOSIS, OPTIONS
+from stages.kerneldiff.verdict import FAILING
+
+
+class BisectStage(Stage):
+    """Runs after kerneldiff where that is selected, also when it crashed; without it, it compares for itself."""
+
+    name = "bisect"
+
+    def check(self, context: StageContext) -> None:
+        """ConfigurationError for a backend that can't be built, and for limits that leave nothing to do."""
+        from stages.lower.adapters import build_adapter
+
+        if self.config.max_probes < 1:
+            raise ConfigurationError(
+                f"stages.bisect.max_probes: got {self.config.max_probes}; valid: 1 and more.\n"
+                "Try: stages.bisect.max_probes=150"
+            )
+        if not self.config.timeout_s > 0:
+            raise ConfigurationError(
+                f"stages.bisect.timeout_s: got {self.config.timeout_s}; valid: seconds above 0.\n"
+                "Try: stages.bisect.timeout_s=300"
+            )
+        build_adapter(context.settings).validate()
+
+    def run(self, context: StageContext) -> StageResult:
+        """Returns:
+        ``passed`` where there is no fault, ``failed`` where there is one, whether it was explained or not.
+        """
+        stored = set(context.artifacts.names("kerneldiff/"))
+        diagnosis = context.artifacts.read_json(DIAGNOSIS) if DIAGNOSIS in stored else None
+        if diagnosis is not None and diagnosis["verdict"] not in FAILING:
+            return StageResult("passed", f"nothing to bisect: kerneldiff's verdict is {diagnosis['verdict']}")
+        if diagnosis is not None and (diagnosis["error"] or {}).get("side") == "reference":
+            return StageResult("skipped", f"kerneldiff has no reference: {diagnosis['message']}")
+        options = KernelDiffConfig(**context.artifacts.read_json(OPTIONS)) if OPTIONS in stored else KernelDiffConfig()
+        isolate = diagnosis is None if self.config.isolate is None else self.config.isolate
+        with _prober(context, options, isolate, self.config.timeout_s) as prober:
+            result = Investigation(prober, self.config, context.progress).run()
+        import pandas
+
+        artifacts: dict[str, Any] = {
+            "bisect/bisect.json": as_json(result),
+            "bisect/probes.csv": pandas.DataFrame(rows(result), columns=COLUMNS),
+        }
+        healthy = result.verdict == "none" and result.fault is None
+        return StageResult("passed" if healthy else "failed", result.answer, artifacts)
+
+
+@contextlib.contextmanager
+def _prober(context: StageContext, options: KernelDiffConfig, isolate: bool, timeout_s: float) -> Iterator[Probing]:
+    from stages.bisect.isolated import IsolatedProber
+    from stages.bisect.probing import Prober
+    from stages.lower.adapters import build_adapter
+
+    if not isolate:
+        yield Prober(context, options, lambda: build_adapter(context.settings))
+        return
+    prober = IsolatedProber(context.settings, options, timeout_s)
+    try:
+        yield prober
+    finally:
+        prober.close()

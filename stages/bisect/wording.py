@@ -1,0 +1,189 @@
+"""A bisection in words, as JSON and as a table. Free of torch."""
+
+from typing import Any
+
+from stages.bisect.records import (
+    BACKEND,
+    DECOMPOSITION,
+    DECOMPOSITIONS,
+    LOWERINGS,
+    OPTION_GROUPS,
+    SINGULAR,
+    UNKNOWN,
+    Application,
+    Bisection,
+)
+from stages.wording import counted
+
+COLUMNS = ["probe", "purpose", "compiler", "setting", "fault", "verdict", "failure", "graphs", "seconds", "message"]
+
+
+def answer(result: Bisection, facts: dict[str, Any]) -> str:
+    """One line: what makes the fault go away, or why nothing does; what it cost."""
+    return f"{_finding(result, facts)}; {cost(result)}"
+
+
+def cost(result: Bisection) -> str:
+    """``12 compilations, 31.5 s``."""
+    return f"{counted(result.compilations, 'compilation')}, {result.seconds:.1f} s"
+
+
+def _finding(result: Bisection, facts: dict[str, Any]) -> str:
+    if result.verdict == "none":
+        return _none(result)
+    if result.verdict == UNKNOWN:
+        return _not_established(result)
+    where = _subsystem(result, facts)
+    if result.verdict == "subsystem":
+        return f"{where}, but no single switch in it explains the fault"
+    told = _culprit(result)
+    if result.pattern:
+        told += f", there {_names([result.pattern[0].key])}{_code(result.pattern)}"
+    told += _nodes(result.pattern or result.applications)
+    if result.also:
+        told += f"; it shows at the lowering of {_names(result.also)}"
+    if result.remedy is None:
+        return f"{where}: {told}; no option that was tried makes it go away"
+    how = {"option": "type: ", "python": "run in Python first: ", "edit": ""}[result.remedy.kind]
+    return f"{where}: {told}; to be rid of it, {how}{result.remedy.text}"
+
+
+def _none(result: Bisection) -> str:
+    if result.fault is None:
+        return f"nothing to bisect: {result.probes[0].outcome.message}"
+    return (
+        "none: the model without any compiler has the fault too, so it is the model (or what it is compared with) "
+        "that is wrong, not the compiler"
+    )
+
+
+def _not_established(result: Bisection) -> str:
+    if result.fault is None:
+        return f"not established: {result.probes[0].outcome.message}"
+    if result.confirmed or result.probes[-1].purpose.startswith("is it there again"):
+        return "not established: the fault does not repeat, it comes and goes with the same setting"
+    return f"not established: {counted(len(result.probes), 'probe')} did not suffice (stages.bisect.max_probes)"
+
+
+def _subsystem(result: Bisection, facts: dict[str, Any]) -> str:
+    name = str(facts.get("name", "backend"))
+    words = {"inductor": "TorchInductor", "dynamo": "Dynamo", "aot_autograd": "AOTAutograd"}
+    if result.subsystem == DECOMPOSITIONS:
+        return f"the decompositions of {'TorchInductor' if facts.get('inductor') else name}"
+    if result.subsystem == BACKEND:
+        return f"the backend {name}"
+    if result.subsystem == "inductor" and not facts.get("inductor"):
+        return f"TorchInductor behind the backend {name}"
+    return words.get(str(result.subsystem), str(result.subsystem))
+
+
+def _culprit(result: Bisection) -> str:
+    assert result.group is not None
+    noun = SINGULAR[result.group]
+    if result.group in OPTION_GROUPS:
+        return f"with {_names(result.names)} the fault is gone"
+    if len(result.names) > 1:
+        plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+        together = f"{len(result.names)} {plural} together: {_names(result.names)}"
+        if result.verdict == "narrowed":
+            return f"it is among {together}; with fewer of them off something else fails"
+        return f"it takes {together}"
+    of = "of " if result.group in (LOWERINGS, DECOMPOSITION) else ""
+    blamed = len(result.applications)
+    share = (
+        f" (all {blamed} applications)" if blamed == result.applied else f" ({blamed} of {result.applied} applications)"
+    )
+    place = "" if result.pattern else _code(result.applications)
+    return f"the {noun} {of}{result.names[0]}{share if result.applied > 1 else ''}{place}"
+
+
+def _code(applications: list[Application]) -> str:
+    places = list(dict.fromkeys(item.definition for item in applications if item.definition))
+    return f" [{places[0]}]" if places else ""
+
+
+def _names(names: list[str]) -> str:
+    return " and ".join(names)
+
+
+def _nodes(applications: list[Application]) -> str:
+    """The first node that is acted on, with the model's line."""
+    nodes = [node for item in applications for node in item.nodes]
+    best = next((node for node in nodes if node.source), nodes[0] if nodes else None)
+    if best is None:
+        return ""
+    graph = f" of the {best.graph} graph" if best.graph else ""
+    name = f" at {best.name}{graph}" if best.name else ""
+    return f"{name}, {best.source}: {best.code}" if best.source else name
+
+
+def rows(result: Bisection) -> list[dict[str, Any]]:
+    """``bisect/probes.csv``: see :data:`COLUMNS`. ``fault`` is present, gone, or other (another failure)."""
+    return [
+        {
+            "probe": probe.number,
+            "purpose": probe.purpose,
+            "compiler": probe.setting.link,
+            "setting": probe.setting.words,
+            "fault": probe.fault,
+            "verdict": probe.outcome.compared or probe.outcome.verdict,
+            "failure": probe.outcome.failure,
+            "graphs": probe.outcome.graphs,
+            "seconds": round(probe.outcome.seconds, 3),
+            "message": probe.outcome.message,
+        }
+        for probe in result.probes
+    ]
+
+
+def as_json(result: Bisection) -> dict[str, Any]:
+    """``bisect/bisect.json``."""
+    return {
+        "verdict": result.verdict,
+        "answer": result.answer,
+        "fault": result.fault,
+        "subsystem": result.subsystem,
+        "kind": None if result.group is None else SINGULAR[result.group],
+        "names": result.names,
+        "applied": result.applied,
+        "applications": [_application(item) for item in result.applications],
+        "pattern": None if not result.pattern else {
+            "name": result.pattern[0].key, "applications": [_application(item) for item in result.pattern],
+        },
+        "also": result.also,
+        "remedy": None if result.remedy is None else vars(result.remedy),
+        "established": {
+            "chain": {
+                probe.setting.link: {"probe": probe.number, "fault": probe.fault}
+                for probe in result.probes if not probe.setting.words and "confirm" not in probe.purpose
+            },
+            "confirmed": result.confirmed,
+        },
+        "probes": len(result.probes),
+        "compilations": result.compilations,
+        "seconds": round(result.seconds, 3),
+    }  # fmt: skip
+
+
+def _application(item: Application) -> dict[str, Any]:
+    nodes = [{key: value for key, value in vars(node).items() if key != "trace"} for node in item.nodes]
+    return {"name": item.key, "index": item.occurrence, "definition": item.definition, "nodes": nodes}
+
+
+def as_typed(name: str, value: Any) -> str:
+    """``name=value`` as on the command line."""
+    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return f"{name}={text}"
+
+
+def as_override(option: str) -> str:
+    """``name=value`` for a shell's command line: a value with a comma is no sweep."""
+    name, _, text = option.partition("=")
+    return f"{name}=\"'{text}'\"" if "," in text else option
+
+
+def as_python(option: str) -> tuple[str, Any]:
+    """``name=value`` as typed, → name and value."""
+    name, _, text = option.partition("=")
+    values = {"true": True, "false": False, "null": None}
+    return name, values[text] if text in values else (int(text) if text.lstrip("-").isdigit() else text)

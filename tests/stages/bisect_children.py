@@ -1,0 +1,28 @@
+"""What a probe's process may do, in the place of ``stages.bisect.isolated._serve``; imported there without torch."""
+
+import os
+import signal
+from typing import Any
+
+from stages.bisect.records import OK, Outcome
+
+
+def ended_by_a_signal(connection: Any, *given: Any) -> None:
+    """Is killed by the first probe with nothing off, and answers others."""
+    while True:
+        setting = connection.recv()
+        if setting == "facts":
+            connection.send({"name": "child"})
+        elif not setting.off:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        else:
+            connection.send(Outcome(OK, message=str(os.getpid())))
+
+
+def never_answers(connection: Any, *given: Any) -> None:
+    signal.pause()
+
+
+def raises(connection: Any, *given: Any) -> None:
+    connection.recv()
+    connection.send(MemoryError("no more"))
