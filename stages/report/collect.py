@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stages.contract import Artifacts, Settings
-from stages.report import emulation, fit, guards, numbers
+from stages.report import bisection, emulation, fit, guards, numbers
 from stages.report.reading import Row, capped, read_json, read_table
 from stages.wording import breaks_in_words, calls_in_words, counted
 
@@ -31,7 +31,7 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
 
     Returns:
         A JSON-able dict: ``title, verdict, sentence, findings, run, versions, stages, graphs, violations, lowering,
-        emulation, guards, numerics, benchmark, repros, not_established, reproduce, files``.
+        emulation, guards, numerics, bisection, benchmark, repros, not_established, reproduce, files``.
     """
     summary = read_json(artifacts, "summary.json") or {}
     manifest = read_json(artifacts, "manifest.json") or {}
@@ -51,6 +51,7 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
         "emulation": emulation.emulation(artifacts, max_rows),
         "guards": guards.guards(artifacts, max_rows),
         "numerics": numbers.numerics(artifacts, summary, max_rows),
+        "bisection": bisection.bisection(artifacts, max_rows),
         "benchmark": summary.get("benchmark") or None,
         "repros": summary.get("repros") or [],
         "reproduce": reproduce(run),
@@ -116,6 +117,7 @@ def not_established(data: Mapping[str, Any]) -> list[str]:
     localization = str((numerics.get("diagnosis") or {}).get("localization") or "")
     if numerics.get("summary", {}).get("failed") and localization.startswith("not established"):
         notes.append(f"Where the numbers first go wrong: {localization}.")
+    notes.extend(bisection.not_established(data["bisection"]))
     interval = speed_interval(data["benchmark"])
     if interval and interval[0] <= 1 <= interval[1]:
         notes.append(f"Whether it is faster or slower: the speed-up's 95 % interval, {short(interval[0])} to "
@@ -194,6 +196,7 @@ def _findings(data: Mapping[str, Any]) -> list[str]:
         emulation.finding(data["emulation"]),
         guards.finding(data["guards"]),
         numbers.finding(data["numerics"], note, largest),
+        bisection.finding(data["bisection"]),
     ]
     if benchmark.get("speedup") is not None:
         found.append(f"Speed: {_speed(benchmark, bool(counts.get('failed')))}")

@@ -1,0 +1,39 @@
+"""The report's part on a bisection: which part of the compiler it takes. Free of torch."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from stages.contract import Artifacts
+from stages.report.reading import Row, capped, read_json, read_table
+
+TABLE = "bisect/probes.csv"
+FACTS = "bisect/bisect.json"
+
+
+def bisection(artifacts: Artifacts, max_rows: int) -> Row | None:
+    """The section's data; None where nothing was bisected."""
+    facts = read_json(artifacts, FACTS)
+    if facts is None:
+        return None
+    found = [*facts["applications"], *((facts["pattern"] or {}).get("applications") or [])]
+    nodes = [{"name": item["name"], "index": item["index"], "definition": item["definition"], **node}
+             for item in found for node in item["nodes"] or [{}]]  # fmt: skip
+    return {
+        "verdict": facts["verdict"],
+        "answer": facts["answer"],
+        "remedy": facts["remedy"],
+        "nodes": nodes,
+        "table": capped(read_table(artifacts, TABLE), TABLE, max_rows),
+    }
+
+
+def finding(data: Mapping[str, Any] | None) -> str | None:
+    """One sentence for the top of the report; None where nothing was bisected."""
+    return None if data is None else f"Bisection: {data['answer']}."
+
+
+def not_established(data: Mapping[str, Any] | None) -> list[str]:
+    """What the bisection could not tell."""
+    if data is None or data["verdict"] in ("found", "none"):
+        return []
+    return [f"Which part of the compiler is to blame: {data['answer']}."]
