@@ -88,7 +88,7 @@ NAMED = {
         model=Perceptron, backend=CrashOnOperation(),
     ),
 }  # fmt: skip
-SLOW = ("lowering of a reduction", "post-grad pass", "pre-grad pass", "torch's injected relu bug")
+SLOW = ("custom backend", "lowering of a reduction", "post-grad pass", "pre-grad pass", "torch's injected relu bug")
 
 
 def found(name: str, mode: str = "inference") -> Bisection:
