@@ -5,7 +5,7 @@ from typing import Any
 
 from models.errors import ConfigurationError
 from stages.bisect.wording import as_typed
-from stages.torch_internals.inductor import check_options
+from stages.torch_internals.inductor_options import check_options
 from stages.torch_internals.switches import inductor_defaults
 
 CANDIDATES: tuple[tuple[str, Any], ...] = (
