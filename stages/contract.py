@@ -41,6 +41,20 @@ class Settings:
     tf32: str = "none"
     seed: int = 0
 
+    def build_case(self) -> "Case":
+        """The case that they describe, built anew."""
+        from models.build import build_case
+
+        return build_case(
+            self.model,
+            dtype=self.dtype,
+            device=self.device,
+            mode=self.mode,
+            precision=self.precision,
+            tf32=self.tf32,
+            seed=self.seed,
+        )
+
 
 class Artifacts(Protocol):
     """What earlier stages stored, read-only, by path relative to the run: ``capture/graphs/g0.forward.json``."""
@@ -91,18 +105,7 @@ class StageContext:
     def case(self) -> "Case":
         """The built case; built on first use, then shared by the stages of this process."""
         if "case" not in self.live:
-            from models.build import build_case
-
-            settings = self.settings
-            self.live["case"] = build_case(
-                settings.model,
-                dtype=settings.dtype,
-                device=settings.device,
-                mode=settings.mode,
-                precision=settings.precision,
-                tf32=settings.tf32,
-                seed=settings.seed,
-            )
+            self.live["case"] = self.settings.build_case()
         return self.live["case"]
 
 

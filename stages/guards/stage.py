@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from models.build import SIZES, build_case
+from models.build import SIZES
 from models.case import Case
 from stages.contract import Settings, Stage, StageContext, StageResult
 from stages.guards import tables
@@ -64,15 +64,7 @@ def rebuilder(settings: Settings) -> Rebuilder:
     def build(sizes: Mapping[str, int]) -> Case:
         changes: dict[str, Any] = {"inputs": None, **sizes}
         model = dataclasses.replace(settings.model, **changes)
-        return build_case(
-            model,
-            dtype=settings.dtype,
-            device=settings.device,
-            mode=settings.mode,
-            precision=settings.precision,
-            tf32=settings.tf32,
-            seed=settings.seed,
-        )
+        return dataclasses.replace(settings, model=model).build_case()
 
     return Rebuilder({name: getattr(settings.model, name) for name in SIZES}, build)
 
