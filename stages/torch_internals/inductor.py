@@ -100,12 +100,10 @@ class RecordingCompiler:
 
     Args:
         options: patch of ``torch._inductor.config``, flat keys, in force for this compiler's compilations alone.
-        modules: ``id(module)`` → its path in the model.
     """
 
-    def __init__(self, options: Mapping[str, Any] | None = None, modules: dict[int, str] | None = None) -> None:
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self.options = dict(options or {})
-        self.modules = modules
         self.graphs: dict[str, LoweredGraph] = {}
         self._count = 0
 
@@ -116,7 +114,7 @@ class RecordingCompiler:
         common = LoweredGraph(
             f"g{number}",
             pre_grad=gm.print_readable(print_output=False, include_stride=True, include_device=True),
-            pre_grad_nodes=pre_grad_nodes(gm, self.modules),
+            pre_grad_nodes=pre_grad_nodes(gm),
         )
 
         def inner(graph_module: fx.GraphModule, inputs: Sequence[Any], **inner_kwargs: Any) -> Any:

@@ -61,17 +61,13 @@ class PostGradNode:
     view: bool = False
 
 
-def pre_grad_nodes(gm: fx.GraphModule, modules: dict[int, str] | None = None) -> list[PreGradNode]:
-    """The calls of a Dynamo graph.
-
-    Args:
-        modules: ``id(module)`` → its path in the model.
-    """
+def pre_grad_nodes(gm: fx.GraphModule) -> list[PreGradNode]:
+    """The calls of a Dynamo graph."""
     return [
         PreGradNode(
             name=node.name,
             target=target_name(node.target),
-            module=module_path(node, modules or {}),
+            module=module_path(node, {}),
             stack_trace=node.meta.get("stack_trace") or "",
         )
         for node in _calls(gm)
