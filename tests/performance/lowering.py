@@ -1,18 +1,16 @@
 """What recording a compilation costs: the CPU time of BERT's compilation by Inductor, bare and by the lower stage.
 
-Usage: ``python tests/performance/lowering.py [--runs 3] [--layers 12] [--mode training]``. Each process is fresh, with
-an empty compiler cache; the two take turns, each second round in the other order. The figure is CPU seconds (user +
-system, children included) of the first step: ``bare`` is ``torch.compile(model, backend="inductor")`` with the same
-options, ``lower`` the lower stage, its files' contents included. Prints one JSON line a kind, and the ratio of medians.
+Usage: ``python tests/performance/lowering.py [--runs 6] [--layers 12] [--mode training]``. Rounds as in
+:mod:`side_by_side`, each process with an empty compiler cache of its own and compiling in one thread. The figures are
+CPU seconds (user + system) of the first step: ``cpu_s`` with the C++ compiler that Inductor starts, ``python_cpu_s``
+without it. The reference is ``torch.compile(model, backend="inductor")`` with the same options, the test the lower
+stage, its files' contents included. Prints a JSON line.
 """
 
 import argparse
 import json
-import os
-import statistics
-import subprocess
-import sys
-import tempfile
+
+import side_by_side
 
 
 def child(kind: str, layers: int, mode: str) -> None:
@@ -31,9 +29,9 @@ def child(kind: str, layers: int, mode: str) -> None:
     case = build_case(ModelConfig("bert", build), mode=mode)
     case.step(case.module)
 
-    def spent() -> float:
+    def spent() -> list[float]:
         usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        return sum(item.ru_utime + item.ru_stime for item in usage)
+        return [item.ru_utime + item.ru_stime for item in usage]
 
     began = spent()
     if kind == "bare":
@@ -43,12 +41,13 @@ def child(kind: str, layers: int, mode: str) -> None:
         artifacts = MemoryArtifacts()
         result = LowerStage(LowerConfig()).run(StageContext(settings, artifacts, {"case": case}))
         artifacts.add(result)
-    print(json.dumps({"cpu_s": spent() - began}))
+    python, compiler = (after - before for before, after in zip(began, spent(), strict=True))
+    print(json.dumps({"cpu_s": python + compiler, "python_cpu_s": python}))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=3, help="fresh processes of each kind")
+    parser.add_argument("--runs", type=int, default=6, help="rounds")
     parser.add_argument("--layers", type=int, default=12, help="BERT's layers")
     parser.add_argument("--mode", default="training", choices=("training", "inference"))
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -56,22 +55,17 @@ def main() -> None:
     if options.child:
         child(options.child, options.layers, options.mode)
         return
-    samples: dict[str, list[float]] = {"bare": [], "lower": []}
-    for turn in range(options.runs):
-        for kind in samples if turn % 2 else reversed(samples):
-            with tempfile.TemporaryDirectory() as cache:
-                environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache}
-                command = [sys.executable, "-P", __file__, "--layers", str(options.layers), "--mode", options.mode]
-                done = subprocess.run([*command, "--child", kind], capture_output=True, text=True, env=environment)
-            if done.returncode:
-                sys.exit(done.stderr)
-            samples[kind].append(json.loads(done.stdout.splitlines()[-1])["cpu_s"])
-    medians = {kind: statistics.median(found) for kind, found in samples.items()}
-    for kind, found in samples.items():
-        print(
-            json.dumps({"kind": kind, "cpu_s": round(medians[kind], 2), "samples": [round(item, 2) for item in found]})
+    script = [__file__, "--layers", str(options.layers), "--mode", options.mode, "--child"]
+    with side_by_side.environment() as variables:
+        variables["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+        found = side_by_side.compare(
+            [*script, "bare"],
+            [*script, "lower"],
+            rounds=options.runs,
+            variables=variables,
+            cold="TORCHINDUCTOR_CACHE_DIR",
         )
-    print(json.dumps({"ratio": round(medians["lower"] / medians["bare"], 3)}))
+    print(json.dumps({"mode": options.mode, "layers": options.layers, **found}))
 
 
 if __name__ == "__main__":
