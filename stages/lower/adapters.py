@@ -105,6 +105,9 @@ class DynamoAdapter(AcceleratorAdapter):
         return functools.partial(backend, options=self.options) if self.options else backend
 
 
+WITH_INDUCTOR = ("inductor", "aot_inductor")
+"""Adapters that take ``backend.inductor``."""
+
 MISSING = "???"
 """A mandatory value that nobody gave, as OmegaConf writes it."""
 
@@ -126,10 +129,10 @@ def build_adapter(settings: Settings | BackendConfig, accel: AccelConfig | None 
         from stages.torch_internals.backends import registered_backends
 
         raise invalid_choice("backend.name", config.name, registered_backends())
-    if config.inductor and config.adapter != "inductor":
+    if config.inductor and config.adapter not in WITH_INDUCTOR:
         raise ConfigurationError(
             f"backend.inductor: got {', '.join(config.inductor)} with backend.adapter={config.adapter}, which does not "
-            f"compile with TorchInductor; valid: backend.adapter=inductor.\nTry: backend=inductor"
+            f"compile with TorchInductor; valid: backend.adapter={' or '.join(WITH_INDUCTOR)}.\nTry: backend=inductor"
         )
     if config.adapter in BUILT_IN:
         adapter = _built_in(config, accel)
@@ -155,6 +158,10 @@ def _built_in(config: BackendConfig, accel: AccelConfig | None) -> AcceleratorAd
         return DynamoAdapter(config.name, config.options)
     if config.adapter in ("mock", "aot_mock"):
         return _mock(config, accel)
+    if config.adapter == "aot_inductor":
+        from stages.lower.aot_inductor import built
+
+        return built(config.inductor, config.options)
     if config.options:
         raise ConfigurationError(
             f"backend.options: got {', '.join(map(str, config.options))}; "

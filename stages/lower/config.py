@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-BUILT_IN = ("eager", "aot_eager", "inductor", "mock", "aot_mock", "emulated", "dynamo")
+BUILT_IN = ("eager", "aot_eager", "inductor", "aot_inductor", "mock", "aot_mock", "emulated", "dynamo")
 """Adapters with a name of their own; any other is an installed package's (``stages.lower.plugins``) or a path."""
 
 
@@ -24,11 +24,10 @@ class BackendConfig:
     """What executes the graph under test.
 
     Attributes:
-        name: eager, aot_eager, inductor, mock, aot_mock, emulated; for ``adapter=dynamo`` any backend registered with
-            torch. See :attr:`shown` for what reports call it.
-        adapter: which adapter stands behind it: eager, aot_eager, inductor, mock, aot_mock, emulated, dynamo, one that
-            an installed package adds, or the dotted path of a callable that returns an AcceleratorAdapter (one that
-            takes ``accel`` gets the profile).
+        name: one of :data:`BUILT_IN` but dynamo; for ``adapter=dynamo`` any backend registered with torch. See
+            :attr:`shown` for what reports call it.
+        adapter: which adapter stands behind it: one of :data:`BUILT_IN`, one that an installed package adds, or the
+            dotted path of a callable that returns an AcceleratorAdapter (one that takes ``accel`` gets the profile).
         options: arguments of the adapter.
         inductor: TorchInductor configuration patched for this run alone; any of its keys.
         _target_: the dotted path, in the spelling that Hydra's users know; it takes the place of ``adapter``.

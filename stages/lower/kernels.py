@@ -2,6 +2,7 @@
 
 import ast
 import re
+import textwrap
 from dataclasses import dataclass
 
 KINDS = {"cpp_pybinding": "cpp", "cpp": "cpp", "triton": "triton"}
@@ -29,6 +30,21 @@ class Kernel:
 
 
 _CPP_DEFINITION = re.compile(r'^extern "C"\s+void\s+(?P<name>\w+)\([^;{}]*\)\s*\{.*?^\}', re.DOTALL | re.MULTILINE)
+
+_TRITON_CALLER = re.compile(
+    r"^static [^;{}]*?\bcall_(?P<name>\w+)\([^;{}]*\)\s*\{\s*/\*\n(?P<body>.*?)\*/", re.DOTALL | re.MULTILINE
+)
+_TRITON_SOURCE = re.compile(r"async_compile\.triton\(.*?\'\'\'(?P<source>.*)\'\'\'", re.DOTALL)
+
+
+def split_cpp_kernels(source_code: str) -> list[Kernel]:
+    """The kernels of C++ that AOTInductor generated: functions, and Triton's in the comments of their callers."""
+    kernels = {found["name"]: Kernel(found["name"], "cpp", found[0]) for found in _CPP_DEFINITION.finditer(source_code)}
+    for found in _TRITON_CALLER.finditer(source_code):
+        body = textwrap.dedent(found["body"])
+        source = _TRITON_SOURCE.search(body)
+        kernels[found["name"]] = Kernel(found["name"], "triton", source["source"] if source else body)
+    return list(kernels.values())
 
 
 def split_kernels(source_code: str) -> list[Kernel]:

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Any
 from stages.contract import Artifacts, Stage, StageContext, StageResult
 from stages.graphs import GraphRecord
 from stages.lower.adapters import build_adapter
+from stages.lower.aot_inductor import AotInductorAdapter
 from stages.lower.compiled import CompiledCase, compiled_case
-from stages.lower.kernels import Kernel, split_kernels
+from stages.lower.kernels import Kernel, split_cpp_kernels, split_kernels
 from stages.wording import calls_in_words, counted
 
 if TYPE_CHECKING:
     from stages.capture.sources import SourceFinder
+    from stages.lower.values import ValueObserver
     from stages.torch_internals.inductor import LoweredGraph
 
 
@@ -45,8 +47,32 @@ class LowerStage(Stage):
             files, facts = graph_files(lowered, captured_graphs(context.artifacts, graph_id), finder)
             artifacts |= {f"lower/{graph_id}/{name}": content for name, content in files.items()}
             graphs[graph_id] = facts
-        artifacts["lower/summary.json"] = summary(compiled, graphs)
-        return StageResult("passed", message_of(graphs), artifacts)
+        facts, message = summary(compiled, graphs), message_of(graphs)
+        if isinstance(adapter, AotInductorAdapter) and adapter.print_values:
+            observer = observed(context, adapter, facts)
+            artifacts |= observer.artifacts()
+            message += f"; {observer.in_words()}"
+        artifacts["lower/summary.json"] = facts
+        return StageResult("passed", message, artifacts)
+
+
+def observed(context: StageContext, adapter: AotInductorAdapter, facts: dict[str, Any]) -> "ValueObserver":
+    """What the printer of intermediate values tells of one step, and ``facts["printer"]``: what that cost.
+
+    What it told is left where the step raises.
+    """
+    from stages.lower.values import ValueObserver, observe
+
+    observer = ValueObserver(adapter.print_values, adapter.kernels)
+    context.progress("compiling again, with the printer of intermediate values")
+    try:
+        seconds = observe(context.case, adapter, observer)
+    except Exception:
+        context.leave(observer.artifacts(), {})
+        raise
+    facts["printer"] = {"level": adapter.print_values, "kernels": adapter.kernels, "seconds": seconds}
+    facts["printer"] |= {"stored_bytes": observer.stored_bytes, "silent": observer.silent}
+    return observer
 
 
 def emulation(compiled: CompiledCase) -> StageResult:
@@ -113,7 +139,7 @@ def graph_files(
         "post_grad.py": lowered.post_grad,
         "ir_pre_fusion.txt": schedule.ir_pre_fusion,
         "ir_post_fusion.txt": schedule.ir_post_fusion,
-        "output_code.py": lowered.source_code,
+        f"output_code.{lowered.language}": lowered.source_code,
         "kernels.csv": kernel_table(launches),
         "fusions.csv": fusions(schedule),
         "autotuning.csv": autotuning(schedule),
@@ -128,6 +154,8 @@ def graph_files(
 
 def kernels_of(lowered: "LoweredGraph") -> tuple[list[Kernel], list[str]]:
     """The kernels of the generated module, and why there are none where it can't be taken apart."""
+    if lowered.language == "cpp":
+        return split_cpp_kernels(lowered.source_code), []
     try:
         return split_kernels(lowered.source_code), []
     except SyntaxError:

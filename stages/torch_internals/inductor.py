@@ -5,7 +5,7 @@ Relies on ``torch._inductor.compile_fx.{compile_fx, compile_fx_inner, _recursive
 ``torch._inductor.config`` (``patch``, ``_pre_fusion_custom_pass``, ``_post_fusion_custom_pass``,
 ``trace.provenance_tracking_level``, ``fx_graph_cache``), ``torch._inductor.debug.reset_provenance_globals``,
 ``torch._functorch.config.enable_autograd_cache`` and the attributes of ``CompiledFxGraph`` read in
-:func:`_read_compiled`.
+:meth:`RecordingCompiler._read`.
 """
 
 import contextlib
@@ -32,9 +32,12 @@ from stages.torch_internals.inductor_scheduler import Schedule, graph_prefix, re
 
 log = logging.getLogger(__name__)
 
-_OF_THIS_PROCESS = tuple(
-    f"os.environ['{name}']"
-    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR")
+_OF_THIS_PROCESS = (
+    "torch._inductor.config.aot_inductor.output_path",
+    *(
+        f"os.environ['{name}']"
+        for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR")
+    ),
 )
 
 _ZERO_INTEGERS = '''
@@ -68,7 +71,7 @@ class LoweredGraph:
         readable: code of the AOT graph that was given to Inductor; ``runnable`` a script that compiles and runs it.
         post_grad: readable code of what was compiled, and ``nodes`` its calls.
         schedule: IR before and after fusion, buffers, refused fusions, autotuning.
-        source_code: the generated module.
+        source_code: the generated module, in ``language``: py, or cpp.
         kernel_nodes: ``kernel:handle`` → names of post-grad nodes.
         kernel_stacks: ``kernel:handle`` → the stack traces Inductor kept.
         seconds: wall time of this compilation.
@@ -86,6 +89,7 @@ class LoweredGraph:
     nodes: list[PostGradNode] = field(default_factory=list)
     schedule: Schedule = field(default_factory=Schedule)
     source_code: str = ""
+    language: str = "py"
     kernel_nodes: dict[str, list[str]] = field(default_factory=dict)
     kernel_stacks: dict[str, list[str]] = field(default_factory=dict)
     seconds: float = 0.0
@@ -125,13 +129,19 @@ class RecordingCompiler:
         return compiled
 
     def _inner_compile(
-        self, common: LoweredGraph, gm: fx.GraphModule, inputs: Sequence[Any], kwargs: dict[str, Any]
+        self,
+        common: LoweredGraph,
+        gm: fx.GraphModule,
+        inputs: Sequence[Any],
+        kwargs: dict[str, Any],
+        direction: str | None = None,
     ) -> Any:
+        """What ``compile_fx_inner`` returns, recorded. ``direction``: forward or backward, where torch is not told."""
         from torch._inductor.compile_fx import compile_fx_inner
 
         backward = bool(kwargs.get("is_backward"))
         lowered = LoweredGraph(
-            f"{common.id}.{'backward' if backward else 'forward'}",
+            f"{common.id}.{direction or ('backward' if backward else 'forward')}",
             pre_grad=common.pre_grad,
             pre_grad_nodes=common.pre_grad_nodes,
             by_sequence=common.by_sequence or origins_by_sequence(gm),
@@ -149,9 +159,21 @@ class RecordingCompiler:
                 stack.enter_context(_private_provenance())
             compiled = compile_fx_inner(gm, inputs, **kwargs)
         lowered.seconds = time.perf_counter() - began
-        _read_compiled(lowered, compiled)
+        self._read(lowered, gm, compiled)
         self.graphs[lowered.id] = lowered
         return compiled
+
+    def _read(self, lowered: LoweredGraph, gm: fx.GraphModule, compiled: Any) -> None:
+        """Fill ``lowered`` from what ``compile_fx_inner`` made of ``gm``, which its passes changed."""
+        read_texts(
+            lowered,
+            source_code=getattr(compiled, "source_code", None) or "",
+            post_grad=getattr(compiled, "inductor_post_grad_graph_str", None) or "",
+            nodes=json.loads(getattr(compiled, "inductor_provenance_mapping_str", None) or "{}"),
+            stacks=json.loads(getattr(compiled, "inductor_provenance_stack_traces_str", None) or "{}"),
+        )
+        has_code = hasattr(compiled, "source_code")
+        name_missing(lowered, nothing=not lowered.schedule.ir_pre_fusion and not has_code)
 
 
 def _with_nodes(after_fusion: Callable[[list[Any]], list[Any]], lowered: LoweredGraph) -> Callable[..., list[Any]]:
@@ -245,14 +267,18 @@ def _for_others(script: str) -> str:
     return "".join([*lines[:main], _ZERO_INTEGERS, *lines[main:]])
 
 
-def _read_compiled(lowered: LoweredGraph, compiled: Any) -> None:
-    """Fill ``lowered`` from what ``compile_fx_inner`` returned; name what it did not hold."""
-    lowered.source_code = getattr(compiled, "source_code", None) or ""
-    lowered.post_grad = getattr(compiled, "inductor_post_grad_graph_str", None) or ""
-    mapping = json.loads(getattr(compiled, "inductor_provenance_mapping_str", None) or "{}")
-    lowered.kernel_nodes = {name: list(nodes) for name, nodes in mapping.get("cppCodeToPost", {}).items()}
-    stacks = json.loads(getattr(compiled, "inductor_provenance_stack_traces_str", None) or "{}")
+def read_texts(
+    lowered: LoweredGraph, *, source_code: str, post_grad: str, nodes: Mapping[str, Any], stacks: Mapping[str, Any]
+) -> None:
+    """Fill ``lowered`` from texts and from TorchInductor's provenance tables."""
+    lowered.source_code = source_code
+    lowered.post_grad = post_grad
+    lowered.kernel_nodes = {name: list(found) for name, found in nodes.get("cppCodeToPost", {}).items()}
     lowered.kernel_stacks = {name: list(traces) for name, traces in stacks.items()}
+
+
+def name_missing(lowered: LoweredGraph, *, nothing: bool) -> None:
+    """Name in ``not_established`` what a compilation did not give. ``nothing``: it had no operation to compile."""
     found = {
         "generated code": lowered.source_code,
         "post-grad graph": lowered.post_grad,
@@ -261,7 +287,7 @@ def _read_compiled(lowered: LoweredGraph, compiled: Any) -> None:
         "runnable graph": lowered.runnable,
     }
     missing = [name for name, text in found.items() if not text]
-    if not lowered.schedule.ir_pre_fusion and not hasattr(compiled, "source_code"):
+    if nothing:
         lowered.not_established.append("the graph holds no operation, so Inductor generated nothing")
     else:
         lowered.not_established += [f"{name} not established: this compilation did not give it" for name in missing]
@@ -285,7 +311,8 @@ def compile_aot_graph(
 
 
 def inductor_decompositions() -> Mapping[Any, Callable[..., Any]]:
-    """The decompositions that Inductor applies before it compiles. Importing the lowerings first is required."""
+    """The decompositions that Inductor applies before it compiles. Some of them need its lowerings to be imported."""
+    import torch._inductor.lowering  # noqa: F401
     from torch._inductor.decomposition import select_decomp_table
 
     return select_decomp_table()

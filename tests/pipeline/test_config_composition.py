@@ -143,3 +143,22 @@ def test_an_experiment_that_sweeps_needs_no_flag() -> None:
         args = arguments.parse(argv)
         with entry._hydra_session(args) as session:
             assert entry._is_sweep(session, args) is sweeps
+
+
+PRESETS = sorted(path.stem for path in (entry.CONF / "backend").glob("inductor_*.yaml"))
+
+
+@pytest.mark.parametrize("name", [*PRESETS, "aot_inductor"])
+def test_every_preset_composes_and_its_options_are_torchs(name: str) -> None:
+    from stages.lower import build_adapter
+    from stages.torch_internals.inductor_options import check_options
+
+    config, _ = compose(f"backend={name}")
+    assert config.backend.name == name
+    build_adapter(config.backend).validate()
+    assert bool(check_options(config.backend.inductor)) == (name in PRESETS)
+
+
+def test_a_preset_takes_further_options() -> None:
+    config, _ = compose("backend=inductor_scalar_cpp", "backend.inductor.pattern_matcher=false")
+    assert config.backend.inductor == {"cpp": {"simdlen": 1}, "pattern_matcher": False}

@@ -44,3 +44,25 @@ def test_history_names() -> None:
     from torch.fx.traceback import NodeSource
 
     assert {"name", "from_node"} <= set(dir(NodeSource)) | set(NodeSource.__annotations__)
+
+
+def test_aot_inductor_names() -> None:
+    import torch
+    import torch._inductor.config as inductor_config
+    import torch._inductor.debug as inductor_debug
+    from torch._guards import TracingContext, detect_fake_mode, tracing
+    from torch._inductor.codegen.debug_utils import DebugPrinterManager
+    from torch._inductor.compile_fx import compile_fx_aot
+    from torch._inductor.output_code import CompiledAOTI
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    assert {"inner_compile", "config_patches"} <= set(inspect.signature(compile_fx_aot).parameters)
+    assert "filename" in CompiledAOTI.__dataclass_fields__
+    assert callable(torch._C._aoti.AOTIModelContainerRunnerCpu)
+    assert callable(inductor_debug.dump_inductor_provenance_info)
+    assert isinstance(inductor_debug._inductor_kernel_stack_trace, dict)
+    assert "kernel_name" in inspect.signature(DebugPrinterManager.set_printer_args).parameters
+    options = ("debug_intermediate_value_printer", "filtered_kernel_names", "output_path")
+    assert {f"aot_inductor.{name}" for name in options} <= set(inductor_config.get_config_copy())
+    assert isinstance(cache_dir(), str) and callable(tracing) and callable(detect_fake_mode)
+    assert isinstance(TracingContext, type)

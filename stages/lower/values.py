@@ -1,0 +1,310 @@
+"""Intermediate values of one step, as AOTInductor's printer tells them.
+
+``lower/values.csv`` has one row a printed value, in the order of printing:
+
+==============  =======================================================================================================
+column          what
+==============  =======================================================================================================
+graph, call     graph id, and the how many-th run of that graph in the step
+launch          number of the launch within the run; empty for a graph's inputs
+kernel, when    what is launched; ``before`` or ``after``, or ``input``
+buffer          as in ``output_code.cpp``
+written         False: this launch is the first to write the buffer, and what its memory holds before means nothing;
+                empty where the launch was not found in the generated code, and where no buffer is told of
+elements …      ``elements, dtype, shape, stride, device``
+mean, min, max  in float32 as the printer computes them (level 2), in float64 of the saved tensor (level 1)
+state           ``nan``, ``inf`` or ``finite``; empty where there is nothing to tell it by
+value           of an integer argument
+file            the safetensors file that holds it (level 1), under ``WHEN.BUFFER``
+note            why there is no file
+==============  =======================================================================================================
+"""
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from models.case import Case
+from stages.lower.compiled import compile_case
+from stages.lower.kernels import split_cpp_kernels
+from stages.lower.launches import find_launches
+from stages.lower.printed import Printed, parse_printed, state_of
+from stages.native_output import copied_stdout
+from stages.wording import counted
+
+if TYPE_CHECKING:
+    from stages.lower.aot_inductor import AotInductorAdapter
+    from stages.torch_internals.aot_inductor import Run
+    from stages.torch_internals.inductor import LoweredGraph
+
+TABLE = "lower/values.csv"
+FOLDER = "lower/values"
+COLUMNS = ["graph", "call", "launch", "kernel", "when", "buffer", "written", "elements", "dtype", "shape", "stride",
+           "device", "mean", "min", "max", "state", "value", "file", "note"]  # fmt: skip
+STORED_LIMIT = 64 * 2**20
+"""Bytes of tensors that level 1 stores in a run."""
+
+SAVE, NAMES = 1, 3
+"""Levels of the printer."""
+
+_PRINTING = re.compile(r"^\s*(?:aoti_torch_(?:print|save)_tensor_handle|printf)\(.*\n", re.MULTILINE)
+"""What the printer puts into the generated code."""
+
+
+@dataclass
+class ValueObserver:
+    """Runs compiled graphs and keeps what their printer tells.
+
+    Args:
+        level: of the printer.
+        kernels: those whose values are kept; empty for all. (The printer itself knows them at level 2 alone.)
+
+    Attributes:
+        rows: of :data:`TABLE`.
+        files: path → content, of level 1.
+        stored_bytes: of the tensors in them.
+        silent: kernels that were launched and of which nothing was told: the printer passes over views and handles.
+    """
+
+    level: int
+    kernels: Collection[str] = ()
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
+    stored_bytes: int = 0
+    silent: list[str] = field(default_factory=list)
+    _calls: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, lowered: "LoweredGraph", run: "Run") -> Sequence[Tensor]:
+        """What ``run`` returns. Level 1 saves below the working directory, which is another one meanwhile."""
+        from stages.torch_internals.aot_inductor import cache_folder
+
+        with tempfile.TemporaryDirectory(prefix="values-", dir=cache_folder()) as folder:
+            text = Path(folder, "printed.txt")
+            try:
+                with (
+                    copied_stdout(text),
+                    _working_directory(folder) if self.level == SAVE else contextlib.nullcontext(),
+                ):
+                    return run()
+            finally:
+                self._keep(lowered, parse_printed(text.read_text(errors="replace")))
+
+    def _keep(self, lowered: "LoweredGraph", printed: Sequence[Printed]) -> None:
+        call = self._calls.get(lowered.id, 0)
+        self._calls[lowered.id] = call + 1
+        first_writes = written_by(lowered)
+        named = [named_by_path(item, lowered.schedule.buffers) if item.path else item for item in printed]
+        wanted = {kernel.lower() for kernel in self.kernels}
+        told = {item.kernel for item in named} | set(self.silent)
+        self.silent += [name for name in first_writes if name not in told and (not wanted or name.lower() in wanted)]
+        launches = list(numbered(named))
+        last = {item.path: index for index, (_, item) in enumerate(launches)}
+        done: set[tuple[str, str]] = set()
+        before: dict[str, Tensor] = {}
+        tensors: dict[tuple[int, str], dict[str, Tensor]] = {}
+        for index, (launch, item) in enumerate(launches):
+            if wanted and item.kernel.lower() not in wanted:
+                continue
+            written = _is_written(item, first_writes, done)
+            if item.when == "after":
+                done.add((item.kernel, item.buffer))
+            row = {"graph": lowered.id, "call": call, "launch": launch, "written": written} | _columns(item)
+            if item.path and last[item.path] != index:
+                row["note"] = "overwritten: a later launch of this kernel saved this buffer under the same name"
+            elif item.path:
+                key = (-1 if launch is None else launch, item.kernel)
+                row |= self._saved(item, written, before, tensors.setdefault(key, {}), _file(lowered.id, call, *key))
+            self.rows.append(row)
+        self._store(lowered.id, call, tensors)
+
+    def _saved(
+        self, item: Printed, written: bool | None, before: dict[str, Tensor], kept: dict[str, Tensor], file: str
+    ) -> dict[str, Any]:
+        """The columns of a saved tensor, which is put into ``kept`` where it is to be stored."""
+        tensor = torch.load(item.path, weights_only=True, map_location="cpu")
+        columns = described(tensor)
+        from stages.kerneldiff.packing import PLAIN
+
+        if item.when == "before":
+            before[item.buffer] = tensor
+        if written is False:
+            return columns | {"note": "not stored: not yet written"}
+        if item.when == "after" and _same(before.pop(item.buffer, None), tensor):
+            return columns | {"note": "not stored: unchanged by the launch"}
+        if tensor.dtype not in PLAIN:
+            return columns | {"note": f"not stored: safetensors holds no {columns['dtype']} in every release"}
+        nbytes = tensor.numel() * tensor.element_size()
+        if self.stored_bytes + nbytes > STORED_LIMIT:
+            return columns | {"note": f"not stored: over the limit of {STORED_LIMIT >> 20} MiB in all"}
+        self.stored_bytes += nbytes
+        kept[f"{item.when}.{item.buffer}"] = tensor
+        return columns | {"file": file}
+
+    def _store(self, graph_id: str, call: int, tensors: Mapping[tuple[int, str], dict[str, Tensor]]) -> None:
+        from stages.kerneldiff.packing import serialise
+
+        self.files |= {_file(graph_id, call, *key): serialise(kept) for key, kept in tensors.items() if kept}
+
+    def table(self) -> pd.DataFrame:
+        """See the module's docstring."""
+        table = pd.DataFrame(self.rows, columns=COLUMNS)
+        return table.astype({"call": "Int64", "launch": "Int64", "elements": "Int64", "written": "boolean"})
+
+    def artifacts(self) -> dict[str, Any]:
+        """The table and the stored tensors."""
+        return {TABLE: self.table(), **self.files}
+
+    def first(self, state: str) -> dict[str, Any] | None:
+        """The first row of that state, of memory that was written; None where there is none."""
+        found = (row for row in self.rows if row["state"] == state and (row["when"] != "before" or row["written"]))
+        return next(found, None)
+
+    def in_words(self) -> str:
+        """For the stage's message: how much was told, and where the first NaN or infinity is."""
+        found = {(row["graph"], row["call"], row["launch"]) for row in self.rows if row["launch"] is not None}
+        launches = counted(len(found), "launch", "launches")
+        if self.level == NAMES:
+            return f"the printer named {launches}"
+        verb = f"saved {counted(len(self.files), 'file')} of" if self.level == SAVE else "told"
+        left = sum(row["note"].startswith("not stored: over") for row in self.rows)
+        over = f", {left} over the limit of {STORED_LIMIT >> 20} MiB left out" if left else ""
+        words = f"the printer {verb} {counted(len(self.rows), 'value')} around {launches}{over}"
+        words += f", nothing of {', '.join(self.silent)}" if self.silent else ""
+        for state, name in (("nan", "NaN"), ("inf", "infinity")):
+            row = self.first(state)
+            if row is not None:
+                kernel = f"{row['when']} {row['kernel']}" if row["kernel"] else "among its inputs"
+                return f"{words}; the first {name} is in {row['graph']}, {kernel}, in {row['buffer']}"
+        return f"{words}; no NaN or infinity among them"
+
+
+def observe(case: Case, adapter: "AotInductorAdapter", observer: ValueObserver) -> float:
+    """Take one step of the case, compiled once more with the printer, and keep in ``observer`` what is told.
+
+    Returns:
+        the wall seconds of that step, its compilation included.
+    """
+    compiled = compile_case(case, adapter.printing(observer))
+    assert compiled.compile_s is not None, "a compiled case was timed"
+    return compiled.compile_s
+
+
+def written_by(lowered: "LoweredGraph") -> dict[str, set[str] | None]:
+    """Kernel → the buffers that its launches are the first to write; None where one of them was not found."""
+    lowered = replace(lowered, source_code=_PRINTING.sub("", lowered.source_code))
+    generated = {kernel.name for kernel in split_cpp_kernels(lowered.source_code)}
+    found: dict[str, set[str] | None] = {}
+    for launch in find_launches(lowered, generated):
+        known = found.setdefault(launch.kernel, set())
+        if not launch.scheduled or known is None:
+            found[launch.kernel] = None
+        else:
+            known |= {name for node in launch.scheduled for name in node.writes}
+    return found
+
+
+def numbered(printed: Sequence[Printed]) -> Iterator[tuple[int | None, Printed]]:
+    """Each item with the number of its launch: one begins with another kernel, and with "before" after "after"."""
+    launch, previous = -1, Printed("input")
+    for item in printed:
+        if item.when == "input":
+            yield None, item
+            continue
+        if item.kernel != previous.kernel or (previous.when, item.when) == ("after", "before"):
+            launch += 1
+        previous = item
+        yield launch, item
+
+
+def named_by_path(item: Printed, buffers: Collection[str]) -> Printed:
+    """A saved tensor with the kernel and the buffer that its file is named after.
+
+    Args:
+        item: its ``path`` ends in ``WHEN_launch_KERNEL_BUFFER_DEVICE.pt``.
+        buffers: names that the graph knows; any other is taken for a part of the kernel's.
+    """
+    names = "|".join(sorted(map(re.escape, buffers), key=len, reverse=True))
+    pattern = rf"(?:before|after)_launch_(?P<kernel>.+)_(?P<buffer>{names})_(?P<device>[a-z]+\d*)\.pt$"
+    found = re.search(pattern, item.path)
+    if found is None:
+        return replace(item, buffer=Path(item.path).stem)
+    return replace(item, kernel=found["kernel"], buffer=found["buffer"], device=found["device"])
+
+
+def described(tensor: Tensor) -> dict[str, Any]:
+    """The columns that tell of a tensor's values."""
+    columns: dict[str, Any] = {
+        "elements": tensor.numel(),
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "shape": str(list(tensor.shape)),
+        "stride": str(list(tensor.stride())),
+    }
+    if tensor.numel() == 0 or tensor.is_complex():
+        return columns
+    wide = tensor.double()
+    low, high = (float(item) for item in torch.aminmax(wide))
+    return columns | {"mean": float(wide.mean()), "min": low, "max": high, "state": state_of(low, high)}
+
+
+def _is_written(
+    item: Printed, first_writes: Mapping[str, set[str] | None], done: Collection[tuple[str, str]]
+) -> bool | None:
+    """Whether the buffer's memory holds a value; None where no buffer is told of, or the launch was not found."""
+    if not item.buffer:
+        return None
+    if item.when != "before" or (item.kernel, item.buffer) in done:
+        return True
+    known = first_writes.get(item.kernel)
+    return None if known is None else item.buffer not in known
+
+
+def _columns(item: Printed) -> dict[str, Any]:
+    return {
+        "kernel": item.kernel,
+        "when": item.when,
+        "buffer": item.buffer,
+        "elements": item.elements,
+        "dtype": item.dtype,
+        "shape": item.shape,
+        "stride": item.stride,
+        "device": item.device,
+        "mean": item.mean,
+        "min": item.minimum,
+        "max": item.maximum,
+        "state": item.state,
+        "value": item.value,
+        "file": "",
+        "note": "",
+    }
+
+
+def _file(graph_id: str, call: int, launch: int, kernel: str) -> str:
+    safe = re.sub(r"[^\w.]+", "_", kernel)[:80]
+    return f"{FOLDER}/{graph_id}/{call}-{launch:04}-{safe}.safetensors"
+
+
+def _same(before: Tensor | None, after: Tensor) -> bool:
+    """Bit-equal, NaN included."""
+    if before is None or before.shape != after.shape or before.dtype != after.dtype:
+        return False
+    first, second = (tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (before, after))
+    return torch.equal(first, second)
+
+
+@contextlib.contextmanager
+def _working_directory(folder: str) -> Iterator[None]:
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
