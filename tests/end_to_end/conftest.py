@@ -7,14 +7,18 @@ from command_line import QUICK, SMALL, Finished, command
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Finished]:
-    """Runs the pipeline in a fresh working directory and returns what it left."""
+def compilers(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Overrides for a cache that runs share: the C++ compiler's probes and headers cost 10 s a run."""
+    return "runner.cache=true", f"runner.cache_dir={tmp_path_factory.mktemp('compilers')}"
 
-    compilers = tmp_path_factory.mktemp("compilers")  # shared: the C++ compiler's probes and headers cost 10 s a run
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory, compilers: tuple[str, str]) -> Callable[..., Finished]:
+    """Runs the pipeline in a fresh working directory and returns what it left."""
 
     def run(*arguments: str) -> Finished:
         cwd = tmp_path_factory.mktemp("work")
-        finished = command(*arguments, "runner.cache=true", f"runner.cache_dir={compilers}", cwd=cwd)
+        finished = command(*arguments, *compilers, cwd=cwd)
         output = finished.stdout + finished.stderr
         directories = [path.parent for path in cwd.glob("outputs/*/*/summary.json")]
         assert len(directories) == 1, output
