@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 PERCEPTRON = ("model=custom", "model.build._target_=small_models.perceptron")
 
 
+@pytest.mark.slow
 def test_an_option_is_swept_and_each_job_records_its_own(tmp_path, compilers) -> None:
     option = "backend.inductor.pattern_matcher"
     finished = command("--multirun", *PERCEPTRON, "stages=[lower]", f"{option}=true,false", *compilers, cwd=tmp_path)
