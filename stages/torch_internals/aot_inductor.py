@@ -78,7 +78,7 @@ class AotInductorCompiler(RecordingCompiler):
         common = LoweredGraph(
             f"g{number}",
             pre_grad=gm.print_readable(print_output=False, include_stride=True, include_device=True),
-            pre_grad_nodes=pre_grad_nodes(gm, self.modules),
+            pre_grad_nodes=pre_grad_nodes(gm),
         )
         forward = functools.partial(self.compile_graph, common, "forward")
         backward = functools.partial(self.compile_graph, common, "backward")
