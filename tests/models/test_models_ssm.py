@@ -83,6 +83,7 @@ def node_count(model: torch.nn.Module, inputs: Tensor) -> int:
     return len(torch.export.export(model, (inputs,)).run_decompositions().graph.nodes)
 
 
+@pytest.mark.slow
 def test_graph_does_not_grow_with_the_sequence_and_stays_under_2000_nodes() -> None:
     model = SelectiveStateSpaceModel(SSMConfig(vocabulary=50, width=16)).eval()
     counts = [node_count(model, torch.zeros(1, length, dtype=torch.int64)) for length in (128, 256)]
