@@ -70,7 +70,8 @@ FOUND_TOO = [
     ("convolutional", "g0.forward", "max_pool2d_with_indices", "dropped_tail", {}),
     ("convolutional", "g0.backward", "convolution_backward", "narrow_accumulation", {"output": 1, "strength": 1}),
     ("convolutional", "g0.backward", "native_batch_norm_backward", "scale", {"output": 2}),
-    ("convolutional", "g0.backward", "threshold_backward", "dropped_tail", {}),]
+    ("convolutional", "g0.backward", "threshold_backward", "dropped_tail", {}),
+]
 
 
 @pytest.mark.parametrize(
