@@ -1,5 +1,6 @@
 """A case compiled once, shared by every stage of a process."""
 
+import contextlib
 import functools
 import time
 from collections.abc import Callable, Mapping
@@ -40,6 +41,14 @@ class CompiledCase:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
 
+    def tracing(self) -> contextlib.AbstractContextManager[None]:
+        """To be open around the first step: what Dynamo reads of TorchInductor's options while it traces."""
+        if not self.options:
+            return contextlib.nullcontext()
+        from stages.torch_internals.inductor_options import seen_by_dynamo
+
+        return seen_by_dynamo(self.options)
+
     def _counted(self) -> Callable[..., Any]:
         @functools.wraps(self._compiler)
         def compiler(*args: Any, **options: Any) -> Any:
@@ -70,7 +79,7 @@ def compile_case(
         assert isinstance(adapter, InductorAdapter), f"{adapter.name} has no TorchInductor options"
         adapter = InductorAdapter(adapter.inductor | dict(inductor_options))
     compiled = CompiledCase(case, adapter)
-    with case.preserved():
+    with case.preserved(), compiled.tracing():
         torch.manual_seed(case.seed)
         began = time.perf_counter()
         case.step(compiled)

@@ -1,9 +1,11 @@
 """TorchInductor's configuration: the names and types of its options.
 
-Relies on ``torch._inductor.config.get_config_copy`` and ``get_type``.
+Relies on ``torch._inductor.config.get_config_copy``, ``get_type`` and ``patch``, and on
+``torch._dynamo.utils.is_parameter_freezing``, by which Dynamo asks for ``freezing`` while it traces.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
 from models.errors import ConfigurationError, closest_first
@@ -48,6 +50,18 @@ def check_options(options: Mapping[str, Any], *, key_prefix: str = "backend.indu
                 f"for example its present value.\nTry: {key_prefix}{key}={_as_yaml(known[key])}"
             )
     return flat
+
+
+@contextlib.contextmanager
+def seen_by_dynamo(options: Mapping[str, Any]) -> Iterator[None]:
+    """Those of ``options`` in force that Dynamo reads, which traces before any backend is called.
+
+    With ``freezing`` parameters become constants of Dynamo's graph; where they are its inputs, nothing is frozen.
+    """
+    import torch._inductor.config as inductor_config
+
+    with inductor_config.patch({key: options[key] for key in ("freezing",) if key in options}):
+        yield
 
 
 def _last(key: str) -> str:

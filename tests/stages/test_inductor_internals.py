@@ -7,6 +7,7 @@ def test_compilation_names() -> None:
     import torch._inductor.config as inductor_config
     import torch._inductor.debug as inductor_debug
     from torch._dynamo.repro import after_aot
+    from torch._dynamo.utils import is_parameter_freezing
     from torch._inductor import compile_fx
 
     assert "inner_compile" in inspect.signature(compile_fx.compile_fx).parameters
@@ -18,6 +19,7 @@ def test_compilation_names() -> None:
     assert {"_pre_fusion_custom_pass", "_post_fusion_custom_pass", "trace.provenance_tracking_level"} <= set(known)
     assert {"fx_graph_cache", "fx_graph_remote_cache"} <= set(known)
     assert inductor_config.get_type("pattern_matcher") is bool
+    assert "torch._inductor.config.freezing" in inspect.getsource(is_parameter_freezing)
 
 
 def test_scheduler_names() -> None:

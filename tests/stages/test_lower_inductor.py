@@ -239,3 +239,15 @@ def test_nothing_is_written_into_the_working_directory(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     compile_case(small_case("inference"), build_adapter(BackendConfig()))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_freezing_makes_the_weights_constants() -> None:
+    """Dynamo decides it, before any backend is called: without its consent nothing is frozen, and nothing says so."""
+    torch._dynamo.reset()
+    case = small_case("inference")
+    compiled = compile_case(case, build_adapter(BackendConfig(inductor={"freezing": True})))
+    buffers = compiled.graphs["g0.forward"].schedule.buffers.values()
+    assert sum(buffer.role == "input" for buffer in buffers) == 1
+    assert {"constant"} <= {buffer.role for buffer in buffers}
+    torch.testing.assert_close(compiled(*case.args), case.module(*case.args))
+    assert not inductor_config.freezing
