@@ -1,6 +1,7 @@
 """``inductor-debug``: ``run`` is ``python -m pipeline`` from any directory; the rest reads stored runs."""
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -10,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from models.errors import UserError
+from pipeline import analysis, entry, store
 from pipeline import check_command as checks
-from pipeline import entry, store
 from stages.wording import counted
 
 app = typer.Typer(
@@ -33,6 +34,12 @@ class ProfilesFormat(StrEnum):
     JSON = "json"
     MARKDOWN = "markdown"
 
+
+ROWS = 20
+"""Rows of a table that analyze prints, unless it is told otherwise."""
+CELL = 100
+"""Characters of a cell that analyze prints, unless it is a path."""
+_PACKAGES = re.compile(r"\S*/(?:site|dist)-packages/")
 
 FormatOption = Annotated[Format, typer.Option("--format", help="table, or json for a program to read")]
 
@@ -161,6 +168,57 @@ def check_command(
             )
         print(f"stored in {found.folder}")
     return 1 if found.failed else 0
+
+
+@app.command(
+    "analyze", help="Answer a question from a stored run, the newest by default, without running anything again."
+)
+def analyze_command(
+    run: Annotated[Path | None, typer.Argument(help="the run's folder or id; by default the newest")] = None,
+    kind: Annotated[str, typer.Option("--type", help=" | ".join(analysis.TYPES))] = "summary",
+    graph: Annotated[str | None, typer.Option("--graph", help="a graph's id, such as g0.forward")] = None,
+    line: Annotated[
+        list[str], typer.Option("--line", help="FILE:LINE, FILE, or a part of a line's code; may be repeated")
+    ] = [],  # noqa: B006
+    kernel: Annotated[
+        list[str], typer.Option("--kernel", help="a kernel's name or a part of it; may be repeated")
+    ] = [],  # noqa: B006
+    node: Annotated[list[str], typer.Option("--node", help="a post-grad node's name; may be repeated")] = [],  # noqa: B006
+    rows: Annotated[int | None, typer.Option("--rows", min=0, help="rows of each table at most, 0 for all")] = None,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    stored = analysis.StoredRun(run or store.newest())
+    found = analysis.analyze(stored, kind, analysis.Wanted(graph, line, kernel, node))
+    if output is Format.JSON:
+        tables = {table.name: [{key: row.get(key) for key in table.columns} for row in table.rows[: rows or None]]
+                  for table in found.tables}  # fmt: skip
+        _print_json({"run": str(stored.folder), "type": kind, "told": found.told, "tables": tables})
+        return 0
+    print(f"run: {stored.folder}")
+    for sentence in found.told:
+        print(sentence)
+    print()
+    for table in found.tables:
+        _print_analysis(table, ROWS if rows is None else rows or len(table.rows))
+    return 0
+
+
+def _print_analysis(table: analysis.Table, limit: int) -> None:
+    shown = table.rows[:limit]
+    stored = f", in {table.file}" if table.file else ""
+    left = f", {limit} shown (--rows 0 for all)" if len(table.rows) > limit else ""
+    print(f"{table.name} ({len(table.rows)}{left}{stored}):")
+    if shown:
+        cells = [{key: _cut(row.get(key)) for key in table.columns} for row in shown]
+        _print_table(list(table.columns), cells)
+    else:
+        print("none\n")
+
+
+def _cut(value: Any) -> Any:
+    """A cell that fits on a screen: whole paths, sentences and lists of nodes are in the file and in JSON."""
+    text = _PACKAGES.sub("", _text(value))
+    return text if len(text) <= CELL or "/" in text else f"{text[: CELL - 1]}…"
 
 
 @app.command("profiles", help="List the accelerator profiles and their rules, each with its source.")

@@ -46,6 +46,17 @@ def locate(run: Path) -> Path:
     return found[0] if len(found) == 1 else run
 
 
+def newest() -> Path:
+    """The run below outputs that was started last; RunDirectoryError where there is none."""
+    runs = find_runs(OUTPUTS) if OUTPUTS.is_dir() else []
+    if not runs:
+        raise RunDirectoryError(
+            f"RUN: none given, and no run below {str(OUTPUTS)!r} here; valid: a run's folder.\n"
+            "Try: inductor-debug list FOLDER"
+        )
+    return runs[-1]
+
+
 def existing(run: Path) -> Path:
     """The folder of a run as :func:`locate` finds it; RunDirectoryError where there is none."""
     folder = locate(run)

@@ -1,0 +1,164 @@
+"""What TorchInductor decided, from a stored run: fusions, with why not; candidates that were timed."""
+
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from models.errors import UserError, closest_first
+from pipeline.analysis.kernels import NEAREST, is_line, launches_of, place
+from pipeline.analysis.stored import Analysis, Row, StoredRun, Table, Wanted
+from stages.wording import counted
+
+COUNT_COLUMNS = ("graph", "nodes_pre_fusion", "nodes_post_fusion", "fused", "refused")
+REASON_COLUMNS = ("reason", "pairs", "times")
+FUSION_COLUMNS = ("graph", "fused", "reason", "times", "first", "first_source", "second", "second_source",
+                  "first_nodes", "second_nodes")  # fmt: skip
+KERNEL_COLUMNS = ("graph", "kernel", "kind", "nodes")
+AUTOTUNING_COLUMNS = ("graph", "operation", "inputs", "choice", "milliseconds", "chosen", "times_the_best")
+
+
+def fusion(run: StoredRun, wanted: Wanted) -> Analysis:
+    """What was fused, what was not and why; with two lines or nodes, the decisions about the two."""
+    facts = run.json("lower/summary.json")["graphs"]
+    counts, rows, reasons = [], [], Counter[str]()
+    times: Counter[str] = Counter()
+    kernels: list[Row] = []
+    for graph in run.wanted_graphs(wanted):
+        decisions = _decisions(run, graph)
+        refused = [row for row in decisions if not row["fused"]]
+        counts.append({"graph": graph, "fused": len(decisions) - len(refused), "refused": len(refused)}
+                      | {key: facts[graph][key] for key in COUNT_COLUMNS[1:3]})  # fmt: skip
+        chosen = [row for row in decisions if _concerns(row, wanted)]
+        for row in chosen:
+            if not row["fused"]:
+                reasons[row["reason"]] += 1
+                times[row["reason"]] += row["times"]
+        rows += chosen
+        kernels += [launch for launch in launches_of(run, graph) if _touches(launch, wanted)]
+    asked = [*wanted.lines, *wanted.nodes]
+    tables = [
+        Table("graphs", COUNT_COLUMNS, counts),
+        Table("reasons", REASON_COLUMNS, [{"reason": reason, "pairs": pairs, "times": times[reason]}
+                                          for reason, pairs in reasons.most_common()]),
+        Table("decisions", FUSION_COLUMNS, sorted(rows, key=lambda row: bool(row["fused"]))),
+    ]  # fmt: skip
+    if not asked:
+        return Analysis([], tables)
+    if not kernels and not rows:
+        raise _unknown(run, wanted)
+    where = [{"graph": launch["graph"], "kernel": launch["key"], "kind": launch["kind"],
+              "nodes": " ".join(launch["nodes"])} for launch in kernels]  # fmt: skip
+    return Analysis(_told(rows, kernels, wanted), [*tables[1:], Table("kernels", KERNEL_COLUMNS, where)])
+
+
+def _decisions(run: StoredRun, graph: str) -> list[Row]:
+    """Rows of ``fusions.csv``, with ``first_lines`` and ``second_lines``: the lines of each side's nodes."""
+    kernels = run.json(f"lower/{graph}/provenance.json")["kernels"]
+    code = {place(line): line["code"] for launch in kernels for line in launch["sources"]}
+    lines: dict[str, list[Row]] = defaultdict(list)
+    for node in run.json(f"lower/{graph}/nodes.json")["nodes"]:
+        if node["source"]:
+            file, _, number = node["source"].rpartition(":")
+            line = {"file": file, "line": int(number), "code": code.get(node["source"], "")}
+            lines[node["node"].rpartition("/")[2]].append(line)
+    rows = []
+    for row in run.table(f"lower/{graph}/fusions.csv"):
+        sides: Row = {}
+        for side in ("first", "second"):
+            found = [line for node in str(row[f"{side}_nodes"] or "").split() for line in lines[node]]
+            sides |= {f"{side}_lines": found, f"{side}_source": " ".join(dict.fromkeys(map(place, found))) or None}
+        rows.append({"graph": graph} | row | sides)
+    return rows
+
+
+def _concerns(row: Row, wanted: Wanted) -> bool:
+    """Whether every line and node that is asked for is of the pair; two of them, one of each side."""
+    sides = [[_is_of(row, side, wanted, index) for side in ("first", "second")]
+             for index in range(len(wanted.lines) + len(wanted.nodes))]  # fmt: skip
+    if len(sides) == 2:
+        (a, b), (c, d) = sides
+        return (a and d) or (b and c)
+    return all(any(side) for side in sides)
+
+
+def _is_of(row: Row, side: str, wanted: Wanted, index: int) -> bool:
+    if index < len(wanted.lines):
+        return any(is_line(line, wanted.lines[index]) for line in row[f"{side}_lines"])
+    name = wanted.nodes[index - len(wanted.lines)]
+    return name == row[side] or name in str(row[f"{side}_nodes"] or "").split()
+
+
+def _touches(launch: Row, wanted: Wanted) -> bool:
+    """Whether a launch has a line or node that is asked for."""
+    lines = any(is_line(line, text) for text in wanted.lines for line in launch["sources"])
+    return lines or any(name in launch["nodes"] for name in wanted.nodes)
+
+
+def _told(rows: list[Row], kernels: list[Row], wanted: Wanted) -> list[str]:
+    """What the decisions come to, and what else stands between the two."""
+    told = []
+    asked = [*wanted.lines, *wanted.nodes]
+    whole = [launch for launch in kernels
+             if all(_touches(launch, _alone(wanted, index)) for index in range(len(asked)))]  # fmt: skip
+    generated = [launch for launch in whole if launch["kind"] != "extern"]
+    if len(asked) > 1 and generated:
+        told.append(f"in one kernel: {', '.join(launch['key'] for launch in generated)}")
+    library = [launch["key"] for launch in kernels if launch["kind"] == "extern"]
+    if library:
+        told.append(f"library calls, which nothing is fused into: {', '.join(dict.fromkeys(library))}")
+    if not rows:
+        told.append("not established: torch recorded no decision here; it gives no reason for pairs that share no "
+                    "buffer or that it never considered")  # fmt: skip
+    return told
+
+
+def _alone(wanted: Wanted, index: int) -> Wanted:
+    if index < len(wanted.lines):
+        return Wanted(lines=[wanted.lines[index]])
+    return Wanted(nodes=[wanted.nodes[index - len(wanted.lines)]])
+
+
+def _unknown(run: StoredRun, wanted: Wanted) -> UserError:
+    launches = [launch for graph in run.wanted_graphs(wanted) for launch in launches_of(run, graph)]
+    nodes = dict.fromkeys(node for launch in launches for node in launch["nodes"])
+    lines = dict.fromkeys(line["code"] for launch in launches for line in launch["sources"] if line["own"])
+    option, given, known = ("--node", wanted.nodes, nodes) if wanted.nodes else ("--line", wanted.lines, lines)
+    near = closest_first(given[0], known)[:NEAREST]
+    hint = f"\nTry: {option} {shlex.quote(near[0])}" if near else ""
+    return UserError(
+        f"{option}: got {given[0]!r}, of which no fusion was decided; valid: {', '.join(near) or 'none'}, ….{hint}"
+    )
+
+
+def autotuning(run: StoredRun, wanted: Wanted) -> Analysis:
+    """One row a candidate, the fastest of each operation first; ``times_the_best`` says how close it came."""
+    rows = []
+    for graph in run.wanted_graphs(wanted):
+        best: float | None = None
+        for row in run.table(f"lower/{graph}/autotuning.csv"):
+            spent = row["milliseconds"]
+            best = spent if row["chosen"] else best
+            ratio = spent / best if spent is not None and best else None
+            rows.append({"graph": graph} | row | {"times_the_best": ratio})
+    if not rows:
+        tuned = run.json("lower/summary.json")["inductor_options"].get("max_autotune")
+        tried = "max_autotune was on, but no operation had a second candidate" if tuned else "max_autotune was off"
+        raise run.lacks("autotuning", "lower", *_autotuning_options(run), because=f"no candidate was timed, {tried}")
+    chosen = [row for row in rows if row["chosen"]]
+    kinds = Counter(_family(str(row["choice"])) for row in chosen)
+    told = f"{counted(len(chosen), 'operation')} timed, {counted(len(rows), 'candidate')}; chosen: " + ", ".join(
+        f"{kind} {count}" for kind, count in kinds.most_common()
+    )
+    return Analysis([told], [Table("candidates", AUTOTUNING_COLUMNS, rows)])
+
+
+def _autotuning_options(run: StoredRun) -> Iterable[str]:
+    """What to type: on the CPU a template wants weights that are constants."""
+    yield "backend=inductor_max_autotune"
+    if run.summary["run"].get("device", "cpu") == "cpu":
+        yield "backend.inductor.freezing=true"
+
+
+def _family(choice: str) -> str:
+    """``triton_mm_12`` and ``triton_mm_13`` are of one family."""
+    return choice.rstrip("0123456789").rstrip("_")

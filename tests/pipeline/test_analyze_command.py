@@ -1,0 +1,239 @@
+"""``inductor-debug analyze`` on a stored run written here: two lines of a model, four launches."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import analysis, cli, entry
+from stages.lower.decisions import AUTOTUNING_COLUMNS, FUSION_COLUMNS
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = "/home/me/my_package/nets.py"
+SCALE = {"file": FILE, "line": 12, "code": "x = self.scale(x)", "own": True}
+SOFTMAX = {"file": FILE, "line": 14, "code": "return x.softmax(-1)", "own": True}
+CODE = """\
+def call(args):
+    # [Provenance debug handles] cpp_fused_mul_0:1
+    cpp_fused_mul_0(arg0_1, buf0)
+    # [Provenance debug handles] extern_kernels.mm:2, cpp_fused_softmax_1:3
+    extern_kernels.mm(buf0, arg1_1, out=buf1)
+    cpp_fused_softmax_1(buf1, buf2)
+    # [Provenance debug handles] cpp_fused_softmax_1:30
+    cpp_fused_softmax_1(buf2, buf3)
+"""
+BUFFER = {"name": "buf0", "role": "buffer", "shape": [4, "s0"], "dtype": "float32", "bytes": None}
+
+
+def launch(name: str, handle: int, nodes: str, *sources: dict[str, Any]) -> dict[str, Any]:
+    generated = name.startswith("cpp")
+    return {
+        "name": name, "handle": handle, "kind": "cpp" if generated else "extern", "nodes": nodes.split(),
+        "file": f"kernels/{name}.cpp" if generated else None, "sources": list(sources), "reads": [BUFFER],
+        "writes": [], "bytes_read": 64, "bytes_written": 32, "modules": ["head"],
+    }  # fmt: skip
+
+
+def table(columns: list[str], *rows: list[Any]) -> str:
+    return "\n".join(",".join(map(str, row)) for row in [columns, *rows]) + "\n"
+
+
+FILES: dict[str, Any] = {
+    "run.log": "",
+    "lower/summary.json": {
+        "inductor_options": {"fallback_random": True},
+        "graphs": {"g0.forward": {"kernels": 2, "launches": 4, "extern_launches": 1, "kernels_mapped_share": 1.0,
+                                  "seconds": 2.5, "nodes_pre_fusion": 5, "nodes_post_fusion": 3}},
+    },
+    "lower/g0.forward/output_code.py": CODE,
+    "lower/g0.forward/provenance.json": {"kernels": [
+        launch("cpp_fused_mul_0", 1, "mul", SCALE), launch("extern_kernels.mm", 2, "mm", SCALE),
+        launch("cpp_fused_softmax_1", 3, "exp sum_1 mul_1", SOFTMAX, SCALE),
+        launch("cpp_fused_softmax_1", 30, "exp_2", SOFTMAX),
+    ]},
+    "lower/g0.forward/nodes.json": {"nodes": [
+        {"node": "mul", "source": f"{FILE}:12"}, {"node": "mul_1", "source": f"{FILE}:12"},
+        {"node": "exp", "source": f"{FILE}:14"}, {"node": "sum_1", "source": f"{FILE}:14"},
+    ]},
+    "lower/g0.forward/fusions.csv": table(
+        FUSION_COLUMNS, ["op2", "op3", True, "", 1, "exp", "sum_1"],
+        ["op0", "op2", False, "no shared data", 2, "mul", "exp"],
+        ["op2", "op4", False, "numel/rnumel mismatch", 1, "exp", "sum_1"],
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The run's folder, the newest below the working directory's outputs."""
+    monkeypatch.chdir(tmp_path)
+    older, folder = (tmp_path / "outputs/2026-01-01" / name for name in ("1-old", "2-new"))
+    for each in (older, folder):
+        stages = [{"name": "lower", "status": "passed", "seconds": 1.0, "message": "lowered"}]
+        about = {"model": "nets", "accel": "none", "backend": "inductor", "device": "cpu"}
+        write(each, {"summary.json": {"run": about, "verdict": "passed", "stages": stages}, **FILES})
+    return folder.relative_to(tmp_path)
+
+
+def write(folder: Path, files: dict[str, Any]) -> None:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+def asked(*words: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The answer as JSON."""
+    assert cli.main(["analyze", *words, "--format", "json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(*words: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What is said where there is no answer: one message, and nothing printed that could be taken for one."""
+    assert cli.main(["analyze", *words]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and "Traceback" not in printed.err
+    return printed.err
+
+
+@pytest.mark.parametrize("line", ["nets.py:14", "my_package/nets.py:14", "x.softmax"])
+def test_a_line_leads_to_its_launches_and_their_place_in_the_generated_code(
+    line: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = asked("--type", "kernels", "--line", line, capsys=capsys)
+    assert found["run"] == str(run)
+    kernels = found["tables"]["kernels"]
+    assert [(row["kernel"], row["called_at"].rpartition(":")[2]) for row in kernels] == [
+        ("cpp_fused_softmax_1:3", "4"), ("cpp_fused_softmax_1:30", "7")]  # fmt: skip
+    assert {row["source"] for row in kernels} == {f"{FILE}:14"}
+    assert kernels[0]["file"] == "lower/g0.forward/kernels/cpp_fused_softmax_1.cpp"
+    assert list(kernels[0]) == list(analysis.kernels.COLUMNS)
+
+
+def test_a_kernel_leads_to_its_lines_and_buffers(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = asked("--type", "kernels", "--kernel", "softmax_1:3", capsys=capsys)["tables"]
+    assert [row["kernel"] for row in found["kernels"]] == ["cpp_fused_softmax_1:3"]
+    assert [(row["source"], row["code"]) for row in found["lines"]] == [
+        (f"{FILE}:14", SOFTMAX["code"]), (f"{FILE}:12", SCALE["code"])]  # fmt: skip
+    assert [(row["access"], row["shape"]) for row in found["buffers"]] == [("reads", "4×s0")]
+    (row,) = asked("--type", "kernels", "--node", "exp_2", capsys=capsys)["tables"]["kernels"]
+    assert row["kernel"] == "cpp_fused_softmax_1:30"
+
+
+def test_two_lines_have_the_decisions_between_them(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = asked("--type", "fusion", "--line", "nets.py:12", "--line", "nets.py:14", capsys=capsys)
+    (row,) = found["tables"]["decisions"]
+    assert (row["fused"], row["reason"], row["times"]) == (False, "no shared data", 2)
+    one, library = found["told"]
+    assert one == "in one kernel: cpp_fused_softmax_1:3"
+    assert library == "library calls, which nothing is fused into: extern_kernels.mm:2"
+    rows = asked("--type", "fusion", "--node", "exp", "--node", "sum_1", capsys=capsys)["tables"]["decisions"]
+    assert [row["fused"] for row in rows] == [False, True]
+    everything = asked("--type", "fusion", capsys=capsys)["tables"]
+    assert everything["graphs"][0] | {"fused": 1, "refused": 2} == everything["graphs"][0]
+    assert len(everything["decisions"]) == 3
+
+
+def test_a_pair_of_which_torch_says_nothing_is_not_established(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = asked("--type", "fusion", "--node", "mul", "--node", "sum_1", capsys=capsys)
+    assert found["tables"]["decisions"] == [] and found["told"][-1].startswith("not established: torch recorded no")
+
+
+def test_the_candidates_of_an_operation_are_held_against_the_best(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "max_autotune was off" in refused("--type", "autotuning", capsys=capsys)
+    rows = [["mm", "f32[4]", "triton_mm_7", 0.5, True], ["mm", "f32[4]", "mm", 0.75, False],
+            ["mm", "f32[4]", "triton_mm_2", "", False], ["mm", "f32[8]", "mm", 2.0, True]]  # fmt: skip
+    write(run, {"lower/g0.forward/autotuning.csv": table(AUTOTUNING_COLUMNS, *rows)})
+    found = asked("--type", "autotuning", capsys=capsys)
+    assert [row["times_the_best"] for row in found["tables"]["candidates"]] == [1.0, 1.5, None, 1.0]
+    assert found["told"] == ["2 operations timed, 4 candidates; chosen: triton_mm 1, mm 1"]
+
+
+def test_the_first_nan_is_of_memory_that_was_written(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    columns = ["graph", "launch", "kernel", "when", "buffer", "written", "state"]
+    rows = [["g0.forward", 0, "cpp_0", "before", "buf0", False, "nan"], ["g0.forward", 0, "cpp_0", "after", "buf0",
+            True, "finite"], ["g0.forward", 1, "cpp_1", "after", "buf1", True, "nan"]]  # fmt: skip
+    write(run, {"lower/values.csv": table(columns, *rows)})
+    found = asked("--type", "values", capsys=capsys)
+    assert found["told"] == ["the first NaN: g0.forward, after cpp_1, in buf1", "no infinity in what was printed"]
+    found = asked("--type", "values", "--kernel", "cpp_0", capsys=capsys)
+    assert len(found["tables"]["values"]) == 2
+
+
+@pytest.mark.parametrize("name", ["guards", "constraints", "numerics", "autotuning", "values", "bisect", "profile"])
+def test_what_a_run_does_not_hold_is_told_with_a_command_that_can_be_typed(
+    name: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = refused("--type", name, capsys=capsys)
+    assert message.startswith(f"{run}: holds no ") and len(message.splitlines()) == 2
+    command = shlex.split(message.partition("Try: ")[2])
+    assert command[:3] == ["inductor-debug", "rerun", str(run)]
+    if name != "profile":
+        assert entry.main(["--cfg", "job", *command[3:]]) == 0
+    capsys.readouterr()
+    (row,) = [row for row in asked(capsys=capsys)["tables"]["types"] if row["type"] == name]
+    assert not row["held"] and shlex.split(row["otherwise"]) == command
+
+
+def test_a_run_without_lowering_names_the_stage_and_why(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / "lower/g0.forward/provenance.json").unlink()
+    summary = json.loads((run / "summary.json").read_text())
+    summary["stages"] = [{"name": "lower", "status": "skipped", "seconds": 0, "message": "eager lowers nothing"}]
+    write(run, {"summary.json": summary})
+    for name in ("kernels", "fusion", "autotuning"):
+        message = refused("--type", name, capsys=capsys)
+        assert "the stage lower was skipped: eager lowers nothing" in message and "backend=inductor" in message
+
+
+def test_the_summary_says_what_can_be_asked(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = asked(capsys=capsys)
+    held = {row["type"]: row["held"] for row in found["tables"]["types"]}
+    assert {name for name, holds in held.items() if holds} == {"kernels", "fusion"}
+    assert held.keys() | {"summary"} == analysis.TYPES.keys()
+    assert found["told"][0].endswith("passed")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--type", "kernel"], "valid: kernels, "),
+        (["--type", "guards", "--line", "nets.py"], "--line, which it does not take"),
+        (["--type", "kernels", "--line", "nets.py:13"], "nets.py:12 (x = self.scale(x))"),
+        (["--type", "kernels", "--kernel", "cpp_fused_softmx_1"], "Try: --kernel cpp_fused_softmax_1"),
+        (["--type", "kernels", "--node", "exp_3"], "Try: --node exp"),
+        (["--type", "kernels", "--node", "mul", "--node", "exp"], "no one kernel has 'mul' and 'exp'"),
+        (["--type", "fusion", "--node", "exp_7"], "Try: --node exp_2"),
+        (["--type", "kernels", "--graph", "g1.forward"], "valid: g0.forward"),
+        (["nowhere", "--type", "kernels"], "Try: inductor-debug list"),
+    ],
+)
+def test_a_wrong_question_is_one_message(
+    words: list[str], told: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = refused(*words, capsys=capsys)
+    assert told in message and "Try: " in message and len(message.splitlines()) == 2
+
+
+def test_without_a_run_the_message_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "none given, and no run below 'outputs'" in refused(capsys=capsys)
+
+
+def test_a_table_is_cut_to_what_is_asked_for_and_torch_is_not_imported(run: Path) -> None:
+    program = (
+        "import sys; from pipeline.cli import main; main(['analyze', '--type', 'fusion', '--rows', '1']); "
+        "print([name for name in ('torch', 'pandas', 'hydra') if name in sys.modules])"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+    assert "decisions (3, 1 shown (--rows 0 for all)):" in done.stdout
