@@ -218,7 +218,7 @@ def _print_analysis(table: analysis.Table, limit: int) -> None:
 def _cut(value: Any) -> Any:
     """A cell that fits on a screen: whole paths, sentences and lists of nodes are in the file and in JSON."""
     text = _PACKAGES.sub("", _text(value))
-    return text if len(text) <= CELL or "/" in text else f"{text[: CELL - 1]}…"
+    return text if len(text) <= CELL or ("/" in text and " " not in text) else f"{text[: CELL - 1]}…"
 
 
 @app.command("profiles", help="List the accelerator profiles and their rules, each with its source.")

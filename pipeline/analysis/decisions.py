@@ -103,9 +103,10 @@ def _told(rows: list[Row], kernels: list[Row], wanted: Wanted) -> list[str]:
     generated = [launch for launch in whole if launch["kind"] != "extern"]
     if len(asked) > 1 and generated:
         told.append(f"in one kernel: {', '.join(launch['key'] for launch in generated)}")
-    library = [launch["key"] for launch in kernels if launch["kind"] == "extern"]
+    library = Counter(launch["name"] for launch in kernels if launch["kind"] == "extern")
     if library:
-        told.append(f"library calls, which nothing is fused into: {', '.join(dict.fromkeys(library))}")
+        calls = ", ".join(f"{name} ({counted(times, 'launch', 'launches')})" for name, times in library.items())
+        told.append(f"library calls, which nothing is fused into: {calls}")
     if not rows:
         told.append("not established: torch recorded no decision here; it gives no reason for pairs that share no "
                     "buffer or that it never considered")  # fmt: skip

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from models.errors import UserError
+from pipeline.analysis import kernels
 from pipeline.analysis.stored import Analysis, Row, StoredRun, Table, Wanted, parsed
 from stages.report import bisection, fit, numbers
 from stages.wording import breaks_in_words, counted
@@ -120,11 +121,25 @@ def values(run: StoredRun, wanted: Wanted) -> Analysis:
         if first is not None:
             where = f"{first['when']} {first['kernel']}" if first["kernel"] else "among its inputs"
             told.append(f"the first {word}: {first['graph']}, {where}, in {first['buffer']}")
+            told += [f"  from {line}" for line in _lines_of(run, rows, first)]
         elif any(row["state"] for row in held):
             told.append(f"no {word} in what was printed")
     chosen = [row for row in rows if all(name in str(row["kernel"] or "") for name in wanted.kernels)
               and wanted.graph in (None, row["graph"])]  # fmt: skip
     return Analysis(told, [Table("values", VALUE_COLUMNS, chosen, "lower/values.csv")])
+
+
+def _lines_of(run: StoredRun, rows: list[Row], row: Row) -> list[str]:
+    """The model's lines behind the launch that a printed value is of; none where that is not known."""
+    if row["graph"] not in run.graphs or row["launch"] is None:
+        return []
+    told = {each["launch"] for each in rows
+            if (each["graph"], each["call"], each["kernel"]) == (row["graph"], row["call"], row["kernel"])}  # fmt: skip
+    launches = [each for each in kernels.launches_of(run, row["graph"]) if each["name"] == row["kernel"]]
+    before = sorted(told).index(row["launch"])
+    if before >= len(launches):
+        return []
+    return [f"{kernels.place(line)}: {line['code']}" for line in launches[before]["sources"] if line["own"]]
 
 
 def bisect(run: StoredRun, wanted: Wanted) -> Analysis:

@@ -27,3 +27,42 @@ def block(batch_size: int = 2, width: int = 20) -> tuple[nn.Module, tuple[torch.
 def perceptron(batch_size: int = 2, width: int = 20) -> tuple[nn.Module, tuple[torch.Tensor]]:
     """Two projections with a GELU between them and one input of shape (batch_size, 16), compiled at once."""
     return nn.Sequential(nn.Linear(16, 24), nn.GELU(), nn.Linear(24, width)), (torch.randn(batch_size, 16),)
+
+
+class Dividing(nn.Module):
+    """Rows divided by their sum: one row is all zeros, so that the first NaN is of that line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(16, 24, bias=False), nn.Linear(24, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.relu(self.up(x))
+        shares = hidden / hidden.sum(-1, keepdim=True)
+        return self.down(shares)
+
+
+def dividing() -> tuple[nn.Module, tuple[torch.Tensor]]:
+    """``Dividing`` and an input of shape (2, 16), its second row zeros."""
+    x = torch.randn(2, 16)
+    x[1] = 0
+    return Dividing(), (x,)
+
+
+class Branching(nn.Module):
+    """A branch on a value, where the graph breaks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(16, 24)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.relu(self.up(x))
+        if hidden.sum() > 0:
+            hidden = hidden + 1
+        return hidden * 2
+
+
+def branching(batch_size: int = 4) -> tuple[nn.Module, tuple[torch.Tensor]]:
+    """``Branching`` and an input of shape (batch_size, 16)."""
+    return Branching(), (torch.randn(batch_size, 16),)

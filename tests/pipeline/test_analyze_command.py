@@ -131,7 +131,7 @@ def test_two_lines_have_the_decisions_between_them(run: Path, capsys: pytest.Cap
     assert (row["fused"], row["reason"], row["times"]) == (False, "no shared data", 2)
     one, library = found["told"]
     assert one == "in one kernel: cpp_fused_softmax_1:3"
-    assert library == "library calls, which nothing is fused into: extern_kernels.mm:2"
+    assert library == "library calls, which nothing is fused into: extern_kernels.mm (1 launch)"
     rows = asked("--type", "fusion", "--node", "exp", "--node", "sum_1", capsys=capsys)["tables"]["decisions"]
     assert [row["fused"] for row in rows] == [False, True]
     everything = asked("--type", "fusion", capsys=capsys)["tables"]
@@ -157,13 +157,20 @@ def test_the_candidates_of_an_operation_are_held_against_the_best(
 
 
 def test_the_first_nan_is_of_memory_that_was_written(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    columns = ["graph", "launch", "kernel", "when", "buffer", "written", "state"]
-    rows = [["g0.forward", 0, "cpp_0", "before", "buf0", False, "nan"], ["g0.forward", 0, "cpp_0", "after", "buf0",
-            True, "finite"], ["g0.forward", 1, "cpp_1", "after", "buf1", True, "nan"]]  # fmt: skip
+    columns = ["graph", "call", "launch", "kernel", "when", "buffer", "written", "state"]
+    softmax = "cpp_fused_softmax_1"
+    rows = [["g0.forward", 0, 0, "cpp_fused_mul_0", "before", "buf0", False, "nan"],
+            ["g0.forward", 0, 0, "cpp_fused_mul_0", "after", "buf0", True, "finite"],
+            ["g0.forward", 0, 1, softmax, "after", "buf1", True, "finite"],
+            ["g0.forward", 0, 2, softmax, "before", "buf1", True, "nan"]]  # fmt: skip
     write(run, {"lower/values.csv": table(columns, *rows)})
     found = asked("--type", "values", capsys=capsys)
-    assert found["told"] == ["the first NaN: g0.forward, after cpp_1, in buf1", "no infinity in what was printed"]
-    found = asked("--type", "values", "--kernel", "cpp_0", capsys=capsys)
+    assert found["told"] == [
+        "the first NaN: g0.forward, before cpp_fused_softmax_1, in buf1",
+        f"  from {FILE}:14: return x.softmax(-1)",  # the second launch of that kernel
+        "no infinity in what was printed",
+    ]
+    found = asked("--type", "values", "--kernel", "mul_0", capsys=capsys)
     assert len(found["tables"]["values"]) == 2
 
 
