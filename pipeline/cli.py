@@ -13,6 +13,7 @@ import typer
 from models.errors import UserError
 from pipeline import analysis, entry, store
 from pipeline import check_command as checks
+from pipeline.analysis import comparison
 from stages.wording import counted
 
 app = typer.Typer(
@@ -35,6 +36,7 @@ class ProfilesFormat(StrEnum):
     MARKDOWN = "markdown"
 
 
+RowsOption = Annotated[int | None, typer.Option("--rows", min=0, help="rows of each table at most, 0 for all")]
 ROWS = 20
 """Rows of a table that analyze prints, unless it is told otherwise."""
 CELL = 100
@@ -184,26 +186,43 @@ def analyze_command(
         list[str], typer.Option("--kernel", help="a kernel's name or a part of it; may be repeated")
     ] = [],  # noqa: B006
     node: Annotated[list[str], typer.Option("--node", help="a post-grad node's name; may be repeated")] = [],  # noqa: B006
-    rows: Annotated[int | None, typer.Option("--rows", min=0, help="rows of each table at most, 0 for all")] = None,
+    rows: RowsOption = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
     stored = analysis.StoredRun(run or store.newest())
     found = analysis.analyze(stored, kind, analysis.Wanted(graph, line, kernel, node))
+    _print_analysis(found, {"run": str(stored.folder), "type": kind}, rows, output)
+    return 0
+
+
+@app.command("compare", help="What differs between stored runs: settings, results, kernels, verdicts of tensors.")
+def compare_command(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="runs' folders, or a sweep's")],
+    rows: RowsOption = None,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    found = comparison.compare(comparison.runs_of(runs))
+    _print_analysis(found, {}, rows, output)
+    return 0
+
+
+def _print_analysis(found: analysis.Analysis, about: dict[str, str], rows: int | None, output: Format) -> None:
+    """``rows`` of each table: by default all in JSON, :data:`ROWS` for a person; 0 for all."""
     if output is Format.JSON:
         tables = {table.name: [{key: row.get(key) for key in table.columns} for row in table.rows[: rows or None]]
                   for table in found.tables}  # fmt: skip
-        _print_json({"run": str(stored.folder), "type": kind, "told": found.told, "tables": tables})
-        return 0
-    print(f"run: {stored.folder}")
+        _print_json({**about, "told": found.told, "tables": tables})
+        return
+    if "run" in about:
+        print(f"run: {about['run']}")
     for sentence in found.told:
         print(sentence)
     print()
     for table in found.tables:
-        _print_analysis(table, ROWS if rows is None else rows or len(table.rows))
-    return 0
+        _print_part(table, ROWS if rows is None else rows or len(table.rows))
 
 
-def _print_analysis(table: analysis.Table, limit: int) -> None:
+def _print_part(table: analysis.Table, limit: int) -> None:
     shown = table.rows[:limit]
     stored = f", in {table.file}" if table.file else ""
     left = f", {limit} shown (--rows 0 for all)" if len(table.rows) > limit else ""

@@ -244,3 +244,33 @@ def test_a_table_is_cut_to_what_is_asked_for_and_torch_is_not_imported(run: Path
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
     assert "decisions (3, 1 shown (--rows 0 for all)):" in done.stdout
+
+
+def test_what_differs_between_two_runs_is_told_and_nothing_else(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    older = run.parent / "1-old"
+    write(older, {".hydra/config.yaml": "dtype: float32\nbackend: {inductor: {pattern_matcher: true}}\n"})
+    provenance = {
+        "kernels": [*FILES["lower/g0.forward/provenance.json"]["kernels"], launch("cpp_fused_add_2", 4, "add")]
+    }
+    summary = json.loads((run / "summary.json").read_text()) | {"numerics": {"verdict": "defect", "failed": 1}}
+    write(run, {
+        ".hydra/config.yaml": "dtype: float32\nbackend: {inductor: {pattern_matcher: false}}\n",
+        "summary.json": summary,
+        "lower/g0.forward/provenance.json": provenance,
+        "kerneldiff/outputs.csv": table(["kind", "path", "verdict"], ["output", "y", "defect"]),
+    })  # fmt: skip
+    write(older, {"kerneldiff/outputs.csv": table(["kind", "path", "verdict"], ["output", "y", "exact"])})
+    assert cli.main(["compare", str(older), str(run), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["tables"]
+    assert found["settings"] == [{"settings": "backend.inductor.pattern_matcher", "1": True, "2": False}]
+    assert {row["results"]: (row["1"], row["2"]) for row in found["results"]} == {
+        "numerics.verdict": (None, "defect"), "numerics.failed": (None, 1)}  # fmt: skip
+    assert found["kernels"] == [{"kernels": "g0.forward cpp_fused_add_2", "1": None, "2": 1}]
+    assert found["outputs"] == [{"outputs": "output y", "1": "exact", "2": "defect"}]
+    assert cli.main(["compare", str(run.parent)]) == 0  # a folder of runs, as a sweep's is
+    assert "settings (1):" in capsys.readouterr().out
+
+
+def test_one_run_can_not_be_compared(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["compare", str(run)]) == 2
+    assert "got 1 run; valid: two runs or more" in capsys.readouterr().err
