@@ -55,6 +55,11 @@ class AotInductorAdapter(InductorAdapter):
     def options(self) -> dict[str, Any]:
         """The flat patch in force; ConfigurationError for a wrong key or type, or one that this backend sets."""
         options = super().options
+        if options.get("freezing"):
+            raise ConfigurationError(
+                "backend.inductor.freezing: got True with backend=aot_inductor, whose graphs take the weights: nothing "
+                "can be frozen; valid: false.\nTry: backend=inductor_freezing"
+            )
         for key in options:
             if key in OWN:
                 instead = OWN[key]

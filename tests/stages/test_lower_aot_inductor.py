@@ -159,6 +159,7 @@ def test_wrong_options_are_configuration_errors(options: dict[str, Any], message
         ({"aot_inductor.filtered_kernel_names": "mm"}, r"Try: backend\.options\.kernels=\[NAME\]"),
         ({"aot_inductor.output_path": "x"}, r"Try: without backend\.inductor\.aot_inductor\.output_path"),
         ({"patern_matcher": False}, r"patern_matcher.*valid: pattern_matcher"),
+        ({"freezing": True}, r"freezing: got True .*nothing can be frozen.*\nTry: backend=inductor_freezing"),
     ],
 )
 def test_options_that_the_backend_sets_are_refused(inductor: dict[str, Any], message: str) -> None:
