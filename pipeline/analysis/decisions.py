@@ -14,7 +14,16 @@ REASON_COLUMNS = ("reason", "pairs", "times")
 FUSION_COLUMNS = ("graph", "fused", "reason", "times", "first", "first_source", "second", "second_source",
                   "first_nodes", "second_nodes")  # fmt: skip
 KERNEL_COLUMNS = ("graph", "kernel", "kind", "nodes")
-AUTOTUNING_COLUMNS = ("graph", "operation", "inputs", "choice", "milliseconds", "chosen", "times_the_best")
+AUTOTUNING_COLUMNS = (
+    "graph",
+    "operation",
+    "inputs",
+    "choice",
+    "milliseconds",
+    "chosen",
+    "times_the_best",
+    "operations",
+)
 
 
 def fusion(run: StoredRun, wanted: Wanted) -> Analysis:
@@ -132,7 +141,10 @@ def _unknown(run: StoredRun, wanted: Wanted) -> UserError:
 
 
 def autotuning(run: StoredRun, wanted: Wanted) -> Analysis:
-    """One row a candidate, the fastest of each operation first; ``times_the_best`` says how close it came."""
+    """One row a candidate, the fastest of each operation first; ``times_the_best`` says how close it came.
+
+    Operations alike in inputs, candidates and times are one: ``operations`` counts them, ``choice`` is the first's.
+    """
     rows = []
     for graph in run.wanted_graphs(wanted):
         best: float | None = None
@@ -150,7 +162,17 @@ def autotuning(run: StoredRun, wanted: Wanted) -> Analysis:
     told = f"{counted(len(chosen), 'operation')} timed, {counted(len(rows), 'candidate')}; chosen: " + ", ".join(
         f"{kind} {count}" for kind, count in kinds.most_common()
     )
-    return Analysis([told], [Table("candidates", AUTOTUNING_COLUMNS, rows)])
+    return Analysis([told], [Table("candidates", AUTOTUNING_COLUMNS, _alike(rows))])
+
+
+def _alike(rows: list[Row]) -> list[Row]:
+    """Candidates that differ in the number in their names alone, as one row."""
+    found: dict[tuple[str, ...], Row] = {}
+    for row in rows:
+        same = {key: value for key, value in row.items() if key != "choice"}
+        key = (_family(str(row["choice"])), *map(str, same.values()))
+        found.setdefault(key, row | {"operations": 0})["operations"] += 1
+    return list(found.values())
 
 
 def _autotuning_options(run: StoredRun) -> Iterable[str]:

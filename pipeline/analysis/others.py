@@ -6,6 +6,7 @@ from typing import Any
 from models.errors import UserError
 from pipeline.analysis import kernels
 from pipeline.analysis.stored import Analysis, Row, StoredRun, Table, Wanted, parsed
+from stages.guards.suggestions import for_break
 from stages.report import bisection, fit, numbers
 from stages.wording import breaks_in_words, counted
 
@@ -16,7 +17,7 @@ NUMBER_COLUMNS = ("kind", "path", "verdict", "bound", "ratio", "max_abs", "max_r
                   "nan_test", "message")  # fmt: skip
 VALUE_COLUMNS = ("graph", "launch", "kernel", "when", "buffer", "written", "state", "shape", "dtype", "mean", "min",
                  "max", "file", "note")  # fmt: skip
-PROFILED = ("profile/kernels.csv", "profile/lines.csv")
+PROFILED = ("lines", "kernels", "modules", "operations")
 
 
 def guards(run: StoredRun, wanted: Wanted) -> Analysis:
@@ -40,13 +41,14 @@ def _captured_guards(run: StoredRun) -> Analysis:
     if not run.has("capture/guards.json"):
         raise run.lacks("guards", "guards", "stages=[guards,report]")
     breaks, again = run.json("capture/breaks.json"), run.json("capture/recompiles.json")
+    advised = [item | {"suggestion": for_break(item.get("detail") or item["reason"])} for item in breaks]
     told = [
         f"{breaks_in_words(breaks) or 'no graph break'}; {counted(len(again), 'recompilation')} in the one step",
         f"not established: what recompiles when inputs vary. Try: {run.rerun('stages=[guards,report]')}",
     ]
     columns = list(again[0]) if again else ["reason"]
     return Analysis(told, [
-        Table("breaks", CAPTURED_BREAK_COLUMNS, breaks, "capture/breaks.json"),
+        Table("breaks", CAPTURED_BREAK_COLUMNS, advised, "capture/breaks.json"),
         Table("recompiles", columns, again, "capture/recompiles.json"),
         _by_type(run.json("capture/guards.json"), "capture/guards.json"),
     ])  # fmt: skip
@@ -158,12 +160,11 @@ def bisect(run: StoredRun, wanted: Wanted) -> Analysis:
 
 
 def profile(run: StoredRun, wanted: Wanted) -> Analysis:
-    """Where the time goes, by kernel and by line of the model."""
-    stored = [name for name in run.names if name in PROFILED]
+    """Where the time goes: by line of the model, kernel, module and operation."""
+    stored = [name for name in PROFILED if run.has(f"profile/{name}.csv")]
     if not stored:
         raise run.lacks("profile", "profile", "+stages=profile")
-    tables = [_whole(run, name.removeprefix("profile/").removesuffix(".csv"), name) for name in stored]
-    return Analysis([run.message("profile")], tables)
+    return Analysis([run.message("profile")], [_whole(run, name, f"profile/{name}.csv") for name in stored])
 
 
 def _whole(run: StoredRun, name: str, file: str) -> Table:

@@ -12,6 +12,7 @@ import pytest
 
 from pipeline import analysis, cli, entry
 from stages.lower.decisions import AUTOTUNING_COLUMNS, FUSION_COLUMNS
+from stages.registry import CONFIGS
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = "/home/me/my_package/nets.py"
@@ -149,11 +150,13 @@ def test_the_candidates_of_an_operation_are_held_against_the_best(
 ) -> None:
     assert "max_autotune was off" in refused("--type", "autotuning", capsys=capsys)
     rows = [["mm", "f32[4]", "triton_mm_7", 0.5, True], ["mm", "f32[4]", "mm", 0.75, False],
-            ["mm", "f32[4]", "triton_mm_2", "", False], ["mm", "f32[8]", "mm", 2.0, True]]  # fmt: skip
+            ["mm", "f32[4]", "triton_mm_2", "", False], ["mm", "f32[8]", "mm", 2.0, True],
+            ["mm", "f32[8]", "mm", 2.0, True]]  # fmt: skip
     write(run, {"lower/g0.forward/autotuning.csv": table(AUTOTUNING_COLUMNS, *rows)})
     found = asked("--type", "autotuning", capsys=capsys)
     assert [row["times_the_best"] for row in found["tables"]["candidates"]] == [1.0, 1.5, None, 1.0]
-    assert found["told"] == ["2 operations timed, 4 candidates; chosen: triton_mm 1, mm 1"]
+    assert [row["operations"] for row in found["tables"]["candidates"]] == [1, 1, 1, 2]
+    assert found["told"] == ["3 operations timed, 5 candidates; chosen: mm 2, triton_mm 1"]
 
 
 def test_the_first_nan_is_of_memory_that_was_written(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,7 +185,7 @@ def test_what_a_run_does_not_hold_is_told_with_a_command_that_can_be_typed(
     assert message.startswith(f"{run}: holds no ") and len(message.splitlines()) == 2
     command = shlex.split(message.partition("Try: ")[2])
     assert command[:3] == ["inductor-debug", "rerun", str(run)]
-    if name != "profile":
+    if name in CONFIGS or name != "profile":
         assert entry.main(["--cfg", "job", *command[3:]]) == 0
     capsys.readouterr()
     (row,) = [row for row in asked(capsys=capsys)["tables"]["types"] if row["type"] == name]
