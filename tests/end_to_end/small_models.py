@@ -66,3 +66,19 @@ class Branching(nn.Module):
 def branching(batch_size: int = 4) -> tuple[nn.Module, tuple[torch.Tensor]]:
     """``Branching`` and an input of shape (batch_size, 16)."""
     return Branching(), (torch.randn(batch_size, 16),)
+
+
+class Matched(nn.Module):
+    """A product and a sum apart, which TorchInductor's pattern matcher makes one call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(16, 24)), nn.Parameter(torch.randn(24))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x @ self.weight + self.bias)
+
+
+def matched() -> tuple[nn.Module, tuple[torch.Tensor]]:
+    """``Matched`` and an input of shape (8, 16)."""
+    return Matched(), (torch.randn(8, 16),)

@@ -1,0 +1,428 @@
+"""Every command of docs/cookbook.md is typed, and what the page points at holds the answer.
+
+The page's models are full-size: each entry says here which small one stands in for it, with the symptom planted, and
+which words of that model stand for the page's.
+"""
+
+import inspect
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_models
+import torch
+from command_line import QUICK, SMALL, Finished
+from cookbook_page import CUDA, PIPELINE, Check, Reader, read_page, substituted
+
+from pipeline import entry as command_line
+from stages.registry import CONFIGS
+
+BASE, ENTRIES = read_page()
+TITLES = {entry.title: entry for entry in ENTRIES}
+GROUPS = {"Generated code", "Isolating an optimization", "Fusion", "Autotuning", "Triton and C++", "Profiling",
+          "Intermediate values"}  # fmt: skip
+"""Those that are to be there."""
+
+COMPILED_WORDS = {"self.intermediate_act_fn": "torch.relu", "self.dense(hidden_states)": "self.projection(hidden)",
+                  "cpp_fused_gelu_view_3": "relu", "--kernel gelu": "--kernel relu"}  # fmt: skip
+"""Words of the page → those of ``small_models.Block``, which stands in for the base run's model."""
+
+
+def model(name: str) -> str:
+    return f"model=custom model.build._target_=small_models.{name} model.name={name}"
+
+
+BLOCK = {"model=bert": " ".join(SMALL), "model=resnet18": " ".join(SMALL)}
+PERCEPTRON, MATCHED, DIVIDING, BRANCHING = (
+    {"model=bert": model(name)} for name in ("perceptron", "matched", "dividing", "branching")
+)
+TINY_BERT = {"model=bert": "model=bert model.build.layers=1 model.build.width=32 model.build.heads=2 "
+             "model.build.intermediate=64 model.build.vocabulary=100 model.sequence_length=8"}  # fmt: skip
+
+BASE_CHECKS: dict[str, Check] = {}
+"""Title → check, of what the base run answers."""
+OWN_CHECKS: dict[str, tuple[dict[str, str], Check]] = {}
+"""Title → stand-ins, check, of entries that make runs of their own."""
+APART = {"Where does the graph break?", "Can I have one graph as a script?", "What changed between two runs?"}
+"""Entries with a test of their own."""
+
+
+PROFILED = "Where does the time go?"
+PROFILE = pytest.mark.skipif("profile" not in CONFIGS, reason="there is no stage of that name yet")
+
+
+def from_base(title: str) -> Callable[[Check], Check]:
+    return lambda check: BASE_CHECKS.setdefault(title, check)
+
+
+def from_own(title: str, words: dict[str, str]) -> Callable[[Check], Check]:
+    return lambda check: OWN_CHECKS.setdefault(title, (words, check))[1]
+
+
+def line_of(text: str, built: Any = small_models.Block) -> str:
+    """``FILE:LINE`` of the one line of a model that holds ``text``."""
+    lines, first = inspect.getsourcelines(built)
+    (number,) = [first + index for index, line in enumerate(lines) if text in line]
+    return f"{small_models.__file__}:{number}"
+
+
+def marks(title: str) -> list[pytest.MarkDecorator]:
+    """What an entry needs that is not everywhere."""
+    cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+    return [cuda] * title.endswith(CUDA) + [PROFILE] * (title == PROFILED)
+
+
+# The page as such
+
+
+def test_the_page_has_its_groups_and_every_entry_is_checked() -> None:
+    assert {entry.group for entry in ENTRIES} == GROUPS
+    assert BASE_CHECKS.keys() | OWN_CHECKS.keys() | APART == TITLES.keys()
+    assert len(TITLES) == len(ENTRIES) and all(entry.commands for entry in ENTRIES)
+    assert "@" not in re.sub(r"`[^`]*`", "", "".join(entry.text for entry in ENTRIES))
+
+
+RUNS = sorted({text for entry in ENTRIES for text in entry.commands if text.startswith(PIPELINE)} | {BASE})
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, marks=[PROFILE] * ("=profile" in text)) for text in RUNS])
+def test_every_run_of_the_page_composes(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As it stands on the page, full-size models and CUDA included; of a sweep each of its values."""
+    monkeypatch.chdir(tmp_path)
+    words = [word for word in shlex.split(text)[3:] if word != "--multirun"]
+    sweeps = [word for word in words if "," in word.partition("=")[2] and "[" not in word]
+    assert bool(sweeps) == ("--multirun" in text)
+    plain = [word for word in words if word not in sweeps]
+    choices = [f"{word.partition('=')[0]}={value}" for word in sweeps for value in word.partition("=")[2].split(",")]
+    for choice in choices or [""]:
+        assert command_line.main(["--cfg", "job", *plain, *filter(None, [choice])]) == 0, capsys.readouterr().err
+
+
+def test_what_the_page_stands_in_for_is_torch_s() -> None:
+    from torch._inductor import config
+    from torch._logging._internal import log_registry
+
+    options = config.get_config_copy()
+    folder = Path(torch.__file__).parent
+    files = ["_inductor/config.py", "_dynamo/config.py", "_inductor/compiler_bisector.py", "_logging/_internal.py"]
+    sources = "".join((folder / name).read_text() for name in files)
+    named = [name for entry in ENTRIES for place in re.findall(r"In place of:(.*?)(?:\n\n|\Z)", entry.text, re.DOTALL)
+             for name in re.findall(r"`([^`]+)`", place)]  # fmt: skip
+    assert len(named) > 30
+    for name in named:
+        variable, _, value = name.partition("=")
+        if variable == "TORCH_LOGS":
+            known = log_registry.artifact_names | log_registry.log_alias_to_log_qnames.keys()
+            assert set(value.split(",")) <= known, name
+        elif name.startswith("torch._inductor.config."):
+            assert variable.strip().removeprefix("torch._inductor.config.") in options, name
+        elif re.fullmatch(r"[A-Z_]{6,}", variable) and variable != "OMP_NUM_THREADS":
+            assert variable in sources, name
+
+
+# What the base run answers
+
+
+@from_base("What code was generated for my line?")
+def _(reader: Reader) -> None:
+    kernels = reader.tables["kernels"]
+    assert {row["source"] for row in kernels} == {line_of("torch.relu")}
+    generated = [row for row in kernels if row["kind"] == "cpp"]
+    assert generated
+    for row in generated:
+        name = row["kernel"].partition(":")[0]
+        file, _, number = row["called_at"].rpartition(":")
+        module = (reader.newest.directory / file).read_text()
+        assert (reader.newest.directory / row["file"]).read_text().strip() in module
+        around = module.splitlines()[int(number) - 1 : int(number) + 5]
+        assert any(line.strip().startswith(f"{name}(") for line in around)
+
+
+@from_base("Which line of my model is this kernel?")
+def _(reader: Reader) -> None:
+    assert line_of("torch.relu") in {row["source"] for row in reader.tables["lines"]}
+    assert {"reads", "writes"} == {row["access"] for row in reader.tables["buffers"]}
+
+
+@from_base("What did each step of the compiler make of it?")
+def _(reader: Reader) -> None:
+    assert reader.tables["graphs"][0]["kernels_mapped_share"] == 1
+    for row in reader.tables["graphs"]:
+        folder = reader.newest.directory / "lower" / row["graph"]
+        names = ["pre_grad.py", "joint.py", "post_grad.py", "ir_pre_fusion.txt", "ir_post_fusion.txt", "output_code.py"]
+        assert all((folder / name).stat().st_size for name in names)
+        assert len(list((folder / "kernels").iterdir())) == row["kernels"]
+
+
+@from_base("Which tensors are wrong, and by how much?")
+def _(reader: Reader) -> None:
+    rows = reader.tables["outputs"]
+    assert {"logits", "states[0]"} <= {row["path"] for row in rows}
+    assert all(row["verdict"] in ("exact", "within_floor") and not row["nan_test"] for row in rows)
+
+
+@from_base("Why were these two not fused?")
+def _(reader: Reader) -> None:
+    """Between the ReLU and the projection stands a library's call."""
+    assert "library calls, which nothing is fused into:" in reader.told and "addmm" in reader.told
+
+
+@from_base("What is in this fused kernel?")
+def _(reader: Reader) -> None:
+    assert any("relu" in row["nodes"] and row["bytes_read"] and row["bytes_written"]
+               for row in reader.tables["kernels"])  # fmt: skip
+
+
+@from_base("Does alignment move it?")
+def _(reader: Reader) -> None:
+    rows = reader.answers[-1]
+    assert len(rows) == 128 and rows[0]["alignment"] == 1
+    found = {row["alignment"]: row["findings"] for row in rows}
+    assert found[1] == 0 < found[4] <= found[64]
+
+
+@pytest.mark.parametrize("title", BASE_CHECKS)
+def test_the_base_run_answers(
+    title: str, training_run: Finished, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On the run of ``small_models.Block`` in training that other tests read too."""
+    reader = Reader(training_run.directory.parents[2])
+    for text in TITLES[title].commands:
+        reader.type(substituted(text, COMPILED_WORDS), monkeypatch, capsys)
+    BASE_CHECKS[title](reader)
+
+
+@pytest.mark.slow
+def test_the_words_of_the_page_are_those_of_bert(
+    tmp_path: Path, compilers: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The base run and its questions verbatim, on one layer of the page's own model."""
+    reader = Reader(tmp_path, compilers)
+    reader.type(substituted(BASE, TINY_BERT), monkeypatch, capsys)
+    assert reader.code == 0, reader.output
+    for title in BASE_CHECKS:
+        for text in TITLES[title].commands:
+            reader.type(text, monkeypatch, capsys)
+    answers = dict(zip(BASE_CHECKS, reader.answers, strict=True))
+    for title in ("What code was generated for my line?", "Which line of my model is this kernel?"):
+        (row,) = answers[title]["tables"]["kernels"]
+        assert row["kernel"].startswith("cpp_fused_gelu_view_3:") and "intermediate_act_fn" in row["code"]
+
+
+def test_a_break_is_shown_with_its_line(
+    tmp_path: Path, compilers: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader = Reader(tmp_path, compilers)
+    capturing = BRANCHING | {"stages=[capture,lower,kerneldiff,report]": "stages=[capture]"}
+    reader.type(substituted(BASE, capturing), monkeypatch, capsys)
+    for text in TITLES["Where does the graph break?"].commands:
+        reader.type(text, monkeypatch, capsys)
+    (row,) = reader.tables["breaks"]
+    assert f"{row['file']}:{row['line']}" == line_of("if hidden.sum()", small_models.Branching)
+    assert row["reason"] and row["suggestion"]
+
+
+@pytest.mark.slow
+def test_the_script_of_one_graph_runs(training_run: Finished) -> None:
+    (text,) = TITLES["Can I have one graph as a script?"].commands
+    script = text.replace("RUN", str(training_run.directory)).removeprefix("python ")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=training_run.directory.parent)
+    assert done.returncode == 0, done.stderr
+
+
+def test_two_runs_are_compared(
+    inference_run: Finished,
+    training_run: Finished,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for number, finished in enumerate((inference_run, training_run)):
+        link = tmp_path / "outputs" / f"{number}"
+        link.mkdir(parents=True)
+        (link / finished.directory.name).symlink_to(finished.directory)
+    (text,) = TITLES["What changed between two runs?"].commands
+    runs = [str(next(path.iterdir())) for path in sorted((tmp_path / "outputs").iterdir())]
+    reader = Reader(tmp_path)
+    reader.type(text.replace("RUN RUN", " ".join(map(shlex.quote, runs))), monkeypatch, capsys)
+    assert [row for row in reader.tables["settings"] if row["settings"] == "mode"] == [
+        {"settings": "mode", "1": "inference", "2": "training"}]  # fmt: skip
+    assert any(row["outputs"] == "loss loss" and row["1"] is None for row in reader.tables["outputs"])
+    assert any("g0.backward" in row["kernels"] for row in reader.tables["kernels"])
+
+
+# What entries with runs of their own answer
+
+
+def settings(reader: Reader, key: str) -> list[Any]:
+    """The values of a setting in the runs that were compared."""
+    (row,) = [row for row in reader.tables["settings"] if row["settings"] == key]
+    return [value for name, value in row.items() if name != "settings"]
+
+
+def sources(run: Path) -> str:
+    return "".join(file.read_text() for file in sorted(run.glob("lower/*/kernels/*")))
+
+
+@from_own("Why does it compile again?", BRANCHING)
+def _(reader: Reader) -> None:
+    outcomes = {(row["variation"], row["step"]): row for row in reader.tables["variations"]}
+    assert outcomes["batch", 1]["static"] == "recompiled" and outcomes["repeat", 1]["static"] == "reused"
+    row = next(row for row in reader.tables["recompiles"] if row["variation"] == "batch")
+    assert "size mismatch at index 0" in row["guard"] and row["suggestion"] and row["source"].rpartition(":")[2]
+
+
+@from_own("Which pass, lowering or option breaks my numbers?", BLOCK)
+def _(reader: Reader) -> None:
+    assert reader.code == 1
+    assert "cpp.inject_relu_bug_TESTING_ONLY=null the fault is gone" in reader.told
+    assert "the lowering of aten.relu.default" in reader.told and "remedy (option): " in reader.told
+    assert {"present", "gone"} <= {row["fault"] for row in reader.tables["probes"]}
+
+
+@from_own("Is it Dynamo, AOTAutograd or TorchInductor?", BLOCK)
+def _(reader: Reader) -> None:
+    found = {row["backend"]: row["numerics"] for row in reader.answers[-1]}
+    assert found.keys() == {"eager", "aot_eager", "inductor"}
+    assert found["inductor"] in ("exact", "within_floor") and found["eager"] in ("exact", "not_exercised")
+
+
+@from_own("Is it the pattern matcher?", MATCHED)
+def _(reader: Reader) -> None:
+    """It is what made one call of the product and the sum."""
+    assert settings(reader, "backend.inductor.pattern_matcher") == [True, False]
+    changed = {row["kernels"] for row in reader.tables["kernels"]}
+    assert {"g0.forward extern_kernels.addmm", "g0.forward extern_kernels.mm"} <= changed
+
+
+@from_own("Does dtype or mode move it?", BLOCK)
+def _(reader: Reader) -> None:
+    found = {row["dtype"]: row["numerics"] for row in reader.answers[-1]}
+    assert found.keys() == {"float32", "bfloat16"} and set(found.values()) <= {"exact", "within_floor"}
+
+
+@from_own("Is fusion at fault?", BLOCK)
+def _(reader: Reader) -> None:
+    single, fused = (
+        next(iter(Finished(0, "", run).json("lower/summary.json")["graphs"].values())) for run in reader.runs
+    )
+    assert single["nodes_post_fusion"] == single["nodes_pre_fusion"] == fused["nodes_pre_fusion"]
+    assert fused["nodes_post_fusion"] < fused["nodes_pre_fusion"]
+    assert settings(reader, "backend.inductor.max_fusion_size") == [1, 64]
+
+
+@from_own("Which candidate was taken, and how close were the others?", PERCEPTRON)
+def _(reader: Reader) -> None:
+    rows = reader.tables["candidates"]
+    chosen = [row for row in rows if row["chosen"]]
+    assert "2 operations timed" in reader.told and sum(row["operations"] for row in chosen) == 2 < len(rows)
+    assert all(row["times_the_best"] >= 1 for row in rows if row["milliseconds"] is not None)
+    assert all(row["times_the_best"] == 1 for row in chosen)
+
+
+@from_own("Does it pay?", PERCEPTRON)
+def _(reader: Reader) -> None:
+    results = {row["results"] for row in reader.tables["results"]}
+    assert {"benchmark.test.median_ms", "lower.compile_s"} <= results
+
+
+@from_own("Is vectorized C++ at fault?", BLOCK)
+def _(reader: Reader) -> None:
+    vectors, scalar = reader.runs
+    assert "Vectorized" in sources(vectors) and "Vectorized" not in sources(scalar) != ""
+    assert settings(reader, "backend.inductor.cpp.simdlen") == [None, 1]
+
+
+@from_own("Is it the wrapper in Python? Where is its time?", BLOCK)
+def _(reader: Reader) -> None:
+    assert "inductor_entry_impl" in next(reader.newest.directory.glob("lower/*/output_code.py")).read_text()
+    assert reader.tables["graphs"][0]["kernels_mapped_share"] == 1
+    assert line_of("torch.relu") in {row["source"] for row in reader.tables["kernels"]}
+
+
+@from_own("Are the weights folded?", PERCEPTRON)
+def _(reader: Reader) -> None:
+    read = [row for row in reader.tables["buffers"] if row["access"] == "reads"]
+    assert {"constant"} < {row["role"] for row in read}
+
+
+@from_own("Does it depend on the number of threads?", BLOCK)
+def _(reader: Reader) -> None:
+    assert settings(reader, "backend.inductor.cpp.threads") == [1, 2]
+    assert not reader.tables["outputs"]
+
+
+@from_own("Which Triton kernel is that in the profiler? (CUDA)", BLOCK)
+def _(reader: Reader) -> None:
+    rows = reader.tables["kernels"]
+    assert rows and {row["kind"] for row in rows} == {"triton"}
+    names = [row["kernel"].partition(":")[0] for row in rows]
+    assert all(f"def {name}(" in sources(reader.newest.directory) for name in names)
+    assert line_of("torch.relu") in {row["source"] for row in reader.tables["lines"]}
+
+
+@from_own("Which Triton kernel fails? (CUDA)", BLOCK)
+def _(reader: Reader) -> None:
+    module = next(reader.newest.directory.glob("lower/*/output_code.py")).read_text()
+    assert "synchronize()" in module
+    assert all(row["called_at"] for row in reader.tables["kernels"])
+
+
+@from_own("Are CUDA graphs at fault? (CUDA)", BLOCK)
+def _(reader: Reader) -> None:
+    assert settings(reader, "backend.inductor.triton.cudagraphs") == [True, False]
+    assert not reader.tables["outputs"]
+
+
+@from_own(PROFILED, BLOCK)
+def _(reader: Reader) -> None:
+    assert line_of("torch.relu") in {row["source"] for row in reader.tables["lines"]}
+    assert all(row["time_us"] > 0 for row in reader.tables["kernels"] if row["kind"] == "cpp")
+    assert (reader.newest.directory / "profile/trace.json.gz").stat().st_size
+
+
+@from_own("What does compiling cost?", BLOCK)
+def _(reader: Reader) -> None:
+    benchmark = reader.answers[-1]["benchmark"]
+    assert benchmark["test"]["compile_s"] > 0 and benchmark["speedup_ci95"]
+
+
+@from_own("Where does the first NaN come from?", DIVIDING)
+def _(reader: Reader) -> None:
+    first, *lines = reader.told.splitlines()
+    assert first.startswith("the first NaN: g0.forward, after cpp_fused_div")
+    assert any(line_of("hidden.sum", small_models.Dividing) in line for line in lines)
+
+
+@from_own("What are a kernel's inputs and outputs?", DIVIDING | {"cpp_fused_gelu_view_3": "cpp_fused_div_relu_sum_0"})
+def _(reader: Reader) -> None:
+    from safetensors.torch import load_file
+
+    rows = [row for row in reader.tables["values"] if row["file"]]
+    stored = load_file(reader.newest.directory / rows[0]["file"])
+    assert {f"{row['when']}.{row['buffer']}" for row in rows} == stored.keys()
+    assert any(tensor.isnan().any() for name, tensor in stored.items() if name.startswith("after."))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("title", [pytest.param(title, marks=marks(title)) for title in OWN_CHECKS])
+def test_an_entry_answers(
+    title: str,
+    tmp_path: Path,
+    compilers: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words, check = OWN_CHECKS[title]
+    reader = Reader(tmp_path, compilers)
+    for text in TITLES[title].commands:
+        quick = " ".join(["", *QUICK]) if text.startswith(PIPELINE) and "benchmark" in text else ""
+        reader.type(substituted(text, words) + quick, monkeypatch, capsys)
+    check(reader)
