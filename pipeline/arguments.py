@@ -11,7 +11,7 @@ from stages.registry import CONFIGS
 
 OPEN_KEYS = (
     *("backend.inductor", "backend.options", "model.build"),
-    *("accel.numerics.storage", "accel.numerics.operands", "accel.numerics.casts"),
+    *("accel.numerics.storage", "accel.numerics.operands", "accel.numerics.casts", "accel.peaks.flops"),
     "stages.guards.dims",
 )
 """Mappings with keys of their own (TorchInductor's, a builder's arguments, dtypes, inputs): new keys need no plus."""

@@ -31,6 +31,9 @@ _AT_LEAST: dict[str, float] = {
     "stages.kerneldiff.atol": 0,
     "stages.kerneldiff.rtol": 0,
     "stages.kerneldiff.worst": 0,
+    "stages.profile.warmup": 0,
+    "stages.profile.steps": 1,
+    "stages.profile.trace_steps": 0,
     "stages.report.max_rows": 0,
 }
 _MORE_THAN: dict[str, float] = {

@@ -12,6 +12,7 @@ from stages.contract import Stage
 from stages.guards.config import GuardsConfig
 from stages.kerneldiff.config import KernelDiffConfig
 from stages.lower.config import LowerConfig
+from stages.profile.config import ProfileConfig
 from stages.report.config import ReportConfig
 
 CONFIGS: dict[str, type] = {
@@ -21,12 +22,13 @@ CONFIGS: dict[str, type] = {
     "kerneldiff": KernelDiffConfig,
     "bisect": BisectConfig,
     "benchmark": BenchmarkConfig,
+    "profile": ProfileConfig,
     "guards": GuardsConfig,
     "report": ReportConfig,
 }
 """Stage name → its options, in the order in which they are meant to run."""
 
-OFF_BY_DEFAULT = ("bisect", "guards")
+OFF_BY_DEFAULT = ("bisect", "profile", "guards")
 """Stages that only run where they are named; the others are the default list, in the order of :data:`CONFIGS`."""
 
 CLASSES = {
@@ -36,6 +38,7 @@ CLASSES = {
     "kerneldiff": "stages.kerneldiff.stage:KernelDiffStage",
     "bisect": "stages.bisect.stage:BisectStage",
     "benchmark": "stages.benchmark.stage:BenchmarkStage",
+    "profile": "stages.profile.stage:ProfileStage",
     "guards": "stages.guards.stage:GuardsStage",
     "report": "stages.report.stage:ReportStage",
 }

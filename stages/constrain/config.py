@@ -94,6 +94,27 @@ class NumericsConfig:
 
 
 @dataclass
+class PeaksConfig:
+    """What an accelerator can do at best, for the stage ``profile``: achieved rates are told as shares of it.
+
+    Attributes:
+        bandwidth: of its memory, in bytes per second (``3.35e12`` is 3.35 TB/s); null: not stated.
+        flops: dtype → floating-point operations per second (a multiply-add is two), e.g. ``{bfloat16: 9.89e14}``.
+        source: where the numbers were published. version: of that source.
+    """
+
+    bandwidth: float | None = None
+    flops: dict[str, float] = field(default_factory=dict)
+    source: str | None = None
+    version: str | None = None
+
+    @property
+    def stated(self) -> bool:
+        """Whether there is anything to compare with."""
+        return self.bandwidth is not None or bool(self.flops)
+
+
+@dataclass
 class AccelConfig:
     """A profile. A scalar that is None gives no rule: no rule is not a default rule.
 
@@ -123,6 +144,7 @@ class AccelConfig:
             for all operations where others are for some, and one with a value of the scalar's form.
         waivers: accepted findings.
         numerics: what ``backend=emulated`` emulates.
+        peaks: what it can do at best, with which the stage ``profile`` compares.
     """
 
     name: str = "none"
@@ -144,6 +166,7 @@ class AccelConfig:
     rules: list[Rule] = field(default_factory=list)
     waivers: list[Waiver] = field(default_factory=list)
     numerics: NumericsConfig = field(default_factory=NumericsConfig)
+    peaks: PeaksConfig = field(default_factory=PeaksConfig)
 
 
 @dataclass

@@ -14,6 +14,7 @@ from models.units import VALID_BYTES, parse_bytes
 from stages.constrain.config import AccelConfig, NumericsConfig, Rule, Waiver
 from stages.constrain.kinds import KINDS, SCALARS
 from stages.constrain.numerics import validate_numerics
+from stages.constrain.peaks import validate_peaks
 from stages.constrain.plain import plain_config
 from stages.constrain.rule_fields import Written, edited, validated
 
@@ -83,6 +84,7 @@ def validate_profile(
     for index, waiver in enumerate(config.waivers):
         _validate_waiver(waiver, f"accel.waivers[{index}]")
     validate_numerics(config.numerics)
+    validate_peaks(config.peaks)
     numerics = config.numerics if config.numerics.stated else base.numerics
     strict = base.strict if config.strict is None else config.strict
     rules = tuple(item.rule for item in written)

@@ -27,15 +27,21 @@ class CompiledCase:
         given: graphs that Dynamo gave to the backend.
         compile_s: wall seconds of the first step, the compilation of forward and (in training) backward included.
         options: what was patched in TorchInductor's configuration for it; empty for other backends.
+        rewrites: whether generated modules were loaded as ``rewrite`` made them.
     """
 
-    def __init__(self, case: Case, adapter: AcceleratorAdapter) -> None:
+    def __init__(
+        self, case: Case, adapter: AcceleratorAdapter, rewrite: Callable[[str, str], str] | None = None
+    ) -> None:
         self.adapter = adapter
         self.backend = adapter.name
         self.compile_s: float | None = None
         self.options: dict[str, Any] = dict(adapter.options) if isinstance(adapter, InductorAdapter) else {}
         self.given = 0
-        self._compiler = adapter.dynamo_backend()
+        self._compiler: Any = adapter.dynamo_backend()
+        self.rewrites = rewrite is not None and hasattr(self._compiler, "rewrite")
+        if self.rewrites:
+            self._compiler.rewrite = rewrite
         self._function: Callable[..., Any] = torch.compile(case.module, backend=self._counted())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -64,12 +70,16 @@ class CompiledCase:
 
 
 def compile_case(
-    case: Case, adapter: AcceleratorAdapter, inductor_options: Mapping[str, Any] | None = None
+    case: Case,
+    adapter: AcceleratorAdapter,
+    inductor_options: Mapping[str, Any] | None = None,
+    rewrite: Callable[[str, str], str] | None = None,
 ) -> CompiledCase:
     """Compile a case and take its first step, in which compilation happens. The case is left as it was.
 
     Args:
         inductor_options: options of TorchInductor on top of the adapter's, for this compilation alone.
+        rewrite: graph id, text of a module that TorchInductor generated → the text that is loaded in its place.
 
     Raises:
         ConfigurationError: an option that TorchInductor does not have, or that the adapter can't meet in this case.
@@ -78,7 +88,7 @@ def compile_case(
     if inductor_options:
         assert isinstance(adapter, InductorAdapter), f"{adapter.name} has no TorchInductor options"
         adapter = InductorAdapter(adapter.inductor | dict(inductor_options))
-    compiled = CompiledCase(case, adapter)
+    compiled = CompiledCase(case, adapter, rewrite)
     with case.preserved(), compiled.tracing():
         torch.manual_seed(case.seed)
         began = time.perf_counter()

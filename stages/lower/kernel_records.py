@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stages.capture.sources import SourceFinder
-from stages.graphs import SourceLine
+from stages.graphs import ITEM_BYTES, SourceLine
 from stages.lower.kernels import Kernel
 from stages.lower.launches import Launch, find_launches
 
@@ -31,7 +31,9 @@ def describe_kernels(
         ``captured`` ([{graph, node}]), ``sources`` ([{file, line, code, own}], the model's own lines first), ``own``
         (whether a line of the model's own is among them), ``prepares`` (of a kernel that came from no operation: the
         ``name:handle`` of those that lend it their lines), ``reads`` and ``writes`` ([{name, role, shape, dtype,
-        bytes}]) and their ``bytes_read`` and ``bytes_written``, None where a size is not known.
+        bytes, accessed_bytes}]) and their ``bytes_read`` and ``bytes_written``, None where a size is not known.
+        ``accessed_bytes`` are those of the ``bytes`` that the kernel's loops come to at most: few rows of a table in
+        which it looks something up. Of a library's function they are all.
     """
     defined = {kernel.name: kernel for kernel in kernels}
     launches = find_launches(lowered, set(defined))
@@ -125,15 +127,30 @@ def _traffic(lowered: "LoweredGraph", launch: Launch | None) -> Record:
     reads = [name for name in launch.reads if name in buffers]
     writes = [name for name in launch.writes if name in buffers]
     return {
-        "reads": [_buffer(buffers[name]) for name in reads],
-        "writes": [_buffer(buffers[name]) for name in writes],
+        "reads": [_buffer(buffers[name], launch) for name in reads],
+        "writes": [_buffer(buffers[name], launch) for name in writes],
         "bytes_read": _total(buffers[name].bytes for name in reads),
         "bytes_written": _total(buffers[name].bytes for name in writes),
     }
 
 
-def _buffer(info: "BufferInfo") -> Record:
-    return {"name": info.name, "role": info.role, "shape": info.shape, "dtype": info.dtype, "bytes": info.bytes}
+def _buffer(info: "BufferInfo", launch: Launch) -> Record:
+    return {
+        "name": info.name,
+        "role": info.role,
+        "shape": info.shape,
+        "dtype": info.dtype,
+        "bytes": info.bytes,
+        "accessed_bytes": _accessed_bytes(info, launch),
+    }
+
+
+def _accessed_bytes(info: "BufferInfo", launch: Launch) -> int | None:
+    users = [node for node in launch.scheduled if info.name in (*node.reads, *node.writes, *node.mutates)]
+    item = ITEM_BYTES.get(info.dtype)
+    if info.bytes is None or item is None or not all(info.name in node.accessed for node in users):
+        return info.bytes
+    return min(info.bytes, item * sum(node.accessed[info.name] for node in users))
 
 
 def _total(sizes: Iterable[int | None]) -> int | None:

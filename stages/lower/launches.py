@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -149,38 +149,52 @@ def _computable(launch: Launch, inputs: Mapping[str, tuple[str, ...]], origins: 
 
 
 def launch_buffers(source_code: str, buffers: Collection[str]) -> dict[str, list[str]]:
-    """``kernel:handle`` → the names among ``buffers`` in the statement that launches it, in order.
+    """``kernel:handle`` → the names among ``buffers`` in the statement that launches it, in order."""
+    known = set(buffers)
+    lines = source_code.splitlines()
+    found: dict[str, list[str]] = {}
+    for launch, span in launch_statements(lines).items():
+        statement = "\n".join(line for line in lines[span.start : span.stop] if not _is_comment(line))
+        names = (name.removesuffix("_handle") for name in _NAME.findall(statement))
+        found[launch] = list(dict.fromkeys(name for name in names if name in known))
+    return found
+
+
+def launch_statements(lines: Sequence[str]) -> dict[str, range]:
+    """``kernel:handle`` → the lines of the statement that launches it; an empty range where there is none nearby.
 
     The module may be Python, or C++ with TorchInductor's C++ wrapper: in both a comment with the handle stands before
     the statement, with declarations or the choice of a stream between them.
     """
-    known = set(buffers)
-    lines = source_code.splitlines()
-    found: dict[str, list[str]] = {}
+    found: dict[str, range] = {}
     for index, line in enumerate(lines):
         match = _HANDLES.search(line)
         if match is None:
             continue
         for launch in match["launches"].split(", "):
-            statement = _statement(lines, index + 1, launch.rpartition(":")[0])
-            names = (name.removesuffix("_handle") for name in _NAME.findall(statement))
-            found[launch] = list(dict.fromkeys(name for name in names if name in known))
+            found[launch] = _statement(lines, index + 1, launch.rpartition(":")[0])
     return found
 
 
-def _statement(lines: list[str], start: int, kernel: str) -> str:
-    """The text of the first statement from line ``start`` on that names the kernel; "" where there is none nearby."""
+def _is_comment(line: str) -> bool:
+    return line.lstrip().startswith(_COMMENTS)
+
+
+def _statement(lines: Sequence[str], start: int, kernel: str) -> range:
+    """The first statement from line ``start`` on that names the kernel."""
     named = re.compile(rf"(?<![A-Za-z0-9]){re.escape(kernel)}(?!\w)")  # in C++ also as call_KERNEL
-    text, depth = "", 0
-    for line in lines[start : start + _NEARBY]:
+    text, depth, began = "", 0, None
+    for index in range(start, min(start + _NEARBY, len(lines))):
+        line = lines[index]
         if _HANDLES.search(line):
             break
-        if line.lstrip().startswith(_COMMENTS):
+        if _is_comment(line):
             continue
+        began = index if began is None else began
         text += line + "\n"
         depth += line.count("(") - line.count(")")
         if depth <= 0:
             if named.search(text):
-                return text
-            text, depth = "", 0
-    return ""
+                return range(began, index + 1)
+            text, depth, began = "", 0, None
+    return range(0)

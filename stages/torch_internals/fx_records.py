@@ -220,7 +220,8 @@ def _concrete(value: Any) -> Any:
     return hint_of(value) if isinstance(value, torch.SymInt) else value
 
 
-def _flops(node: fx.Node) -> int | None:
+def node_flops(node: fx.Node) -> int | None:
+    """FLOPs of a call, symbolic sizes as this case had them; None where no formula or a size is not known."""
     if not has_formula(node.target):
         return None
     unknown: list[bool] = []
@@ -292,7 +293,7 @@ def _node_record(
         role=role,
         module=module,
         source=source,
-        flops=_flops(node) if details and node.op == "call_function" else None,
+        flops=node_flops(node) if details and node.op == "call_function" else None,
         aliases=aliases,
         value=size_of(value) if _is_integer(value) else None,
         dispatched=dispatched,

@@ -10,6 +10,7 @@ Relies on ``torch._inductor.compile_fx.{compile_fx, compile_fx_inner, _recursive
 
 import contextlib
 import copy
+import functools
 import json
 import logging
 import time
@@ -29,6 +30,7 @@ from stages.torch_internals.inductor_nodes import (
     pre_grad_nodes,
 )
 from stages.torch_internals.inductor_scheduler import Schedule, graph_prefix, recorded
+from stages.torch_internals.loading import rewritten
 
 log = logging.getLogger(__name__)
 
@@ -104,11 +106,16 @@ class RecordingCompiler:
 
     Args:
         options: patch of ``torch._inductor.config``, flat keys, in force for this compiler's compilations alone.
+
+    Attributes:
+        rewrite: graph id, text of a generated module → what is loaded in its place; None loads what was generated. The
+            recorded source code is what was generated in either case.
     """
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self.options = dict(options or {})
         self.graphs: dict[str, LoweredGraph] = {}
+        self.rewrite: Callable[[str, str], str] | None = None
         self._count = 0
 
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Callable[..., Any]:
@@ -157,6 +164,8 @@ class RecordingCompiler:
             stack.enter_context(_recorded_runnable(lowered))
             if backward:
                 stack.enter_context(_private_provenance())
+            if self.rewrite is not None:
+                stack.enter_context(rewritten(functools.partial(self.rewrite, lowered.id)))
             compiled = compile_fx_inner(gm, inputs, **kwargs)
         lowered.seconds = time.perf_counter() - began
         self._read(lowered, gm, compiled)

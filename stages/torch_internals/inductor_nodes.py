@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from stages.torch_internals.fx_records import module_path, target_name
+from stages.torch_internals.fx_records import module_path, node_flops, target_name
 
 _VIEWS = (operator.getitem, torch.ops.aten.reshape.default)
 
@@ -48,6 +48,7 @@ class PostGradNode:
         stack_trace: the user's frames, innermost last, or "".
         inputs: names of the nodes that it reads, placeholders included.
         view: True where it computes nothing, but looks at a tensor in another way.
+        flops: floating-point operations (a multiply-add is two), or None where no formula is known.
     """
 
     name: str
@@ -59,6 +60,7 @@ class PostGradNode:
     stack_trace: str
     inputs: tuple[str, ...] = ()
     view: bool = False
+    flops: int | None = None
 
 
 def pre_grad_nodes(gm: fx.GraphModule) -> list[PreGradNode]:
@@ -116,6 +118,7 @@ def _post_grad_node(
         stack_trace=recorded.meta.get("stack_trace") or "",
         inputs=tuple(source.name for source in node.all_input_nodes),
         view=node.target in _VIEWS or getattr(node.target, "is_view", False),
+        flops=node_flops(node),
     )
 
 

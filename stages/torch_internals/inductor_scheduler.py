@@ -2,7 +2,8 @@
 
 Relies on ``torch._inductor.virtualized.V.graph`` (``name``, ``module``, ``graph_inputs``, ``constants``,
 ``name_to_buffer``, ``sizevars``), on the scheduler nodes' ``debug_str``, ``get_name``, ``get_nodes``,
-``get_outputs``, ``read_writes``, ``is_extern``, ``is_template`` and ``node.origins``, on
+``get_outputs``, ``get_ranges``, ``read_writes`` (of ``dependencies.MemoryDep``: ``name``, ``index``, ``var_names``,
+``size``, ``is_indirect``), ``is_extern``, ``is_template`` and ``node.origins``, on
 ``scheduler.WhyNoFuse.__call__`` (called with the reason of each refusal), and on the feedback functions of
 ``select_algorithm``'s cache (called with the timings of each autotuned operation).
 """
@@ -53,6 +54,8 @@ class ScheduledNode:
         origins: names of post-grad nodes.
         kind: ``extern``, ``template``, ``nop``, ``generated``, or ``output`` (one result of an external call with
             several, which is another node's).
+        accessed: buffer → how many of its elements are read or written at most, an element as often as the loops come
+            to it; only buffers of generated loops, where that is known.
     """
 
     name: str
@@ -62,6 +65,7 @@ class ScheduledNode:
     mutates: list[str]
     origins: list[str]
     kind: str
+    accessed: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,38 @@ def _scheduled(node: Any) -> ScheduledNode:
         mutates=sorted({name for output in outputs for name in output.get_mutations()}),
         origins=_origins(node),
         kind=next((kind for kind, holds in kinds.items() if holds), "generated"),
+        accessed=_accessed(node),
     )
+
+
+def _accessed(node: Any) -> dict[str, int]:
+    """Accesses of a fused node's loops by buffer, a buffer that it overwrites under both of its names."""
+    from torch._inductor.dependencies import MemoryDep
+
+    found: dict[str, int] = {}
+    unknown: set[str] = set()
+    for member in node.get_nodes():
+        aliases = {output.get_name(): list(output.get_mutations()) for output in member.get_outputs()}
+        for dependency in member.read_writes.reads | member.read_writes.writes:
+            count = _accesses(member, dependency) if isinstance(dependency, MemoryDep) else None
+            for name in (dependency.name, *aliases.get(dependency.name, [])):
+                if count is None:
+                    unknown.add(name)
+                else:
+                    found[name] = found.get(name, 0) + count
+    return {name: count for name, count in found.items() if name not in unknown}
+
+
+def _accesses(member: Any, dependency: Any) -> int | None:
+    """How often a loop comes to a buffer; where the index depends on data, once each time around."""
+    sizes = [size for group in member.get_ranges() for size in group]
+    if not dependency.is_indirect():
+        symbols = dependency.index.free_symbols
+        pairs = zip(dependency.var_names, dependency.size, strict=True)
+        sizes = [size for variable, size in pairs if variable in symbols]
+    hints = [_hint(size) for size in sizes]
+    known = [hint for hint in hints if hint is not None]
+    return math.prod(known) if len(known) == len(hints) else None
 
 
 def _buffers() -> Iterator[BufferInfo]:

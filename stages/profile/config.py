@@ -1,0 +1,19 @@
+"""Options of the profile stage. Free of torch."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class ProfileConfig:
+    """Attributes:
+    warmup: steps before the recorded ones; one of them is under the profiler already.
+    steps: steps that are recorded, and as many without the profiler that they are compared with.
+    trace_steps: further steps that ``profile/trace.json.gz`` shows; 0 for no trace.
+    ceiling: measure this device's bandwidth and FLOP/s, which takes some seconds; False leaves the profile's
+        (``accel.peaks``) alone.
+    """
+
+    warmup: int = 2
+    steps: int = 10
+    trace_steps: int = 1
+    ceiling: bool = True

@@ -1,0 +1,130 @@
+"""Ranges around the operations of a graph that torch executes: for the backends ``eager`` and ``aot_eager``.
+
+The graph is run node by node, each call in a range, by the operators that its own code would call. What autograd
+records inside a range of ``eager``'s graph has its backward told by autograd's sequence number.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor, fx
+
+from models.case import Case
+from stages.graphs import GETITEM, GraphRecord, NodeRecord
+from stages.lower.adapter import AcceleratorAdapter
+from stages.lower.adapters import AotEagerAdapter, EagerAdapter
+from stages.profile.observation import BACKWARD
+from stages.profile.ranges import range_name
+from stages.profile.work import FLOATING, Part, Work
+
+
+def runs_by_node(adapter: AcceleratorAdapter) -> bool:
+    """Whether torch executes this adapter's graphs operation by operation."""
+    return type(adapter) in (EagerAdapter, AotEagerAdapter)
+
+
+class RangedNodes(AotEagerAdapter):
+    """The same as ``adapter``, with a range around each call of its graphs.
+
+    Attributes:
+        name: that of the adapter.
+        graphs: what was compiled, by id.
+    """
+
+    def __init__(self, adapter: AcceleratorAdapter, case: Case) -> None:
+        from stages.torch_internals.fx_records import RecordContext
+
+        self.name = adapter.name
+        self.aot = isinstance(adapter, AotEagerAdapter)
+        self.graphs: dict[str, GraphRecord] = {}
+        self._context = RecordContext.of(case.module)
+        self._count = 0
+
+    def dynamo_backend(self) -> Callable[..., Any]:
+        from stages.torch_internals.backends import aot_backend
+
+        def backend(gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Any]:
+            number, self._count = self._count, self._count + 1
+            if not self.aot:
+                return self._ranged(f"g{number}.dynamo", gm)
+            self._context = self._context.for_graph()
+
+            def compiler(direction: str) -> Callable[..., Any]:
+                return lambda graph, inputs: self._ranged(f"g{number}.{direction}", graph)
+
+            compiled: Callable[..., Any] = aot_backend(
+                forward=compiler("forward"), backward=compiler("backward"), inference=compiler("forward")
+            )(gm, example_inputs)
+            return compiled
+
+        return backend
+
+    def _ranged(self, graph_id: str, gm: fx.GraphModule) -> Callable[..., Any]:
+        from stages.torch_internals.fx_records import graph_record
+
+        self.graphs[graph_id] = graph_record(gm.graph, id=graph_id, context=self._context)
+        runner = _Ranged(gm, graph_id)
+        return runner.run
+
+
+class _Ranged(fx.Interpreter):
+    def __init__(self, gm: fx.GraphModule, graph_id: str) -> None:
+        super().__init__(gm)
+        self.graph_id = graph_id
+
+    def run_node(self, n: fx.Node) -> Any:
+        from stages.torch_internals.profiling import fast_range
+
+        if not n.op.startswith("call_"):
+            return super().run_node(n)
+        with fast_range(range_name(self.graph_id, n.name)):
+            return super().run_node(n)
+
+
+def node_work(graph: GraphRecord, *, training: bool) -> list[Work]:
+    """The operations of a graph, in order; with those of their backward where autograd makes it of this graph."""
+    known = {node.name: node for node in graph.nodes}
+    calls = [node for node in graph.nodes if node.op.startswith("call_") and node.target != GETITEM]
+    found = [_work(graph.id, node, known) for node in calls]
+    if training and graph.kind == "dynamo":
+        found += [_backward(item) for item in found]
+    return found
+
+
+def _work(graph_id: str, node: NodeRecord, known: dict[str, NodeRecord]) -> Work:
+    source, code = ("", "") if node.source is None else (str(node.source), node.source.code)
+    read = [output for name in node.inputs for output in known[name].outputs]
+    floating = [output for output in read if output.dtype in FLOATING]
+    widest = max(floating, key=lambda output: output.nbytes or 0, default=None)
+    return Work(
+        graph=graph_id,
+        kernel=f"{node.target} {node.name}",
+        handle=None,
+        kind="operation",
+        range=range_name(graph_id, node.name),
+        parts=[Part(node.target, node.module, source, code, 1.0)],
+        bytes_read=None if node.aliases else _total([output.nbytes for output in read]),
+        bytes_written=None if node.aliases else _total([output.nbytes for output in node.outputs]),
+        flops=node.flops,
+        dtype="" if node.flops is None or widest is None else widest.dtype,
+    )
+
+
+def _backward(work: Work) -> Work:
+    """What autograd does for an operation's gradient: its bytes and FLOPs are not known here."""
+    return replace(
+        work,
+        kernel=f"{work.kernel}{BACKWARD}",
+        kind="backward",
+        range=f"{work.range}{BACKWARD}",
+        bytes_read=None,
+        bytes_written=None,
+        flops=None,
+        dtype="",
+    )
+
+
+def _total(sizes: Sequence[int | None]) -> int | None:
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None

@@ -1,0 +1,240 @@
+"""Steps under ``torch.profiler``: how long each named range and each operator took, step by step.
+
+On the CPU a range's time is that between its beginning and its end. On a device it is the time of the device's kernels
+that were launched between the two, which the profiler tells by the driver's correlation of launches and kernels.
+"""
+
+import bisect
+import contextlib
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from models.case import Case
+
+STEP = "profiled step"
+EMPTY = "empty range"
+EMPTIES = 300
+BACKWARD_EVENT = "autograd::engine::evaluate_function"
+"""What autograd's engine calls the backward of an operation; it has the sequence number of the forward."""
+BACKWARD = " backward"
+"""What is added to a range's name for the backward of what autograd recorded inside it."""
+ACTIVITIES = {"cpu": None, "cuda": ProfilerActivity.CUDA, "xpu": ProfilerActivity.XPU}
+"""Device type → what makes the profiler record that device's kernels; None where the host does the work itself."""
+
+
+@dataclass
+class Times:
+    """One range, or one operator, over the recorded steps.
+
+    Attributes:
+        calls: by step.
+        microseconds: by step, all calls together, without those of ranges inside it.
+        host: by step, likewise, of the host's time between beginning and end.
+    """
+
+    calls: list[int]
+    microseconds: list[float]
+    host: list[float]
+
+    @classmethod
+    def of(cls, steps: int) -> "Times":
+        return cls([0] * steps, [0.0] * steps, [0.0] * steps)
+
+
+@dataclass
+class Observation:
+    """What the recorded steps showed. Times in microseconds.
+
+    Attributes:
+        plain: wall time of each step of the code as it is, without the profiler.
+        observed: wall time of each recorded step, with ranges and the profiler.
+        ranges: name → times.
+        operators: ``aten::name`` → times of its calls that no other operator made, those inside ranges included;
+            ``outside`` those outside of every range alone.
+        device: by step, time of all the device's kernels; None where the host does the work.
+        on_device: whether the times are a device's; else they are the host's.
+        range_cost: what an empty range costs the step, profiler on.
+        range_floor: what an empty range is recorded with.
+        trace: a Chrome trace of further steps, or None.
+        not_established: what the profiler can't tell here.
+    """
+
+    plain: list[float] = field(default_factory=list)
+    observed: list[float] = field(default_factory=list)
+    ranges: dict[str, Times] = field(default_factory=dict)
+    operators: dict[str, Times] = field(default_factory=dict)
+    outside: dict[str, Times] = field(default_factory=dict)
+    device: list[float] | None = None
+    on_device: bool = False
+    range_cost: float = 0.0
+    range_floor: float = 0.0
+    trace: bytes | None = None
+    not_established: list[str] = field(default_factory=list)
+
+    @property
+    def steps(self) -> int:
+        return len(self.observed)
+
+
+def observe(
+    case: Case,
+    plain: Callable[..., Any],
+    ranged: Callable[..., Any],
+    is_range: Callable[[str], bool],
+    *,
+    steps: int,
+    warmup: int,
+    trace_steps: int,
+) -> Observation:
+    """Time steps of ``plain``, and record steps of ``ranged``; the case is left as it was.
+
+    Args:
+        plain, ranged: the same, compiled, with the module's signature; the second opens ranges.
+        is_range: whether an event's name is that of a range.
+    """
+    activity = ACTIVITIES.get(case.device.type)
+    found = Observation(on_device=activity is not None)
+    if case.device.type not in ACTIVITIES:
+        found.not_established.append(f"times on {case.device.type}: torch.profiler records the host alone there")
+    with case.preserved():
+        for _ in range(warmup):
+            _step(case, plain)
+            _step(case, ranged)
+        found.plain += [_step(case, plain) for _ in range(steps // 2)]
+        with _profiler(activity) as profiler:
+            _step(case, ranged)
+            for _ in range(steps):
+                with record_function(STEP):
+                    found.observed.append(_step(case, ranged))
+            found.range_cost = _empty_ranges()
+        found.plain += [_step(case, plain) for _ in range(steps - steps // 2)]
+        _read(found, profiler.events() or [], is_range)
+        if trace_steps:
+            found.trace = _trace(case, ranged, activity, trace_steps)
+    return found
+
+
+@contextlib.contextmanager
+def _profiler(activity: ProfilerActivity | None) -> Iterator[Any]:
+    activities = [ProfilerActivity.CPU, *([] if activity is None else [activity])]
+    with profile(activities=activities, acc_events=True) as profiler:
+        yield profiler
+
+
+def _step(case: Case, function: Callable[..., Any]) -> float:
+    """Wall microseconds of one step, the device's work included."""
+    began = time.perf_counter()
+    case.step(function)
+    case.synchronize()
+    return (time.perf_counter() - began) * 1e6
+
+
+def _empty_ranges() -> float:
+    """Median microseconds that the profiler's empty ranges cost."""
+    from stages.torch_internals.profiling import fast_range
+
+    costs = []
+    for _ in range(EMPTIES):
+        began = time.perf_counter()
+        with fast_range(EMPTY):
+            pass
+        costs.append((time.perf_counter() - began) * 1e6)
+    return median(costs)
+
+
+def _trace(case: Case, ranged: Callable[..., Any], activity: ProfilerActivity | None, steps: int) -> bytes:
+    with _profiler(activity) as profiler:
+        for _ in range(steps):
+            with record_function(STEP):
+                _step(case, ranged)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(path))
+        return path.read_bytes()
+
+
+def _read(found: Observation, events: Sequence[Any], is_range: Callable[[str], bool]) -> None:
+    """Fill ``found`` from the profiler's events."""
+    host = [event for event in events if event.device_type == DeviceType.CPU and not event.is_async]
+    spans = sorted((event.time_range.start, event.time_range.end) for event in host if event.name == STEP)
+    assert len(spans) == found.steps, f"{len(spans)} of {found.steps} recorded steps are in the profile"
+    found.range_floor = median([event.cpu_time_total for event in host if event.name == EMPTY] or [0.0])
+    if found.on_device:
+        found.device = _device_times(events, spans)
+        if not any(found.device):
+            found.not_established.append("device times: the profiler saw no kernel of the device (CUPTI missing?)")
+    forward = _sequences(host, is_range)
+    for event in host:
+        step = _step_of(event, spans)
+        if step is None:
+            continue
+        outer = _around(event, lambda item: is_range(item.name))
+        backward = _around(event, lambda item: _is_backward_of(item, forward))
+        if is_range(event.name):
+            _add(found.ranges, event.name, found, step, event)
+            if outer is not None:
+                _add(found.ranges, outer.name, found, step, event, -1)
+        elif _is_backward_of(event, forward):
+            _add(found.ranges, forward[event.sequence_nr] + BACKWARD, found, step, event)
+        elif _is_operator(event) and _around(event, _is_operator) is None:
+            _add(found.operators, event.name, found, step, event)
+            if outer is None and backward is None:
+                _add(found.outside, event.name, found, step, event)
+
+
+def _sequences(events: Sequence[Any], is_range: Callable[[str], bool]) -> dict[int, str]:
+    """Autograd's sequence number → the range inside which autograd recorded it."""
+    found = {}
+    for event in events:
+        if event.sequence_nr >= 0 and not event.name.startswith(BACKWARD_EVENT):
+            outer = _around(event, lambda item: is_range(item.name))
+            if outer is not None:
+                found[event.sequence_nr] = outer.name
+    return found
+
+
+def _is_backward_of(event: Any, forward: Mapping[int, str]) -> bool:
+    return bool(event.name.startswith(BACKWARD_EVENT)) and event.sequence_nr in forward
+
+
+def _is_operator(event: Any) -> bool:
+    return bool(event.name.startswith("aten::"))
+
+
+def _around(event: Any, holds: Callable[[Any], bool]) -> Any:
+    """The innermost event around this one for which it holds; None where there is none."""
+    found = event.cpu_parent
+    while found is not None and not holds(found):
+        found = found.cpu_parent
+    return found
+
+
+def _device_times(events: Sequence[Any], spans: Sequence[tuple[float, float]]) -> list[float]:
+    times = [0.0] * len(spans)
+    for event in events:
+        step = _step_of(event, spans)
+        if event.device_type != DeviceType.CPU and not event.is_user_annotation and step is not None:
+            times[step] += event.time_range.elapsed_us()
+    return times
+
+
+def _step_of(event: Any, spans: Sequence[tuple[float, float]]) -> int | None:
+    found = bisect.bisect_right(spans, (event.time_range.start, math.inf)) - 1
+    return found if found >= 0 and event.name != STEP and event.time_range.start < spans[found][1] else None
+
+
+def _add(into: dict[str, Times], name: str, found: Observation, step: int, event: Any, sign: int = 1) -> None:
+    """Count an event; with ``sign`` -1 take its time from the range around it."""
+    times = into.setdefault(name, Times.of(found.steps))
+    times.calls[step] += sign > 0
+    times.host[step] += sign * event.cpu_time_total
+    times.microseconds[step] += sign * (event.device_time_total if found.on_device else event.cpu_time_total)

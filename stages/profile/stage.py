@@ -1,0 +1,150 @@
+"""The profile stage: kernel times joined with provenance, and how close to the device's ceiling they come."""
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from models.case import Case
+from models.errors import ConfigurationError
+from stages.contract import Stage, StageContext, StageResult
+from stages.lower.adapters import build_adapter
+from stages.lower.compiled import CompiledCase, compile_case, compiled_case
+from stages.profile.ceiling import Ceiling, measured_ceiling, named_ceiling
+from stages.profile.nodes import RangedNodes, node_work, runs_by_node
+from stages.profile.observation import Observation, observe
+from stages.profile.ranges import Ranges
+from stages.profile.tables import Profile, Timed, tables, timed
+from stages.profile.trace import annotated
+from stages.profile.wording import message, summary
+from stages.profile.work import FLOATING, Part, Work, lowered_work
+
+if TYPE_CHECKING:
+    from stages.torch_internals.inductor import LoweredGraph
+
+NUMBERED = "# AOT ID"
+LEAST = {"warmup": 0, "steps": 1, "trace_steps": 0}
+
+
+class ProfileStage(Stage):
+    """Where a compiled step's time goes.
+
+    Its findings inform: the stage passes whatever they are. It fails, "not established", where nothing was timed.
+    """
+
+    name: ClassVar[str] = "profile"
+
+    def check(self, context: StageContext) -> None:
+        """ConfigurationError for a number of steps that is none, or a backend that can't be built."""
+        for key, least in LEAST.items():
+            value = getattr(self.config, key)
+            if value < least:
+                raise ConfigurationError(
+                    f"stages.profile.{key}: got {value}; valid: {least} and more.\n"
+                    f"Try: stages.profile.{key}={max(least, 1)}"
+                )
+        build_adapter(context.settings).validate()
+
+    def run(self, context: StageContext) -> StageResult:
+        """Compile the case as it is and with ranges, and record steps; the case is left as it was."""
+        plain = compiled_case(context)
+        context.progress("compiling with ranges around what is timed")
+        ranged, work, notes = with_ranges(context, plain)
+        names = {item.range: item for item in work}
+        context.progress("recording steps")
+        observation = observe(
+            context.case,
+            plain,
+            ranged,
+            lambda name: name in names,
+            steps=self.config.steps,
+            warmup=self.config.warmup,
+            trace_steps=self.config.trace_steps,
+        )
+        times = timed(work, observation) if work else operators(observation)
+        notes += observation.not_established + unseen(times)
+        measured = None
+        if self.config.ceiling:
+            context.progress("measuring the device's ceiling")
+            measured, missing = measure(context.case, work)
+            notes += missing
+        named = named_ceiling(context.settings.accel.peaks, context.settings.accel.name)
+        found = Profile(times, observation, measured, named, notes)
+        artifacts: dict[str, Any] = dict(tables(found))
+        artifacts["profile/summary.json"] = summary(found, plain.backend)
+        if observation.trace is not None:
+            artifacts["profile/trace.json.gz"] = annotated(observation.trace, names)
+        return StageResult("passed" if found.longest() else "failed", message(found), artifacts)
+
+
+def with_ranges(context: StageContext, plain: CompiledCase) -> tuple[CompiledCase, list[Work], list[str]]:
+    """The case compiled again with ranges around what is timed, what these cover, and what can't be told.
+
+    By the same adapter with the same options. A backend that shows no code is profiled as it is, by torch's operators.
+    """
+    case, adapter = context.case, build_adapter(context.settings)
+    if runs_by_node(adapter):
+        nodes = RangedNodes(adapter, case)
+        ranged = compile_case(case, nodes)
+        training = case.mode == "training"
+        return ranged, [item for graph in nodes.graphs.values() for item in node_work(graph, training=training)], []
+    if adapter.lowers:
+        ranges = Ranges()
+        ranged = compile_case(case, adapter, rewrite=ranges.rewrite)
+        if ranged.rewrites:
+            return ranged, *_lowered(context, plain, ranged, ranges)
+    note = f"modules and source lines: the backend {adapter.name} shows no code whose calls could be told apart"
+    return plain, [], [note]
+
+
+def _lowered(
+    context: StageContext, plain: CompiledCase, ranged: CompiledCase, ranges: Ranges
+) -> tuple[list[Work], list[str]]:
+    from stages.capture.sources import SourceFinder
+    from stages.lower.stage import captured_graphs
+
+    finder = SourceFinder(context.case.module)
+    work: list[Work] = []
+    notes = [f"the time of {name}: {reason}" for name, reason in ranges.missing.items()]
+    for graph_id, lowered in ranged.graphs.items():
+        work += lowered_work(lowered, captured_graphs(context.artifacts, graph_id), finder)
+        before = plain.graphs.get(graph_id)
+        if before is None or _code(before) != _code(lowered):
+            notes.append(f"whether {graph_id} is what runs without the profiler: it was compiled to other code")
+    return work, notes
+
+
+def _code(lowered: "LoweredGraph") -> list[str]:
+    """The generated module without the number of its compilation."""
+    return [line for line in lowered.source_code.splitlines() if not line.startswith(NUMBERED)]
+
+
+def unseen(times: list[Timed]) -> list[str]:
+    """Graphs none of whose launches was seen."""
+    graphs = dict.fromkeys(item.work.graph for item in times)
+    return [
+        f"kernel times of {graph}: none of its launches was seen in the recorded steps (CUDA graphs replay kernels "
+        "without the code that launches them: backend=inductor_no_cudagraphs)"
+        for graph in graphs
+        if all(item.launches == 0 for item in times if item.work.graph == graph)
+    ]
+
+
+def operators(observation: Observation) -> list[Timed]:
+    """Torch's operators in the place of launches, where a backend shows nothing else."""
+    names = observation.operators
+    work = [
+        Work("", _operation(name), None, "operator", name, [Part(_operation(name), "", "", "", 1.0)]) for name in names
+    ]
+    return timed(work, Observation(ranges=names, on_device=observation.on_device))
+
+
+def _operation(name: str) -> str:
+    return name.replace("::", ".")
+
+
+def measure(case: Case, work: list[Work]) -> tuple[Ceiling | None, list[str]]:
+    """The device's ceiling in the dtypes of what was timed; None, and why, where the device can't run it."""
+    own = str(case.dtype).removeprefix("torch.")
+    dtypes = sorted({item.dtype for item in work if item.dtype}) or [own] * (own in FLOATING)
+    try:
+        return measured_ceiling(case, dtypes), []
+    except (RuntimeError, NotImplementedError) as error:
+        return None, [f"the ceiling of {case.device}: {str(error).splitlines()[0]}"]

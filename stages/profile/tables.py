@@ -1,0 +1,286 @@
+"""What a profile stores.
+
+``profile/kernels.csv``: one row a launch (of a backend without kernels of its own: an operation of the graph)
+
+======================  =============================================================================================
+graph, kernel, handle   as in ``lower/<graph>/provenance.json``
+kind                    ``cpp``, ``triton``, ``extern`` (a library's or ATen's function), ``operation``
+launches                calls in a step (median over the steps)
+time_us                 microseconds in a step, all its launches together: the median over the recorded steps
+iqr_us                  the third quartile less the first, over the steps
+share                   of the recorded step (median)
+host_us                 host time of the launch: on the CPU the same, on a device what it takes to launch
+bytes_read, -_written   bytes of the buffers that it comes to at most, each once; empty where not known
+flops                   a multiply-add is two; empty where no formula is known (loops of pointwise operations)
+dtype                   of the operands, where there are FLOPs
+gb_s, gflop_s           achieved: 1e9 bytes, and 1e9 FLOP, per second
+bandwidth_share         of the measured bandwidth; ``flops_share`` of the measured FLOP/s in that dtype
+roofline_share          the larger of the two; ``bound`` says which: ``memory`` or ``compute``
+profile_*_share         the same against what the accelerator's profile names (``accel.peaks``)
+operations, modules,    what it computes, each once
+sources
+note                    what to know of the row
+======================  =============================================================================================
+
+``profile/operations.csv``, ``modules.csv``, ``lines.csv``: the same time by operation (before decomposition), module
+and source line
+
+======================  =============================================================================================
+time_us                 the kernels' time, put down in equal parts to the operations that a kernel computes (what one
+                        takes inside a loop can't be observed). Over operations, and over lines, it adds up to the
+                        kernels' time. Of modules a parent contains its children, and the row without a name is all
+share                   of the recorded step
+alone_us                kernels that compute nothing else
+at_most_us              all kernels in which it takes part, whole: what it takes lies between the two
+launches                kernel launches in which it takes part
+kernels                 their names, the longest first
+======================  =============================================================================================
+
+A row with an empty name is time that no operation, or no line, is known for.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from stages.profile.ceiling import Ceiling, share_of
+from stages.profile.observation import Observation, Times
+from stages.profile.work import Part, Work
+
+if TYPE_CHECKING:
+    import pandas
+
+KERNEL_COLUMNS = [
+    "graph", "kernel", "handle", "kind", "launches", "time_us", "iqr_us", "share", "host_us", "bytes_read",
+    "bytes_written", "flops", "dtype", "gb_s", "gflop_s", "bandwidth_share", "flops_share", "roofline_share", "bound",
+    "profile_bandwidth_share", "profile_flops_share", "operations", "modules", "sources", "note",
+]  # fmt: skip
+PART_COLUMNS = ["time_us", "share", "alone_us", "at_most_us", "launches", "kernels"]
+WHOLE = ("handle", "bytes_read", "bytes_written", "flops")
+NAMED = 8
+"""Kernels that a row of operations, modules or lines names at most."""
+SHORT = 2.0
+"""Times an empty range under which a launch can't be told from one."""
+
+
+@dataclass
+class Timed:
+    """A launch with its time: microseconds in a step, None where none of the recorded steps showed it."""
+
+    work: Work
+    time: float | None
+    spread: float | None = None
+    host: float | None = None
+    launches: float = 0.0
+
+
+@dataclass
+class Profile:
+    """Everything that a profile says."""
+
+    timed: list[Timed]
+    observation: Observation
+    measured: Ceiling | None
+    named: Ceiling | None
+    not_established: list[str] = field(default_factory=list)
+
+    @property
+    def step(self) -> float:
+        """Median microseconds of a recorded step."""
+        return float(numpy.median(self.observation.observed))
+
+    @property
+    def inside(self) -> float:
+        """Microseconds in all launches, in a step."""
+        return sum(item.time or 0.0 for item in self.timed)
+
+    def longest(self) -> list[Timed]:
+        """Launches with a time, the longest first."""
+        return sorted((item for item in self.timed if item.time is not None), key=lambda item: -(item.time or 0.0))
+
+
+def timed(work: Sequence[Work], observation: Observation) -> list[Timed]:
+    """Each launch with its times; those that no step showed have none."""
+    found = []
+    for item in work:
+        times = observation.ranges.get(item.range)
+        found.append(Timed(item, None) if times is None or not any(times.calls) else _timed(item, times, observation))
+    return found
+
+
+def _timed(work: Work, times: Times, observation: Observation) -> Timed:
+    microseconds = float(numpy.median(times.microseconds))
+    low, high = numpy.percentile(times.microseconds, [25, 75])
+    host, launches = float(numpy.median(times.host)), float(numpy.median(times.calls))
+    if observation.on_device and not any(times.microseconds):
+        return Timed(work, None, None, host, launches)
+    return Timed(work, microseconds, float(high - low), host, launches)
+
+
+def rates(item: Timed) -> tuple[float | None, float | None]:
+    """Achieved bytes and FLOP per second."""
+    if not item.time or not item.launches:
+        return None, None
+    seconds = item.time / item.launches * 1e-6
+    work = item.work
+    return (None if work.bytes is None else work.bytes / seconds), (
+        None if work.flops is None else work.flops / seconds
+    )
+
+
+def shares(item: Timed, ceiling: Ceiling | None) -> tuple[float | None, float | None]:
+    """Achieved bandwidth and FLOP/s as shares of a ceiling."""
+    if ceiling is None:
+        return None, None
+    bandwidth, flops = rates(item)
+    return share_of(bandwidth, ceiling.bandwidth), share_of(flops, ceiling.flops.get(item.work.dtype))
+
+
+def roofline(item: Timed, ceiling: Ceiling | None) -> tuple[float | None, str]:
+    """The larger share of the ceiling, and which of the two bounds it is."""
+    known = {name: share for name, share in zip(("memory", "compute"), shares(item, ceiling), strict=True) if share}
+    bound = max(known, key=lambda name: known[name], default="")
+    return known.get(bound), bound
+
+
+def kernel_rows(profile: Profile) -> list[dict[str, Any]]:
+    """``kernels.csv``."""
+    rows = []
+    for item in profile.timed:
+        work, (bandwidth, flops) = item.work, rates(item)
+        measured, named = shares(item, profile.measured), shares(item, profile.named)
+        share, bound = roofline(item, profile.measured or profile.named)
+        rows.append(
+            {name: getattr(work, name) for name in ("graph", "kernel", "handle", "kind", "bytes_read", "bytes_written")}
+            | {"flops": work.flops, "dtype": work.dtype, "launches": item.launches, "time_us": item.time}
+            | {"iqr_us": item.spread, "host_us": item.host, "share": _share(item.time, profile)}
+            | {"gb_s": _scaled(bandwidth), "gflop_s": _scaled(flops)}
+            | {"bandwidth_share": measured[0], "flops_share": measured[1], "roofline_share": share, "bound": bound}
+            | {"profile_bandwidth_share": named[0], "profile_flops_share": named[1]}
+            | {name: " ".join(work.distinct(name.removesuffix("s"))) for name in ("operations", "modules", "sources")}
+            | {"note": "; ".join(notes(item, profile))}
+        )
+    return rows
+
+
+def notes(item: Timed, profile: Profile) -> list[str]:
+    """What a reader must know of a launch's row."""
+    found = list(item.work.notes)
+    if item.time is None:
+        seen = bool(item.launches)
+        return [*found, "no device kernel was seen in its range" if seen else "not seen in the recorded steps"]
+    if not profile.observation.on_device and item.time < SHORT * item.launches * profile.observation.range_floor:
+        found.append("as short as an empty range")
+    memory, _ = shares(item, profile.measured)
+    if memory is not None and memory > 1 and profile.measured is not None:
+        cache = profile.measured.facts.get("last_level_cache_bytes")
+        fits = cache is not None and item.work.bytes is not None and item.work.bytes <= cache
+        found.append("above memory's bandwidth: " + (
+            "its buffers fit in the last-level cache" if fits else "a cache had part of it, or it moved less than that"
+        ))  # fmt: skip
+    return found
+
+
+def part_rows(
+    profile: Profile, key: str, keys: Callable[[Part], Iterable[str]], more: Callable[[str, list[Part]], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Rows of operations, modules or lines, the longest first.
+
+    Args:
+        key: the first column.
+        keys: the rows that a part belongs to.
+        more: further columns of a row, from its name and its parts.
+    """
+    groups: dict[str, list[tuple[Timed, float, list[Part]]]] = {}
+    for item in profile.longest():
+        found: dict[str, list[Part]] = {}
+        for part in item.work.parts:
+            for name in keys(part):
+                found.setdefault(name, []).append(part)
+        for name, parts in found.items():
+            groups.setdefault(name, []).append((item, sum(part.weight for part in parts), parts))
+    rows = []
+    for name, members in groups.items():
+        time = sum((item.time or 0.0) * weight for item, weight, _ in members)
+        rows.append(
+            {key: name}
+            | more(name, [part for _, _, parts in members for part in parts])
+            | {
+                "time_us": time,
+                "share": _share(time, profile),
+                "alone_us": sum(item.time or 0.0 for item, _, parts in members if len(parts) == len(item.work.parts)),
+                "at_most_us": sum(item.time or 0.0 for item, _, _ in members),
+                "launches": sum(item.launches for item, _, _ in members),
+                "kernels": " ".join(item.work.range for item, _, _ in members[:NAMED]),
+            }
+        )
+    return sorted(rows, key=lambda row: -float(row["time_us"]))
+
+
+def operation_rows(profile: Profile) -> list[dict[str, Any]]:
+    """``operations.csv``."""
+    return part_rows(profile, "operation", lambda part: [part.operation], lambda name, parts: {})
+
+
+def module_rows(profile: Profile) -> list[dict[str, Any]]:
+    """``modules.csv``: a module contains those inside it, and the row without a name everything."""
+    return part_rows(
+        profile, "module", lambda part: enclosing(part.module), lambda name, parts: {"depth": _depth(name)}
+    )
+
+
+def line_rows(profile: Profile) -> list[dict[str, Any]]:
+    """``lines.csv``."""
+
+    def more(name: str, parts: list[Part]) -> dict[str, Any]:
+        code = next((part.code for part in parts if part.code), "")
+        return {"code": code, "operations": " ".join(dict.fromkeys(part.operation for part in parts if part.operation))}
+
+    return part_rows(profile, "source", lambda part: [part.source], more)
+
+
+def enclosing(module: str) -> list[str]:
+    """``a.b`` → ``["", "a", "a.b"]``."""
+    parts = module.split(".") if module else []
+    return ["", *(".".join(parts[: count + 1]) for count in range(len(parts)))]
+
+
+def _depth(module: str) -> int:
+    return len(enclosing(module)) - 1
+
+
+def tables(profile: Profile) -> dict[str, "pandas.DataFrame"]:
+    """The tables by path relative to the run."""
+    import pandas
+
+    kernels = pandas.DataFrame(kernel_rows(profile), columns=KERNEL_COLUMNS)
+    return {
+        "profile/kernels.csv": kernels.astype(dict.fromkeys(WHOLE, "Int64")),
+        "profile/operations.csv": pandas.DataFrame(operation_rows(profile), columns=["operation", *PART_COLUMNS]),
+        "profile/modules.csv": pandas.DataFrame(module_rows(profile), columns=["module", "depth", *PART_COLUMNS]),
+        "profile/lines.csv": pandas.DataFrame(
+            line_rows(profile), columns=["source", "code", "operations", *PART_COLUMNS]
+        ),
+    }
+
+
+def outside(profile: Profile) -> Mapping[str, float]:
+    """Microseconds of a recorded step that no launch took, and what is known of them."""
+    observation = profile.observation
+    base = profile.step
+    operators = sum(float(numpy.median(times.microseconds)) for times in observation.outside.values())
+    return {
+        "outside_us": base - profile.inside,
+        "operators_outside_us": operators,
+        "observation_us": max(base - float(numpy.median(observation.plain)), 0.0),
+    }
+
+
+def _share(time: float | None, profile: Profile) -> float | None:
+    return None if time is None or not profile.step else time / profile.step
+
+
+def _scaled(rate: float | None) -> float | None:
+    return None if rate is None else rate / 1e9

@@ -1,0 +1,96 @@
+"""What a profile comes to, in words and as ``profile/summary.json``."""
+
+from typing import Any
+
+import numpy
+
+from stages.benchmark.timing import interquartile_range
+from stages.profile.observation import Times
+from stages.profile.tables import Profile, Timed, line_rows, outside, rates, roofline
+from stages.wording import counted, place
+
+TOP = 10
+"""Kernels, lines and operators that the summary names."""
+
+
+def message(profile: Profile) -> str:
+    """One line for a person: where the time goes, what is outside kernels, how close to the ceiling the longest is."""
+    top = profile.longest()
+    step = _milliseconds(profile.step)
+    if not top:
+        return f"not established: no kernel was seen in {counted(profile.observation.steps, 'step')} of {step}"
+    noun = "operation" if top[0].work.kind in ("operation", "operator", "backward") else "kernel launch"
+    launches = counted(round(sum(item.launches for item in top)), noun, None if noun == "operation" else noun + "es")
+    inside = profile.inside / profile.step
+    parts = [f"{percent(inside)} of a step of {step} in {launches}, {percent(1 - inside)} outside them"]
+    lines = [row for row in line_rows(profile) if row["source"]]
+    if lines:
+        parts.append(f"most at {place(lines[0]['source'])} ({percent(lines[0]['share'])}: {lines[0]['code']})")
+    parts.append(f"longest: {in_words(profile, top[0])}")
+    if profile.not_established:
+        parts.append(f"{counted(len(profile.not_established), 'thing')} not established")
+    return "; ".join(parts)
+
+
+def in_words(profile: Profile, item: Timed) -> str:
+    """A launch with its share of the step, its line and how close to the ceiling it comes."""
+    source = next(iter(item.work.distinct("source")), "")
+    text = f"{item.work.graph} {item.work.name} ({percent((item.time or 0.0) / profile.step)}"
+    text += f", {place(source)})" if source else ")"
+    share, bound = roofline(item, profile.measured or profile.named)
+    if share is None:
+        return text
+    bandwidth, flops = rates(item)
+    rate = f"{(flops or 0.0) / 1e9:.3g} GFLOP/s" if bound == "compute" else f"{(bandwidth or 0.0) / 1e9:.3g} GB/s"
+    whose = "measured" if profile.measured else "profile's"
+    return f"{text} at {percent(share)} of the {whose} {bound} ceiling, {rate}"
+
+
+def percent(share: float) -> str:
+    """Two digits below ten percent, else whole ones."""
+    return f"{100 * share:.2g} %" if abs(share) < 0.1 else f"{100 * share:.0f} %"
+
+
+def _milliseconds(microseconds: float) -> str:
+    return f"{microseconds / 1e3:.3g} ms" if microseconds < 1e6 else f"{microseconds / 1e3:.0f} ms"
+
+
+def summary(profile: Profile, backend: str) -> dict[str, Any]:
+    """``profile/summary.json``. Times are microseconds of a step, medians over the steps.
+
+    ``plain_us`` is a step of the code as it is, ``step_us`` a recorded one; ``observation_us`` is what they differ by.
+    ``inside_us`` is in the kernels of the tables, ``outside_us`` the rest of the recorded step, of it
+    ``operators_outside_us`` in torch's own operators (the loss, what the graphs leave out). An empty range is recorded
+    with ``range_floor_us`` and costs ``range_cost_us``. On a device ``device_us`` is all of its kernels' time.
+    ``lines_share`` is the share of the kernels' time for which a source line is known.
+    """
+    observation = profile.observation
+    known = sum(
+        (item.time or 0.0) * part.weight for item in profile.longest() for part in item.work.parts if part.source
+    )
+    return {
+        "schema": 1,
+        "backend": backend,
+        "times": "device kernels" if observation.on_device else "host",
+        "steps": observation.steps,
+        "plain_us": float(numpy.median(observation.plain)),
+        "plain_iqr_us": interquartile_range(observation.plain),
+        "step_us": profile.step,
+        "step_iqr_us": interquartile_range(observation.observed),
+        "inside_us": profile.inside,
+        **outside(profile),
+        "device_us": None if observation.device is None else float(numpy.median(observation.device)),
+        "range_floor_us": observation.range_floor,
+        "range_cost_us": observation.range_cost,
+        "launches": sum(item.launches for item in profile.timed),
+        "lines_share": known / profile.inside if profile.inside else None,
+        "ceilings": [vars(ceiling) for ceiling in (profile.measured, profile.named) if ceiling is not None],
+        "longest": [in_words(profile, item) for item in profile.longest()[:TOP]],
+        "operators_outside": _operators(observation.outside),
+        "not_established": profile.not_established,
+    }
+
+
+def _operators(times: dict[str, Times]) -> dict[str, float]:
+    medians = {name: float(numpy.median(item.microseconds)) for name, item in times.items()}
+    return dict(sorted(medians.items(), key=lambda pair: -pair[1])[:TOP])

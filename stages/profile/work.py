@@ -1,0 +1,173 @@
+"""What a range covers: the operations, modules and source lines of a launch, its bytes and its FLOPs."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from stages.capture.sources import SourceFinder
+from stages.graphs import GraphRecord
+from stages.profile.ranges import range_name
+
+if TYPE_CHECKING:
+    from stages.torch_internals.inductor import LoweredGraph
+
+Record = dict[str, Any]
+FLOATING = ("float64", "float32", "float16", "bfloat16")
+"""Dtypes whose matrix products can be measured."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One operation's part of a launch.
+
+    Attributes:
+        operation: before decomposition, e.g. ``aten.gelu.default``; "" where torch lost it.
+        module: path of its module, or "".
+        source: ``file:line`` of the model's own code where that is known, else of any; "" where none is.
+        code: that line.
+        weight: share of the launch's time that is put down to it; the parts' weights add up to 1.
+    """
+
+    operation: str
+    module: str
+    source: str
+    code: str
+    weight: float
+
+
+@dataclass
+class Work:
+    """What one range covers.
+
+    Attributes:
+        graph, kernel, handle: of the launch; of a graph that torch executes, ``kernel`` is the operation and there is
+            no handle.
+        kind: cpp, triton, extern, …; ``operation`` where torch executes the graph.
+        range: the range's name.
+        parts: see :class:`Part`.
+        bytes_read, bytes_written: None where a size is not known.
+        flops: a multiply-add being two; None where no formula is known.
+        dtype: of the operands, where there are FLOPs; "" otherwise.
+        notes: what a reader must know of its row.
+    """
+
+    graph: str
+    kernel: str
+    handle: int | None
+    kind: str
+    range: str
+    parts: list[Part] = field(default_factory=list)
+    bytes_read: int | None = None
+    bytes_written: int | None = None
+    flops: int | None = None
+    dtype: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def bytes(self) -> int | None:
+        """Read and written."""
+        if self.bytes_read is None or self.bytes_written is None:
+            return None
+        return self.bytes_read + self.bytes_written
+
+    @property
+    def name(self) -> str:
+        """As in ``provenance.json``: ``kernel:handle``."""
+        return self.kernel if self.handle is None else f"{self.kernel}:{self.handle}"
+
+    def distinct(self, attribute: str) -> list[str]:
+        """Operations, modules or sources, each once, empty ones left out."""
+        return list(dict.fromkeys(value for part in self.parts if (value := getattr(part, attribute))))
+
+
+def lowered_work(lowered: "LoweredGraph", captured: Sequence[GraphRecord], finder: SourceFinder) -> list[Work]:
+    """The launches of a graph that TorchInductor compiled, in order.
+
+    A fused kernel's time is put down in equal parts to the operations that it computes (post-grad nodes, views left
+    out): what one of them takes inside a loop can't be observed.
+
+    Args:
+        captured: as for :func:`stages.lower.provenance.map_nodes`.
+    """
+    from stages.lower.kernel_records import describe_kernels
+    from stages.lower.provenance import map_nodes
+    from stages.lower.stage import kernels_of
+
+    nodes = map_nodes(lowered.nodes, captured, finder)
+    records = describe_kernels(lowered, kernels_of(lowered)[0], nodes, finder)
+    records = [record for record in records if record["handle"] is not None]
+    told = {str(node["node"]).rpartition("/")[2]: node for node in nodes}
+    views = {node.name.rpartition("/")[2] for node in lowered.nodes if node.view}
+    flops = _Flops(lowered, records, captured)
+    found = []
+    for record in records:
+        name = f"{record['name']}:{record['handle']}"
+        counted = flops.of(record)
+        found.append(
+            Work(
+                graph=lowered.id,
+                kernel=record["name"],
+                handle=record["handle"],
+                kind=record["kind"],
+                range=range_name(lowered.id, name),
+                parts=_parts(record, [told[node] for node in record["nodes"] if node not in views], finder),
+                bytes_read=_accessed(record["reads"]) if record["bytes_read"] is not None else None,
+                bytes_written=_accessed(record["writes"]) if record["bytes_written"] is not None else None,
+                flops=counted,
+                dtype="" if counted is None else _dtype(record["reads"]),
+                notes=["no operation of its own: it prepares what others read"] if record["prepares"] else [],
+            )
+        )
+    return found
+
+
+def _parts(record: Record, nodes: Sequence[Record], finder: SourceFinder) -> list[Part]:
+    codes = {f"{line['file']}:{line['line']}": line["code"] for line in record["sources"]}
+    own = [f"{line['file']}:{line['line']}" for line in record["sources"] if line["own"]]
+    fallback = own or list(codes) or [""]
+    found: list[Part] = []
+    for node in nodes or [{"original": "", "target": "", "module": "", "source": None}]:
+        source = str(node["source"] or "")
+        lines = [source] if source and (source in own or not own) else fallback
+        operation = node["original"] or node["target"]
+        weight = 1 / (max(len(nodes), 1) * len(lines))
+        found += [Part(operation, node["module"], line, codes.get(line, ""), weight) for line in lines]
+    return found
+
+
+def _accessed(buffers: Iterable[Mapping[str, Any]]) -> int:
+    return sum(buffer["accessed_bytes"] for buffer in buffers)
+
+
+def _dtype(buffers: Iterable[Mapping[str, Any]]) -> str:
+    """The floating dtype in which most of what a launch reads is."""
+    sizes: Counter[str] = Counter()
+    for buffer in buffers:
+        if buffer["dtype"] in FLOATING:
+            sizes[buffer["dtype"]] += buffer["bytes"] or 0
+    return max(sizes, key=lambda dtype: sizes[dtype], default="")
+
+
+class _Flops:
+    """FLOPs by launch: of the operations that it alone computes.
+
+    Post-grad nodes tell where a formula knows them. One that TorchInductor's passes made (a product with its
+    activation) has none; the captured node that it came from then tells, where it came to this launch alone.
+    """
+
+    def __init__(self, lowered: "LoweredGraph", records: Sequence[Record], captured: Sequence[GraphRecord]) -> None:
+        self._nodes = {node.name.rpartition("/")[2]: node.flops for node in lowered.nodes}
+        self._captured = {(graph.id, node.name): node.flops for graph in captured for node in graph.nodes}
+        self._launches = Counter(name for record in records for name in record["nodes"])
+        self._owners = Counter((item["graph"], item["node"]) for record in records for item in record["captured"])
+
+    def of(self, record: Record) -> int | None:
+        names = [name for name in record["nodes"] if self._launches[name] == 1]
+        known = [flops for name in names if (flops := self._nodes.get(name)) is not None]
+        if known:
+            return sum(known)
+        pairs = [(item["graph"], item["node"]) for item in record["captured"]]
+        if len(pairs) != 1 or self._owners[pairs[0]] != 1:
+            return None
+        return self._captured.get(pairs[0])

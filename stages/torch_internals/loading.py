@@ -1,0 +1,35 @@
+"""What TorchInductor loads in the place of the module that it generated.
+
+Relies on ``torch._inductor.codecache.PyCodeCache.{write,load_by_key_path}``: every generated Python module, the one
+that holds a C++ wrapper included, is loaded by the second from the file that the first wrote. What a compiled graph
+calls its source code is read from the original's file.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+
+@contextlib.contextmanager
+def rewritten(rewrite: Callable[[str], str]) -> Iterator[None]:
+    """While open, modules that this process's compilations generate are loaded as ``rewrite`` makes them.
+
+    Args:
+        rewrite: gets a module's text, of kernels too; what it returns as it was is loaded as if this were not there.
+    """
+    from torch._inductor.codecache import PyCodeCache
+
+    original = PyCodeCache.load_by_key_path
+
+    def load_by_key_path(key: str, path: str, *args: Any, **kwargs: Any) -> ModuleType:
+        text = Path(path).read_text(encoding="utf-8")
+        changed = rewrite(text)
+        if changed != text:
+            key, path = PyCodeCache.write(changed)
+        return original(key, path, *args, **kwargs)
+
+    with mock.patch.object(PyCodeCache, "load_by_key_path", load_by_key_path):
+        yield

@@ -1,0 +1,15 @@
+"""Ranges that cost the profiler little.
+
+Relies on ``torch._C._profiler._RecordFunctionFast``, which TorchInductor itself puts around Triton's launches: recorded
+as an operator is, so that what is launched inside it is told to be its own.
+"""
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+
+def fast_range(name: str) -> AbstractContextManager[Any]:
+    """A range of that name where a profiler is on; nothing else where none is."""
+    from torch._C._profiler import _RecordFunctionFast
+
+    return _RecordFunctionFast(name)
