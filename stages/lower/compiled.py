@@ -38,10 +38,8 @@ class CompiledCase:
         self.compile_s: float | None = None
         self.options: dict[str, Any] = dict(adapter.options) if isinstance(adapter, InductorAdapter) else {}
         self.given = 0
-        self._compiler: Any = adapter.dynamo_backend()
-        self.rewrites = rewrite is not None and hasattr(self._compiler, "rewrite")
-        if self.rewrites:
-            self._compiler.rewrite = rewrite
+        self._compiler = adapter.dynamo_backend()
+        self.rewrites = rewrite is not None and _rewrites(self._compiler, rewrite)
         self._function: Callable[..., Any] = torch.compile(case.module, backend=self._counted())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -67,6 +65,16 @@ class CompiledCase:
     def graphs(self) -> "dict[str, LoweredGraph]":
         """What each graph was lowered to, by id; empty for a backend that lowers nothing."""
         return getattr(self._compiler, "graphs", {}) if self.adapter.lowers else {}
+
+
+def _rewrites(compiler: Callable[..., Any], rewrite: Callable[[str, str], str]) -> bool:
+    """Have generated modules loaded as ``rewrite`` makes them; False for a compiler that generates none."""
+    from stages.torch_internals.inductor import RecordingCompiler
+
+    if not isinstance(compiler, RecordingCompiler):
+        return False
+    compiler.rewrite = rewrite
+    return True
 
 
 def compile_case(

@@ -182,7 +182,10 @@ def _is_comment(line: str) -> bool:
 
 def _statement(lines: Sequence[str], start: int, kernel: str) -> range:
     """The first statement from line ``start`` on that names the kernel."""
-    named = re.compile(rf"(?<![A-Za-z0-9]){re.escape(kernel)}(?!\w)")  # in C++ also as call_KERNEL
+    name = re.escape(kernel)
+    # in C++ also as call_KERNEL; an operator without a function of its own there, aoti_torch_cpu_NAME, as "space::NAME"
+    dispatched = re.escape(kernel.removeprefix("aoti_torch_").partition("_")[2] or kernel)
+    named = re.compile(rf"(?<![A-Za-z0-9]){name}(?!\w)|aoti_torch_call_dispatcher\(\"\w+::{dispatched}\"")
     text, depth, began = "", 0, None
     for index in range(start, min(start + _NEARBY, len(lines))):
         line = lines[index]

@@ -1,9 +1,11 @@
 """The profile stage: kernel times joined with provenance, and how close to the device's ceiling they come."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from models.case import Case
 from models.errors import ConfigurationError
+from stages.benchmark.stage import environment
 from stages.contract import Stage, StageContext, StageResult
 from stages.lower.adapters import build_adapter
 from stages.lower.compiled import CompiledCase, compile_case, compiled_case
@@ -44,9 +46,12 @@ class ProfileStage(Stage):
 
     def run(self, context: StageContext) -> StageResult:
         """Compile the case as it is and with ranges, and record steps; the case is left as it was."""
+        before = environment()
         plain = compiled_case(context)
         context.progress("compiling with ranges around what is timed")
         ranged, work, notes = with_ranges(context, plain)
+        if not ranged.given:
+            notes.append("what was timed: Dynamo gave the backend no graph (no operation, or too many recompilations)")
         names = {item.range: item for item in work}
         context.progress("recording steps")
         observation = observe(
@@ -58,7 +63,9 @@ class ProfileStage(Stage):
             warmup=self.config.warmup,
             trace_steps=self.config.trace_steps,
         )
-        times = timed(work, observation) if work else operators(observation)
+        if not work:
+            work, observation = by_operator(observation)
+        times = timed(work, observation)
         notes += observation.not_established + unseen(times)
         measured = None
         if self.config.ceiling:
@@ -68,7 +75,7 @@ class ProfileStage(Stage):
         named = named_ceiling(context.settings.accel.peaks, context.settings.accel.name)
         found = Profile(times, observation, measured, named, notes)
         artifacts: dict[str, Any] = dict(tables(found))
-        artifacts["profile/summary.json"] = summary(found, plain.backend)
+        artifacts["profile/summary.json"] = summary(found, plain.backend, {"before": before, "after": environment()})
         if observation.trace is not None:
             artifacts["profile/trace.json.gz"] = annotated(observation.trace, names)
         return StageResult("passed" if found.longest() else "failed", message(found), artifacts)
@@ -127,13 +134,13 @@ def unseen(times: list[Timed]) -> list[str]:
     ]
 
 
-def operators(observation: Observation) -> list[Timed]:
+def by_operator(observation: Observation) -> tuple[list[Work], Observation]:
     """Torch's operators in the place of launches, where a backend shows nothing else."""
-    names = observation.operators
     work = [
-        Work("", _operation(name), None, "operator", name, [Part(_operation(name), "", "", "", 1.0)]) for name in names
+        Work("", _operation(name), None, "operator", name, [Part(_operation(name), "", "", "", 1.0)])
+        for name in observation.operators
     ]
-    return timed(work, Observation(ranges=names, on_device=observation.on_device))
+    return work, replace(observation, ranges=observation.operators, outside={})
 
 
 def _operation(name: str) -> str:

@@ -6,7 +6,8 @@
 graph, kernel, handle   as in ``lower/<graph>/provenance.json``
 kind                    ``cpp``, ``triton``, ``extern`` (a library's or ATen's function), ``operation``
 launches                calls in a step (median over the steps)
-time_us                 microseconds in a step, all its launches together: the median over the recorded steps
+time_us                 microseconds in a step, all its launches together: the median over the recorded steps (where
+                        the steps differ much, medians don't add up to the median of the steps' sums)
 iqr_us                  the third quartile less the first, over the steps
 share                   of the recorded step (median)
 host_us                 host time of the launch: on the CPU the same, on a device what it takes to launch
@@ -39,7 +40,7 @@ kernels                 their names, the longest first
 A row with an empty name is time that no operation, or no line, is known for.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -92,9 +93,24 @@ class Profile:
         return float(numpy.median(self.observation.observed))
 
     @property
-    def inside(self) -> float:
-        """Microseconds in all launches, in a step."""
+    def kernels(self) -> float:
+        """Microseconds that the tables add up to: the sum of the launches' medians."""
         return sum(item.time or 0.0 for item in self.timed)
+
+    @property
+    def inside(self) -> float:
+        """Microseconds of a recorded step in all launches together: the median of the steps' sums."""
+        return float(numpy.median(self._inside()))
+
+    @property
+    def outside(self) -> float:
+        """Microseconds of a recorded step that no launch took: the median over the steps."""
+        return float(numpy.median(numpy.asarray(self.observation.observed) - self._inside()))
+
+    def _inside(self) -> numpy.ndarray:
+        ranges = [self.observation.ranges.get(item.work.range) for item in self.timed]
+        times = [times.microseconds for times in ranges if times is not None]
+        return numpy.sum([[0.0] * self.observation.steps, *times], axis=0)
 
     def longest(self) -> list[Timed]:
         """Launches with a time, the longest first."""
@@ -263,18 +279,6 @@ def tables(profile: Profile) -> dict[str, "pandas.DataFrame"]:
         "profile/lines.csv": pandas.DataFrame(
             line_rows(profile), columns=["source", "code", "operations", *PART_COLUMNS]
         ),
-    }
-
-
-def outside(profile: Profile) -> Mapping[str, float]:
-    """Microseconds of a recorded step that no launch took, and what is known of them."""
-    observation = profile.observation
-    base = profile.step
-    operators = sum(float(numpy.median(times.microseconds)) for times in observation.outside.values())
-    return {
-        "outside_us": base - profile.inside,
-        "operators_outside_us": operators,
-        "observation_us": max(base - float(numpy.median(observation.plain)), 0.0),
     }
 
 

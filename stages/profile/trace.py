@@ -19,9 +19,6 @@ def annotated(trace: bytes, work: Mapping[str, Work]) -> bytes:
     for event in content["traceEvents"]:
         known = work.get(event.get("name", ""))
         if known is not None and event.get("ph") == "X":
-            event.setdefault("args", {}).update(
-                operations=known.distinct("operation"),
-                modules=known.distinct("module"),
-                source=known.distinct("source"),
-            )
+            names = {"operations": "operation", "modules": "module", "sources": "source"}
+            event.setdefault("args", {}).update({key: known.distinct(name) for key, name in names.items()})
     return gzip.compress(json.dumps(content, separators=(",", ":")).encode(), mtime=0)

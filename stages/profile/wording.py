@@ -5,10 +5,11 @@ from typing import Any
 import numpy
 
 from stages.benchmark.timing import interquartile_range
-from stages.profile.observation import Times
-from stages.profile.tables import Profile, Timed, line_rows, outside, rates, roofline
+from stages.profile.tables import Profile, Timed, line_rows, rates, roofline
 from stages.wording import counted, place
 
+NOISY = 0.15
+"""Interquartile range over median of the recorded steps above which the message says so."""
 TOP = 10
 """Kernels, lines and operators that the summary names."""
 
@@ -21,12 +22,15 @@ def message(profile: Profile) -> str:
         return f"not established: no kernel was seen in {counted(profile.observation.steps, 'step')} of {step}"
     noun = "operation" if top[0].work.kind in ("operation", "operator", "backward") else "kernel launch"
     launches = counted(round(sum(item.launches for item in top)), noun, None if noun == "operation" else noun + "es")
-    inside = profile.inside / profile.step
-    parts = [f"{percent(inside)} of a step of {step} in {launches}, {percent(1 - inside)} outside them"]
+    inside, outside = profile.inside / profile.step, profile.outside / profile.step
+    parts = [f"{percent(inside)} of a step of {step} in {launches}, {percent(outside)} outside them"]
     lines = [row for row in line_rows(profile) if row["source"]]
     if lines:
         parts.append(f"most at {place(lines[0]['source'])} ({percent(lines[0]['share'])}: {lines[0]['code']})")
     parts.append(f"longest: {in_words(profile, top[0])}")
+    spread = interquartile_range(profile.observation.observed) / profile.step
+    if spread > NOISY:
+        parts.append(f"the steps differ (interquartile range {percent(spread)}): was the machine busy?")
     if profile.not_established:
         parts.append(f"{counted(len(profile.not_established), 'thing')} not established")
     return "; ".join(parts)
@@ -55,16 +59,19 @@ def _milliseconds(microseconds: float) -> str:
     return f"{microseconds / 1e3:.3g} ms" if microseconds < 1e6 else f"{microseconds / 1e3:.0f} ms"
 
 
-def summary(profile: Profile, backend: str) -> dict[str, Any]:
+def summary(profile: Profile, backend: str, environment: dict[str, Any]) -> dict[str, Any]:
     """``profile/summary.json``. Times are microseconds of a step, medians over the steps.
 
     ``plain_us`` is a step of the code as it is, ``step_us`` a recorded one; ``observation_us`` is what they differ by.
-    ``inside_us`` is in the kernels of the tables, ``outside_us`` the rest of the recorded step, of it
-    ``operators_outside_us`` in torch's own operators (the loss, what the graphs leave out). An empty range is recorded
-    with ``range_floor_us`` and costs ``range_cost_us``. On a device ``device_us`` is all of its kernels' time.
-    ``lines_share`` is the share of the kernels' time for which a source line is known.
+    ``inside_us`` is in kernels, ``outside_us`` the rest of the recorded step, each the median over the steps;
+    ``kernels_us`` is what the tables add up to, the sum of the kernels' medians. ``operators_outside_us`` is in torch's
+    own operators outside (the loss, what the graphs leave out). An empty range is recorded with ``range_floor_us`` and
+    costs ``range_cost_us``. On a device ``device_us`` is all of its kernels' time. ``lines_share`` is the share of the
+    kernels' time for which a source line is known.
     """
     observation = profile.observation
+    plain = float(numpy.median(observation.plain))
+    outside = {name: float(numpy.median(times.microseconds)) for name, times in observation.outside.items()}
     known = sum(
         (item.time or 0.0) * part.weight for item in profile.longest() for part in item.work.parts if part.source
     )
@@ -73,24 +80,23 @@ def summary(profile: Profile, backend: str) -> dict[str, Any]:
         "backend": backend,
         "times": "device kernels" if observation.on_device else "host",
         "steps": observation.steps,
-        "plain_us": float(numpy.median(observation.plain)),
+        "plain_us": plain,
         "plain_iqr_us": interquartile_range(observation.plain),
         "step_us": profile.step,
         "step_iqr_us": interquartile_range(observation.observed),
+        "kernels_us": profile.kernels,
         "inside_us": profile.inside,
-        **outside(profile),
+        "outside_us": profile.outside,
+        "operators_outside_us": sum(outside.values()),
+        "observation_us": profile.step - plain,
         "device_us": None if observation.device is None else float(numpy.median(observation.device)),
         "range_floor_us": observation.range_floor,
         "range_cost_us": observation.range_cost,
         "launches": sum(item.launches for item in profile.timed),
-        "lines_share": known / profile.inside if profile.inside else None,
+        "lines_share": known / profile.kernels if profile.kernels else None,
         "ceilings": [vars(ceiling) for ceiling in (profile.measured, profile.named) if ceiling is not None],
         "longest": [in_words(profile, item) for item in profile.longest()[:TOP]],
-        "operators_outside": _operators(observation.outside),
+        "operators_outside": dict(sorted(outside.items(), key=lambda pair: -pair[1])[:TOP]),
+        "environment": environment,
         "not_established": profile.not_established,
     }
-
-
-def _operators(times: dict[str, Times]) -> dict[str, float]:
-    medians = {name: float(numpy.median(item.microseconds)) for name, item in times.items()}
-    return dict(sorted(medians.items(), key=lambda pair: -pair[1])[:TOP])

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stages.contract import Artifacts, Settings
-from stages.report import bisection, emulation, fit, guards, numbers
+from stages.report import bisection, emulation, fit, guards, numbers, profiling
 from stages.report.reading import Row, capped, read_json, read_table
 from stages.wording import breaks_in_words, calls_in_words, counted
 
@@ -31,7 +31,7 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
 
     Returns:
         A JSON-able dict: ``title, verdict, sentence, findings, run, versions, stages, graphs, violations, lowering,
-        emulation, guards, numerics, bisection, benchmark, repros, not_established, reproduce, files``.
+        emulation, guards, numerics, bisection, benchmark, profile, repros, not_established, reproduce, files``.
     """
     summary = read_json(artifacts, "summary.json") or {}
     manifest = read_json(artifacts, "manifest.json") or {}
@@ -53,6 +53,7 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
         "numerics": numbers.numerics(artifacts, summary, max_rows),
         "bisection": bisection.bisection(artifacts, max_rows),
         "benchmark": summary.get("benchmark") or None,
+        "profile": profiling.profiling(artifacts, max_rows),
         "repros": summary.get("repros") or [],
         "reproduce": reproduce(run),
         "files": artifacts.names(),
@@ -118,6 +119,7 @@ def not_established(data: Mapping[str, Any]) -> list[str]:
     if numerics.get("summary", {}).get("failed") and localization.startswith("not established"):
         notes.append(f"Where the numbers first go wrong: {localization}.")
     notes.extend(bisection.not_established(data["bisection"]))
+    notes.extend(profiling.not_established(data["profile"]))
     interval = speed_interval(data["benchmark"])
     if interval and interval[0] <= 1 <= interval[1]:
         notes.append(f"Whether it is faster or slower: the speed-up's 95 % interval, {short(interval[0])} to "
@@ -200,6 +202,7 @@ def _findings(data: Mapping[str, Any]) -> list[str]:
     ]
     if benchmark.get("speedup") is not None:
         found.append(f"Speed: {_speed(benchmark, bool(counts.get('failed')))}")
+    found.append(profiling.finding(data["profile"]))
     graphs = data["graphs"]["summary"]
     if graphs.get("dynamo") is not None:
         breaks = data["graphs"]["breaks_in_words"] or counted(graphs.get("breaks") or 0, "graph break")
