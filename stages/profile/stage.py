@@ -19,9 +19,9 @@ from stages.profile.wording import message, summary
 from stages.profile.work import FLOATING, Part, Work, lowered_work
 
 if TYPE_CHECKING:
+    from stages.lower.kernels import Kernel
     from stages.torch_internals.inductor import LoweredGraph
 
-NUMBERED = "# AOT ID"
 LEAST = {"warmup": 0, "steps": 1, "trace_steps": 0}
 
 
@@ -114,13 +114,15 @@ def _lowered(
         work += lowered_work(lowered, captured_graphs(context.artifacts, graph_id), finder)
         before = plain.graphs.get(graph_id)
         if before is None or _code(before) != _code(lowered):
-            notes.append(f"whether {graph_id} is what runs without the profiler: it was compiled to other code")
+            notes.append(f"whether {graph_id} is what runs without the profiler: it was compiled to other kernels")
     return work, notes
 
 
-def _code(lowered: "LoweredGraph") -> list[str]:
-    """The generated module without the number of its compilation."""
-    return [line for line in lowered.source_code.splitlines() if not line.startswith(NUMBERED)]
+def _code(lowered: "LoweredGraph") -> tuple[list["Kernel"], list[str]]:
+    """The kernels of a generated module with their sources, and its launches: what is timed."""
+    from stages.lower.stage import kernels_of
+
+    return kernels_of(lowered)[0], list(lowered.kernel_nodes)
 
 
 def unseen(times: list[Timed]) -> list[str]:

@@ -173,13 +173,15 @@ def _scheduled(node: Any) -> ScheduledNode:
 def _accessed(node: Any) -> dict[str, int]:
     """Accesses of a fused node's loops by buffer, a buffer that it overwrites under both of its names."""
     from torch._inductor.dependencies import MemoryDep
+    from torch._inductor.scheduler import SchedulerNode
 
     found: dict[str, int] = {}
     unknown: set[str] = set()
     for member in node.get_nodes():
         aliases = {output.get_name(): list(output.get_mutations()) for output in member.get_outputs()}
         for dependency in member.read_writes.reads | member.read_writes.writes:
-            count = _accesses(member, dependency) if isinstance(dependency, MemoryDep) else None
+            loops = isinstance(member, SchedulerNode) and isinstance(dependency, MemoryDep)
+            count = _accesses(member, dependency) if loops else None
             for name in (dependency.name, *aliases.get(dependency.name, [])):
                 if count is None:
                     unknown.add(name)

@@ -38,9 +38,10 @@ class Lopsided(torch.nn.Module):
         super().__init__()
         self.first = Block()
         self.second = Block()
+        self.table = torch.nn.Embedding(2000, 32)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        hidden = self.first(x)
+    def forward(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        hidden = self.first(x) * self.table(index)
         hidden = torch.ops.profile_tests.churn(hidden)
         scaled = torch.tanh(hidden) * 2.5
         return self.second(torch.softmax(scaled, -1))
@@ -56,5 +57,5 @@ def line_of(fragment: str, owner: type = Lopsided) -> str:
 def lopsided_case(mode: str = "training", device: str = "cpu") -> Case:
     torch.manual_seed(0)
     module = Lopsided().train(mode == "training").to(device)
-    args = (torch.randn(16, 32, device=device),)
+    args = (torch.randn(16, 32, device=device), torch.arange(0, 1600, 100, device=device))
     return Case("lopsided", module, args, {}, mode, torch.float32, torch.device(device))

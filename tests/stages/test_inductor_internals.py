@@ -42,6 +42,36 @@ def test_scheduler_names() -> None:
     assert savers.pop() is print
 
 
+def test_access_names() -> None:
+    from torch._inductor.dependencies import MemoryDep
+    from torch._inductor.scheduler import SchedulerNode
+
+    assert callable(SchedulerNode.get_ranges)
+    assert {"name", "index", "var_names", "size"} <= set(MemoryDep.__annotations__)
+    assert callable(MemoryDep.is_indirect)
+
+
+def test_loading_names() -> None:
+    from torch._inductor import graph, output_code
+    from torch._inductor.codecache import PyCodeCache
+
+    assert next(iter(inspect.signature(PyCodeCache.write).parameters)) == "source_code"
+    assert list(inspect.signature(PyCodeCache.load_by_key_path).parameters)[:4] == ["key", "path", "linemap", "attrs"]
+    assert "PyCodeCache.load_by_key_path(" in inspect.getsource(graph.GraphLowering)
+    assert "open(graph.cache_path)" in inspect.getsource(output_code.CompiledFxGraph)  # the original's file
+
+
+def test_profiling_names() -> None:
+    from torch._C._profiler import _RecordFunctionFast
+    from torch.autograd.profiler_util import FunctionEvent
+
+    with _RecordFunctionFast("name"):
+        pass
+    names = set(inspect.signature(FunctionEvent.__init__).parameters)
+    assert {"sequence_nr", "is_async", "is_user_annotation", "device_type", "thread", "start_us", "end_us"} <= names
+    assert {"device_time_total", "cpu_time_total"} <= set(dir(FunctionEvent))
+
+
 def test_history_names() -> None:
     from torch.fx.traceback import NodeSource
 

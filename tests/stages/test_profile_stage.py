@@ -161,6 +161,26 @@ def test_rates_are_bytes_and_flops_over_the_time(inductor: Finished) -> None:
     assert len(loops) and loops.flops.isna().all()  # no formula is known, which is not 0
 
 
+def test_a_lookup_reads_the_rows_that_it_looks_up(inductor: Finished) -> None:
+    kernels = inductor.table("kernels")
+    lookup = kernels[(kernels.graph == "g0.forward") & kernels.operations.str.contains("embedding")].iloc[0]
+    assert lookup.bytes_read == 4 * 16 * 32 + 8 * 16 + 4 * 16 * 32  # what it multiplies, the index, 16 rows of 2000
+    (launch,) = (
+        record for record in provenance(inductor, "g0.forward")
+        if (record["name"], record["handle"]) == (lookup.kernel, lookup.handle)
+    )  # fmt: skip
+    assert launch["bytes_read"] == lookup.bytes_read + 4 * (2000 - 16) * 32
+
+
+def provenance(finished: Finished, graph: str) -> list[dict[str, Any]]:
+    from stages.capture.sources import SourceFinder
+    from stages.lower.stage import graph_files
+
+    lowered = finished.context.live["compiled"].graphs[graph]
+    files, _ = graph_files(lowered, [], SourceFinder(finished.context.case.module))
+    return files["provenance.json"]["kernels"]
+
+
 def test_modules_contain_what_is_inside_them(inductor: Finished) -> None:
     modules = inductor.table("modules").fillna({"module": ""}).set_index("module")
     assert {"", "first", "first.linear", "second", "second.linear"} <= set(modules.index)

@@ -1,0 +1,185 @@
+"""Tables of a profile from times by hand, rates against ceilings, and what can't be told."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from profile_models import lopsided_case
+
+from models.errors import ConfigurationError
+from stages.constrain.config import AccelConfig, PeaksConfig
+from stages.constrain.profile import validate_profile
+from stages.graphs import GraphRecord, NodeRecord
+from stages.profile.ceiling import Ceiling, last_level_cache, measured_ceiling, named_ceiling, share_of
+from stages.profile.observation import Observation, Times
+from stages.profile.stage import unseen
+from stages.profile.tables import Profile, kernel_rows, line_rows, module_rows, operation_rows, timed
+from stages.profile.trace import annotated
+from stages.profile.wording import message, summary
+from stages.profile.work import Part, Work, _Flops
+
+
+def part(operation: str, module: str, line: int, weight: float) -> Part:
+    return Part(operation, module, f"net.py:{line}", f"line {line}", weight)
+
+
+def work(name: str, parts: list[Part], **more: Any) -> Work:
+    return Work("g0.forward", name, 1, "cpp", f"g0.forward|{name}:1", parts, **more)
+
+
+def times(*microseconds: float, calls: int = 1) -> Times:
+    return Times([calls] * len(microseconds), list(microseconds), list(microseconds))
+
+
+FUSED = work("fused", [part("gelu", "block.act", 1, 0.5), part("softmax", "block", 2, 0.5)])
+PLAIN = work("plain", [part("gelu", "block.act", 1, 1.0)], bytes_read=3000, bytes_written=1000)
+PRODUCT = work("mm", [part("mm", "", 3, 1.0)], bytes_read=100, bytes_written=100, flops=8_000_000, dtype="float32")
+
+
+def profile(works: list[Work], ranges: dict[str, Times], **more: Any) -> Profile:
+    steps = len(next(iter(ranges.values())).calls) if ranges else 2
+    on_device = more.pop("on_device", False)
+    observed = more.pop("observed", [100.0] * steps)
+    observation = Observation([90.0] * steps, observed, ranges, range_floor=0.2, on_device=on_device)
+    return Profile(timed(works, observation), observation, more.pop("measured", None), more.pop("named", None), [])
+
+
+@pytest.fixture
+def three() -> Profile:
+    found = {FUSED.range: times(20, 30, 40), PLAIN.range: times(10, 10, 10), PRODUCT.range: times(40, 40, 40)}
+    return profile([FUSED, PLAIN, PRODUCT], found)
+
+
+def test_a_fused_kernel_is_put_down_in_parts_and_both_ends_are_told(three: Profile) -> None:
+    rows = {row["source"]: row for row in line_rows(three)}
+    assert [row["source"] for row in line_rows(three)] == ["net.py:3", "net.py:1", "net.py:2"]
+    first = rows["net.py:1"]
+    assert (first["time_us"], first["alone_us"], first["at_most_us"]) == (25.0, 10.0, 40.0)
+    assert first["share"] == pytest.approx(0.25) and first["launches"] == 2
+    assert first["kernels"] == "g0.forward|fused:1 g0.forward|plain:1" and first["code"] == "line 1"
+    assert (rows["net.py:2"]["alone_us"], rows["net.py:2"]["at_most_us"]) == (0.0, 30.0)
+    assert sum(row["time_us"] for row in operation_rows(three)) == pytest.approx(three.kernels) == 80
+
+
+def test_a_module_contains_those_inside_it(three: Profile) -> None:
+    rows = {row["module"]: row for row in module_rows(three)}
+    assert {name: row["time_us"] for name, row in rows.items()} == {"": 80.0, "block": 40.0, "block.act": 25.0}
+    assert rows["block"]["alone_us"] == rows["block"]["at_most_us"] == 40.0  # all of the fused kernel is inside it
+    assert rows["block.act"]["alone_us"] == 10.0 and rows["block.act"]["depth"] == 2
+
+
+def test_times_are_medians_with_their_spread(three: Profile) -> None:
+    row = kernel_rows(three)[0]
+    assert (row["time_us"], row["iqr_us"], row["share"]) == (30.0, 10.0, pytest.approx(0.3))
+    assert three.inside == 80.0 and three.outside == 20.0
+
+
+def test_what_is_outside_is_told_step_by_step() -> None:
+    """Where one step is slow all over, the medians of what is inside and outside don't mix steps."""
+    found = profile([PLAIN], {PLAIN.range: times(10, 90, 20)}, observed=[15.0, 100.0, 24.0])
+    assert (found.inside, found.outside) == (20.0, 5.0)
+
+
+def test_rates_are_shares_of_the_measured_and_of_the_profiles_ceiling() -> None:
+    measured = Ceiling("measured", 8e8, {"float32": 4e11}, {"last_level_cache_bytes": 10**6})
+    named = Ceiling("profile", None, {"float32": 8e11})
+    found = profile(
+        [PLAIN, PRODUCT], {PLAIN.range: times(20, 20, calls=2), PRODUCT.range: times(40, 40)},
+        measured=measured, named=named,
+    )  # fmt: skip
+    plain, product = kernel_rows(found)
+    assert plain["gb_s"] == pytest.approx(0.4)  # 4000 bytes a launch of 10 µs
+    assert (plain["bandwidth_share"], plain["bound"], plain["flops_share"]) == (pytest.approx(0.5), "memory", None)
+    assert plain["profile_bandwidth_share"] is None and plain["flops"] is None and plain["gflop_s"] is None
+    assert product["gflop_s"] == pytest.approx(200.0)
+    assert (product["flops_share"], product["profile_flops_share"]) == (pytest.approx(0.5), pytest.approx(0.25))
+    assert (product["roofline_share"], product["bound"]) == (pytest.approx(0.5), "compute")
+    assert "50 % of the measured compute ceiling, 200 GFLOP/s" in message(found)
+
+
+def test_more_than_memory_can_do_is_named_and_no_error() -> None:
+    small = Ceiling("measured", 1e8, {}, {"last_level_cache_bytes": 10**6})
+    (row,) = kernel_rows(profile([PLAIN], {PLAIN.range: times(10, 10)}, measured=small))
+    assert row["bandwidth_share"] == pytest.approx(4.0) and "fit in the last-level cache" in row["note"]
+    large = Ceiling("measured", 1e8, {}, {"last_level_cache_bytes": 100})
+    (row,) = kernel_rows(profile([PLAIN], {PLAIN.range: times(10, 10)}, measured=large))
+    assert "a cache had part of it" in row["note"]
+
+
+def test_what_was_not_seen_has_no_time() -> None:
+    found = profile([FUSED, PLAIN], {PLAIN.range: times(0.3, 0.3)})
+    fused, plain = kernel_rows(found)
+    assert fused["time_us"] is None and fused["note"] == "not seen in the recorded steps" and fused["launches"] == 0
+    assert plain["note"] == "as short as an empty range"
+    assert unseen(found.timed) == []
+    nothing = profile([FUSED], {})
+    assert "none of its launches was seen" in unseen(nothing.timed)[0]
+    assert message(nothing).startswith("not established: no kernel was seen")
+    assert summary(nothing, "inductor", {})["lines_share"] is None
+
+
+def test_a_launch_without_a_device_kernel_has_no_time() -> None:
+    found = profile([PLAIN], {PLAIN.range: Times([1, 1], [0.0, 0.0], [5.0, 5.0])}, on_device=True)
+    (row,) = kernel_rows(found)
+    assert row["time_us"] is None and row["gb_s"] is None and row["note"] == "no device kernel was seen in its range"
+
+
+def test_flops_are_counted_once() -> None:
+    """A node that two launches compute is no one's; a captured node stands in where it came to one launch alone."""
+    nodes = [SimpleNamespace(name="mm", flops=100), SimpleNamespace(name="shared", flops=10),
+             SimpleNamespace(name="packed", flops=None), SimpleNamespace(name="split", flops=None)]  # fmt: skip
+    both = [{"graph": "g0.forward", "node": "addmm_1"}]
+    records = [
+        {"nodes": ["mm", "shared"], "captured": [{"graph": "g0.forward", "node": "addmm"}]},
+        {"nodes": ["shared"], "captured": []},
+        {"nodes": ["packed"], "captured": [{"graph": "g0.forward", "node": "convolution"}]},
+        {"nodes": ["split"], "captured": both},
+        {"nodes": ["split"], "captured": both},
+    ]
+    calls = [NodeRecord(name, "call_function", "x", flops=flops)
+             for name, flops in (("addmm", 7), ("convolution", 50), ("addmm_1", 30))]  # fmt: skip
+    flops = _Flops(SimpleNamespace(nodes=nodes), records, [GraphRecord("g0.forward", "forward", calls)])
+    assert [flops.of(record) for record in records] == [100, None, 50, None, None]
+
+
+def test_the_ceiling_is_measured_in_the_dtypes_asked_for() -> None:
+    case = lopsided_case()
+    found = measured_ceiling(case, ["float32"])
+    assert found.bandwidth is not None and found.bandwidth > 0 and set(found.flops) == {"float32"}
+    assert found.facts["copy"]["array_bytes"] >= 64 * 2**20 and found.facts["threads"] == torch.get_num_threads()
+    assert found.facts["last_level_cache_bytes"] == last_level_cache(case.device)
+    assert found.flops["float32"] > 0 and found.facts["matmul_float32"]["size"] >= 256
+
+
+def test_shares_of_nothing_are_unknown() -> None:
+    assert share_of(None, 1.0) is None and share_of(1.0, None) is None and share_of(1.0, 4.0) == 0.25
+
+
+def test_a_profile_may_name_its_ceiling() -> None:
+    assert named_ceiling(PeaksConfig(), "none") is None
+    found = named_ceiling(PeaksConfig(2e12, {"bfloat16": 1e15}, "data sheet", "1.0"), "chip")
+    assert found is not None and (found.bandwidth, found.flops) == (2e12, {"bfloat16": 1e15})
+    assert found.facts == {"profile": "chip", "source": "data sheet", "version": "1.0"}
+
+
+@pytest.mark.parametrize(("peaks", "key"), [
+    (PeaksConfig(bandwidth=0), "bandwidth: got 0"), (PeaksConfig(bandwidth=float("inf")), "bandwidth: got inf"),
+    (PeaksConfig(flops={"float32": -1.0}), "flops.float32: got -1.0"),
+    (PeaksConfig(flops={"fp32": 1e12}), "flops: got 'fp32'"),
+])  # fmt: skip
+def test_a_ceiling_that_is_none_is_refused(peaks: PeaksConfig, key: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"accel\.peaks\.{key}(.|\n)*Try: "):
+        validate_profile(AccelConfig("chip", peaks=peaks), {})
+
+
+def test_the_trace_tells_what_a_range_covers() -> None:
+    import gzip
+    import json
+
+    events = [{"ph": "X", "name": FUSED.range, "args": {"id": 1}}, {"ph": "X", "name": "aten::mm"}, {"ph": "M"}]
+    stored = annotated(json.dumps({"traceEvents": events}).encode(), {FUSED.range: FUSED})
+    first, second, third = json.loads(gzip.decompress(stored))["traceEvents"]
+    assert first["args"] == {"id": 1, "operations": ["gelu", "softmax"], "modules": ["block.act", "block"],
+                             "sources": ["net.py:1", "net.py:2"]}  # fmt: skip
+    assert [second, third] == events[1:]
