@@ -21,6 +21,7 @@ def rows() -> list[dict[str, Any]]:
         profile = validate_profile(config, {})
         stated = {key: value for key, value in vars(config.numerics).items() if value != getattr(NumericsConfig(), key)}
         about = {"profile": name, "strict": profile.strict, "description": config.description, "numerics": stated}
+        about["peaks"] = {key: value for key, value in vars(config.peaks).items() if value}
         for rule in profile.rules:
             found.append(
                 about
@@ -76,6 +77,8 @@ def markdown() -> str:
                     f"`backend=emulated`: {', '.join(f'{key} {value}' for key, value in row['numerics'].items())}.",
                     "",
                 ]
+            if row["peaks"]:
+                lines += [f"Ceiling: {', '.join(f'{key} {value}' for key, value in row['peaks'].items())}.", ""]
             lines += ["| rule | effect | what | source | version |", "|---|---|---|---|---|"]
         cells = [str(row[column]).replace("|", "\\|") for column in COLUMNS[1:]]
         lines.append(f"| {' | '.join(cells)} |")

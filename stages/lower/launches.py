@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _HANDLES = re.compile(r"\[Provenance debug handles\]\s*(?P<launches>.+?)\s*$")
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_REUSE = re.compile(r"(?P<new>\w+) = (?:std::move\()?(?P<old>\w+)\)?;.*(?:#|//) reuse")
 _COMMENTS = ("#", "//")
 _NEARBY = 40
 """Lines after a handle in which its launch is looked for."""
@@ -26,7 +27,7 @@ class Launch:
         nodes: the post-grad nodes that it computes.
         generated: False for a library's or ATen's function.
         scheduled: what the scheduler had for it; several where TorchInductor puts more than one into a C++ kernel.
-        given: the buffers of its statement.
+        given: the buffers of its statement; ``reused`` those whose memory it has under another name.
     """
 
     kernel: str
@@ -35,6 +36,7 @@ class Launch:
     generated: bool
     scheduled: "list[ScheduledNode]" = field(default_factory=list)
     given: list[str] = field(default_factory=list)
+    reused: list[str] = field(default_factory=list)
 
     @property
     def key(self) -> str:
@@ -68,11 +70,13 @@ def find_launches(lowered: "LoweredGraph", generated: Collection[str]) -> list[L
     """
     names = {name for node in lowered.schedule.nodes for name in node.writes} | set(lowered.schedule.buffers)
     given = launch_buffers(lowered.source_code, names)
+    reuses = {match["new"]: match["old"] for match in _REUSE.finditer(lowered.source_code)}
     launches = []
     for key in dict.fromkeys([*lowered.kernel_nodes, *lowered.kernel_stacks]):
         kernel, _, handle = key.rpartition(":")
         nodes = list(lowered.kernel_nodes.get(key, []))
-        launches.append(Launch(kernel, handle, nodes, kernel in generated, given=given.get(key, [])))
+        names = given.get(key, [])
+        launches.append(Launch(kernel, handle, nodes, kernel in generated, given=names, reused=_earlier(names, reuses)))
     _assign(lowered.schedule.nodes, launches)
     targets = {node.name.rpartition("/")[2]: node.target for node in lowered.nodes}
     inputs = {node.name.rpartition("/")[2]: node.inputs for node in lowered.nodes}
@@ -95,8 +99,22 @@ def find_launches(lowered: "LoweredGraph", generated: Collection[str]) -> list[L
     return launches
 
 
+def _earlier(names: Iterable[str], reuses: Mapping[str, str]) -> list[str]:
+    """The names that the memory of these buffers had before."""
+    found: list[str] = []
+    for name in names:
+        while name in reuses and reuses[name] not in found:
+            name = reuses[name]
+            found.append(name)
+    return found
+
+
 def _assign(nodes: "list[ScheduledNode]", launches: list[Launch]) -> None:
-    """Give each of the scheduler's nodes to the first launch that is given what it makes: readers come later."""
+    """Give each of the scheduler's nodes to the first launch that is given what it makes: readers come later.
+
+    Where no launch is, to the first that has its memory under another name: a C++ kernel may hold several nodes, one of
+    which works in place of another's result.
+    """
     makers: dict[str, Launch] = {}
     for node in nodes:
         if node.kind == "output":
@@ -106,12 +124,12 @@ def _assign(nodes: "list[ScheduledNode]", launches: list[Launch]) -> None:
                 makers |= dict.fromkeys(node.writes, maker)
             continue
         origins = set(node.origins)
-        for written in (node.writes, node.mutates):
+        for written, places in ((node.writes, "given"), (node.mutates, "given"), (node.writes, "reused")):
             fitting = (
                 launch
                 for launch in launches
                 if launch.generated == (node.kind != "extern")
-                and not set(written).isdisjoint(launch.given)
+                and not set(written).isdisjoint(getattr(launch, places))
                 and (not launch.nodes or not origins.isdisjoint(launch.nodes))
             )
             launch = next(fitting, None)

@@ -162,6 +162,23 @@ cpp_user(buf0, buf1, buf2)
     assert (user.reads, user.writes, user.nodes) == (["buf0", "buf1"], ["buf2"], ["add"])
 
 
+@pytest.mark.parametrize("reuse", ["buf1 = buf0; del buf0  # reuse", "auto buf1 = std::move(buf0);  // reuse"])
+def test_a_kernel_holds_a_node_whose_result_it_overwrites_in_place(reuse: str) -> None:
+    """A sum, then its quotient in the same memory: the sum's own name is not in the launch's statement."""
+    code = f"{reuse}\n# [Provenance debug handles] cpp_mean:1\ncpp_mean(buf1, arg0_1);"
+    nodes = [post("relu", "aten.relu.default", "arg0_1"), post("mean", "aten.mean.dim", "relu")]
+    schedule = Schedule(
+        nodes=[
+            scheduled("op0", ["arg0_1"], ["buf0"], ["mean", "relu"]),
+            scheduled("op1", ["buf0"], ["buf1"], ["mean", "relu"]),
+        ],
+        buffers={item.name: item for item in (buffer("arg0_1", role="input"), buffer("buf0"), buffer("buf1", "mean"))},
+    )
+    (mean,) = find_launches(lowered(code, {"cpp_mean:1": ["mean", "relu"]}, nodes, schedule), {"cpp_mean"})
+    assert [node.name for node in mean.scheduled] == ["op0", "op1"] and mean.nodes == ["mean", "relu"]
+    assert (mean.reads, mean.writes) == (["arg0_1"], ["buf1"])
+
+
 def test_the_results_of_a_call_with_several_are_written_by_it() -> None:
     code = """
 # [Provenance debug handles] torch.ops.aten.topk.default:1
