@@ -40,6 +40,7 @@ _MORE_THAN: dict[str, float] = {
     "runner.timeout_s": 0,
     "stages.benchmark.relative_ci": 0,
     "stages.benchmark.budget_s": 0,
+    "stages.profile.budget_s": 0,
     "stages.kerneldiff.factor": 0,
 }
 _SEED_LIMIT = 2**63

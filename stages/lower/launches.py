@@ -75,8 +75,10 @@ def find_launches(lowered: "LoweredGraph", generated: Collection[str]) -> list[L
     for key in dict.fromkeys([*lowered.kernel_nodes, *lowered.kernel_stacks]):
         kernel, _, handle = key.rpartition(":")
         nodes = list(lowered.kernel_nodes.get(key, []))
-        names = given.get(key, [])
-        launches.append(Launch(kernel, handle, nodes, kernel in generated, given=names, reused=_earlier(names, reuses)))
+        places = given.get(key, [])
+        launches.append(
+            Launch(kernel, handle, nodes, kernel in generated, given=places, reused=_earlier(places, reuses))
+        )
     _assign(lowered.schedule.nodes, launches)
     targets = {node.name.rpartition("/")[2]: node.target for node in lowered.nodes}
     inputs = {node.name.rpartition("/")[2]: node.inputs for node in lowered.nodes}

@@ -8,6 +8,8 @@ class ProfileConfig:
     """Attributes:
     warmup: steps before the recorded ones; one of them is under the profiler already.
     steps: steps that are recorded, and as many without the profiler that they are compared with.
+    budget_s: seconds after which no further step is recorded, ``steps`` or not, once there are 3; likewise without the
+        profiler.
     trace_steps: further steps that ``profile/trace.json.gz`` shows; 0 for no trace.
     ceiling: measure this device's bandwidth and FLOP/s, which takes some seconds; False leaves the profile's
         (``accel.peaks``) alone.
@@ -15,5 +17,6 @@ class ProfileConfig:
 
     warmup: int = 2
     steps: int = 10
+    budget_s: float = 60.0
     trace_steps: int = 1
     ceiling: bool = True

@@ -23,6 +23,8 @@ from models.case import Case
 STEP = "profiled step"
 EMPTY = "empty range"
 EMPTIES = 300
+LEAST = 3
+"""Steps that are taken whatever they take."""
 BACKWARD_EVENT = "autograd::engine::evaluate_function"
 """What autograd's engine calls the backward of an operation; it has the sequence number of the forward."""
 BACKWARD = " backward"
@@ -94,12 +96,14 @@ def observe(
     steps: int,
     warmup: int,
     trace_steps: int,
+    budget_s: float = 60.0,
 ) -> Observation:
     """Time steps of ``plain``, and record steps of ``ranged``; the case is left as it was.
 
     Args:
         plain, ranged: the same, compiled, with the module's signature; the second opens ranges.
         is_range: whether an event's name is that of a range.
+        steps, warmup, trace_steps, budget_s: as in :class:`stages.profile.config.ProfileConfig`.
     """
     activity = ACTIVITIES.get(case.device.type)
     found = Observation(on_device=activity is not None)
@@ -109,14 +113,12 @@ def observe(
         for _ in range(warmup):
             _step(case, plain)
             _step(case, ranged)
-        found.plain += [_step(case, plain) for _ in range(steps // 2)]
+        found.plain += _steps(lambda: _step(case, plain), steps // 2, budget_s / 2)
         with _profiler(activity) as profiler:
             _step(case, ranged)
-            for _ in range(steps):
-                with record_function(STEP):
-                    found.observed.append(_step(case, ranged))
+            found.observed += _steps(lambda: _marked(case, ranged), steps, budget_s)
             found.range_cost = _empty_ranges()
-        found.plain += [_step(case, plain) for _ in range(steps - steps // 2)]
+        found.plain += _steps(lambda: _step(case, plain), steps - steps // 2, budget_s / 2)
         _read(found, profiler.events() or [], is_range)
         if trace_steps:
             found.trace = _trace(case, ranged, activity, trace_steps)
@@ -128,6 +130,19 @@ def _profiler(activity: ProfilerActivity | None) -> Iterator[Any]:
     activities = [ProfilerActivity.CPU, *([] if activity is None else [activity])]
     with profile(activities=activities, acc_events=True) as profiler:
         yield profiler
+
+
+def _steps(step: Callable[[], float], count: int, budget_s: float) -> list[float]:
+    """``count`` steps; fewer, but :data:`LEAST`, where they take longer than the budget."""
+    taken: list[float] = []
+    while len(taken) < count and (len(taken) < LEAST or sum(taken) < budget_s * 1e6):
+        taken.append(step())
+    return taken
+
+
+def _marked(case: Case, function: Callable[..., Any]) -> float:
+    with record_function(STEP):
+        return _step(case, function)
 
 
 def _step(case: Case, function: Callable[..., Any]) -> float:

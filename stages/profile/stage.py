@@ -62,6 +62,7 @@ class ProfileStage(Stage):
             steps=self.config.steps,
             warmup=self.config.warmup,
             trace_steps=self.config.trace_steps,
+            budget_s=self.config.budget_s,
         )
         if not work:
             work, observation = by_operator(observation)

@@ -12,7 +12,7 @@ from stages.constrain.config import AccelConfig, PeaksConfig
 from stages.constrain.profile import validate_profile
 from stages.graphs import GraphRecord, NodeRecord
 from stages.profile.ceiling import Ceiling, last_level_cache, measured_ceiling, named_ceiling, share_of
-from stages.profile.observation import Observation, Times
+from stages.profile.observation import Observation, Times, _steps
 from stages.profile.stage import unseen
 from stages.profile.tables import Profile, kernel_rows, line_rows, module_rows, operation_rows, timed
 from stages.profile.trace import annotated
@@ -183,3 +183,9 @@ def test_the_trace_tells_what_a_range_covers() -> None:
     assert first["args"] == {"id": 1, "operations": ["gelu", "softmax"], "modules": ["block.act", "block"],
                              "sources": ["net.py:1", "net.py:2"]}  # fmt: skip
     assert [second, third] == events[1:]
+
+
+def test_slow_steps_end_with_the_budget() -> None:
+    assert len(_steps(lambda: 10.0, 8, 1.0)) == 8
+    assert len(_steps(lambda: 2e6, 8, 9.0)) == 5
+    assert len(_steps(lambda: 1e9, 8, 9.0)) == 3 and len(_steps(lambda: 1e9, 2, 9.0)) == 2
