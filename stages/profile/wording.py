@@ -39,7 +39,8 @@ def message(profile: Profile) -> str:
 def in_words(profile: Profile, item: Timed) -> str:
     """A launch with its share of the step, its line and how close to the ceiling it comes."""
     source = next(iter(item.work.distinct("source")), "")
-    text = f"{item.work.graph} {item.work.name} ({percent((item.time or 0.0) / profile.step)}"
+    name = f"{item.work.graph} {item.work.name}".strip()
+    text = f"{name} ({percent((item.time or 0.0) / profile.step)}"
     text += f", {place(source)})" if source else ")"
     share, bound = roofline(item, profile.measured or profile.named)
     if share is None:

@@ -219,12 +219,14 @@ def test_a_backend_that_shows_no_code_is_told_by_operator() -> None:
     (note,) = finished.summary["not_established"]
     assert "modules and source lines" in note and "Opaque" in note
     operations = finished.table("operations")
+    assert "longest: aten." in finished.result.message
     assert operations.operation[0] in ("aten.tan", "aten.sin") and {"aten.addmm", "aten.tanh"} <= set(
         operations.operation
     )
     assert finished.table("lines").source.isna().all() and finished.summary["lines_share"] == 0
 
 
+@pytest.mark.slow
 def test_a_c_plus_plus_wrapper_is_told_by_launch() -> None:
     finished = run("inference", name="inductor", inductor={"cpp_wrapper": True})
     assert finished.summary["not_established"] == []
