@@ -1,5 +1,6 @@
 """Tables of a profile from times by hand, rates against ceilings, and what can't be told."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ from profile_models import lopsided_case
 
 from models.errors import ConfigurationError
 from stages.constrain.config import AccelConfig, PeaksConfig
-from stages.constrain.profile import validate_profile
+from stages.constrain.profile import load_config, validate_profile
 from stages.graphs import GraphRecord, NodeRecord
 from stages.profile.ceiling import Ceiling, last_level_cache, measured_ceiling, named_ceiling, share_of
 from stages.profile.observation import Observation, Times, _steps
@@ -161,6 +162,12 @@ def test_a_profile_may_name_its_ceiling() -> None:
     found = named_ceiling(PeaksConfig(2e12, {"bfloat16": 1e15}, "data sheet", "1.0"), "chip")
     assert found is not None and (found.bandwidth, found.flops) == (2e12, {"bfloat16": 1e15})
     assert found.facts == {"profile": "chip", "source": "data sheet", "version": "1.0"}
+
+
+def test_a_ceiling_is_read_from_a_profiles_file(tmp_path: Path) -> None:
+    file = tmp_path / "chip.yaml"
+    file.write_text("name: chip\npeaks: {bandwidth: 3.35e12, flops: {bfloat16: 9.89e14}, source: data sheet}\n")
+    assert load_config(file).peaks == PeaksConfig(3.35e12, {"bfloat16": 9.89e14}, "data sheet")
 
 
 @pytest.mark.parametrize(("peaks", "key"), [
