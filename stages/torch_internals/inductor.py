@@ -1,6 +1,7 @@
 """TorchInductor's private doors: one recorded compilation.
 
-Relies on ``torch._inductor.compile_fx.{compile_fx, compile_fx_inner, _recursive_joint_graph_passes}``,
+Relies on ``torch._inductor.compile_fx.{compile_fx, compile_fx_inner, get_cpp_wrapper_config,
+_recursive_joint_graph_passes}``,
 ``torch._dynamo.repro.after_aot.save_graph_repro`` (called once a compilation, before the post-grad passes),
 ``torch._inductor.config`` (``patch``, ``_pre_fusion_custom_pass``, ``_post_fusion_custom_pass``,
 ``trace.provenance_tracking_level``, ``fx_graph_cache``), ``torch._inductor.debug.reset_provenance_globals``,
@@ -161,6 +162,7 @@ class RecordingCompiler:
             passes["_post_fusion_custom_pass"] = _with_nodes(passes["_post_fusion_custom_pass"], lowered)
             # The backward is compiled later, outside the patch around compile_fx, hence here again.
             stack.enter_context(patched_config(self.options | passes))
+            stack.enter_context(_as_cpp_wrapper(kwargs))
             stack.enter_context(_recorded_runnable(lowered))
             if backward:
                 stack.enter_context(_private_provenance())
@@ -183,6 +185,18 @@ class RecordingCompiler:
         )
         has_code = hasattr(compiled, "source_code")
         name_missing(lowered, nothing=not lowered.schedule.ir_pre_fusion and not has_code)
+
+
+def _as_cpp_wrapper(kwargs: Mapping[str, Any]) -> contextlib.AbstractContextManager[Any]:
+    """What a C++ wrapper needs of the other options.
+
+    Up to torch 2.12 a backward that is compiled later goes without, where the option is not set for the whole process:
+    on CUDA it then asserts that a kernel's parameters are known.
+    """
+    from torch._inductor import config
+    from torch._inductor.compile_fx import get_cpp_wrapper_config
+
+    return config.patch(get_cpp_wrapper_config()) if kwargs.get("cpp_wrapper") else contextlib.nullcontext()
 
 
 def _with_nodes(after_fusion: Callable[[list[Any]], list[Any]], lowered: LoweredGraph) -> Callable[..., list[Any]]:

@@ -14,6 +14,7 @@ def test_compilation_names() -> None:
     assert callable(compile_fx.compile_fx_inner)
     assert next(iter(inspect.signature(compile_fx._recursive_joint_graph_passes).parameters)) == "gm"
     assert list(inspect.signature(after_aot.save_graph_repro).parameters)[:3] == ["fd", "gm", "args"]
+    assert compile_fx.get_cpp_wrapper_config()["triton.store_cubin"] is True
     assert callable(inductor_debug.reset_provenance_globals)
     known = inductor_config.get_config_copy()
     assert {"_pre_fusion_custom_pass", "_post_fusion_custom_pass", "trace.provenance_tracking_level"} <= set(known)

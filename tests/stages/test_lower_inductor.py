@@ -251,3 +251,20 @@ def test_freezing_makes_the_weights_constants() -> None:
     assert {"constant"} <= {buffer.role for buffer in buffers}
     torch.testing.assert_close(compiled(*case.args), case.module(*case.args))
     assert not inductor_config.freezing
+
+
+def test_a_cpp_wrapper_has_the_same_options_in_the_backward(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is compiled when the forward's options are no longer in force."""
+    from functorch.compile import make_boxed_func
+    from torch._inductor import compile_fx
+
+    seen: list[tuple[bool, bool]] = []
+
+    def inner(gm: torch.fx.GraphModule, inputs: object, **kwargs: object) -> object:
+        seen.append((bool(kwargs.get("is_backward")), inductor_config.triton.store_cubin))
+        return make_boxed_func(gm.forward)
+
+    monkeypatch.setattr(compile_fx, "compile_fx_inner", inner)
+    torch._dynamo.reset()
+    compile_case(small_case(), build_adapter(BackendConfig(inductor={"cpp_wrapper": True})))
+    assert seen == [(False, True), (True, True)] and not inductor_config.triton.store_cubin
