@@ -99,8 +99,15 @@ class Session:
 
 @contextmanager
 def cast_weights(case: Case, dtype: torch.dtype | None) -> Iterator[None]:
-    """The module's parameters and buffers in another floating dtype; the caller puts them back (``preserved``)."""
+    """The module's parameters and buffers in another floating dtype; the caller puts them back (``preserved``).
+
+    As ``Module.to`` does it: parameters are the same objects, buffers other ones. Up to torch 2.11 guards do not see
+    that a buffer's ``data`` is another.
+    """
     if dtype is not None:
-        weights = [*case.module.parameters(), *case.module.buffers()]
-        cast_in_place(weights, lambda old: counterpart(old, dtype))
+        becomes = functools.partial(counterpart, target=dtype)
+        cast_in_place(case.module.parameters(), becomes)
+        for owner in case.module.modules():
+            for name, buffer in list(owner.named_buffers(recurse=False, remove_duplicate=False)):
+                setattr(owner, name, buffer.to(becomes(buffer.dtype)))
     yield
