@@ -9,7 +9,7 @@ launches                calls in a step (median over the steps)
 time_us                 microseconds in a step, all its launches together: the median over the recorded steps (where
                         the steps differ much, medians don't add up to the median of the steps' sums)
 iqr_us                  the third quartile less the first, over the steps
-share                   of the recorded step (median)
+share                   of the step (median): see :attr:`Profile.step`
 host_us                 host time of the launch: on the CPU the same, on a device what it takes to launch
 bytes_read, -_written   bytes of the buffers that it comes to at most, each once; empty where not known
 flops                   a multiply-add is two; empty where no formula is known (loops of pointwise operations)
@@ -30,7 +30,7 @@ and source line
 time_us                 the kernels' time, put down in equal parts to the operations that a kernel computes (what one
                         takes inside a loop can't be observed). Over operations, and over lines, it adds up to the
                         kernels' time. Of modules a parent contains its children, and the row without a name is all
-share                   of the recorded step
+share                   of the step
 alone_us                kernels that compute nothing else
 at_most_us              all kernels in which it takes part, whole: what it takes lies between the two
 launches                kernel launches in which it takes part
@@ -89,8 +89,17 @@ class Profile:
 
     @property
     def step(self) -> float:
-        """Median microseconds of a recorded step."""
-        return float(numpy.median(self.observation.observed))
+        """Median microseconds of the step that shares are of.
+
+        On a device one of the code as it is: recording holds up the host and leaves kernels as they are. Where the host
+        does the work, a recorded one.
+        """
+        return float(numpy.median(self.steps))
+
+    @property
+    def steps(self) -> list[float]:
+        """Microseconds of each such step."""
+        return self.observation.plain if self.observation.on_device else self.observation.observed
 
     @property
     def kernels(self) -> float:
@@ -104,7 +113,9 @@ class Profile:
 
     @property
     def outside(self) -> float:
-        """Microseconds of a recorded step that no launch took: the median over the steps."""
+        """Microseconds of a step that no launch took: the median over the steps, where they are the recorded ones."""
+        if self.observation.on_device:
+            return self.step - self.inside
         return float(numpy.median(numpy.asarray(self.observation.observed) - self._inside()))
 
     def _inside(self) -> numpy.ndarray:

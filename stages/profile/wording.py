@@ -28,7 +28,7 @@ def message(profile: Profile) -> str:
     if lines:
         parts.append(f"most at {place(lines[0]['source'])} ({percent(lines[0]['share'])}: {lines[0]['code']})")
     parts.append(f"longest: {in_words(profile, top[0])}")
-    spread = interquartile_range(profile.observation.observed) / profile.step
+    spread = interquartile_range(profile.steps) / profile.step
     if spread > NOISY:
         parts.append(f"the steps differ (interquartile range {percent(spread)}): was the machine busy?")
     if profile.not_established:
@@ -63,15 +63,16 @@ def _milliseconds(microseconds: float) -> str:
 def summary(profile: Profile, backend: str, environment: dict[str, Any]) -> dict[str, Any]:
     """``profile/summary.json``. Times are microseconds of a step, medians over the steps.
 
-    ``plain_us`` is a step of the code as it is, ``step_us`` a recorded one; ``observation_us`` is what they differ by.
-    ``inside_us`` is in kernels, ``outside_us`` the rest of the recorded step, each the median over the steps;
+    ``plain_us`` is a step of the code as it is, ``recorded_us`` a recorded one; ``observation_us`` is what they differ
+    by. ``step_us`` is the one that shares are of: plain where a device's kernels are timed, which recording leaves as
+    they are, else recorded. ``inside_us`` is in kernels, ``outside_us`` the rest of that step;
     ``kernels_us`` is what the tables add up to, the sum of the kernels' medians. ``operators_outside_us`` is in torch's
     own operators outside (the loss, what the graphs leave out). An empty range is recorded with ``range_floor_us`` and
     costs ``range_cost_us``. On a device ``device_us`` is all of its kernels' time. ``lines_share`` is the share of the
     kernels' time for which a source line is known.
     """
     observation = profile.observation
-    plain = float(numpy.median(observation.plain))
+    plain, recorded = (float(numpy.median(steps)) for steps in (observation.plain, observation.observed))
     outside = {name: float(numpy.median(times.microseconds)) for name, times in observation.outside.items()}
     known = sum(
         (item.time or 0.0) * part.weight for item in profile.longest() for part in item.work.parts if part.source
@@ -83,13 +84,14 @@ def summary(profile: Profile, backend: str, environment: dict[str, Any]) -> dict
         "steps": observation.steps,
         "plain_us": plain,
         "plain_iqr_us": interquartile_range(observation.plain),
+        "recorded_us": recorded,
+        "recorded_iqr_us": interquartile_range(observation.observed),
         "step_us": profile.step,
-        "step_iqr_us": interquartile_range(observation.observed),
         "kernels_us": profile.kernels,
         "inside_us": profile.inside,
         "outside_us": profile.outside,
         "operators_outside_us": sum(outside.values()),
-        "observation_us": profile.step - plain,
+        "observation_us": recorded - plain,
         "device_us": None if observation.device is None else float(numpy.median(observation.device)),
         "range_floor_us": observation.range_floor,
         "range_cost_us": observation.range_cost,

@@ -82,6 +82,17 @@ def test_what_is_outside_is_told_step_by_step() -> None:
     assert (found.inside, found.outside) == (20.0, 5.0)
 
 
+def test_a_devices_kernels_are_shares_of_the_step_without_the_profiler() -> None:
+    """It holds up the host, not the kernels: of a recorded step they would seem less than they are."""
+    found = profile([PLAIN], {PLAIN.range: times(10, 20, 30)}, observed=[80.0, 100.0, 90.0])
+    found.observation.plain, found.observation.on_device = [40.0, 60.0, 50.0], True
+    assert (found.step, found.inside, found.outside) == (50.0, 20.0, 30.0)
+    assert kernel_rows(found)[0]["share"] == pytest.approx(0.4)
+    facts = summary(found, "inductor", {})
+    assert (facts["step_us"], facts["recorded_us"], facts["observation_us"]) == (50.0, 90.0, 40.0)
+    assert message(found).startswith("40 % of a step of 0.05 ms")
+
+
 def test_rates_are_shares_of_the_measured_and_of_the_profiles_ceiling() -> None:
     measured = Ceiling("measured", 8e8, {"float32": 4e11}, {"last_level_cache_bytes": 10**6})
     named = Ceiling("profile", None, {"float32": 8e11})
