@@ -71,7 +71,7 @@ def _rewrites(compiler: Callable[..., Any], rewrite: Callable[[str, str], str]) 
     """Have generated modules loaded as ``rewrite`` makes them; False for a compiler that generates none."""
     from stages.torch_internals.inductor import RecordingCompiler
 
-    if not isinstance(compiler, RecordingCompiler):
+    if not isinstance(compiler, RecordingCompiler) or not compiler.loads_modules:
         return False
     compiler.rewrite = rewrite
     return True

@@ -80,21 +80,29 @@ def find_launches(lowered: "LoweredGraph", generated: Collection[str]) -> list[L
             Launch(kernel, handle, nodes, kernel in generated, given=places, reused=_earlier(places, reuses))
         )
     _assign(lowered.schedule.nodes, launches)
-    targets = {node.name.rpartition("/")[2]: node.target for node in lowered.nodes}
+    # one that must only run after another, as random operations must, is wrapped: control_deps
+    targets = {
+        node.name.rpartition("/")[2]: node.target if "." in node.target else node.original or node.target
+        for node in lowered.nodes
+    }
     inputs = {node.name.rpartition("/")[2]: node.inputs for node in lowered.nodes}
     called: set[str] = set()
+    named: set[int] = set()
     for launch in launches:
         launch.nodes = [name for name in launch.nodes if name in targets]
         if not launch.generated:
             own = [name for name in launch.nodes if _calls(launch.kernel, targets[name])]
-            launch.nodes = own or launch.nodes
-            called |= set(own)
+            own = own or [name for name in launch.nodes if _packet(launch.kernel) == _packet(targets[name])]
+            if own:
+                launch.nodes = own
+                called |= set(own)
+                named.add(id(launch))
     origins: Mapping[str, set[str]] = defaultdict(set)
     for buffer in lowered.schedule.buffers.values():
         if buffer.origin:
             origins[buffer.origin].add(buffer.name)
     for launch in launches:
-        if launch.generated:
+        if id(launch) not in named:
             launch.nodes = [name for name in launch.nodes if name not in called]
             if launch.scheduled:
                 launch.nodes = _computable(launch, inputs, origins)
@@ -148,13 +156,21 @@ def _calls(kernel: str, target: str) -> bool:
     return in_cpp or kernel in (f"extern_kernels.{operator}", f"torch.ops.{target}")
 
 
+def _packet(name: str) -> str:
+    """``aten.sort`` of a node's target ``aten.sort.default`` and of the call ``torch.ops.aten.sort.stable``."""
+    return ".".join(name.removeprefix("torch.ops.").split(".")[:2])
+
+
 def _computable(launch: Launch, inputs: Mapping[str, tuple[str, ...]], origins: Mapping[str, set[str]]) -> list[str]:
     """Those of a launch's nodes whose inputs it has: it reads them, or computes them itself.
+
+    Of an external call only those whose outputs it makes, where these are buffers.
 
     Args:
         inputs: post-grad node → what it reads, in the graph's order.
         origins: node → the buffers that hold its output.
     """
+    made = {name for node in launch.scheduled for name in node.writes}
     at_hand = {name for node in launch.scheduled for name in (*node.reads, *node.writes, *node.mutates)}
     verdicts: dict[str, bool] = {}
 
@@ -165,7 +181,9 @@ def _computable(launch: Launch, inputs: Mapping[str, tuple[str, ...]], origins: 
     mine = set(launch.nodes)
     for name in (name for name in inputs if name in mine):
         verdicts[name] = all(map(has, inputs[name]))
-    return [name for name in launch.nodes if verdicts[name]]
+    if launch.generated:
+        return [name for name in launch.nodes if verdicts[name]]
+    return [name for name in launch.nodes if verdicts[name] and not origins.get(name, made).isdisjoint(made)]
 
 
 def launch_buffers(source_code: str, buffers: Collection[str]) -> dict[str, list[str]]:

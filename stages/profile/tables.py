@@ -27,7 +27,7 @@ note                    what to know of the row
 and source line
 
 ======================  =============================================================================================
-time_us                 the kernels' time, put down in equal parts to the operations that a kernel computes (what one
+time_us                 the kernels' time, put down by their elements to the operations that a kernel computes (what one
                         takes inside a loop can't be observed). Over operations, and over lines, it adds up to the
                         kernels' time. Of modules a parent contains its children, and the row without a name is all
 share                   of the step

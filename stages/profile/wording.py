@@ -38,10 +38,11 @@ def message(profile: Profile) -> str:
 
 def in_words(profile: Profile, item: Timed) -> str:
     """A launch with its share of the step, its line and how close to the ceiling it comes."""
-    source = next(iter(item.work.distinct("source")), "")
+    sources = item.work.distinct("source")
     name = f"{item.work.graph} {item.work.name}".strip()
+    more = f" and {counted(len(sources) - 1, 'more line')}" if len(sources) > 1 else ""
     text = f"{name} ({percent((item.time or 0.0) / profile.step)}"
-    text += f", {place(source)})" if source else ")"
+    text += f", {place(sources[0])}{more})" if sources else ")"
     share, bound = roofline(item, profile.measured or profile.named)
     if share is None:
         return text

@@ -84,8 +84,9 @@ class Work:
 def lowered_work(lowered: "LoweredGraph", captured: Sequence[GraphRecord], finder: SourceFinder) -> list[Work]:
     """The launches of a graph that TorchInductor compiled, in order.
 
-    A fused kernel's time is put down in equal parts to the operations that it computes (post-grad nodes, views left
-    out): what one of them takes inside a loop can't be observed.
+    A fused kernel's time is put down to the operations that it computes (post-grad nodes, views left out), to each in
+    proportion to the elements of the largest tensor that it reads or makes: what one of them takes inside a loop can't
+    be observed.
 
     Args:
         captured: as for :func:`stages.lower.provenance.map_nodes`.
@@ -99,11 +100,13 @@ def lowered_work(lowered: "LoweredGraph", captured: Sequence[GraphRecord], finde
     records = [record for record in records if record["handle"] is not None]
     told = {str(node["node"]).rpartition("/")[2]: node for node in nodes}
     views = {node.name.rpartition("/")[2] for node in lowered.nodes if node.view}
+    elements = {node.name.rpartition("/")[2]: node.elements for node in lowered.nodes}
     flops = _Flops(lowered, records, captured)
     found = []
     for record in records:
         name = f"{record['name']}:{record['handle']}"
         counted = flops.of(record)
+        computing = [node for node in record["nodes"] if node not in views]
         found.append(
             Work(
                 graph=lowered.id,
@@ -111,7 +114,9 @@ def lowered_work(lowered: "LoweredGraph", captured: Sequence[GraphRecord], finde
                 handle=record["handle"],
                 kind=record["kind"],
                 range=range_name(lowered.id, name),
-                parts=_parts(record, [told[node] for node in record["nodes"] if node not in views], finder),
+                parts=_parts(
+                    record, [told[node] for node in computing], weights([elements[node] for node in computing]), finder
+                ),
                 bytes_read=_accessed(record["reads"]) if record["bytes_read"] is not None else None,
                 bytes_written=_accessed(record["writes"]) if record["bytes_written"] is not None else None,
                 flops=counted,
@@ -122,18 +127,27 @@ def lowered_work(lowered: "LoweredGraph", captured: Sequence[GraphRecord], finde
     return found
 
 
-def _parts(record: Record, nodes: Sequence[Record], finder: SourceFinder) -> list[Part]:
+def weights(elements: Sequence[int | None]) -> list[float]:
+    """In proportion to the elements, equal where those of one are not known, or there are none; they add up to 1."""
+    known = [count for count in elements if count is not None]
+    if len(known) < len(elements) or not sum(known):
+        return [1 / len(elements) for _ in elements]
+    return [count / sum(known) for count in known]
+
+
+def _parts(record: Record, nodes: Sequence[Record], shares: Sequence[float], finder: SourceFinder) -> list[Part]:
+    """The heaviest first."""
     codes = {f"{line['file']}:{line['line']}": line["code"] for line in record["sources"]}
     own = [f"{line['file']}:{line['line']}" for line in record["sources"] if line["own"]]
     fallback = own or list(codes) or [""]
     found: list[Part] = []
-    for node in nodes or [{"original": "", "target": "", "module": "", "source": None}]:
+    nameless = {"original": "", "target": "", "module": "", "source": None}
+    for node, share in zip(nodes or [nameless], shares or [1.0], strict=True):
         source = str(node["source"] or "")
         lines = [source] if source and (source in own or not own) else fallback
         operation = node["original"] or node["target"]
-        weight = 1 / (max(len(nodes), 1) * len(lines))
-        found += [Part(operation, node["module"], line, codes.get(line, ""), weight) for line in lines]
-    return found
+        found += [Part(operation, node["module"], line, codes.get(line, ""), share / len(lines)) for line in lines]
+    return sorted(found, key=lambda part: -part.weight)
 
 
 def _accessed(buffers: Iterable[Mapping[str, Any]]) -> int:

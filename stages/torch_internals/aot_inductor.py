@@ -18,7 +18,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 from unittest import mock
 
 import torch
@@ -59,6 +59,8 @@ class AotInductorCompiler(RecordingCompiler):
     Attributes:
         launched: graph id → names of the kernels that it launches, as the printer prints them.
     """
+
+    loads_modules: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
 
 import torch
@@ -111,7 +111,10 @@ class RecordingCompiler:
     Attributes:
         rewrite: graph id, text of a generated module → what is loaded in its place; None loads what was generated. The
             recorded source code is what was generated in either case.
+        loads_modules: whether it is generated modules that run.
     """
+
+    loads_modules: ClassVar[bool] = True
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self.options = dict(options or {})

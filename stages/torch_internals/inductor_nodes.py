@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils import _pytree as pytree
 
 from stages.torch_internals.fx_records import module_path, node_flops, target_name
 
@@ -49,6 +50,7 @@ class PostGradNode:
         inputs: names of the nodes that it reads, placeholders included.
         view: True where it computes nothing, but looks at a tensor in another way.
         flops: floating-point operations (a multiply-add is two), or None where no formula is known.
+        elements: of the largest tensor that it reads or makes; None where that is not known.
     """
 
     name: str
@@ -61,6 +63,7 @@ class PostGradNode:
     inputs: tuple[str, ...] = ()
     view: bool = False
     flops: int | None = None
+    elements: int | None = None
 
 
 def pre_grad_nodes(gm: fx.GraphModule) -> list[PreGradNode]:
@@ -119,6 +122,17 @@ def _post_grad_node(
         inputs=tuple(source.name for source in node.all_input_nodes),
         view=node.target in _VIEWS or getattr(node.target, "is_view", False),
         flops=node_flops(node),
+        elements=_elements(node),
+    )
+
+
+def _elements(node: fx.Node) -> int | None:
+    values = pytree.tree_leaves([item.meta.get("val") for item in (node, *node.all_input_nodes)])
+    sizes = [value.numel() for value in values if isinstance(value, torch.Tensor)]
+    return (
+        max((size for size in sizes if isinstance(size, int)), default=None)
+        if all(isinstance(size, int) for size in sizes)
+        else None
     )
 
 

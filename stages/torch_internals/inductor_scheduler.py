@@ -3,7 +3,7 @@
 Relies on ``torch._inductor.virtualized.V.graph`` (``name``, ``module``, ``graph_inputs``, ``constants``,
 ``name_to_buffer``, ``sizevars``), on the scheduler nodes' ``debug_str``, ``get_name``, ``get_nodes``,
 ``get_outputs``, ``get_ranges``, ``read_writes`` (of ``dependencies.MemoryDep``: ``name``, ``index``, ``var_names``,
-``size``, ``is_indirect``), ``is_extern``, ``is_template`` and ``node.origins``, on
+``size``, ``is_indirect``, and ``WeakDep``: an order alone), ``is_extern``, ``is_template`` and ``node.origins``, on
 ``scheduler.WhyNoFuse.__call__`` (called with the reason of each refusal), and on the feedback functions of
 ``select_algorithm``'s cache (called with the timings of each autotuned operation).
 """
@@ -148,10 +148,11 @@ def _origins(node: Any) -> list[str]:
 def _scheduled(node: Any) -> ScheduledNode:
     outputs = node.get_outputs()
     writes = list(dict.fromkeys(output.get_name() for output in outputs))
-    reads = dict.fromkeys(dependency.name for dependency in node.read_writes.reads)
+    from torch._inductor.dependencies import WeakDep
     from torch._inductor.ir import MultiOutput
     from torch._inductor.scheduler import NopKernelSchedulerNode
 
+    reads = dict.fromkeys(item.name for item in node.read_writes.reads if not isinstance(item, WeakDep))
     kinds = {
         "output": isinstance(node.node, MultiOutput),
         "extern": node.is_extern(),

@@ -44,10 +44,11 @@ def test_scheduler_names() -> None:
 
 
 def test_access_names() -> None:
-    from torch._inductor.dependencies import MemoryDep
+    from torch._inductor.dependencies import MemoryDep, WeakDep
     from torch._inductor.scheduler import SchedulerNode
 
     assert callable(SchedulerNode.get_ranges)
+    assert "name" in WeakDep.__annotations__
     assert {"name", "index", "var_names", "size"} <= set(MemoryDep.__annotations__)
     assert callable(MemoryDep.is_indirect)
 

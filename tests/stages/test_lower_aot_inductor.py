@@ -12,6 +12,7 @@ from models.errors import ConfigurationError
 from stages.capture import capture
 from stages.capture.sources import SourceFinder
 from stages.lower import build_adapter, compile_case
+from stages.lower.adapters import InductorAdapter
 from stages.lower.aot_inductor import AotInductorAdapter
 from stages.lower.compiled import CompiledCase
 from stages.lower.config import BackendConfig
@@ -206,3 +207,12 @@ extern "C"  void  cpp_fused_add_0(const float* in_ptr0)
         *("import triton", "", "@triton.jit", "def triton_poi_0(in_ptr0):", "    pass")
     ]
     assert found["cpp_fused_add_0"].source.endswith("}\n}")
+
+
+def test_it_loads_no_generated_module_that_could_be_rewritten() -> None:
+    """So that no launch of it is said to take no time."""
+    case = Case(
+        "linear", torch.nn.Linear(2, 2), (torch.randn(1, 2),), {}, "inference", torch.float32, torch.device("cpu")
+    )
+    assert not CompiledCase(case, AotInductorAdapter(), lambda graph, text: text).rewrites
+    assert CompiledCase(case, InductorAdapter(), lambda graph, text: text).rewrites

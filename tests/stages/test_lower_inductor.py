@@ -19,7 +19,8 @@ from models.errors import ConfigurationError
 from stages.contract import MemoryArtifacts, Settings, StageContext
 from stages.lower import build_adapter, compile_case
 from stages.lower.config import BackendConfig, LowerConfig
-from stages.lower.stage import LowerStage, message_of
+from stages.lower.launches import find_launches
+from stages.lower.stage import LowerStage, kernels_of, message_of
 from stages.report.collect import collect
 
 from lower_model import Small, line_of  # isort: skip
@@ -268,3 +269,21 @@ def test_a_cpp_wrapper_has_the_same_options_in_the_backward(monkeypatch: pytest.
     torch._dynamo.reset()
     compile_case(small_case(), build_adapter(BackendConfig(inductor={"cpp_wrapper": True})))
     assert seen == [(False, True), (True, True)] and not inductor_config.triton.store_cubin
+
+
+class Random(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = torch.nn.functional.dropout(torch.relu(x), 0.1)
+        return torch.nn.functional.dropout(torch.tanh(first), 0.1) + first
+
+
+def test_what_must_only_come_before_is_not_read() -> None:
+    """Of two random operations the second waits for the first."""
+    torch._dynamo.reset()
+    x = torch.randn(4, 8, requires_grad=True)
+    case = Case("random", Random().train(), (x,), {}, "training", torch.float32, torch.device("cpu"))
+    graph = compile_case(case, build_adapter(BackendConfig())).graphs["g0.forward"]
+    generated = {kernel.name for kernel in kernels_of(graph)[0]}
+    calls = [launch for launch in find_launches(graph, generated) if not launch.generated]
+    assert [len(launch.reads) for launch in calls] == [1, 1]
+    assert [launch.nodes for launch in calls] == [["native_dropout"], ["native_dropout_1"]]

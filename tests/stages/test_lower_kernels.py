@@ -137,6 +137,34 @@ def test_a_copy_for_a_call_computes_nothing_that_led_to_the_call() -> None:
     assert (launch.reads, launch.writes) == (["arg1_1", "buf0"], ["buf1"])
 
 
+def test_a_call_by_another_overload_computes_no_more_than_its_operation() -> None:
+    """As of sort, which is called as sort.stable: Inductor names all that led to its operand with it."""
+    code = """
+# [Provenance debug handles] cpp_first:1
+cpp_first(arg0_1, buf0)
+# [Provenance debug handles] torch.ops.aten.sort.stable:2
+buf1 = torch.ops.aten.sort.stable(buf0, stable=False)
+# [Provenance debug handles] torch.ops.aten.other.default:3
+buf2 = torch.ops.aten.other.default(buf1)
+"""
+    nodes = [post("mul", "aten.mul.Tensor", "arg0_1"), post("add", "aten.add.Tensor", "mul"),
+             post("sort", "aten.sort.default", "add"), post("lost", "control_deps", "sort")]  # fmt: skip
+    schedule = Schedule(
+        nodes=[
+            scheduled("op0", ["arg0_1"], ["buf0"], ["mul", "add"]),
+            scheduled("op1", ["buf0"], ["buf1"], ["mul", "add", "sort"], "extern"),
+            scheduled("op2", ["buf1"], ["buf2"], ["add", "sort", "lost"], "extern"),
+        ],
+        buffers={item.name: item for item in (buffer("arg0_1", "arg0_1", role="input"), buffer("buf0", "add"),
+                                              buffer("buf1", "sort"), buffer("buf2", "lost"))},
+    )  # fmt: skip
+    found = {"cpp_first:1": ["mul", "add"], "torch.ops.aten.sort.stable:2": ["mul", "add", "sort"],
+             "torch.ops.aten.other.default:3": ["add", "sort", "lost"]}  # fmt: skip
+    first, sort, other = find_launches(lowered(code, found, nodes, schedule), {"cpp_first"})
+    assert (first.nodes, sort.nodes) == (["mul", "add"], ["sort"])
+    assert other.nodes == ["lost"]  # of no known name: what it is given, and what that was made of, others computed
+
+
 def test_one_kernel_may_hold_several_of_the_schedulers_nodes() -> None:
     code = """
 # [Provenance debug handles] cpp_two:1

@@ -18,7 +18,7 @@ from stages.profile.stage import unseen
 from stages.profile.tables import Profile, kernel_rows, line_rows, module_rows, operation_rows, timed
 from stages.profile.trace import annotated
 from stages.profile.wording import message, summary
-from stages.profile.work import Part, Work, _Flops
+from stages.profile.work import Part, Work, _Flops, weights
 
 
 def part(operation: str, module: str, line: int, weight: float) -> Part:
@@ -61,6 +61,12 @@ def test_a_fused_kernel_is_put_down_in_parts_and_both_ends_are_told(three: Profi
     assert first["kernels"] == "g0.forward|fused:1 g0.forward|plain:1" and first["code"] == "line 1"
     assert (rows["net.py:2"]["alone_us"], rows["net.py:2"]["at_most_us"]) == (0.0, 30.0)
     assert sum(row["time_us"] for row in operation_rows(three)) == pytest.approx(three.kernels) == 80
+
+
+def test_operations_weigh_what_the_elements_that_they_handle_do() -> None:
+    """A gradient of a table of embeddings beside a sum over a few of its rows."""
+    assert weights([300, 100]) == [0.75, 0.25] and weights([5]) == [1.0]
+    assert weights([300, None]) == weights([0, 0]) == [0.5, 0.5] and weights([]) == []
 
 
 def test_a_module_contains_those_inside_it(three: Profile) -> None:
