@@ -10,7 +10,7 @@ from stages.lower.config import shown_name
 
 OUTPUTS = Path("outputs")
 _ABOUT = ("model", "accel", "backend", "dtype", "mode")
-COLUMNS = ("run", *_ABOUT, "verdict", "violations", "numerics", "speedup", "seconds")
+COLUMNS = ("run", *_ABOUT, "verdict", "violations", "numerics", "speedup", "speedup_ci95", "seconds")
 """Columns of the table of runs."""
 
 
@@ -113,14 +113,16 @@ def row(run: Path) -> dict[str, Any]:
     except RunDirectoryError:
         verdict = "rejected" if _rejection(run) else NO_RESULT
         return dict.fromkeys(COLUMNS) | {"run": str(run), **_configured(run), "verdict": verdict}
-    about = summary["run"]
+    about, benchmark = summary["run"], summary.get("benchmark") or {}
+    interval = benchmark.get("speedup_ci95")
     return {
         "run": str(run),
         **{key: about.get(key) for key in _ABOUT},
         "verdict": summary["verdict"],
         "violations": (summary.get("violations") or {}).get("total"),
         "numerics": (summary.get("numerics") or {}).get("verdict"),
-        "speedup": (summary.get("benchmark") or {}).get("speedup"),
+        "speedup": benchmark.get("speedup"),
+        "speedup_ci95": None if interval is None else "{:.3g} to {:.3g}".format(*interval),
         "seconds": about.get("seconds"),
     }
 

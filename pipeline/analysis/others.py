@@ -1,6 +1,7 @@
 """Guards, fit, numbers, printed values, bisection and time of a stored run."""
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from typing import Any
 
 from models.errors import UserError
@@ -160,11 +161,16 @@ def bisect(run: StoredRun, wanted: Wanted) -> Analysis:
 
 
 def profile(run: StoredRun, wanted: Wanted) -> Analysis:
-    """Where the time goes: by line of the model, kernel, module and operation."""
+    """Where the time goes: by line of the model, kernel, module and operation, the longest first."""
     stored = [name for name in PROFILED if run.has(f"profile/{name}.csv")]
     if not stored:
         raise run.lacks("profile", "profile", "+stages=profile")
-    return Analysis([run.message("profile")], [_whole(run, name, f"profile/{name}.csv") for name in stored])
+    tables = [_whole(run, name, f"profile/{name}.csv") for name in stored]
+    return Analysis([run.message("profile")], [replace(table, rows=sorted(table.rows, key=_time)) for table in tables])
+
+
+def _time(row: Row) -> float:
+    return -float(row.get("time_us") or 0.0)
 
 
 def _whole(run: StoredRun, name: str, file: str) -> Table:

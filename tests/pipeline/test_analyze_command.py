@@ -202,6 +202,12 @@ def test_a_run_without_lowering_names_the_stage_and_why(run: Path, capsys: pytes
         assert "the stage lower was skipped: eager lowers nothing" in message and "backend=inductor" in message
 
 
+def test_a_profile_is_told_the_longest_first(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(run, {"profile/kernels.csv": "graph,kernel,time_us\ng0,short,9.5\ng0,unseen,\ng0,long,20\n"})
+    found = asked("--type", "profile", capsys=capsys)
+    assert [row["kernel"] for row in found["tables"]["kernels"]] == ["long", "short", "unseen"]
+
+
 def test_the_summary_says_what_can_be_asked(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = asked(capsys=capsys)
     held = {row["type"]: row["held"] for row in found["tables"]["types"]}

@@ -96,6 +96,17 @@ def test_list_and_show_read_the_stored_runs(tmp_path: Path, capsys: pytest.Captu
     assert json.loads(capsys.readouterr().out)["verdict"] == "failed"
 
 
+def test_a_speed_up_is_listed_with_its_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that holds 1 is no difference."""
+    folder = make_run(tmp_path / "day" / "1-a")
+    content = json.loads((folder / "summary.json").read_text())
+    content["benchmark"] = {"speedup": 1.31, "speedup_ci95": [0.912, 1.7549]}
+    (folder / "summary.json").write_text(json.dumps(content))
+    assert cli.main(["list", str(tmp_path), "--format", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["speedup"], row["speedup_ci95"]) == (1.31, "0.912 to 1.75")
+
+
 @pytest.mark.parametrize("content", [None, "{", "[]", "{}"])
 def test_what_is_not_a_run_is_exit_code_2(
     content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
