@@ -30,10 +30,11 @@ def describe_kernels(
         ATen's function), ``file`` (None for an extern kernel), ``nodes`` (post-grad), ``pre_grad``, ``modules``,
         ``captured`` ([{graph, node}]), ``sources`` ([{file, line, code, own}], the model's own lines first), ``own``
         (whether a line of the model's own is among them), ``prepares`` (of a kernel that came from no operation: the
-        ``name:handle`` of those that lend it their lines), ``reads`` and ``writes`` ([{name, role, shape, dtype,
-        bytes, accessed_bytes}]) and their ``bytes_read`` and ``bytes_written``, None where a size is not known.
-        ``accessed_bytes`` are those of the ``bytes`` that the kernel's loops come to at most: few rows of a table in
-        which it looks something up. Of a library's function they are all.
+        ``name:handle`` of those that lend it their lines), ``copies`` (of one that did: the buffers that it only copies
+        into another layout beside what it computes, each with the ``name:handle`` ``for`` which), ``reads`` and
+        ``writes`` ([{name, role, shape, dtype, bytes, accessed_bytes}]) and their ``bytes_read`` and ``bytes_written``,
+        None where a size is not known. ``accessed_bytes`` are those of the ``bytes`` that the kernel's loops come to at
+        most: few rows of a table in which it looks something up. Of a library's function they are all.
     """
     defined = {kernel.name: kernel for kernel in kernels}
     launches = find_launches(lowered, set(defined))
@@ -59,7 +60,7 @@ def describe_kernels(
             "captured": _captured(members),
         }
         records.append(record | _traffic(lowered, launch))
-    _lend_lines(records)
+    _lend_lines(records, [launch.copied for launch in launches])
     launched = {record["name"] for record in records}
     return records + [
         _record(name, "", kernel, (), finder) | _traffic(lowered, None)
@@ -68,20 +69,29 @@ def describe_kernels(
     ]
 
 
-def _lend_lines(records: Sequence[Record]) -> None:
-    """Give kernels that came from no operation (a weight's copy into another layout) the lines of what they prepare."""
+def _lend_lines(records: Sequence[Record], copied: Sequence[Mapping[str, str]]) -> None:
+    """Tell for whom a kernel copies, and give those that came from no operation (a weight's copy) these lines."""
     readers: dict[str, list[Record]] = defaultdict(list)
+    makers = {name: record for record in records if record["kind"] == "extern" for name in record["nodes"]}
     for record in records:
         for buffer in record["reads"]:
             readers[buffer["name"]].append(record)
-    for record in reversed(records):
+    for record, held in zip(reversed(records), reversed(copied), strict=True):
         if record["own"]:
+            users = {name: [makers[of]] if of in makers else readers[name] for name, of in held.items()}
+            record["copies"] = [
+                {"buffer": name, "for": _key(user)} for name, found in users.items() for user in found if user["own"]
+            ]
             continue
-        users = [user for buffer in record["writes"] for user in readers[buffer["name"]] if user["own"]]
-        lines = {(line["file"], line["line"]): line for user in users for line in user["sources"] if line["own"]}
-        record["prepares"] = [f"{user['name']}:{user['handle']}" for user in users]
+        lenders = [user for buffer in record["writes"] for user in readers[buffer["name"]] if user["own"]]
+        lines = {(line["file"], line["line"]): line for user in lenders for line in user["sources"] if line["own"]}
+        record["prepares"] = [_key(user) for user in lenders]
         record["sources"] = [*lines.values(), *record["sources"]]
         record["own"] = bool(lines)
+
+
+def _key(record: Record) -> str:
+    return f"{record['name']}:{record['handle']}"
 
 
 def _captured(members: Sequence[Record]) -> list[Record]:
@@ -116,6 +126,7 @@ def _record(
         "sources": sources,
         "own": any(source["own"] for source in sources),
         "prepares": [],
+        "copies": [],
     }
 
 

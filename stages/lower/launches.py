@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from stages.torch_internals.inductor import LoweredGraph
-    from stages.torch_internals.inductor_scheduler import ScheduledNode
+    from stages.torch_internals.inductor_scheduler import BufferInfo, ScheduledNode
 
 _HANDLES = re.compile(r"\[Provenance debug handles\]\s*(?P<launches>.+?)\s*$")
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -28,6 +28,8 @@ class Launch:
         generated: False for a library's or ATen's function.
         scheduled: what the scheduler had for it; several where TorchInductor puts more than one into a C++ kernel.
         given: the buffers of its statement; ``reused`` those whose memory it has under another name.
+        copied: buffers that it writes beside what it computes → what they hold in another layout: the node of a call,
+            or an input.
     """
 
     kernel: str
@@ -37,6 +39,7 @@ class Launch:
     scheduled: "list[ScheduledNode]" = field(default_factory=list)
     given: list[str] = field(default_factory=list)
     reused: list[str] = field(default_factory=list)
+    copied: dict[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -106,7 +109,14 @@ def find_launches(lowered: "LoweredGraph", generated: Collection[str]) -> list[L
             launch.nodes = [name for name in launch.nodes if name not in called]
             if launch.scheduled:
                 launch.nodes = _computable(launch, inputs, origins)
+            launch.copied = _copied(launch, lowered.schedule.buffers, called)
     return launches
+
+
+def _copied(launch: Launch, buffers: "Mapping[str, BufferInfo]", called: Collection[str]) -> dict[str, str]:
+    made = [buffers[name] for name in launch.writes if name in buffers and buffers[name].role == "buffer"]
+    others = {*called, *(info.name for info in buffers.values() if info.role != "buffer")}
+    return {info.name: info.origin for info in made if info.origin in others}
 
 
 def _earlier(names: Iterable[str], reuses: Mapping[str, str]) -> list[str]:

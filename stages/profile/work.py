@@ -1,8 +1,9 @@
 """What a range covers: the operations, modules and source lines of a launch, its bytes and its FLOPs."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from stages.capture.sources import SourceFinder
@@ -101,12 +102,18 @@ def lowered_work(lowered: "LoweredGraph", captured: Sequence[GraphRecord], finde
     told = {str(node["node"]).rpartition("/")[2]: node for node in nodes}
     views = {node.name.rpartition("/")[2] for node in lowered.nodes if node.view}
     elements = {node.name.rpartition("/")[2]: node.elements for node in lowered.nodes}
+    keyed = {f"{record['name']}:{record['handle']}": record for record in records}
     flops = _Flops(lowered, records, captured)
     found = []
     for record in records:
         name = f"{record['name']}:{record['handle']}"
         counted = flops.of(record)
         computing = [node for node in record["nodes"] if node not in views]
+        copies = [_copy(keyed[item["for"]], told) for item in record["copies"]]
+        sizes = {buffer["name"]: _elements(buffer) for buffer in record["writes"]}
+        shares = weights(
+            [*(elements[node] for node in computing), *(sizes[item["buffer"]] for item in record["copies"])]
+        )
         found.append(
             Work(
                 graph=lowered.id,
@@ -114,9 +121,7 @@ def lowered_work(lowered: "LoweredGraph", captured: Sequence[GraphRecord], finde
                 handle=record["handle"],
                 kind=record["kind"],
                 range=range_name(lowered.id, name),
-                parts=_parts(
-                    record, [told[node] for node in computing], weights([elements[node] for node in computing]), finder
-                ),
+                parts=_parts(record, [told[node] for node in computing], copies, shares),
                 bytes_read=_accessed(record["reads"]) if record["bytes_read"] is not None else None,
                 bytes_written=_accessed(record["writes"]) if record["bytes_written"] is not None else None,
                 flops=counted,
@@ -135,19 +140,33 @@ def weights(elements: Sequence[int | None]) -> list[float]:
     return [count / sum(known) for count in known]
 
 
-def _parts(record: Record, nodes: Sequence[Record], shares: Sequence[float], finder: SourceFinder) -> list[Part]:
-    """The heaviest first."""
+def _parts(record: Record, nodes: Sequence[Record], copies: Sequence[Part], shares: Sequence[float]) -> list[Part]:
+    """The heaviest first. ``shares``: of the nodes, then of the copies."""
     codes = {f"{line['file']}:{line['line']}": line["code"] for line in record["sources"]}
     own = [f"{line['file']}:{line['line']}" for line in record["sources"] if line["own"]]
     fallback = own or list(codes) or [""]
     found: list[Part] = []
     nameless = {"original": "", "target": "", "module": "", "source": None}
-    for node, share in zip(nodes or [nameless], shares or [1.0], strict=True):
+    for node, share in zip(nodes or [nameless], shares or [1.0], strict=False):
         source = str(node["source"] or "")
         lines = [source] if source and (source in own or not own) else fallback
         operation = node["original"] or node["target"]
         found += [Part(operation, node["module"], line, codes.get(line, ""), share / len(lines)) for line in lines]
+    found += [replace(part, weight=share) for part, share in zip(copies, shares[len(nodes) :], strict=True)]
     return sorted(found, key=lambda part: -part.weight)
+
+
+def _copy(user: Record, told: Mapping[str, Record]) -> Part:
+    """What a copy into another layout is for, still without its weight."""
+    line = next(iter(user["sources"]))
+    node = next((told[name] for name in user["nodes"]), {"original": user["name"], "target": "", "module": ""})
+    operation = node["original"] or node["target"]
+    return Part(operation, node["module"], f"{line['file']}:{line['line']}", line["code"], 0.0)
+
+
+def _elements(buffer: Mapping[str, Any]) -> int | None:
+    sizes = buffer["shape"]
+    return math.prod(sizes) if all(isinstance(size, int) for size in sizes) else None
 
 
 def _accessed(buffers: Iterable[Mapping[str, Any]]) -> int:

@@ -16,11 +16,15 @@ import torch._inductor.config as inductor_config
 from models.case import Case
 from models.config import ModelConfig
 from models.errors import ConfigurationError
+from stages.capture.sources import SourceFinder
 from stages.contract import MemoryArtifacts, Settings, StageContext
 from stages.lower import build_adapter, compile_case
 from stages.lower.config import BackendConfig, LowerConfig
+from stages.lower.kernel_records import describe_kernels
 from stages.lower.launches import find_launches
+from stages.lower.provenance import map_nodes
 from stages.lower.stage import LowerStage, kernels_of, message_of
+from stages.profile.work import lowered_work
 from stages.report.collect import collect
 
 from lower_model import Small, line_of  # isort: skip
@@ -287,3 +291,32 @@ def test_what_must_only_come_before_is_not_read() -> None:
     calls = [launch for launch in find_launches(graph, generated) if not launch.generated]
     assert [len(launch.reads) for launch in calls] == [1, 1]
     assert [launch.nodes for launch in calls] == [["native_dropout"], ["native_dropout_1"]]
+
+
+class Normalized(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8)
+        self.last = torch.nn.Conv2d(8, 8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.relu(self.norm(self.first(x)))
+        return self.last(hidden)
+
+
+def test_a_copy_beside_other_work_is_told_with_the_call_that_it_is_for() -> None:
+    """The last convolution's result goes into another layout in the kernel that counts the normalization's batches."""
+    torch._dynamo.reset()
+    inputs = (torch.randn(2, 3, 16, 16),)
+    case = Case("normalized", Normalized().train(), inputs, {}, "training", torch.float32, torch.device("cpu"))
+    graph = compile_case(case, build_adapter(BackendConfig())).graphs["g0.forward"]
+    finder = SourceFinder(case.module)
+    work = lowered_work(graph, [], finder)
+    records = describe_kernels(graph, kernels_of(graph)[0], map_nodes(graph.nodes, [], finder), finder)
+    (record,) = [record for record in records if record["copies"]]
+    (call,) = [item for item in records if f"{item['name']}:{item['handle']}" == record["copies"][0]["for"]]
+    assert [line["code"] for line in record["sources"]] == ["hidden = torch.relu(self.norm(self.first(x)))"]
+    assert call["kind"] == "extern" and [line["code"] for line in call["sources"]] == ["return self.last(hidden)"]
+    (item,) = [item for item in work if item.kernel == record["name"] and item.handle == record["handle"]]
+    assert item.parts[0].code == "return self.last(hidden)" and item.parts[0].weight > 0.9
+    assert sum(part.weight for part in item.parts) == pytest.approx(1) and len(item.distinct("source")) == 2
