@@ -26,9 +26,11 @@ from torch import fx
 from stages.torch_internals.inductor_nodes import (
     PostGradNode,
     PreGradNode,
+    Scatters,
     origins_by_sequence,
     post_grad_nodes,
     pre_grad_nodes,
+    scatters,
 )
 from stages.torch_internals.inductor_scheduler import Schedule, graph_prefix, recorded
 from stages.torch_internals.loading import rewritten
@@ -162,7 +164,7 @@ class RecordingCompiler:
         began = time.perf_counter()
         with contextlib.ExitStack() as stack:
             passes = stack.enter_context(recorded(lowered.schedule))
-            passes["_post_fusion_custom_pass"] = _with_nodes(passes["_post_fusion_custom_pass"], lowered)
+            passes["_post_fusion_custom_pass"] = _with_nodes(passes["_post_fusion_custom_pass"], lowered, scatters(gm))
             # The backward is compiled later, outside the patch around compile_fx, hence here again.
             stack.enter_context(patched_config(self.options | passes))
             stack.enter_context(_as_cpp_wrapper(kwargs))
@@ -202,7 +204,9 @@ def _as_cpp_wrapper(kwargs: Mapping[str, Any]) -> contextlib.AbstractContextMana
     return config.patch(get_cpp_wrapper_config()) if kwargs.get("cpp_wrapper") else contextlib.nullcontext()
 
 
-def _with_nodes(after_fusion: Callable[[list[Any]], list[Any]], lowered: LoweredGraph) -> Callable[..., list[Any]]:
+def _with_nodes(
+    after_fusion: Callable[[list[Any]], list[Any]], lowered: LoweredGraph, before: Scatters
+) -> Callable[..., list[Any]]:
     """The pass, which also records the graph that the scheduler's nodes were made of."""
     known = {node.name for node in lowered.pre_grad_nodes}
 
@@ -210,7 +214,7 @@ def _with_nodes(after_fusion: Callable[[list[Any]], list[Any]], lowered: Lowered
         from torch._inductor.virtualized import V
 
         graph: Any = V.graph
-        lowered.nodes += post_grad_nodes(graph.module, known, lowered.by_sequence, graph_prefix())
+        lowered.nodes += post_grad_nodes(graph.module, known, lowered.by_sequence, graph_prefix(), before)
         return after_fusion(nodes)
 
     return record

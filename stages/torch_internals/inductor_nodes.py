@@ -89,20 +89,47 @@ def origins_by_sequence(gm: fx.GraphModule) -> dict[int, list[str]]:
     return found
 
 
+Scatters = dict[tuple[str, str], fx.Node]
+"""(target, name of what is scattered) → the node that does it."""
+
+
+def scatters(gm: fx.GraphModule) -> Scatters:
+    """The nodes that write a part into a whole. Inductor's passes put others in their place, which know no line."""
+    return {key: node for node in _calls(gm) if (key := _scatter(node)) is not None}
+
+
+def _scatter(node: fx.Node) -> tuple[str, str] | None:
+    target = str(node.target)
+    if target.count(".") != 2 or not target.split(".")[1].endswith("_scatter") or len(node.all_input_nodes) < 2:
+        return None
+    return target, node.all_input_nodes[1].name
+
+
 def post_grad_nodes(
-    gm: fx.GraphModule, known: Collection[str], by_sequence: dict[int, list[str]], prefix: str = ""
+    gm: fx.GraphModule,
+    known: Collection[str],
+    by_sequence: dict[int, list[str]],
+    prefix: str = "",
+    before: Scatters | None = None,
 ) -> list[PostGradNode]:
     """The call nodes of a graph that Inductor compiles.
 
     A node on which nothing is recorded (a gradient's sum, the copy into a buffer that the model updates) has the lines
-    and the origins of what it reads last.
+    and the origins of what it reads last; one that scatters, those of the node in whose place it is.
 
     Args:
         known: names of the Dynamo graph's nodes.
         by_sequence: from :func:`origins_by_sequence`, for backward nodes, whose history does not reach that graph.
         prefix: ``"subgraph/"`` for the graph of a higher-order operator.
+        before: from :func:`scatters`, of the graph before Inductor's passes.
     """
-    return [_post_grad_node(node, _recorded(node), set(known), by_sequence, prefix) for node in _calls(gm)]
+    found = []
+    for node in _calls(gm):
+        key = _scatter(node)
+        replaced = (before or {}).get(key) if key and not node.meta.get("stack_trace") else None
+        recorded = _recorded(node if replaced is None else replaced)
+        found.append(_post_grad_node(node, recorded, set(known), by_sequence, prefix))
+    return found
 
 
 def _post_grad_node(
@@ -114,7 +141,7 @@ def _post_grad_node(
     return PostGradNode(
         name=prefix + node.name,
         target=str(node.target),
-        original=str(node.meta.get("original_aten") or ""),
+        original=str((recorded if _scatter(node) else node).meta.get("original_aten") or ""),
         sequence=sequence,
         pre_grad=tuple(dict.fromkeys(origins)),
         module=module_path(recorded, {}),

@@ -320,3 +320,30 @@ def test_a_copy_beside_other_work_is_told_with_the_call_that_it_is_for() -> None
     (item,) = [item for item in work if item.kernel == record["name"] and item.handle == record["handle"]]
     assert item.parts[0].code == "return self.last(hidden)" and item.parts[0].weight > 0.9
     assert sum(part.weight for part in item.parts) == pytest.approx(1) and len(item.distinct("source")) == 2
+
+
+class Sliced(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.whole, self.small = torch.nn.Linear(8, 16), torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        whole = self.whole(x)
+        part = whole[:, :4]
+        column = whole[:, 0]
+        return torch.tanh(self.small(part)) + column[:, None]
+
+
+def test_a_gradient_of_a_slice_is_the_slices() -> None:
+    """Inductor's passes put nodes in its place on which nothing is recorded."""
+    torch._dynamo.reset()
+    case = Case("sliced", Sliced(), (torch.randn(4, 8),), {}, "training", torch.float32, torch.device("cpu"))
+    graph = compile_case(case, build_adapter(BackendConfig())).graphs["g0.backward"]
+    finder = SourceFinder(case.module)
+    found = {node.target: node for node in graph.nodes if "_scatter" in node.target}
+    lines = {target: finder.find(node.stack_trace).code for target, node in found.items()}
+    assert lines == {
+        "aten.select_scatter.default": "column = whole[:, 0]",
+        "aten.slice_scatter.default": "part = whole[:, :4]",
+    }
+    assert {node.original for node in found.values()} == {"aten.select_backward.default", "aten.slice_backward.default"}
