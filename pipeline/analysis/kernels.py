@@ -35,7 +35,7 @@ def kernels(run: StoredRun, wanted: Wanted) -> Analysis:
     lines = {(line["file"], line["line"]): line for launch in chosen for line in launch["sources"] if line["own"]}
     buffers = [_buffer(launch, access, buffer)
                for launch in chosen for access in ("reads", "writes") for buffer in launch[access]]  # fmt: skip
-    told = [f"{counted(len(chosen), 'launch', 'launches')} of {len(launches)}, from {counted(len(lines), 'line')}"]
+    told = [f"{counted(len(chosen), 'launch', 'launches')} of {len(launches)}; {counted(len(lines), 'line')} in them"]
     return Analysis(told, [
         Table("kernels", COLUMNS, rows),
         Table("lines", ("source", "code"), [{"source": place(line), "code": line["code"]} for line in lines.values()]),

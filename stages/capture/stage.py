@@ -26,7 +26,7 @@ class CaptureStage(Stage):
         found = capture(context.case, self.config.dynamic)
         result = StageResult(
             status="passed" if found.graphs else "failed",
-            message=_message(found),
+            message=_message(found) + _traced(self.config.dynamic),
             artifacts=_artifacts(found),
             summary={"graphs": _counts(found)},
         )
@@ -57,6 +57,13 @@ def _message(found: Capture) -> str:
         f"{counts['backward']} backward), {counted(counts['nodes'], 'operation')}, "
         f"{breaks_in_words(found.breaks) or 'no graph break'}, {counted(counts['guards'], 'guard')}"
     )
+
+
+def _traced(dynamic: bool | None) -> str:
+    """Where the sizes are not those that other stages compile with: to say so."""
+    if dynamic is None:
+        return ""
+    return f"; traced with dynamic={dynamic} here alone: stages that compile let torch decide"
 
 
 def _artifacts(found: Capture) -> dict[str, Any]:

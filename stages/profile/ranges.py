@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stages.lower.launches import launch_statements
+from stages.torch_internals.profiling import CPP_RANGE, PYTHON_RANGE
 
 _RANGE = "profiled_range"
-_IMPORT = f"\nfrom torch._C._profiler import _RecordFunctionFast as {_RANGE}\n"
-_IN_CPP = "torch::aot_inductor::RAIIAtenRecordFunctionHandle"
+_IMPORT = "\nfrom {} import {} as {}\n".format(*PYTHON_RANGE, _RANGE)
 
 
 def range_name(graph: str, launch: str) -> str:
@@ -77,8 +77,8 @@ def _in_cpp(lines: list[str], spans: Mapping[str, range]) -> str:
     for index, line in enumerate(lines):
         if index in before:
             number, name = before[index]
-            changed.append(f"    {_IN_CPP} {_RANGE}_{number}({json.dumps(name)}, nullptr);")
+            changed.append(f"    {CPP_RANGE} {_RANGE}_{number}({json.dumps(name)}, nullptr);")
         changed.append(line)
         if index in after:
-            changed.append(f"    {_RANGE}_{after[index]} = {_IN_CPP}();")
+            changed.append(f"    {_RANGE}_{after[index]} = {CPP_RANGE}();")
     return "\n".join(changed) + "\n"

@@ -108,15 +108,16 @@ class Profile:
 
     @property
     def inside(self) -> float:
-        """Microseconds of a recorded step in all launches together: the median of the steps' sums."""
-        return float(numpy.median(self._inside()))
+        """Microseconds of the step in all launches together; on the host by the median of the steps' own shares."""
+        inside = self._inside()
+        if self.observation.on_device:
+            return float(numpy.median(inside))
+        return self.step * float(numpy.median(inside / numpy.asarray(self.observation.observed)))
 
     @property
     def outside(self) -> float:
-        """Microseconds of a step that no launch took: the median over the steps, where they are the recorded ones."""
-        if self.observation.on_device:
-            return self.step - self.inside
-        return float(numpy.median(numpy.asarray(self.observation.observed) - self._inside()))
+        """Microseconds of the step that no launch took."""
+        return self.step - self.inside
 
     def _inside(self) -> numpy.ndarray:
         ranges = [self.observation.ranges.get(item.work.range) for item in self.timed]

@@ -34,7 +34,7 @@ from stages.torch_internals.inductor import (
     patched_config,
     read_texts,
 )
-from stages.torch_internals.inductor_nodes import origins_by_sequence, pre_grad_nodes
+from stages.torch_internals.inductor_nodes import origins_by_sequence
 
 PRINTER = "aot_inductor.debug_intermediate_value_printer"
 FILTER = "aot_inductor.filtered_kernel_names"
@@ -76,12 +76,7 @@ class AotInductorCompiler(RecordingCompiler):
         self._libraries: dict[str, Any] = {}
 
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Callable[..., Any]:
-        number, self._count = self._count, self._count + 1
-        common = LoweredGraph(
-            f"g{number}",
-            pre_grad=gm.print_readable(print_output=False, include_stride=True, include_device=True),
-            pre_grad_nodes=pre_grad_nodes(gm),
-        )
+        common = self._common(gm)
         forward = functools.partial(self.compile_graph, common, "forward")
         backward = functools.partial(self.compile_graph, common, "backward")
         with patched_config(self.options):  # which decompositions there are depends on fallback_random

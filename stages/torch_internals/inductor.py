@@ -127,12 +127,7 @@ class RecordingCompiler:
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Callable[..., Any]:
         from torch._inductor.compile_fx import compile_fx
 
-        number, self._count = self._count, self._count + 1
-        common = LoweredGraph(
-            f"g{number}",
-            pre_grad=gm.print_readable(print_output=False, include_stride=True, include_device=True),
-            pre_grad_nodes=pre_grad_nodes(gm),
-        )
+        common = self._common(gm)
 
         def inner(graph_module: fx.GraphModule, inputs: Sequence[Any], **inner_kwargs: Any) -> Any:
             return self._inner_compile(common, graph_module, inputs, inner_kwargs)
@@ -140,6 +135,15 @@ class RecordingCompiler:
         with patched_config(self.options), _recorded_joint(common):
             compiled: Any = compile_fx(gm, list(example_inputs), inner_compile=inner)
         return compiled
+
+    def _common(self, gm: fx.GraphModule) -> LoweredGraph:
+        """What both halves of a Dynamo graph share: the next one's id, ``g0``, ``g1``, …, and the graph as it is."""
+        number, self._count = self._count, self._count + 1
+        return LoweredGraph(
+            f"g{number}",
+            pre_grad=gm.print_readable(print_output=False, include_stride=True, include_device=True),
+            pre_grad_nodes=pre_grad_nodes(gm),
+        )
 
     def _inner_compile(
         self,

@@ -1,11 +1,17 @@
 """Ranges that cost the profiler little.
 
 Relies on ``torch._C._profiler._RecordFunctionFast``, which TorchInductor itself puts around Triton's launches: recorded
-as an operator is, so that what is launched inside it is told to be its own.
+as an operator is, so that what is launched inside it is told to be its own; and on its like for generated C++,
+``torch::aot_inductor::RAIIAtenRecordFunctionHandle``.
 """
 
 from contextlib import AbstractContextManager
 from typing import Any
+
+PYTHON_RANGE = "torch._C._profiler", "_RecordFunctionFast"
+"""Module and name, for generated Python."""
+CPP_RANGE = "torch::aot_inductor::RAIIAtenRecordFunctionHandle"
+"""Class, for generated C++."""
 
 
 def fast_range(name: str) -> AbstractContextManager[Any]:

@@ -3,7 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-from command_line import QUICK, SMALL, Finished, command
+
+pytest.register_assert_rewrite("cookbook_page", "cookbook_checks")
+
+from command_line import QUICK, SMALL, Finished, command  # noqa: E402
 
 
 @pytest.fixture(scope="session")

@@ -15,10 +15,10 @@ from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
 from stages.graphs import GraphRecord, NodeRecord, TensorRecord
 
 
-def run(case: object) -> tuple[StageResult, MemoryArtifacts]:
+def run(case: object, dynamic: bool | None = None) -> tuple[StageResult, MemoryArtifacts]:
     artifacts = MemoryArtifacts()
     context = StageContext(Settings(model=ModelConfig(name="small")), artifacts, live={"case": case})
-    result = CaptureStage(CaptureConfig()).run(context)
+    result = CaptureStage(CaptureConfig(dynamic)).run(context)
     artifacts.add(result)
     return result, artifacts
 
@@ -53,6 +53,14 @@ def test_summary_counts(broken: tuple[StageResult, MemoryArtifacts]) -> None:
         f"3 Dynamo graphs (AOTAutograd: 3 forward, 3 backward), {counts['nodes']} operations, 2 graph breaks, "
         f"{counts['guards']} guards"
     )
+
+
+def test_sizes_traced_otherwise_than_they_are_compiled_are_told() -> None:
+    result, artifacts = run(case_of(Small(), torch.ones(5, 4)), dynamic=True)
+    assert "traced with dynamic=True here alone" in result.message
+    shapes = [tensor["shape"] for node in artifacts.read_json("capture/graphs/g0.forward.json")["nodes"]
+              for tensor in node["outputs"]]  # fmt: skip
+    assert any(isinstance(size, str) for shape in shapes for size in shape)
 
 
 def test_stored_graphs_are_records(broken: tuple[StageResult, MemoryArtifacts]) -> None:
