@@ -61,6 +61,8 @@ class SourceFinder:
     def __init__(self, module: torch.nn.Module | None = None) -> None:
         self._libraries = _library_roots()
         self._own = tuple(self._package_roots(module)) if module is not None else ()
+        layers = module.named_modules(remove_duplicate=False) if module is not None else ()
+        self._kinds = {path: type(layer) for path, layer in layers}
         self._ranks: dict[str, int] = {}
         self._found: dict[str, SourceLine | None] = {}
 
@@ -103,13 +105,17 @@ class SourceFinder:
         """Whether a line is one that the model runs: of the model's own file, and not of a constructor."""
         return self._rank(line.file) == 0 and line.function != "__init__"
 
-    def find(self, trace: str | None) -> SourceLine | None:
-        """The user's line of a formatted stack trace; None for no trace."""
+    def find(self, trace: str | None, module: str = "") -> SourceLine | None:
+        """The user's line of a formatted stack trace; for no trace the function of torch's own layer at that path."""
         if not trace:
-            return None
+            return self._layer(module)
         if trace not in self._found:
             self._found[trace] = self.own_frame(parse_frames(trace))
         return self._found[trace]
+
+    def _layer(self, path: str) -> SourceLine | None:
+        only = len(self._kinds) == 1
+        return self.forward_of(self._kinds[path]) if path in self._kinds and (path or only) else None
 
     def forward_of(self, kind: type) -> SourceLine | None:
         """Where ``forward`` of a module class begins; None for a class that is not torch's own."""

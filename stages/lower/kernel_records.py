@@ -45,13 +45,15 @@ def describe_kernels(
     for launch in launches:
         members = [known[name] for name in launch.nodes if name in known]
         computing = [name for name in launch.nodes if not traced[name].view] or launch.nodes
-        traces = [traced[name].stack_trace for name in computing]
+        traces = [(traced[name].stack_trace, traced[name].module) for name in computing]
         if not launch.nodes and launch.kernel not in defined:
-            traces = lowered.kernel_stacks.get(launch.key, [])
+            traces = [(trace, "") for trace in lowered.kernel_stacks.get(launch.key, [])]
         origins = list(dict.fromkeys(item for member in members for item in member["pre_grad"]))
-        lines = {finder.find(trace) for trace in traces}
+        lines = {finder.find(*trace) for trace in traces}
         if not any(line is not None and finder.is_own(line) for line in lines):
-            lines |= {finder.find(pre_grad[item].stack_trace) for item in origins if item in pre_grad}
+            lines |= {
+                finder.find(pre_grad[item].stack_trace, pre_grad[item].module) for item in origins if item in pre_grad
+            }
         record = _record(launch.kernel, launch.handle, defined.get(launch.kernel), lines, finder)
         record |= {
             "nodes": launch.nodes,
@@ -201,7 +203,7 @@ def backwards(kernels: Sequence[Record], lowered: "LoweredGraph", finder: Source
             made[origin].append(node.name)
     pre_grad = []
     for item in lowered.pre_grad_nodes:
-        line = finder.find(item.stack_trace)
+        line = finder.find(item.stack_trace, item.module)
         pre_grad.append(
             {
                 "node": item.name,

@@ -29,7 +29,7 @@ def map_nodes(
         nodes), ``captured`` ([{graph, node}]) and ``by``: ``operation``, ``line`` (the operation was made by one of
         Inductor's passes: the nodes of its line), or ``""`` where nothing fits.
     """
-    lines = {node.name: finder.find(node.stack_trace) for node in nodes}
+    lines = {node.name: finder.find(node.stack_trace, node.module) for node in nodes}
     groups = [_Groups(captured, by_module=True), _Groups(captured, by_module=False)]
     for group in groups:
         group.count(nodes, lines)

@@ -128,6 +128,7 @@ def graph_files(
         "nodes_post_fusion": len(schedule.nodes),
         "not_established": lowered.not_established
         + problems
+        + without_own_lines(launches)
         + ([] if captured else ["no captured graph of this id: nodes are not mapped"]),
     }
     provenance = {"graph": lowered.id, "kernels": launches, **{key: facts[key] for key in PROVENANCE}}
@@ -150,6 +151,13 @@ def graph_files(
     absent += [] if schedule.autotuning else ["autotuning.csv"]
     files = {name: content for name, content in files.items() if name not in absent}
     return files | {f"kernels/{kernel.file}": kernel.source for kernel in kernels}, facts
+
+
+def without_own_lines(launches: list[dict[str, Any]]) -> list[str]:
+    """Why no kernel of a graph leads to a line of the model's own: it is made of torch's layers alone."""
+    if any(record["own"] for record in launches) or not any(record["sources"] for record in launches):
+        return []
+    return ["lines of the model's own: all that was compiled is torch's code; its lines and the modules are named"]
 
 
 def kernels_of(lowered: "LoweredGraph") -> tuple[list[Kernel], list[str]]:

@@ -347,3 +347,19 @@ def test_a_gradient_of_a_slice_is_the_slices() -> None:
         "aten.slice_scatter.default": "part = whole[:, :4]",
     }
     assert {node.original for node in found.values()} == {"aten.select_backward.default", "aten.slice_backward.default"}
+
+
+def test_a_model_of_torchs_own_layers_names_these_and_says_that_no_line_is_its_own() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()).eval()
+    case = Case("layers", module, (torch.randn(4, 8),), {}, "inference", torch.float32, torch.device("cpu"))
+    context, _ = context_for(case)
+    result = LowerStage(LowerConfig()).run(context)
+    provenance = result.artifacts["lower/g0.forward/provenance.json"]
+    assert provenance["kernels_mapped_share"] == 0.0
+    assert any(note.startswith("lines of the model's own: ") for note in provenance["not_established"])
+    (product, relu) = provenance["kernels"]
+    for record, path, kind in ((product, "0", torch.nn.Linear), (relu, "1", torch.nn.ReLU)):
+        (source,) = record["sources"]
+        code = kind.forward.__code__
+        assert (source["file"], source["line"]) == (code.co_filename, code.co_firstlineno) and not source["own"]
+        assert record["modules"] == [path]
