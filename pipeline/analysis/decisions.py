@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from models.errors import UserError, closest_first
 from pipeline.analysis.kernels import NEAREST, is_line, launches_of, place
@@ -20,7 +20,7 @@ AUTOTUNING_COLUMNS = (
     "inputs",
     "choice",
     "milliseconds",
-    "chosen",
+    "fastest",
     "times_the_best",
     "operations",
 )
@@ -28,12 +28,15 @@ AUTOTUNING_COLUMNS = (
 
 def fusion(run: StoredRun, wanted: Wanted) -> Analysis:
     """What was fused, what was not and why; with two lines or nodes, the decisions about the two."""
+    graphs = run.wanted_graphs(wanted)
     facts = run.json("lower/summary.json")["graphs"]
+    launches = {graph: launches_of(run, graph) for graph in graphs}
+    decided = {graph: _decisions(run, graph) for graph in graphs}
+    _known(launches, decided, wanted)
     counts, rows, reasons = [], [], Counter[str]()
     times: Counter[str] = Counter()
     kernels: list[Row] = []
-    for graph in run.wanted_graphs(wanted):
-        decisions = _decisions(run, graph)
+    for graph, decisions in decided.items():
         refused = [row for row in decisions if not row["fused"]]
         counts.append({"graph": graph, "fused": len(decisions) - len(refused), "refused": len(refused)}
                       | {key: facts[graph][key] for key in COUNT_COLUMNS[1:3]})  # fmt: skip
@@ -43,18 +46,15 @@ def fusion(run: StoredRun, wanted: Wanted) -> Analysis:
                 reasons[row["reason"]] += 1
                 times[row["reason"]] += row["times"]
         rows += chosen
-        kernels += [launch for launch in launches_of(run, graph) if _touches(launch, wanted)]
-    asked = [*wanted.lines, *wanted.nodes]
+        kernels += [launch for launch in launches[graph] if _touches(launch, wanted)]
     tables = [
         Table("graphs", COUNT_COLUMNS, counts),
         Table("reasons", REASON_COLUMNS, [{"reason": reason, "pairs": pairs, "times": times[reason]}
                                           for reason, pairs in reasons.most_common()]),
         Table("decisions", FUSION_COLUMNS, sorted(rows, key=lambda row: bool(row["fused"]))),
     ]  # fmt: skip
-    if not asked:
+    if not wanted.lines and not wanted.nodes:
         return Analysis([], tables)
-    if not kernels and not rows:
-        raise _unknown(run, wanted)
     where = [{"graph": launch["graph"], "kernel": launch["key"], "kind": launch["kind"],
               "nodes": " ".join(launch["nodes"])} for launch in kernels]  # fmt: skip
     return Analysis(_told(rows, kernels, wanted), [*tables[1:], Table("kernels", KERNEL_COLUMNS, where)])
@@ -69,7 +69,7 @@ def _decisions(run: StoredRun, graph: str) -> list[Row]:
         if node["source"]:
             file, _, number = node["source"].rpartition(":")
             line = {"file": file, "line": int(number), "code": code.get(node["source"], "")}
-            lines[node["node"].rpartition("/")[2]].append(line)
+            lines[node["node"]].append(line)
     rows = []
     for row in run.table(f"lower/{graph}/fusions.csv"):
         sides: Row = {}
@@ -128,16 +128,22 @@ def _alone(wanted: Wanted, index: int) -> Wanted:
     return Wanted(nodes=[wanted.nodes[index - len(wanted.lines)]])
 
 
-def _unknown(run: StoredRun, wanted: Wanted) -> UserError:
-    launches = [launch for graph in run.wanted_graphs(wanted) for launch in launches_of(run, graph)]
-    nodes = dict.fromkeys(node for launch in launches for node in launch["nodes"])
-    lines = dict.fromkeys(line["code"] for launch in launches for line in launch["sources"] if line["own"])
-    option, given, known = ("--node", wanted.nodes, nodes) if wanted.nodes else ("--line", wanted.lines, lines)
-    near = closest_first(given[0], known)[:NEAREST]
-    hint = f"\nTry: {option} {shlex.quote(near[0])}" if near else ""
-    return UserError(
-        f"{option}: got {given[0]!r}, of which no fusion was decided; valid: {', '.join(near) or 'none'}, ….{hint}"
-    )
+def _known(launches: Mapping[str, list[Row]], decided: Mapping[str, list[Row]], wanted: Wanted) -> None:
+    """UserError for the first line or node that neither a kernel nor a decision has."""
+    every = [launch for found in launches.values() for launch in found]
+    decisions = [row for found in decided.values() for row in found]
+    for index, given in enumerate([*wanted.lines, *wanted.nodes]):
+        alone = _alone(wanted, index)
+        if any(_touches(launch, alone) for launch in every) or any(_concerns(row, alone) for row in decisions):
+            continue
+        nodes = dict.fromkeys(node for launch in every for node in launch["nodes"])
+        lines = {line["code"]: None for launch in every for line in launch["sources"] if line["own"]}
+        option, known = ("--node", nodes) if alone.nodes else ("--line", lines)
+        near = closest_first(given, known)[:NEAREST]
+        hint = f"\nTry: {option} {shlex.quote(near[0])}" if near else ""
+        raise UserError(
+            f"{option}: got {given!r}, of which no fusion was decided; valid: {', '.join(near) or 'none'}, ….{hint}"
+        )
 
 
 def autotuning(run: StoredRun, wanted: Wanted) -> Analysis:
@@ -150,16 +156,16 @@ def autotuning(run: StoredRun, wanted: Wanted) -> Analysis:
         best: float | None = None
         for row in run.table(f"lower/{graph}/autotuning.csv"):
             spent = row["milliseconds"]
-            best = spent if row["chosen"] else best
+            best = spent if row["fastest"] else best
             ratio = spent / best if spent is not None and best else None
             rows.append({"graph": graph} | row | {"times_the_best": ratio})
     if not rows:
         tuned = run.json("lower/summary.json")["inductor_options"].get("max_autotune")
         tried = "max_autotune was on, but no operation had a second candidate" if tuned else "max_autotune was off"
         raise run.lacks("autotuning", "lower", *_autotuning_options(run), because=f"no candidate was timed, {tried}")
-    chosen = [row for row in rows if row["chosen"]]
-    kinds = Counter(_family(str(row["choice"])) for row in chosen)
-    told = f"{counted(len(chosen), 'operation')} timed, {counted(len(rows), 'candidate')}; chosen: " + ", ".join(
+    fastest = [row for row in rows if row["fastest"]]
+    kinds = Counter(_family(str(row["choice"])) for row in fastest)
+    told = f"{counted(len(fastest), 'operation')} timed, {counted(len(rows), 'candidate')}; fastest: " + ", ".join(
         f"{kind} {count}" for kind, count in kinds.most_common()
     )
     return Analysis([told], [Table("candidates", AUTOTUNING_COLUMNS, _alike(rows))])

@@ -23,6 +23,8 @@ def kernels(run: StoredRun, wanted: Wanted) -> Analysis:
     """
     graphs = run.wanted_graphs(wanted)
     launches = [launch for graph in graphs for launch in launches_of(run, graph)]
+    if not launches:
+        raise run.lacks("kernels", "lower", because="the graphs hold no operation that needs a kernel")
     chosen = [launch for launch in launches if matches(launch, wanted)]
     if not chosen:
         raise _nothing_found(launches, wanted)

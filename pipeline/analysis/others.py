@@ -1,11 +1,13 @@
 """Guards, fit, numbers, printed values, bisection and time of a stored run."""
 
+import re
 from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import Any
 
-from models.errors import UserError
+from models.errors import UserError, closest_first
 from pipeline.analysis import kernels
+from pipeline.analysis.kernels import NEAREST
 from pipeline.analysis.stored import Analysis, Row, StoredRun, Table, Wanted, parsed
 from stages.guards.suggestions import for_break
 from stages.report import bisection, fit, numbers
@@ -117,7 +119,10 @@ def values(run: StoredRun, wanted: Wanted) -> Analysis:
             "stages=[lower,report]",
             because=f"they are what {' and '.join(how)} tell",
         )
-    held = [row for row in rows if row["when"] != "before" or row["written"]]
+    chosen = _chosen_values(rows, wanted)
+    held = [row for row in chosen if row["when"] != "before" or row["written"]]
+    unjudged = sum(bool(row["buffer"]) and not row["state"] and row.get("value") is None and row.get("elements") != 0
+                   for row in held)  # fmt: skip
     told = []
     for state, word in (("nan", "NaN"), ("inf", "infinity")):
         first = next((row for row in held if row["state"] == state), None)
@@ -127,9 +132,30 @@ def values(run: StoredRun, wanted: Wanted) -> Analysis:
             told += [f"  from {line}" for line in _lines_of(run, rows, first)]
         elif any(row["state"] for row in held):
             told.append(f"no {word} in what was printed")
-    chosen = [row for row in rows if all(name in str(row["kernel"] or "") for name in wanted.kernels)
-              and wanted.graph in (None, row["graph"])]  # fmt: skip
+    if unjudged:
+        told.append(
+            f"not established: {counted(unjudged, 'value')} in which nothing could be looked for (state is empty)"
+        )
     return Analysis(told, [Table("values", VALUE_COLUMNS, chosen, "lower/values.csv")])
+
+
+def _chosen_values(rows: list[Row], wanted: Wanted) -> list[Row]:
+    """The values of a graph and of kernels that are asked for; UserError where one has none.
+
+    The printer knows no handles: of ``NAME:HANDLE`` all of the kernel's launches are taken.
+    """
+    graphs = list(dict.fromkeys(str(row["graph"]) for row in rows))
+    if wanted.graph is not None and wanted.graph not in graphs:
+        raise UserError(f"--graph: got {wanted.graph!r}; valid: {', '.join(graphs)}.\nTry: --graph {graphs[0]}")
+    names = dict.fromkeys(str(row["kernel"]) for row in rows if row["kernel"])
+    asked = [re.sub(r":\d+$", "", name) for name in wanted.kernels]
+    for name in asked:
+        if not any(name in known for known in names):
+            near = closest_first(name, names)[:NEAREST]
+            hint = f"\nTry: --kernel {near[0]}" if near else ""
+            raise UserError(f"--kernel: got {name!r}, of which no value is told; valid: {', '.join(near)}, ….{hint}")
+    return [row for row in rows if all(name in str(row["kernel"] or "") for name in asked)
+            and wanted.graph in (None, row["graph"])]  # fmt: skip
 
 
 def _lines_of(run: StoredRun, rows: list[Row], row: Row) -> list[str]:

@@ -1,6 +1,7 @@
 """What TorchInductor decided: which operations share a kernel, which do not and why, which kernel was the fastest."""
 
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -8,8 +9,11 @@ import pandas as pd
 if TYPE_CHECKING:
     from stages.torch_internals.inductor_scheduler import Schedule
 
+_MEMBERS = re.compile(r"(.*?op\d+)(?:_|$)")
+"""Of ``op0_op1`` and of ``subgraph_op0_subgraph_op1``."""
+
 FUSION_COLUMNS = ["first", "second", "fused", "reason", "times", "first_nodes", "second_nodes"]
-AUTOTUNING_COLUMNS = ["operation", "inputs", "choice", "milliseconds", "chosen"]
+AUTOTUNING_COLUMNS = ["operation", "inputs", "choice", "milliseconds", "fastest"]
 
 
 def fusions(schedule: "Schedule") -> pd.DataFrame:
@@ -32,14 +36,18 @@ def _origins(schedule: "Schedule", *nodes: str) -> list[str]:
     """The post-grad nodes behind nodes of the scheduler; a fused one is called after its members."""
     found = []
     for node in nodes:
-        members = [node] if node in schedule.origins else node.split("_")
+        members = [node] if node in schedule.origins else _MEMBERS.findall(node)
         names = sorted({origin for member in members for origin in schedule.origins.get(member, [])})
         found.append(" ".join(names))
     return found
 
 
 def autotuning(schedule: "Schedule") -> pd.DataFrame:
-    """One row a timed candidate, the fastest of each operation first; no time for a candidate that failed."""
+    """One row a timed candidate, the fastest of each operation first; no time for a candidate that failed.
+
+    The fastest is what torch takes, unless it fuses more into another template than that one's lead: on a GPU it times
+    these together once more. ``kernels.csv`` has what runs.
+    """
     rows = [
         [item.operation, " ".join(item.inputs), name, milliseconds if math.isfinite(milliseconds) else None, not index]
         for item in schedule.autotuning

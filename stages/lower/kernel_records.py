@@ -38,8 +38,8 @@ def describe_kernels(
     """
     defined = {kernel.name: kernel for kernel in kernels}
     launches = find_launches(lowered, set(defined))
-    known = {_bare(record): record for record in nodes}
-    traced = {node.name.rpartition("/")[2]: node for node in lowered.nodes}
+    known = {str(record["node"]): record for record in nodes}
+    traced = {node.name: node for node in lowered.nodes}
     pre_grad = {node.name: node for node in lowered.pre_grad_nodes}
     records = []
     for launch in launches:
@@ -102,10 +102,6 @@ def _captured(members: Sequence[Record]) -> list[Record]:
     found = told or [member["captured"] for member in members]
     pairs = {(item["graph"], item["node"]) for items in found for item in items}
     return [{"graph": graph, "node": node} for graph, node in sorted(pairs)]
-
-
-def _bare(record: Record) -> str:
-    return str(record["node"]).rpartition("/")[2]
 
 
 def _record(

@@ -71,28 +71,30 @@ def find_launches(lowered: "LoweredGraph", generated: Collection[str]) -> list[L
     Args:
         generated: the kernels that the module defines.
     """
-    names = {name for node in lowered.schedule.nodes for name in node.writes} | set(lowered.schedule.buffers)
+    buffers = lowered.schedule.buffers
+    names = {name for node in lowered.schedule.nodes for name in node.writes} | set(buffers)
     given = launch_buffers(lowered.source_code, names)
     reuses = {match["new"]: match["old"] for match in _REUSE.finditer(lowered.source_code)}
+    graphs: Mapping[str, list[str]] = defaultdict(list)
+    for node in lowered.nodes:
+        graph, slash, name = node.name.rpartition("/")
+        graphs[name].append(graph + slash)
     launches = []
     for key in dict.fromkeys([*lowered.kernel_nodes, *lowered.kernel_stacks]):
         kernel, _, handle = key.rpartition(":")
-        nodes = list(lowered.kernel_nodes.get(key, []))
         places = given.get(key, [])
+        own = {buffers[name].graph for name in places if name in buffers}
+        nodes = [f"{graph}{name}" for name in lowered.kernel_nodes.get(key, []) for graph in _graph(graphs[name], own)]
         launches.append(
             Launch(kernel, handle, nodes, kernel in generated, given=places, reused=_earlier(places, reuses))
         )
     _assign(lowered.schedule.nodes, launches)
     # one that must only run after another, as random operations must, is wrapped: control_deps
-    targets = {
-        node.name.rpartition("/")[2]: node.target if "." in node.target else node.original or node.target
-        for node in lowered.nodes
-    }
-    inputs = {node.name.rpartition("/")[2]: node.inputs for node in lowered.nodes}
+    targets = {node.name: node.target if "." in node.target else node.original or node.target for node in lowered.nodes}
+    inputs = {node.name: node.inputs for node in lowered.nodes}
     called: set[str] = set()
     named: set[int] = set()
     for launch in launches:
-        launch.nodes = [name for name in launch.nodes if name in targets]
         if not launch.generated:
             own = [name for name in launch.nodes if _calls(launch.kernel, targets[name])]
             own = own or [name for name in launch.nodes if _packet(launch.kernel) == _packet(targets[name])]
@@ -148,7 +150,7 @@ def _assign(nodes: "list[ScheduledNode]", launches: list[Launch]) -> None:
             fitting = (
                 launch
                 for launch in launches
-                if launch.generated == (node.kind != "extern")
+                if _fits(launch, node)
                 and not set(written).isdisjoint(getattr(launch, places))
                 and (not launch.nodes or not origins.isdisjoint(launch.nodes))
             )
@@ -157,6 +159,21 @@ def _assign(nodes: "list[ScheduledNode]", launches: list[Launch]) -> None:
                 launch.scheduled.append(node)
                 makers |= dict.fromkeys(node.writes, launch)
                 break
+
+
+def _graph(graphs: Sequence[str], own: Collection[str]) -> list[str]:
+    """The graph whose node a launch means by a name: torch tells names without it. None where that is not known.
+
+    Args:
+        graphs: prefixes of those that have a node of that name.
+        own: those of the buffers that the launch is given.
+    """
+    return list(graphs) if len(graphs) == 1 else [graph for graph in graphs if {graph} == set(own)]
+
+
+def _fits(launch: Launch, node: "ScheduledNode") -> bool:
+    """Whether a kernel, or a library's call, may be what a node became: of an autotuned one it may be either."""
+    return node.kind == "template" or launch.generated == (node.kind != "extern")
 
 
 def _calls(kernel: str, target: str) -> bool:

@@ -12,7 +12,8 @@ buffer          as in ``output_code.cpp``
 written         False: this launch is the first to write the buffer, and what its memory holds before means nothing;
                 empty where the launch was not found in the generated code, and where no buffer is told of
 elements …      ``elements, dtype, shape, stride, device``
-mean, min, max  in float32 as the printer computes them (level 2), in float64 of the saved tensor (level 1)
+mean, min, max  in float32 as the printer computes them (level 2), in float64 of the saved tensor (level 1); none of a
+                complex one
 state           ``nan``, ``inf`` or ``finite``; empty where there is nothing to tell it by
 value           of an integer argument
 file            the safetensors file that holds it (level 1), under ``WHEN.BUFFER``
@@ -165,8 +166,7 @@ class ValueObserver:
 
     def first(self, state: str) -> dict[str, Any] | None:
         """The first row of that state, of memory that was written; None where there is none."""
-        found = (row for row in self.rows if row["state"] == state and (row["when"] != "before" or row["written"]))
-        return next(found, None)
+        return next((row for row in self._held() if row["state"] == state), None)
 
     def in_words(self) -> str:
         """For the stage's message: how much was told, and where the first NaN or infinity is."""
@@ -179,12 +179,23 @@ class ValueObserver:
         over = f", {left} over the limit of {STORED_LIMIT >> 20} MiB left out" if left else ""
         words = f"the printer {verb} {counted(len(self.rows), 'value')} around {launches}{over}"
         words += f", nothing of {', '.join(self.silent)}" if self.silent else ""
+        unjudged = sum(is_unjudged(row) for row in self._held())
+        words += f"; not established of {counted(unjudged, 'value')}" if unjudged else ""
         for state, name in (("nan", "NaN"), ("inf", "infinity")):
             row = self.first(state)
             if row is not None:
                 kernel = f"{row['when']} {row['kernel']}" if row["kernel"] else "among its inputs"
                 return f"{words}; the first {name} is in {row['graph']}, {kernel}, in {row['buffer']}"
-        return f"{words}; no NaN or infinity among them"
+        return f"{words}; no NaN or infinity among {'the others' if unjudged else 'them'}"
+
+    def _held(self) -> Iterator[dict[str, Any]]:
+        """Rows of memory that was written."""
+        return (row for row in self.rows if row["when"] != "before" or row["written"])
+
+
+def is_unjudged(row: Mapping[str, Any]) -> bool:
+    """Whether a row of :data:`TABLE` is of a tensor with elements that NaN could not be looked for in."""
+    return bool(row["buffer"]) and not row["state"] and not row.get("value") and row.get("elements") != 0
 
 
 def observe(case: Case, adapter: "AotInductorAdapter", observer: ValueObserver) -> float:
@@ -248,10 +259,12 @@ def described(tensor: Tensor) -> dict[str, Any]:
         "shape": str(list(tensor.shape)),
         "stride": str(list(tensor.stride())),
     }
-    if tensor.numel() == 0 or tensor.is_complex():
+    if tensor.numel() == 0:
         return columns
-    wide = tensor.double()
+    wide = (torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor).double()
     low, high = (float(item) for item in torch.aminmax(wide))
+    if tensor.is_complex():
+        return columns | {"state": state_of(low, high)}
     return columns | {"mean": float(wide.mean()), "min": low, "max": high, "state": state_of(low, high)}
 
 

@@ -99,9 +99,9 @@ def lowered_work(lowered: "LoweredGraph", captured: Sequence[GraphRecord], finde
     nodes = map_nodes(lowered.nodes, captured, finder)
     records = describe_kernels(lowered, kernels_of(lowered)[0], nodes, finder)
     records = [record for record in records if record["handle"] is not None]
-    told = {str(node["node"]).rpartition("/")[2]: node for node in nodes}
-    views = {node.name.rpartition("/")[2] for node in lowered.nodes if node.view}
-    elements = {node.name.rpartition("/")[2]: node.elements for node in lowered.nodes}
+    told = {str(node["node"]): node for node in nodes}
+    views = {node.name for node in lowered.nodes if node.view}
+    elements = {node.name: node.elements for node in lowered.nodes}
     keyed = {f"{record['name']}:{record['handle']}": record for record in records}
     flops = _Flops(lowered, records, captured)
     found = []
@@ -190,7 +190,7 @@ class _Flops:
     """
 
     def __init__(self, lowered: "LoweredGraph", records: Sequence[Record], captured: Sequence[GraphRecord]) -> None:
-        self._nodes = {node.name.rpartition("/")[2]: node.flops for node in lowered.nodes}
+        self._nodes = {node.name: node.flops for node in lowered.nodes}
         self._captured = {(graph.id, node.name): node.flops for graph in captured for node in graph.nodes}
         self._launches = Counter(name for record in records for name in record["nodes"])
         self._owners = Counter((item["graph"], item["node"]) for record in records for item in record["captured"])

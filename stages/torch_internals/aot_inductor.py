@@ -184,9 +184,7 @@ def _restore_history(gm: fx.GraphModule, given: fx.GraphModule) -> None:
         names = _history(node.meta.get("from_node") or [])
         origin = next((nodes[name] for name in names if name in nodes), None)
         if origin is not None:
-            node.meta |= {
-                key: origin.meta[key] for key in ("original_aten", "seq_nr", "from_node") if key in origin.meta
-            }
+            node.meta |= {key: origin.meta[key] for key in _HISTORY if key in origin.meta}
 
 
 def _history(sources: Sequence[Any]) -> Iterator[str]:

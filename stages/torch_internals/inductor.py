@@ -4,9 +4,11 @@ Relies on ``torch._inductor.compile_fx.{compile_fx, compile_fx_inner, get_cpp_wr
 _recursive_joint_graph_passes}``,
 ``torch._dynamo.repro.after_aot.save_graph_repro`` (called once a compilation, before the post-grad passes),
 ``torch._inductor.config`` (``patch``, ``_pre_fusion_custom_pass``, ``_post_fusion_custom_pass``,
-``trace.provenance_tracking_level``, ``fx_graph_cache``), ``torch._inductor.debug.reset_provenance_globals``,
-``torch._functorch.config.enable_autograd_cache`` and the attributes of ``CompiledFxGraph`` read in
-:meth:`RecordingCompiler._read`.
+``trace.provenance_tracking_level``, ``fx_graph_cache``, ``fx_graph_remote_cache``),
+``torch._inductor.debug.reset_provenance_globals``, ``torch._inductor.decomposition.select_decomp_table`` (after
+``torch._inductor.lowering``), ``torch._inductor.virtualized.V.graph.module``,
+``torch._functorch.config.{enable_autograd_cache, enable_remote_autograd_cache}`` and the attributes of
+``CompiledFxGraph`` read in :meth:`RecordingCompiler._read`.
 """
 
 import contextlib

@@ -47,7 +47,7 @@ class PostGradNode:
         pre_grad: names of the Dynamo graph's nodes that it came from; empty where torch lost them.
         module: path of the module that it ran in, or "".
         stack_trace: the user's frames, innermost last, or "".
-        inputs: names of the nodes that it reads, placeholders included.
+        inputs: names of the nodes that it reads, placeholders included, as ``name``.
         view: True where it computes nothing, but looks at a tensor in another way.
         flops: floating-point operations (a multiply-add is two), or None where no formula is known.
         elements: of the largest tensor that it reads or makes; None where that is not known.
@@ -123,12 +123,12 @@ def post_grad_nodes(
         prefix: ``"subgraph/"`` for the graph of a higher-order operator.
         before: from :func:`scatters`, of the graph before Inductor's passes.
     """
-    found = []
+    found, names = [], set(known)
     for node in _calls(gm):
         key = _scatter(node)
         replaced = (before or {}).get(key) if key and not node.meta.get("stack_trace") else None
         recorded = _recorded(node if replaced is None else replaced)
-        found.append(_post_grad_node(node, recorded, set(known), by_sequence, prefix))
+        found.append(_post_grad_node(node, recorded, names, by_sequence, prefix))
     return found
 
 
@@ -146,7 +146,7 @@ def _post_grad_node(
         pre_grad=tuple(dict.fromkeys(origins)),
         module=module_path(recorded, {}),
         stack_trace=recorded.meta.get("stack_trace") or "",
-        inputs=tuple(source.name for source in node.all_input_nodes),
+        inputs=tuple(prefix + source.name for source in node.all_input_nodes),
         view=node.target in _VIEWS or getattr(node.target, "is_view", False),
         flops=node_flops(node),
         elements=_elements(node),

@@ -2,10 +2,13 @@
 
 Relies on ``torch._inductor.virtualized.V.graph`` (``name``, ``module``, ``graph_inputs``, ``constants``,
 ``name_to_buffer``, ``sizevars``), on the scheduler nodes' ``debug_str``, ``get_name``, ``get_nodes``,
-``get_outputs``, ``get_ranges``, ``read_writes`` (of ``dependencies.MemoryDep``: ``name``, ``index``, ``var_names``,
-``size``, ``is_indirect``, and ``WeakDep``: an order alone), ``is_extern``, ``is_template`` and ``node.origins``, on
-``scheduler.WhyNoFuse.__call__`` (called with the reason of each refusal), and on the feedback functions of
-``select_algorithm``'s cache (called with the timings of each autotuned operation).
+``get_outputs`` (with ``get_mutations``), ``get_ranges``, ``read_writes`` (of ``dependencies.MemoryDep``: ``name``,
+``index``, ``var_names``, ``size``, ``is_indirect``, and ``WeakDep``: an order alone), ``is_extern``, ``is_template``
+and ``node.origins``, on ``scheduler.{SchedulerNode, NopKernelSchedulerNode}`` and
+``ir.{MultiOutput, UserDefinedTritonKernel}``, on the buffers' ``has_tensor_output``, ``maybe_get_stride`` and
+``origin_node``, on ``backed_var_to_val`` of the shape environment, on ``scheduler.WhyNoFuse.__call__`` (called with the
+reason of each refusal), and on the feedback functions of ``select_algorithm``'s cache (called with the timings of each
+autotuned operation).
 """
 
 import contextlib
@@ -29,6 +32,7 @@ class BufferInfo:
         dtype: without the ``torch.`` prefix.
         bytes: dense size, of symbolic sizes as this case had them; None where that is not known.
         origin: the post-grad node whose output it is exactly, or "".
+        graph: prefix of the names of its graph's nodes, ``"subgraph/"`` or "".
     """
 
     name: str
@@ -39,6 +43,7 @@ class BufferInfo:
     device: str
     bytes: int | None
     origin: str = ""
+    graph: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,9 +56,9 @@ class ScheduledNode:
         reads: names of buffers that others wrote.
         writes: names of the buffers that it makes, those that only its members read included.
         mutates: names of buffers of others, or of inputs, that it overwrites.
-        origins: names of post-grad nodes.
-        kind: ``extern``, ``template``, ``nop``, ``generated``, or ``output`` (one result of an external call with
-            several, which is another node's).
+        origins: names of post-grad nodes, as :func:`stages.torch_internals.inductor_nodes.post_grad_nodes` names them.
+        kind: ``extern``, ``template``, ``user`` (a Triton kernel of the model's own), ``nop``, ``generated``, or
+            ``output`` (one result of an external call with several, which is another node's).
         accessed: buffer → how many of its elements are read or written at most, an element as often as the loops come
             to it; only buffers of generated loops, where that is known.
     """
@@ -141,20 +146,25 @@ def _ir_text(nodes: list[Any]) -> str:
 
 
 def _origins(node: Any) -> list[str]:
-    found = (origin.name for member in node.get_nodes() if member.node is not None for origin in member.node.origins)
-    return sorted(set(found))
+    """Names of post-grad nodes. What is in a subgraph has also the operator that calls it among its own: left out."""
+    from torch._inductor.virtualized import V
+
+    prefix, own = graph_prefix(), V.graph.module.graph
+    found = {origin for member in node.get_nodes() if member.node is not None for origin in member.node.origins}
+    return sorted({prefix + origin.name for origin in found if not prefix or origin.graph is own})
 
 
 def _scheduled(node: Any) -> ScheduledNode:
     outputs = node.get_outputs()
     writes = list(dict.fromkeys(output.get_name() for output in outputs))
     from torch._inductor.dependencies import WeakDep
-    from torch._inductor.ir import MultiOutput
+    from torch._inductor.ir import MultiOutput, UserDefinedTritonKernel
     from torch._inductor.scheduler import NopKernelSchedulerNode
 
     reads = dict.fromkeys(item.name for item in node.read_writes.reads if not isinstance(item, WeakDep))
     kinds = {
         "output": isinstance(node.node, MultiOutput),
+        "user": isinstance(node.node, UserDefinedTritonKernel),
         "extern": node.is_extern(),
         "template": node.is_template(),
         "nop": isinstance(node, NopKernelSchedulerNode),
@@ -214,7 +224,7 @@ def _buffers() -> Iterator[BufferInfo]:
         shape, stride = [int(size) for size in constant.shape], [int(size) for size in constant.stride()]
         dtype = str(constant.dtype).removeprefix("torch.")
         nbytes = constant.numel() * constant.element_size()
-        yield BufferInfo(name, "constant", shape, stride, dtype, str(constant.device), nbytes)
+        yield BufferInfo(name, "constant", shape, stride, dtype, str(constant.device), nbytes, graph=graph_prefix())
     for name, value in graph.name_to_buffer.items():
         if value.has_tensor_output() and name not in graph.graph_inputs:
             yield _buffer(name, "buffer", value)
@@ -233,8 +243,17 @@ def _buffer(name: str, role: str, value: Any) -> BufferInfo:
         dtype=str(dtype).removeprefix("torch."),
         device=str(value.get_device()),
         bytes=math.prod(known) * dtype.itemsize if len(known) == len(hints) else None,
-        origin=name if role == "input" else getattr(getattr(value, "origin_node", None), "name", ""),
+        origin=_origin(name, role, value),
+        graph=graph_prefix(),
     )
+
+
+def _origin(name: str, role: str, value: Any) -> str:
+    prefix = graph_prefix()
+    if role == "input":
+        return prefix + name.removeprefix(prefix.replace("/", "_"))
+    node = getattr(value, "origin_node", None)
+    return "" if node is None else prefix + node.name
 
 
 def _size(expression: Any) -> Size:
@@ -248,7 +267,8 @@ def _hint(expression: Any) -> int | None:
     if isinstance(expression, int) or expression.is_number:
         return int(expression)
     environment = V.graph.sizevars.shape_env
-    found = expression.xreplace(dict(getattr(environment, "backed_var_to_val", None) or environment.var_to_val))
+    values = getattr(environment, "backed_var_to_val", None)
+    found = expression.xreplace(dict(environment.var_to_val if values is None else values))
     return int(found) if found.is_number else None
 
 

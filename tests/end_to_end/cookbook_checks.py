@@ -93,13 +93,13 @@ def _(reader: Reader) -> None:
     assert settings(reader, "backend.inductor.max_fusion_size") == [1, 64]
 
 
-@from_own("Which candidate was taken, and how close were the others?", PERCEPTRON)
+@from_own("Which candidate was the fastest, and how close were the others?", PERCEPTRON)
 def _(reader: Reader) -> None:
     rows = reader.tables["candidates"]
-    chosen = [row for row in rows if row["chosen"]]
-    assert "2 operations timed" in reader.told and sum(row["operations"] for row in chosen) == 2 < len(rows)
+    fastest = [row for row in rows if row["fastest"]]
+    assert "2 operations timed" in reader.told and sum(row["operations"] for row in fastest) == 2 < len(rows)
     assert all(row["times_the_best"] >= 1 for row in rows if row["milliseconds"] is not None)
-    assert all(row["times_the_best"] == 1 for row in chosen)
+    assert all(row["times_the_best"] == 1 for row in fastest)
 
 
 @from_own("Does it pay?", PERCEPTRON)

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -155,7 +156,7 @@ def test_the_candidates_of_an_operation_are_held_against_the_best(
     found = asked("--type", "autotuning", capsys=capsys)
     assert [row["times_the_best"] for row in found["tables"]["candidates"]] == [1.0, 1.5, None, 1.0]
     assert [row["operations"] for row in found["tables"]["candidates"]] == [1, 1, 1, 2]
-    assert found["told"] == ["3 operations timed, 5 candidates; chosen: mm 2, triton_mm 1"]
+    assert found["told"] == ["3 operations timed, 5 candidates; fastest: mm 2, triton_mm 1"]
 
 
 def test_the_first_nan_is_of_memory_that_was_written(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,8 +173,21 @@ def test_the_first_nan_is_of_memory_that_was_written(run: Path, capsys: pytest.C
         f"  from {FILE}:14: return x.softmax(-1)",  # the second launch of that kernel
         "no infinity in what was printed",
     ]
-    found = asked("--type", "values", "--kernel", "mul_0", capsys=capsys)
-    assert len(found["tables"]["values"]) == 2
+    for name in ("mul_0", "cpp_fused_mul_0:1"):
+        found = asked("--type", "values", "--kernel", name, capsys=capsys)
+        assert len(found["tables"]["values"]) == 2
+        assert found["told"] == ["no NaN in what was printed", "no infinity in what was printed"]
+
+
+def test_values_that_nothing_can_be_said_of_are_counted(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    columns = ["graph", "call", "launch", "kernel", "when", "buffer", "written", "state"]
+    rows = [["g0.forward", 0, 0, "cpp_fused_mul_0", "after", name, True, state]
+            for name, state in (("buf0", "finite"), ("buf1", ""))]  # fmt: skip
+    write(run, {"lower/values.csv": table(columns, *rows)})
+    told = asked("--type", "values", capsys=capsys)["told"]
+    assert told[-1].startswith("not established: 1 value in which nothing could be looked for")
+    assert "valid: g0.forward" in refused("--type", "values", "--graph", "g9.forward", capsys=capsys)
+    assert "Try: --kernel cpp_fused_mul_0" in refused("--type", "values", "--kernel", "cpp_fused_mule", capsys=capsys)
 
 
 @pytest.mark.parametrize("name", ["guards", "constraints", "numerics", "autotuning", "values", "bisect", "profile"])
@@ -191,13 +205,19 @@ def test_what_a_run_does_not_hold_is_told_with_a_command_that_can_be_typed(
 
 
 def test_a_run_without_lowering_names_the_stage_and_why(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (run / "lower/g0.forward/provenance.json").unlink()
+    shutil.rmtree(run / "lower")
     summary = json.loads((run / "summary.json").read_text())
     summary["stages"] = [{"name": "lower", "status": "skipped", "seconds": 0, "message": "eager lowers nothing"}]
     write(run, {"summary.json": summary})
     for name in ("kernels", "fusion", "autotuning"):
         message = refused("--type", name, capsys=capsys)
         assert "the stage lower was skipped: eager lowers nothing" in message and "backend=inductor" in message
+    assert not any(row["held"] for row in asked(capsys=capsys)["tables"]["types"])
+
+
+def test_graphs_without_an_operation_have_no_kernels(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(run, {"lower/g0.forward/provenance.json": {"kernels": []}})
+    assert "no operation that needs a kernel" in refused("--type", "kernels", capsys=capsys)
 
 
 def test_a_profile_is_told_the_longest_first(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -223,6 +243,8 @@ def test_the_summary_says_what_can_be_asked(run: Path, capsys: pytest.CaptureFix
         (["--type", "kernels", "--kernel", "cpp_fused_softmx_1"], "Try: --kernel cpp_fused_softmax_1"),
         (["--type", "kernels", "--node", "exp_3"], "Try: --node exp"),
         (["--type", "kernels", "--node", "mul", "--node", "exp"], "no one kernel has 'mul' and 'exp'"),
+        (["--type", "fusion", "--line", "nets.py:12", "--line", "nets.py:99"], "--line: got 'nets.py:99'"),
+        (["--type", "fusion", "--node", "mul", "--node", "exq"], "Try: --node exp"),
         (["--type", "fusion", "--node", "exp_7"], "Try: --node exp_2"),
         (["--type", "kernels", "--graph", "g1.forward"], "valid: g0.forward"),
         (["nowhere", "--type", "kernels"], "Try: inductor-debug list"),

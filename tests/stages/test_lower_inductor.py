@@ -363,3 +363,40 @@ def test_a_model_of_torchs_own_layers_names_these_and_says_that_no_line_is_its_o
         code = kind.forward.__code__
         assert (source["file"], source["line"]) == (code.co_filename, code.co_firstlineno) and not source["own"]
         assert record["modules"] == [path]
+
+
+class Branches(torch.nn.Module):
+    """Two subgraphs and the graph that calls them each have nodes called ``mul`` and ``sum_1``."""
+
+    def forward(self, x: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        return torch.cond(condition, self.first, self.second, (x,)).mul(5).sum(1)
+
+    def first(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sin().mul(2).sum(0) * x
+
+    def second(self, x: torch.Tensor) -> torch.Tensor:
+        return x.cos().mul(3).sum(1, keepdim=True) * x
+
+
+def test_a_branch_s_kernel_has_its_own_lines_where_nodes_of_several_graphs_are_called_alike() -> None:
+    inputs = (torch.randn(4, 8), torch.tensor(True))
+    case = Case("branches", Branches().eval(), inputs, {}, "inference", torch.float32, torch.device("cpu"))
+    context, artifacts = context_for(case)
+    artifacts.add(LowerStage(LowerConfig()).run(context))
+    kernels = artifacts.read_json("lower/g0.forward/provenance.json")["kernels"]
+    found = {}
+    for record in kernels:
+        (source,) = record["sources"]
+        found[source["code"]] = {name.rpartition("/")[0] for name in record["nodes"]}
+        assert {"sin", "cos"}.isdisjoint({name.rpartition("/")[2] for name in record["nodes"]}) == (
+            "cond" in source["code"]
+        )
+    assert found == {
+        "return torch.cond(condition, self.first, self.second, (x,)).mul(5).sum(1)": {""},
+        "return x.sin().mul(2).sum(0) * x": {"true_graph_0"},
+        "return x.cos().mul(3).sum(1, keepdim=True) * x": {"false_graph_0"},
+    }
+    names = {node["node"] for node in artifacts.read_json("lower/g0.forward/nodes.json")["nodes"]}
+    fused = table_of(artifacts, "lower/g0.forward/fusions.csv")
+    decided = {name for column in ("first_nodes", "second_nodes") for cell in fused[column] for name in cell.split()}
+    assert decided and decided <= names

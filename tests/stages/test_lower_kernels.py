@@ -242,6 +242,26 @@ def test_what_is_overwritten_is_written() -> None:
     assert isinstance(launch, Launch) and launch.writes == ["arg0_1"] and launch.reads == ["arg0_1", "arg1_1"]
 
 
+@pytest.mark.parametrize(("kernel", "kind"), [("extern_kernels.mm", "template"), ("triton_tem_fused_mm_0", "template"),
+                                              ("mine_0", "user"), ("extern_kernels.mm", "extern")])  # fmt: skip
+def test_what_was_autotuned_is_either_and_a_triton_kernel_of_the_models_is_generated(kernel: str, kind: str) -> None:
+    """The schedule is recorded before torch takes a library's function for an operation that has templates."""
+    code = f"# [Provenance debug handles] {kernel}:1\n{kernel}(arg0_1, arg1_1, buf0)"
+    buffers = {"buf0": buffer("buf0")} | {name: buffer(name, role="input") for name in ("arg0_1", "arg1_1")}
+    schedule = Schedule(nodes=[scheduled("op0", ["arg0_1", "arg1_1"], ["buf0"], ["mm"], kind)], buffers=buffers)
+    nodes = [post("mm", "aten.mm.default", "arg0_1", "arg1_1")]
+    generated = set() if kernel.startswith("extern") else {kernel}
+    (launch,) = find_launches(lowered(code, {f"{kernel}:1": ["mm"]}, nodes, schedule), generated)
+    assert (launch.nodes, launch.reads, launch.writes) == (["mm"], ["arg0_1", "arg1_1"], ["buf0"])
+
+
+def test_members_of_fused_nodes_in_a_subgraph_are_told_apart() -> None:
+    schedule = Schedule(origins={"true_graph_0_op0": ["true_graph_0/sin"], "true_graph_0_op12": ["true_graph_0/mul"]})
+    schedule.refused[("true_graph_0_op0_true_graph_0_op12", "true_graph_0_op0", "why")] += 1
+    (row,) = fusions(schedule).to_dict("records")
+    assert (row["first_nodes"], row["second_nodes"]) == ("true_graph_0/mul true_graph_0/sin", "true_graph_0/sin")
+
+
 def test_fusion_decisions_name_the_operations_and_the_reason() -> None:
     schedule = Schedule(
         nodes=[ScheduledNode("op0_op1", ["op0", "op1"], [], ["buf0"], [], ["relu", "sum_1"], "generated")],
@@ -261,5 +281,5 @@ def test_autotuning_lists_the_fastest_first_and_no_time_for_what_failed() -> Non
     item = Autotuning("mm", ["float32[8, 8]", "float32[8, 8]"], [("mm", 0.5), ("triton_mm_1", math.inf)])
     table = autotuning(SimpleNamespace(autotuning=[item]))
     assert list(table.columns) == AUTOTUNING_COLUMNS
-    assert table["chosen"].tolist() == [True, False]
+    assert table["fastest"].tolist() == [True, False]
     assert table["milliseconds"][0] == 0.5 and pd.isna(table["milliseconds"][1])

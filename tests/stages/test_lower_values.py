@@ -135,6 +135,15 @@ def test_the_first_nan_is_not_the_memory_that_a_kernel_is_about_to_write() -> No
     assert observer.in_words().endswith("the first NaN is in g0.forward, after mm_out, in buf1")
 
 
+def test_values_that_nothing_was_looked_for_in_are_not_called_free_of_nan(tmp_path: Path) -> None:
+    observer = ValueObserver(2)
+    observer(lowered(), printing(("after_launch - mm_out - buf0", torch.ones(70, dtype=torch.complex64))))
+    assert "; not established of 1 value; no NaN or infinity among the others" in observer.in_words()
+    real = torch.ones(2)
+    assert values.described(torch.complex(real, NAN[:2]))["state"] == "nan"
+    assert values.described(torch.complex(real, real).conj())["state"] == "finite"
+
+
 def test_an_input_that_was_nan_is_named_first_and_calls_are_counted() -> None:
     observer = ValueObserver(level=2)
     graph = lowered()
@@ -204,7 +213,7 @@ def test_what_is_left_out_of_the_stored_tensors_says_so(monkeypatch: pytest.Monk
     notes = observer.table()["note"].tolist()
     assert "overwritten" in notes[0] and notes[1] == ""
     assert notes[2] == "" and "complex64" in notes[3] and "over the limit" in notes[4]
-    assert observer.table()["state"].tolist() == ["", "finite", "nan", "", "finite"]
+    assert observer.table()["state"].tolist() == ["", "finite", "nan", "finite", "finite"]
     assert observer.stored_bytes == 2 * 280 and "1 over the limit" in observer.in_words()
 
 
