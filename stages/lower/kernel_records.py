@@ -63,6 +63,9 @@ def describe_kernels(
         }
         records.append(record | _traffic(lowered, launch))
     _lend_lines(records, [launch.copied for launch in launches])
+    for record in records:
+        if not record["sources"]:
+            _lend_of_calls(record, lowered, finder)
     launched = {record["name"] for record in records}
     return records + [
         _record(name, "", kernel, (), finder) | _traffic(lowered, None)
@@ -92,6 +95,18 @@ def _lend_lines(records: Sequence[Record], copied: Sequence[Mapping[str, str]]) 
         record["own"] = bool(lines)
 
 
+def _lend_of_calls(record: Record, lowered: "LoweredGraph", finder: SourceFinder) -> None:
+    """The lines of the calls that read or overwrite what a kernel makes: torch gives a call in place no handle."""
+    made = {buffer["name"] for buffer in record["writes"]}
+    found = set()
+    for user in lowered.schedule.nodes:
+        if user.kind == "extern" and not made.isdisjoint([*user.reads, *user.mutates]):
+            called = [node for node in lowered.nodes if node.name in user.origins][-1:]  # the others led to it
+            found |= {finder.find(node.stack_trace, node.module) for node in called}
+    lent = _sources(found, finder)
+    record |= {"sources": lent, "own": any(line["own"] for line in lent)}
+
+
 def _key(record: Record) -> str:
     return f"{record['name']}:{record['handle']}"
 
@@ -107,11 +122,7 @@ def _captured(members: Sequence[Record]) -> list[Record]:
 def _record(
     name: str, handle: str, kernel: Kernel | None, lines: Iterable[SourceLine | None], finder: SourceFinder
 ) -> Record:
-    unique = {(line.file, line.line): line for line in lines if line is not None}
-    ordered = sorted(unique.values(), key=lambda line: (not finder.is_own(line), line.file, line.line))
-    sources = [
-        {"file": line.file, "line": line.line, "code": line.code, "own": finder.is_own(line)} for line in ordered
-    ]
+    sources = _sources(lines, finder)
     return {
         "name": name,
         "handle": int(handle) if handle else None,
@@ -126,6 +137,13 @@ def _record(
         "prepares": [],
         "copies": [],
     }
+
+
+def _sources(lines: Iterable[SourceLine | None], finder: SourceFinder) -> list[Record]:
+    """Each once, the model's own first."""
+    unique = {(line.file, line.line): line for line in lines if line is not None}
+    ordered = sorted(unique.values(), key=lambda line: (not finder.is_own(line), line.file, line.line))
+    return [{"file": line.file, "line": line.line, "code": line.code, "own": finder.is_own(line)} for line in ordered]
 
 
 def _traffic(lowered: "LoweredGraph", launch: Launch | None) -> Record:

@@ -365,6 +365,23 @@ def test_a_model_of_torchs_own_layers_names_these_and_says_that_no_line_is_its_o
         assert record["modules"] == [path]
 
 
+class InPlace(torch.nn.Module):
+    """Dropout in place fills memory that a kernel prepares, by a call that has no handle."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x * 2
+        return torch.nn.functional.dropout(x.relu(), 0.5, True, True)
+
+
+def test_memory_prepared_for_a_call_in_place_has_the_line_of_the_call() -> None:
+    case = Case("in_place", InPlace(), (torch.randn(4, 8),), {}, "inference", torch.float32, torch.device("cpu"))
+    context, artifacts = context_for(case)
+    artifacts.add(LowerStage(LowerConfig()).run(context))
+    kernels = artifacts.read_json("lower/g0.forward/provenance.json")["kernels"]
+    (filled,) = [record for record in kernels if record["kind"] == "cpp" and not record["nodes"]]
+    assert "dropout" in filled["sources"][0]["code"] and filled["own"]
+
+
 class Branches(torch.nn.Module):
     """Two subgraphs and the graph that calls them each have nodes called ``mul`` and ``sum_1``."""
 
