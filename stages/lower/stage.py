@@ -154,10 +154,10 @@ def graph_files(
 
 
 def without_own_lines(launches: list[dict[str, Any]]) -> list[str]:
-    """Why no kernel of a graph leads to a line of the model's own: it is made of torch's layers alone."""
+    """Why no kernel of a graph leads to a line of the model's own: torch's layers, or another library's code, alone."""
     if any(record["own"] for record in launches) or not any(record["sources"] for record in launches):
         return []
-    return ["lines of the model's own: all that was compiled is torch's code; its lines and the modules are named"]
+    return ["lines of the model's own: all that was compiled is code of libraries; its lines and the modules are named"]
 
 
 def kernels_of(lowered: "LoweredGraph") -> tuple[list[Kernel], list[str]]:
