@@ -4,7 +4,7 @@ The graph is run node by node, each call in a range, by the operators that its o
 records inside a range of ``eager``'s graph has its backward told by autograd's sequence number.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -80,6 +80,11 @@ class _Ranged(fx.Interpreter):
             return super().run_node(n)
         with fast_range(range_name(self.graph_id, n.name)):
             return super().run_node(n)
+
+
+def node_works(graphs: Iterable[GraphRecord], *, training: bool) -> list[Work]:
+    """:func:`node_work` of each."""
+    return [item for graph in graphs for item in node_work(graph, training=training)]
 
 
 def node_work(graph: GraphRecord, *, training: bool) -> list[Work]:

@@ -9,7 +9,7 @@ import contextlib
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -67,6 +67,7 @@ class Observation:
         range_cost: what an empty range costs the step, profiler on.
         range_floor: what an empty range is recorded with.
         trace: a Chrome trace of further steps, or None.
+        compilations: graphs that were compiled during the steps that were timed.
         not_established: what the profiler can't tell here.
     """
 
@@ -80,6 +81,7 @@ class Observation:
     range_cost: float = 0.0
     range_floor: float = 0.0
     trace: bytes | None = None
+    compilations: int = 0
     not_established: list[str] = field(default_factory=list)
 
     @property
@@ -91,7 +93,8 @@ def observe(
     case: Case,
     plain: Callable[..., Any],
     ranged: Callable[..., Any],
-    is_range: Callable[[str], bool],
+    ranges: Callable[[], Collection[str]],
+    compilations: Callable[[], int],
     *,
     steps: int,
     warmup: int,
@@ -102,24 +105,34 @@ def observe(
 
     Args:
         plain, ranged: the same, compiled, with the module's signature; the second opens ranges.
-        is_range: whether an event's name is that of a range.
+        ranges: names of the ranges. Asked for once the steps were taken: any of them may compile graphs of its own.
+        compilations: how many graphs were compiled so far.
         steps, warmup, trace_steps, budget_s: as in :class:`stages.profile.config.ProfileConfig`.
     """
     activity = ACTIVITIES.get(case.device.type)
     found = Observation(on_device=activity is not None)
     if case.device.type not in ACTIVITIES:
         found.not_established.append(f"times on {case.device.type}: torch.profiler records the host alone there")
+
+    def taken(step: Callable[[], float], count: int, seconds: float) -> list[float]:
+        before = compilations()
+        times = _steps(step, count, seconds)
+        found.compilations += compilations() - before
+        return times
+
     with case.preserved():
         for _ in range(warmup):
             _step(case, plain)
             _step(case, ranged)
-        found.plain += _steps(lambda: _step(case, plain), steps // 2, budget_s / 2)
+        _step(case, plain)
+        found.plain += taken(lambda: _step(case, plain), steps // 2, budget_s / 2)
         with _profiler(activity) as profiler:
             _step(case, ranged)
-            found.observed += _steps(lambda: _marked(case, ranged), steps, budget_s)
+            found.observed += taken(lambda: _marked(case, ranged), steps, budget_s)
             found.range_cost = _empty_ranges()
-        found.plain += _steps(lambda: _step(case, plain), steps - steps // 2, budget_s / 2)
-        _read(found, profiler.events() or [], is_range)
+        found.plain += taken(lambda: _step(case, plain), steps - steps // 2, budget_s / 2)
+        names = ranges()
+        _read(found, profiler.events() or [], lambda name: name in names)
         if trace_steps:
             found.trace = _trace(case, ranged, activity, trace_steps)
     return found
