@@ -220,14 +220,26 @@ def _read(found: Observation, events: Sequence[Any], is_range: Callable[[str], b
 
 
 def _sequences(events: Sequence[Any], is_range: Callable[[str], bool]) -> dict[int, str]:
-    """Autograd's sequence number → the range inside which autograd recorded it."""
-    found = {}
-    for event in events:
-        if event.sequence_nr >= 0 and not event.name.startswith(BACKWARD_EVENT):
-            outer = _around(event, lambda item: is_range(item.name))
-            if outer is not None:
-                found[event.sequence_nr] = outer.name
+    """Autograd's sequence number → the range inside which autograd recorded it.
+
+    An event has the number that the next node will get. Where it makes none, as ``argmax``, later events have the same
+    one: the last of them made the node, in whatever range it is, or in none, as the loss.
+    """
+    found: dict[int, str] = {}
+    for event in sorted(events, key=lambda item: item.time_range.start):
+        number = event.sequence_nr
+        if number < 0 or event.name.startswith(BACKWARD_EVENT) or _around(event, _is_backward(number)) is not None:
+            continue
+        outer = _around(event, lambda item: is_range(item.name))
+        if outer is not None:
+            found[number] = outer.name
+        else:
+            found.pop(number, None)
     return found
+
+
+def _is_backward(number: int) -> Callable[[Any], bool]:
+    return lambda event: bool(event.name.startswith(BACKWARD_EVENT)) and event.sequence_nr == number
 
 
 def _is_backward_of(event: Any, forward: Mapping[int, str]) -> bool:

@@ -81,6 +81,24 @@ def test_graphs_that_are_compiled_while_steps_are_recorded_are_told() -> None:
     assert "stages.profile.warmup" in note
 
 
+class Classifier(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(32, 8)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        logits = self.linear(x)
+        return logits, logits.argmax(-1)
+
+
+def test_the_backward_of_the_loss_is_not_taken_for_that_of_the_last_operation() -> None:
+    """An operation without a gradient has the number that autograd gives to the next one that has one: the loss's."""
+    result, _ = profiled(Classifier(), "training", name="eager", adapter="eager")
+    kernels = result.artifacts["profile/kernels.csv"]
+    backward = kernels[kernels.kind == "backward"].set_index("operations")
+    assert backward.launches.to_dict() == {"torch.nn.functional.linear": 2, "argmax": 0}
+
+
 def test_modules_that_can_not_be_given_ranges_are_not_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     from stages.profile import stage
 
