@@ -13,7 +13,11 @@ from stages.lower.adapters import build_adapter
 from stages.lower.compiled import CompiledCase, compile_case
 from stages.lower.config import BackendConfig
 from stages.profile.config import ProfileConfig
+from stages.profile.observation import Observation, Times
 from stages.profile.stage import ProfileStage
+from stages.profile.tables import Profile, timed
+from stages.profile.wording import message
+from stages.profile.work import Part, Work
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -115,3 +119,16 @@ def test_modules_that_can_not_be_given_ranges_are_not_compiled_again(monkeypatch
     context = StageContext(settings, artifacts, {"case": case, "compiled": plain})
     ranged, *_ = stage.with_ranges(context, plain)
     assert ranged is plain and compiled == []
+
+
+@pytest.mark.parametrize(
+    ("plain", "on_device", "told"), [(100.0, False, True), (330.0, False, False), (100.0, True, False)]
+)
+def test_what_recording_adds_to_a_step_is_told(plain: float, on_device: bool, told: bool) -> None:
+    """Of a device's step it is left out: shares there are of the step without the profiler."""
+    launch = Work("g0.forward", "mm", 1, "extern", "g0.forward|mm:1", [Part("mm", "", "net.py:1", "x @ y", 1.0)])
+    times = Times([1, 1], [50.0, 50.0], [50.0, 50.0])
+    observation = Observation([plain] * 2, [340.0] * 2, {launch.range: times}, on_device=on_device)
+    text = message(Profile(timed([launch], observation), observation, None, None))
+    assert ("recording adds 240 % to a step, much of which counts as outside" in text) is told
+    assert ("recording" in text) is told
