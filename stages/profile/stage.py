@@ -11,7 +11,7 @@ from stages.benchmark.stage import environment
 from stages.contract import Stage, StageContext, StageResult
 from stages.lower.adapters import build_adapter
 from stages.lower.compiled import CompiledCase, compile_case, compiled_case
-from stages.profile.ceiling import Ceiling, measured_ceiling, named_ceiling
+from stages.profile.ceiling import Ceiling, doubts, measured_ceiling, named_ceiling
 from stages.profile.nodes import RangedNodes, node_works, runs_by_node
 from stages.profile.observation import Observation, observe
 from stages.profile.ranges import Ranges
@@ -174,6 +174,7 @@ def measure(case: Case, work: list[Work]) -> tuple[Ceiling | None, list[str]]:
     own = str(case.dtype).removeprefix("torch.")
     dtypes = sorted({item.dtype for item in work if item.dtype}) or [own] * (own in FLOATING)
     try:
-        return measured_ceiling(case, dtypes), []
+        found = measured_ceiling(case, dtypes)
+        return found, doubts(found, case.device)
     except (RuntimeError, NotImplementedError) as error:
         return None, [f"the ceiling of {case.device}: {str(error).splitlines()[0]}"]
