@@ -4,7 +4,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -37,9 +37,9 @@ class CompiledCase:
         self.compile_s: float | None = None
         self.options: dict[str, Any] = dict(adapter.options) if isinstance(adapter, InductorAdapter) else {}
         self.given = 0
-        self._compiler: Any = adapter.dynamo_backend()
+        self._compiler = adapter.dynamo_backend()
         if rewrite is not None and self.loads_modules:
-            self._compiler.rewrite = rewrite
+            cast(Any, self._compiler).rewrite = rewrite
         self._function: Callable[..., Any] = torch.compile(case.module, backend=self._counted())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
