@@ -5,6 +5,7 @@ A node name is only ever used together with its graph's id (``g0.dynamo``, ``g0.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -194,3 +195,10 @@ def _from_json(item: dict[str, Any]) -> NodeRecord:
     if item.get("body") is not None:
         record["body"] = [_from_json(inner) for inner in item["body"]]
     return NodeRecord(**record)
+
+
+def known_total(sizes: Iterable[int | None]) -> int | None:
+    """The sum of sizes; None where one of them is not known."""
+    found = list(sizes)
+    known = [size for size in found if size is not None]
+    return sum(known) if len(known) == len(found) else None

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -27,7 +27,6 @@ class CompiledCase:
         given: graphs that Dynamo gave to the backend.
         compile_s: wall seconds of the first step, the compilation of forward and (in training) backward included.
         options: what was patched in TorchInductor's configuration for it; empty for other backends.
-        rewrites: whether generated modules were loaded as ``rewrite`` made them.
     """
 
     def __init__(
@@ -39,7 +38,8 @@ class CompiledCase:
         self.options: dict[str, Any] = dict(adapter.options) if isinstance(adapter, InductorAdapter) else {}
         self.given = 0
         self._compiler = adapter.dynamo_backend()
-        self.rewrites = rewrite is not None and _rewrites(self._compiler, rewrite)
+        if rewrite is not None and self.loads_modules:
+            cast(Any, self._compiler).rewrite = rewrite
         self._function: Callable[..., Any] = torch.compile(case.module, backend=self._counted())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -66,15 +66,14 @@ class CompiledCase:
         """What each graph was lowered to, by id; empty for a backend that lowers nothing."""
         return getattr(self._compiler, "graphs", {}) if self.adapter.lowers else {}
 
+    @property
+    def loads_modules(self) -> bool:
+        """Whether it is generated modules that run, which could be loaded as others: not of AOTInductor's libraries."""
+        if not self.adapter.lowers:
+            return False
+        from stages.torch_internals.inductor import RecordingCompiler
 
-def _rewrites(compiler: Callable[..., Any], rewrite: Callable[[str, str], str]) -> bool:
-    """Have generated modules loaded as ``rewrite`` makes them; False for a compiler that generates none."""
-    from stages.torch_internals.inductor import RecordingCompiler
-
-    if not isinstance(compiler, RecordingCompiler) or not compiler.loads_modules:
-        return False
-    compiler.rewrite = rewrite
-    return True
+        return isinstance(self._compiler, RecordingCompiler) and self._compiler.loads_modules
 
 
 def compile_case(
@@ -87,7 +86,8 @@ def compile_case(
 
     Args:
         inductor_options: options of TorchInductor on top of the adapter's, for this compilation alone.
-        rewrite: graph id, text of a module that TorchInductor generated → the text that is loaded in its place.
+        rewrite: graph id, text of a module that TorchInductor generated → the text that is loaded in its place. Without
+            effect where no module is loaded, see :attr:`CompiledCase.loads_modules`.
 
     Raises:
         ConfigurationError: an option that TorchInductor does not have, or that the adapter can't meet in this case.

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stages.capture.sources import SourceFinder
-from stages.graphs import ITEM_BYTES, SourceLine
+from stages.graphs import ITEM_BYTES, SourceLine, known_total
 from stages.lower.kernels import Kernel
 from stages.lower.launches import Launch, find_launches
 
@@ -156,8 +156,8 @@ def _traffic(lowered: "LoweredGraph", launch: Launch | None) -> Record:
     return {
         "reads": [_buffer(buffers[name], launch) for name in reads],
         "writes": [_buffer(buffers[name], launch) for name in writes],
-        "bytes_read": _total(buffers[name].bytes for name in reads),
-        "bytes_written": _total(buffers[name].bytes for name in writes),
+        "bytes_read": known_total(buffers[name].bytes for name in reads),
+        "bytes_written": known_total(buffers[name].bytes for name in writes),
     }
 
 
@@ -178,12 +178,6 @@ def _accessed_bytes(info: "BufferInfo", launch: Launch) -> int | None:
     if info.bytes is None or item is None or not all(info.name in node.accessed for node in users):
         return info.bytes
     return min(info.bytes, item * sum(node.accessed[info.name] for node in users))
-
-
-def _total(sizes: Iterable[int | None]) -> int | None:
-    found = list(sizes)
-    known = [size for size in found if size is not None]
-    return sum(known) if len(known) == len(found) else None
 
 
 def share(hits: int, total: int) -> float | None:

@@ -1,11 +1,12 @@
 """What the device can do at best: measured here, or as the accelerator's profile names it.
 
-Bandwidth is measured by copying one array into another, both together well over the last-level cache, FLOP/s by a
+Bandwidth is measured by copying one array into another, both together well over the last-level caches, FLOP/s by a
 product of square matrices in each dtype concerned, with the case's own threads and TF32 setting. Both are medians of
 several runs and are kept short: they are what a good kernel reaches here, not a data sheet's figure.
 """
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
@@ -14,16 +15,26 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import psutil
 import torch
 
 from models.case import Case
 from models.tf32 import tf32_allowed
 from stages.constrain.config import PeaksConfig
+from stages.wording import human_bytes
 
 REPEATS = 5
 BUDGET_S = 0.8
 """Seconds that one measurement may take, its first run left out."""
 MIB = 2**20
+SYSFS = Path("/sys/devices/system/cpu")
+"""Where Linux describes the host's processors."""
+SMALLEST = {"cpu": 64 * MIB}
+"""Device type → bytes of each of the two arrays at least; of others :data:`SMALLEST_ELSEWHERE`."""
+SMALLEST_ELSEWHERE = 256 * MIB
+LARGEST = 1024 * MIB
+MEMORY_SHARE = 8
+"""An array takes at most this part, one eighth, of the host's available memory."""
 
 
 @dataclass
@@ -32,7 +43,7 @@ class Ceiling:
 
     Attributes:
         source: ``measured``, or what the profile names.
-        facts: how it was measured: sizes, cache, threads.
+        facts: how it was measured: sizes, caches, threads.
     """
 
     source: str
@@ -67,27 +78,61 @@ def measured_ceiling(case: Case, dtypes: Iterable[str]) -> Ceiling:
     return found
 
 
-def last_level_cache(device: torch.device) -> int | None:
-    """Bytes of the largest cache that the host's first processor, or the device, has; None where that is not told."""
+def last_level_cache(device: torch.device, root: Path = SYSFS) -> int | None:
+    """Bytes of the device's last-level cache, or of the host's together; None where that is not told.
+
+    The host's are those of the processors that this process may use, each counted once: some have one for every few.
+    """
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).L2_cache_size)
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    last = [max(found) for cpu in allowed if (found := _caches(root / f"cpu{cpu}" / "cache"))]
+    return sum({(level, shared): size for level, shared, size in last}.values()) or None
+
+
+def _caches(folder: Path) -> list[tuple[int, str, int]]:
+    """Level, processors that share it and bytes of each of a processor's caches.
+
+    Left out are those of instructions, and those that a virtual machine tells no size of.
+    """
     units = {"K": 1024, "M": MIB, "G": 1024 * MIB}
-    sizes = []
-    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        text = path.read_text().strip()
-        sizes.append(int(text[:-1]) * units[text[-1]] if text[-1] in units else int(text))
-    return max(sizes, default=None)
+    found = []
+    for path in folder.glob("index*"):
+        names = ("level", "shared_cpu_list", "size", "type")
+        if not all((path / name).is_file() for name in names):
+            continue
+        level, shared, text, kind = ((path / name).read_text().strip() for name in names)
+        if kind != "Instruction":
+            size = int(text[:-1]) * units[text[-1]] if text[-1] in units else int(text)
+            found.append((int(level), shared, size))
+    return found
 
 
 def _bandwidth(case: Case, cache: int | None) -> tuple[float, dict[str, Any]]:
     """Bytes read and written per second by a copy."""
-    smallest, largest = (64 * MIB, 256 * MIB) if case.device.type == "cpu" else (256 * MIB, 1024 * MIB)
-    size = min(max(smallest, 2 * (cache or 0)), largest)
+    smallest = SMALLEST.get(case.device.type, SMALLEST_ELSEWHERE)
+    size = min(max(smallest, 2 * (cache or 0)), LARGEST, _available(case.device) // MEMORY_SHARE)
     source = torch.ones(size, dtype=torch.uint8, device=case.device)
     target = torch.empty_like(source)
     seconds, runs = _timed(case, lambda: target.copy_(source))
     beyond = None if cache is None else 2 * size >= 3 * cache
     return 2 * size / seconds, {"array_bytes": size, "runs": runs, "well_beyond_cache": beyond}
+
+
+def _available(device: torch.device) -> int:
+    """Bytes of memory to be had; of a device's no more is known than that the arrays are small against it."""
+    return int(psutil.virtual_memory().available) if device.type == "cpu" else LARGEST * MEMORY_SHARE
+
+
+def doubts(ceiling: Ceiling, device: torch.device) -> list[str]:
+    """What of a measured ceiling is not established."""
+    copy, cache = ceiling.facts["copy"], ceiling.facts["last_level_cache_bytes"]
+    if copy["well_beyond_cache"] is not False:
+        return []
+    return [
+        f"the bandwidth of {device}'s memory: {human_bytes(2 * copy['array_bytes'])} of arrays were copied, not well "
+        f"beyond the caches' {human_bytes(cache)}"
+    ]
 
 
 def _products(case: Case, dtype: torch.dtype) -> tuple[float, dict[str, Any]]:

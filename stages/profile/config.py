@@ -6,7 +6,8 @@ from dataclasses import dataclass
 @dataclass
 class ProfileConfig:
     """Attributes:
-    warmup: steps before the recorded ones; one of them is under the profiler already.
+    warmup: steps before those that are timed, with ranges and without; one more of each is taken in any case, the one
+        with ranges under the profiler.
     steps: steps that are recorded, and as many without the profiler that they are compared with.
     budget_s: seconds after which no further step is recorded, ``steps`` or not, once there are 3; likewise without the
         profiler.

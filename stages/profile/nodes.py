@@ -4,14 +4,14 @@ The graph is run node by node, each call in a range, by the operators that its o
 records inside a range of ``eager``'s graph has its backward told by autograd's sequence number.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, fx
 
 from models.case import Case
-from stages.graphs import GETITEM, GraphRecord, NodeRecord
+from stages.graphs import GETITEM, GraphRecord, NodeRecord, known_total
 from stages.lower.adapter import AcceleratorAdapter
 from stages.lower.adapters import AotEagerAdapter, EagerAdapter
 from stages.profile.observation import BACKWARD
@@ -82,6 +82,11 @@ class _Ranged(fx.Interpreter):
             return super().run_node(n)
 
 
+def node_works(graphs: Iterable[GraphRecord], *, training: bool) -> list[Work]:
+    """:func:`node_work` of each."""
+    return [item for graph in graphs for item in node_work(graph, training=training)]
+
+
 def node_work(graph: GraphRecord, *, training: bool) -> list[Work]:
     """The operations of a graph, in order; with those of their backward where autograd makes it of this graph."""
     known = {node.name: node for node in graph.nodes}
@@ -104,8 +109,8 @@ def _work(graph_id: str, node: NodeRecord, known: dict[str, NodeRecord]) -> Work
         kind="operation",
         range=range_name(graph_id, node.name),
         parts=[Part(node.target, node.module, source, code, 1.0)],
-        bytes_read=None if node.aliases else _total([output.nbytes for output in read]),
-        bytes_written=None if node.aliases else _total([output.nbytes for output in node.outputs]),
+        bytes_read=None if node.aliases else known_total([output.nbytes for output in read]),
+        bytes_written=None if node.aliases else known_total([output.nbytes for output in node.outputs]),
         flops=node.flops,
         dtype="" if node.flops is None or widest is None else widest.dtype,
     )
@@ -123,8 +128,3 @@ def _backward(work: Work) -> Work:
         flops=None,
         dtype="",
     )
-
-
-def _total(sizes: Sequence[int | None]) -> int | None:
-    known = [size for size in sizes if size is not None]
-    return sum(known) if len(known) == len(sizes) else None

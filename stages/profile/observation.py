@@ -9,7 +9,7 @@ import contextlib
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -67,6 +67,7 @@ class Observation:
         range_cost: what an empty range costs the step, profiler on.
         range_floor: what an empty range is recorded with.
         trace: a Chrome trace of further steps, or None.
+        compilations: graphs that were compiled during the steps that were timed.
         not_established: what the profiler can't tell here.
     """
 
@@ -80,6 +81,7 @@ class Observation:
     range_cost: float = 0.0
     range_floor: float = 0.0
     trace: bytes | None = None
+    compilations: int = 0
     not_established: list[str] = field(default_factory=list)
 
     @property
@@ -91,7 +93,8 @@ def observe(
     case: Case,
     plain: Callable[..., Any],
     ranged: Callable[..., Any],
-    is_range: Callable[[str], bool],
+    ranges: Callable[[], Collection[str]],
+    compilations: Callable[[], int],
     *,
     steps: int,
     warmup: int,
@@ -102,24 +105,34 @@ def observe(
 
     Args:
         plain, ranged: the same, compiled, with the module's signature; the second opens ranges.
-        is_range: whether an event's name is that of a range.
+        ranges: names of the ranges. Asked for once the steps were taken: any of them may compile graphs of its own.
+        compilations: how many graphs were compiled so far.
         steps, warmup, trace_steps, budget_s: as in :class:`stages.profile.config.ProfileConfig`.
     """
     activity = ACTIVITIES.get(case.device.type)
     found = Observation(on_device=activity is not None)
     if case.device.type not in ACTIVITIES:
         found.not_established.append(f"times on {case.device.type}: torch.profiler records the host alone there")
+
+    def taken(step: Callable[[], float], count: int, seconds: float) -> list[float]:
+        before = compilations()
+        times = _steps(step, count, seconds)
+        found.compilations += compilations() - before
+        return times
+
     with case.preserved():
         for _ in range(warmup):
             _step(case, plain)
             _step(case, ranged)
-        found.plain += _steps(lambda: _step(case, plain), steps // 2, budget_s / 2)
+        _step(case, plain)
+        found.plain += taken(lambda: _step(case, plain), steps // 2, budget_s / 2)
         with _profiler(activity) as profiler:
             _step(case, ranged)
-            found.observed += _steps(lambda: _marked(case, ranged), steps, budget_s)
+            found.observed += taken(lambda: _marked(case, ranged), steps, budget_s)
             found.range_cost = _empty_ranges()
-        found.plain += _steps(lambda: _step(case, plain), steps - steps // 2, budget_s / 2)
-        _read(found, profiler.events() or [], is_range)
+        found.plain += taken(lambda: _step(case, plain), steps - steps // 2, budget_s / 2)
+        names = ranges()
+        _read(found, profiler.events() or [], lambda name: name in names)
         if trace_steps:
             found.trace = _trace(case, ranged, activity, trace_steps)
     return found
@@ -207,14 +220,26 @@ def _read(found: Observation, events: Sequence[Any], is_range: Callable[[str], b
 
 
 def _sequences(events: Sequence[Any], is_range: Callable[[str], bool]) -> dict[int, str]:
-    """Autograd's sequence number → the range inside which autograd recorded it."""
-    found = {}
-    for event in events:
-        if event.sequence_nr >= 0 and not event.name.startswith(BACKWARD_EVENT):
-            outer = _around(event, lambda item: is_range(item.name))
-            if outer is not None:
-                found[event.sequence_nr] = outer.name
+    """Autograd's sequence number → the range inside which autograd recorded it.
+
+    An event has the number that the next node will get. Where it makes none, as ``argmax``, later events have the same
+    one: the last of them made the node, in whatever range it is, or in none, as the loss.
+    """
+    found: dict[int, str] = {}
+    for event in sorted(events, key=lambda item: item.time_range.start):
+        number = event.sequence_nr
+        if number < 0 or event.name.startswith(BACKWARD_EVENT) or _around(event, _is_backward(number)) is not None:
+            continue
+        outer = _around(event, lambda item: is_range(item.name))
+        if outer is not None:
+            found[number] = outer.name
+        else:
+            found.pop(number, None)
     return found
+
+
+def _is_backward(number: int) -> Callable[[Any], bool]:
+    return lambda event: bool(event.name.startswith(BACKWARD_EVENT)) and event.sequence_nr == number
 
 
 def _is_backward_of(event: Any, forward: Mapping[int, str]) -> bool:

@@ -22,22 +22,14 @@ def range_name(graph: str, launch: str) -> str:
     return f"{graph}|{launch}"
 
 
-def split_name(name: str) -> tuple[str, str]:
-    """Graph id and ``kernel:handle`` of a range's name."""
-    graph, _, launch = name.partition("|")
-    return graph, launch
-
-
 @dataclass
 class Ranges:
-    """Which launches got a range.
+    """Puts ranges around launches.
 
     Attributes:
-        placed: names of the ranges, as :func:`range_name` makes them, in the order of the launches.
-        missing: name of a range → why it was not placed.
+        missing: name of a range that was not placed, as :func:`range_name` makes it → why not.
     """
 
-    placed: list[str] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
 
     def rewrite(self, graph: str, text: str) -> str:
@@ -54,9 +46,8 @@ class Ranges:
             ast.parse(changed)
         except SyntaxError as error:
             lost |= dict.fromkeys(found, f"the generated module could not be given ranges ({error.msg})")
-            changed, found = text, {}
+            changed = text
         self.missing |= lost
-        self.placed += found
         return changed
 
 

@@ -1,5 +1,7 @@
 """The profile stage: kernel times joined with provenance, and how close to the device's ceiling they come."""
 
+import functools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -9,14 +11,15 @@ from stages.benchmark.stage import environment
 from stages.contract import Stage, StageContext, StageResult
 from stages.lower.adapters import build_adapter
 from stages.lower.compiled import CompiledCase, compile_case, compiled_case
-from stages.profile.ceiling import Ceiling, measured_ceiling, named_ceiling
-from stages.profile.nodes import RangedNodes, node_work, runs_by_node
+from stages.profile.ceiling import Ceiling, doubts, measured_ceiling, named_ceiling
+from stages.profile.nodes import RangedNodes, node_works, runs_by_node
 from stages.profile.observation import Observation, observe
 from stages.profile.ranges import Ranges
 from stages.profile.tables import Profile, Timed, tables, timed
 from stages.profile.trace import annotated
 from stages.profile.wording import message, summary
 from stages.profile.work import FLOATING, Part, Work, lowered_work
+from stages.wording import counted
 
 if TYPE_CHECKING:
     from stages.lower.kernels import Kernel
@@ -49,25 +52,27 @@ class ProfileStage(Stage):
         before = environment()
         plain = compiled_case(context)
         context.progress("compiling with ranges around what is timed")
-        ranged, work, notes = with_ranges(context, plain)
-        if not ranged.given:
-            notes.append("what was timed: Dynamo gave the backend no graph (no operation, or too many recompilations)")
-        names = {item.range: item for item in work}
+        ranged, described = with_ranges(context, plain)
+        described = functools.cache(described)
         context.progress("recording steps")
         observation = observe(
             context.case,
             plain,
             ranged,
-            lambda name: name in names,
+            lambda: {item.range for item in described()[0]},
+            lambda: plain.given + (0 if ranged is plain else ranged.given),
             steps=self.config.steps,
             warmup=self.config.warmup,
             trace_steps=self.config.trace_steps,
             budget_s=self.config.budget_s,
         )
+        work, notes = described()
+        names = {item.range: item for item in work}
+        notes = [*notes, *unsettled(ranged, observation)]
         if not work:
             work, observation = by_operator(observation)
         times = timed(work, observation)
-        notes += observation.not_established + unseen(times)
+        notes += observation.not_established + unseen(times, observation.on_device)
         measured = None
         if self.config.ceiling:
             context.progress("measuring the device's ceiling")
@@ -82,8 +87,12 @@ class ProfileStage(Stage):
         return StageResult("passed" if found.longest() else "failed", message(found), artifacts)
 
 
-def with_ranges(context: StageContext, plain: CompiledCase) -> tuple[CompiledCase, list[Work], list[str]]:
-    """The case compiled again with ranges around what is timed, what these cover, and what can't be told.
+Described = tuple[list[Work], list[str]]
+"""What ranges cover, and what can't be told."""
+
+
+def with_ranges(context: StageContext, plain: CompiledCase) -> tuple[CompiledCase, Callable[[], Described]]:
+    """The case compiled again with ranges around what is timed, and what describes all that it was compiled to by then.
 
     By the same adapter with the same options. A backend that shows no code is profiled as it is, by torch's operators.
     """
@@ -91,20 +100,16 @@ def with_ranges(context: StageContext, plain: CompiledCase) -> tuple[CompiledCas
     if runs_by_node(adapter):
         nodes = RangedNodes(adapter, case)
         ranged = compile_case(case, nodes)
-        training = case.mode == "training"
-        return ranged, [item for graph in nodes.graphs.values() for item in node_work(graph, training=training)], []
-    if adapter.lowers:
+        return ranged, lambda: (node_works(nodes.graphs.values(), training=case.mode == "training"), [])
+    if plain.loads_modules:
         ranges = Ranges()
         ranged = compile_case(case, adapter, rewrite=ranges.rewrite)
-        if ranged.rewrites:
-            return ranged, *_lowered(context, plain, ranged, ranges)
+        return ranged, lambda: _lowered(context, plain, ranged, ranges)
     note = f"modules and source lines: the backend {adapter.name} shows no code whose calls could be told apart"
-    return plain, [], [note]
+    return plain, lambda: ([], [note])
 
 
-def _lowered(
-    context: StageContext, plain: CompiledCase, ranged: CompiledCase, ranges: Ranges
-) -> tuple[list[Work], list[str]]:
+def _lowered(context: StageContext, plain: CompiledCase, ranged: CompiledCase, ranges: Ranges) -> Described:
     from stages.capture.sources import SourceFinder
     from stages.lower.stage import captured_graphs
 
@@ -126,12 +131,26 @@ def _code(lowered: "LoweredGraph") -> tuple[list["Kernel"], list[str]]:
     return kernels_of(lowered)[0], list(lowered.kernel_nodes)
 
 
-def unseen(times: list[Timed]) -> list[str]:
+def unsettled(ranged: CompiledCase, observation: Observation) -> list[str]:
+    """That there is no graph, or that it is not always the same ones."""
+    if not ranged.given:
+        return ["what was timed: Dynamo gave the backend no graph (no operation, or too many recompilations)"]
+    if not observation.compilations:
+        return []
+    return [
+        f"the time of a step that compiles nothing: {counted(observation.compilations, 'graph')} compiled while steps "
+        "were timed (more steps before them: stages.profile.warmup)"
+    ]
+
+
+def unseen(times: list[Timed], on_device: bool = False) -> list[str]:
     """Graphs none of whose launches was seen."""
     graphs = dict.fromkeys(item.work.graph for item in times)
+    reason = "later steps run another graph, or none"
+    if on_device:
+        reason += "; CUDA graphs replay kernels without the code that launches them: backend=inductor_no_cudagraphs"
     return [
-        f"kernel times of {graph}: none of its launches was seen in the recorded steps (CUDA graphs replay kernels "
-        "without the code that launches them: backend=inductor_no_cudagraphs)"
+        f"kernel times of {graph}: none of its launches was seen in the recorded steps ({reason})"
         for graph in graphs
         if all(item.launches == 0 for item in times if item.work.graph == graph)
     ]
@@ -155,6 +174,7 @@ def measure(case: Case, work: list[Work]) -> tuple[Ceiling | None, list[str]]:
     own = str(case.dtype).removeprefix("torch.")
     dtypes = sorted({item.dtype for item in work if item.dtype}) or [own] * (own in FLOATING)
     try:
-        return measured_ceiling(case, dtypes), []
+        found = measured_ceiling(case, dtypes)
+        return found, doubts(found, case.device)
     except (RuntimeError, NotImplementedError) as error:
         return None, [f"the ceiling of {case.device}: {str(error).splitlines()[0]}"]

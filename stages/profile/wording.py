@@ -9,7 +9,8 @@ from stages.profile.tables import Profile, Timed, line_rows, rates, roofline
 from stages.wording import counted, place
 
 NOISY = 0.15
-"""Interquartile range over median of the recorded steps above which the message says so."""
+"""Interquartile range over median of the recorded steps above which the message says so; likewise what recording adds
+to a step, over the step."""
 TOP = 10
 """Kernels, lines and operators that the summary names."""
 
@@ -31,9 +32,18 @@ def message(profile: Profile) -> str:
     spread = interquartile_range(profile.steps) / profile.step
     if spread > NOISY:
         parts.append(f"the steps differ (interquartile range {percent(spread)}): was the machine busy?")
+    added = _added(profile)
+    if added > NOISY:
+        parts.append(f"recording adds {percent(added)} to a step, much of which counts as outside")
     if profile.not_established:
         parts.append(f"{counted(len(profile.not_established), 'thing')} not established")
     return "; ".join(parts)
+
+
+def _added(profile: Profile) -> float:
+    """What recording adds to the step that shares are of, over one without it; 0 on a device, whose step is without."""
+    plain = float(numpy.median(profile.observation.plain))
+    return profile.step / plain - 1 if plain else 0.0
 
 
 def in_words(profile: Profile, item: Timed) -> str:

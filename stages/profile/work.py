@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stages.capture.sources import SourceFinder
@@ -99,29 +99,18 @@ def lowered_work(lowered: "LoweredGraph", captured: Sequence[GraphRecord], finde
     nodes = map_nodes(lowered.nodes, captured, finder)
     records = describe_kernels(lowered, kernels_of(lowered)[0], nodes, finder)
     records = [record for record in records if record["handle"] is not None]
-    told = {str(node["node"]): node for node in nodes}
-    views = {node.name for node in lowered.nodes if node.view}
-    elements = {node.name: node.elements for node in lowered.nodes}
-    keyed = {f"{record['name']}:{record['handle']}": record for record in records}
-    flops = _Flops(lowered, records, captured)
+    flops, parts = _Flops(lowered, records, captured), _Parts(lowered, nodes, records, finder)
     found = []
     for record in records:
-        name = f"{record['name']}:{record['handle']}"
         counted = flops.of(record)
-        computing = [node for node in record["nodes"] if node not in views]
-        copies = [_copy(keyed[item["for"]], told) for item in record["copies"]]
-        sizes = {buffer["name"]: _elements(buffer) for buffer in record["writes"]}
-        shares = weights(
-            [*(elements[node] for node in computing), *(sizes[item["buffer"]] for item in record["copies"])]
-        )
         found.append(
             Work(
                 graph=lowered.id,
                 kernel=record["name"],
                 handle=record["handle"],
                 kind=record["kind"],
-                range=range_name(lowered.id, name),
-                parts=_parts(record, [told[node] for node in computing], copies, shares),
+                range=range_name(lowered.id, _key(record)),
+                parts=parts.of(record),
                 bytes_read=_accessed(record["reads"]) if record["bytes_read"] is not None else None,
                 bytes_written=_accessed(record["writes"]) if record["bytes_written"] is not None else None,
                 flops=counted,
@@ -132,6 +121,10 @@ def lowered_work(lowered: "LoweredGraph", captured: Sequence[GraphRecord], finde
     return found
 
 
+def _key(record: Record) -> str:
+    return f"{record['name']}:{record['handle']}"
+
+
 def weights(elements: Sequence[int | None]) -> list[float]:
     """In proportion to the elements, equal where those of one are not known, or there are none; they add up to 1."""
     known = [count for count in elements if count is not None]
@@ -140,28 +133,61 @@ def weights(elements: Sequence[int | None]) -> list[float]:
     return [count / sum(known) for count in known]
 
 
-def _parts(record: Record, nodes: Sequence[Record], copies: Sequence[Part], shares: Sequence[float]) -> list[Part]:
-    """The heaviest first. ``shares``: of the nodes, then of the copies."""
-    codes = {f"{line['file']}:{line['line']}": line["code"] for line in record["sources"]}
-    own = [f"{line['file']}:{line['line']}" for line in record["sources"] if line["own"]]
-    fallback = own or list(codes) or [""]
-    found: list[Part] = []
-    nameless = {"original": "", "target": "", "module": "", "source": None}
-    for node, share in zip(nodes or [nameless], shares or [1.0], strict=False):
+class _Parts:
+    """Whom a launch's time is put down to: what it computes, and the calls for which it copies beside that."""
+
+    def __init__(
+        self, lowered: "LoweredGraph", nodes: Sequence[Record], records: Sequence[Record], finder: SourceFinder
+    ) -> None:
+        self._told = {str(node["node"]): node for node in nodes}
+        self._views = {node.name for node in lowered.nodes if node.view}
+        self._elements = {node.name: node.elements for node in lowered.nodes}
+        self._launches = {_key(record): record for record in records}
+        self._origins = {node.name: finder.find(node.stack_trace, node.module) for node in lowered.pre_grad_nodes}
+
+    def of(self, record: Record) -> list[Part]:
+        """The heaviest first."""
+        computing = [node for node in record["nodes"] if node not in self._views]
+        sizes = {buffer["name"]: _elements(buffer) for buffer in record["writes"]}
+        copied: dict[str, list[str]] = {}
+        for item in record["copies"]:
+            copied.setdefault(item["buffer"], []).append(item["for"])
+        shares = weights([*(self._elements[node] for node in computing), *(sizes[name] for name in copied)])
+        found: list[Part] = []
+        for node, share in zip(computing, shares, strict=False):
+            found += self._computed(record, self._told[node], share)
+        for users, share in zip(copied.values(), shares[len(computing) :], strict=True):
+            found += [_copy(self._launches[user], self._told, share / len(users)) for user in users]
+        return sorted(found or _of_lines(record), key=lambda part: -part.weight)
+
+    def _computed(self, record: Record, node: Record, share: float) -> list[Part]:
+        """A node on its line; where that is not the model's own, on those of the Dynamo nodes that it came from."""
+        codes = {f"{line['file']}:{line['line']}": line["code"] for line in record["sources"]}
+        own = _own_lines(record)
         source = str(node["source"] or "")
-        lines = [source] if source and (source in own or not own) else fallback
+        origins = dict.fromkeys(str(self._origins[name]) for name in node["pre_grad"] if name in self._origins)
+        lines = [source] if source in own else [line for line in origins if line in own] or [source]
         operation = node["original"] or node["target"]
-        found += [Part(operation, node["module"], line, codes.get(line, ""), share / len(lines)) for line in lines]
-    found += [replace(part, weight=share) for part, share in zip(copies, shares[len(nodes) :], strict=True)]
-    return sorted(found, key=lambda part: -part.weight)
+        return [Part(operation, node["module"], line, codes.get(line, ""), share / len(lines)) for line in lines]
 
 
-def _copy(user: Record, told: Mapping[str, Record]) -> Part:
-    """What a copy into another layout is for, still without its weight."""
+def _of_lines(record: Record) -> list[Part]:
+    """A launch that computes nothing, or of which no operation is known: by its lines alone."""
+    codes = {f"{line['file']}:{line['line']}": line["code"] for line in record["sources"]}
+    lines = _own_lines(record) or list(codes) or [""]
+    return [Part("", "", line, codes.get(line, ""), 1 / len(lines)) for line in lines]
+
+
+def _own_lines(record: Record) -> list[str]:
+    return [f"{line['file']}:{line['line']}" for line in record["sources"] if line["own"]]
+
+
+def _copy(user: Record, told: Mapping[str, Record], share: float) -> Part:
+    """What a copy into another layout is for."""
     line = next(iter(user["sources"]))
     node = next((told[name] for name in user["nodes"]), {"original": user["name"], "target": "", "module": ""})
     operation = node["original"] or node["target"]
-    return Part(operation, node["module"], f"{line['file']}:{line['line']}", line["code"], 0.0)
+    return Part(operation, node["module"], f"{line['file']}:{line['line']}", line["code"], share)
 
 
 def _elements(buffer: Mapping[str, Any]) -> int | None:

@@ -214,5 +214,5 @@ def test_it_loads_no_generated_module_that_could_be_rewritten() -> None:
     case = Case(
         "linear", torch.nn.Linear(2, 2), (torch.randn(1, 2),), {}, "inference", torch.float32, torch.device("cpu")
     )
-    assert not CompiledCase(case, AotInductorAdapter(), lambda graph, text: text).rewrites
-    assert CompiledCase(case, InductorAdapter(), lambda graph, text: text).rewrites
+    assert not CompiledCase(case, AotInductorAdapter(), lambda graph, text: text).loads_modules
+    assert CompiledCase(case, InductorAdapter(), lambda graph, text: text).loads_modules
