@@ -1,6 +1,6 @@
 """A graph record as an SVG picture. Free of torch."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from stages.capture.tables import is_call
 from stages.graph_pictures.flow import Flow
@@ -15,6 +15,7 @@ KINDS = {
     "dynamo": "what Dynamo captured", "joint": "forward and backward before they are parted",
     "forward": "AOTAutograd's forward", "backward": "AOTAutograd's backward",
 }  # fmt: skip
+FILES = (".py", ".json")
 EMPTY = "This graph has no operation: what it returns, it was given."
 
 
@@ -25,6 +26,9 @@ def draw_graph(
     budget: int = BUDGET,
     small: int = SMALL,
     page: bool = False,
+    what: str = "",
+    files: Sequence[str] = (),
+    notes: Mapping[str, str] | None = None,
 ) -> str:
     """An SVG picture of a graph: top to bottom, what is read above what reads it.
 
@@ -37,28 +41,33 @@ def draw_graph(
         budget: boxes that folding may leave, those inside frames included.
         small: a graph of fewer operations is drawn operation by operation.
         page: for inside HTML: without XML's namespace, and without links to the record's files.
+        what: what the graph is, for the heading; by default what capture calls its kind.
+        files: names of files beside the picture that hold the same graph; by default those of a captured one.
+        notes: node name → what else a tooltip says of it.
 
     Returns:
         The document, UTF-8 without a declaration.
     """
     flow = Flow(record)
-    words = Words(flow, findings or {})
+    words = Words(flow, findings or {}, notes or {})
     if not flow.operations:
         return Writer(words, [record.id, EMPTY], page=page).write(None)
     boxes = fold(flow, budget, small)
-    return Writer(words, _head(flow, words, boxes, page), page=page).write(Composer(flow, words).scene(boxes))
+    head = _head(flow, words, boxes, what)
+    if not page:
+        names = files or [f"{record.id}{ending}" for ending in FILES]
+        head.insert(2, [(name, name) for name in names])
+    return Writer(words, head, page=page).write(Composer(flow, words).scene(boxes))
 
 
-def _head(flow: Flow, words: Words, boxes: list[Box], page: bool) -> list[Heading]:
+def _head(flow: Flow, words: Words, boxes: list[Box], what: str) -> list[Heading]:
     record = flow.record
     calls = sum(is_call(node) and not flow.is_item(number) for number, node in enumerate(flow.operations))
     flops = words.flops(range(len(flow.operations)))
     drawn = sum(not box.inside for box in all_boxes(boxes))
     by_module = f" in {drawn} boxes, folded by module" if drawn < calls else ", each a box"
     counts = f"{counted(calls, 'operation')}{by_module}" + (f"; {amount(flops)}FLOP" if flops else "")
-    lines: list[Heading] = [f"{record.id}: {KINDS.get(record.kind, record.kind)}", counts + "."]
-    if not page:
-        lines.append([(f"{record.id}{ending}", f"{record.id}{ending}") for ending in (".py", ".json")])
+    lines: list[Heading] = [f"{record.id}: {what or KINDS.get(record.kind, record.kind)}", counts + "."]
     lines.append("Parameters, buffers and saved tensors are counted in the boxes that read them;")
     lines.append("what a box returns are results of the graph: outputs, and what a forward saves.")
     if flops:

@@ -65,10 +65,10 @@ def dotted(path: Path, scope: Path = ()) -> str:
 
 
 class Words:
-    """Texts about boxes of one graph."""
+    """Texts about boxes of one graph. ``notes``: node name → what else its tooltip line says."""
 
-    def __init__(self, flow: Flow, findings: Findings) -> None:
-        self.flow, self.findings = flow, findings
+    def __init__(self, flow: Flow, findings: Findings, notes: Mapping[str, str] | None = None) -> None:
+        self.flow, self.findings, self.notes = flow, findings, notes or {}
 
     def title(self, box: Box, scope: Path = ()) -> str:
         """The first line: which module, or which operation."""
@@ -134,7 +134,7 @@ class Words:
         """One line about a node."""
         made = ", ".join(tensor_words(tensor) for tensor in node.outputs) or str(node.value or "")
         where = place(str(node.source)) if node.source else ""
-        return "  ".join(part for part in (node.name, node.target, made, where) if part)
+        return "  ".join(part for part in (node.name, node.target, made, where, self.notes.get(node.name)) if part)
 
     def tensors(self, numbers: Sequence[int]) -> str:
         """What a line between boxes carries: shape and dtype where it is one tensor, else how many."""

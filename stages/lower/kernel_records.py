@@ -190,10 +190,11 @@ def backwards(kernels: Sequence[Record], lowered: "LoweredGraph", finder: Source
 
     Returns:
         ``pre_grad_nodes`` ([{node, target, module, source, post_grad, kernels}]) of the Dynamo graph,
-        ``post_grad_nodes`` (name → kernels) and ``lines`` (the model's own, ``file:line`` → kernels). A kernel is
-        written ``name:handle``.
+        ``post_grad_nodes`` (name → kernels), ``modules`` (path → the kernels that compute something of it) and
+        ``lines`` (the model's own, ``file:line`` → kernels). A kernel is written ``name:handle``.
     """
     post_grad: Mapping[str, list[str]] = defaultdict(list)
+    modules: Mapping[str, list[str]] = defaultdict(list)
     lines: Mapping[str, list[str]] = defaultdict(list)
     by_origin: Mapping[str, list[str]] = defaultdict(list)
     for kernel in kernels:
@@ -202,6 +203,8 @@ def backwards(kernels: Sequence[Record], lowered: "LoweredGraph", finder: Source
             post_grad[node].append(launch)
         for node in kernel["pre_grad"]:
             by_origin[node].append(launch)
+        for path in kernel["modules"]:
+            modules[path].append(launch)
         for source in kernel["sources"]:
             if source["own"]:
                 lines[f"{source['file']}:{source['line']}"].append(launch)
@@ -222,4 +225,9 @@ def backwards(kernels: Sequence[Record], lowered: "LoweredGraph", finder: Source
                 "kernels": list(dict.fromkeys(by_origin[item.name])),
             }
         )
-    return {"pre_grad_nodes": pre_grad, "post_grad_nodes": dict(post_grad), "lines": dict(sorted(lines.items()))}
+    return {
+        "pre_grad_nodes": pre_grad,
+        "post_grad_nodes": dict(post_grad),
+        "modules": dict(sorted(modules.items())),
+        "lines": dict(sorted(lines.items())),
+    }

@@ -107,6 +107,7 @@ def graph_files(
     """
     from stages.lower.decisions import autotuning, fusions, kernel_table
     from stages.lower.kernel_records import backwards, describe_kernels, share
+    from stages.lower.picture import draw_post_grad
     from stages.lower.provenance import map_nodes
 
     schedule = lowered.schedule
@@ -132,6 +133,7 @@ def graph_files(
         + ([] if captured else ["no captured graph of this id: nodes are not mapped"]),
     }
     provenance = {"graph": lowered.id, "kernels": launches, **{key: facts[key] for key in PROVENANCE}}
+    back = backwards(launches, lowered, finder)
     files: dict[str, Any] = {
         "pre_grad.py": lowered.pre_grad,
         "joint.py": lowered.joint,
@@ -144,12 +146,13 @@ def graph_files(
         "kernels.csv": kernel_table(launches),
         "fusions.csv": fusions(schedule),
         "autotuning.csv": autotuning(schedule),
-        "provenance.json": provenance | backwards(launches, lowered, finder),
+        "provenance.json": provenance | back,
         "nodes.json": {"graph": lowered.id, "nodes": nodes},
     }
     absent = [] if lowered.joint else ["joint.py"]
     absent += [] if schedule.autotuning else ["autotuning.csv"]
     files = {name: content for name, content in files.items() if name not in absent}
+    files |= draw_post_grad(lowered, back["post_grad_nodes"], finder)
     return files | {f"kernels/{kernel.file}": kernel.source for kernel in kernels}, facts
 
 

@@ -267,23 +267,25 @@ def _folded(breaks: list[Any]) -> list[Row]:
 
 def _lowering(artifacts: Artifacts, max_rows: int) -> list[Row]:
     graphs = []
-    for name in artifacts.names("lower/"):
+    stored = artifacts.names("lower/")
+    for name in stored:
         if not name.endswith("/provenance.json"):
             continue
-        stored = artifacts.read_json(name)
-        kernels = stored.get("kernels", [])
+        found = artifacts.read_json(name)
+        kernels = found.get("kernels", [])
         library = [kernel for kernel in kernels if kernel.get("kind") == "extern"]
         generated = {kernel.get("name") for kernel in kernels if kernel.get("kind") != "extern"}
         graphs.append({
             "graph": name.split("/")[1],
-            "kernels_mapped_share": stored.get("kernels_mapped_share"),
-            "nodes_mapped_share": stored.get("nodes_mapped_share"),
+            "kernels_mapped_share": found.get("kernels_mapped_share"),
+            "nodes_mapped_share": found.get("nodes_mapped_share"),
             "calls": calls_in_words(len(generated), len(kernels), len(library)),
             "kinds": dict(Counter(str(kernel.get("kind")) for kernel in kernels)),
             "kernels": [_kernel(kernel) for kernel in kernels[:max_rows]],
-            "not_established": [str(note) for note in stored.get("not_established") or []],
+            "not_established": [str(note) for note in found.get("not_established") or []],
             "rows_total": len(kernels),
             "file": name,
+            "picture": picture if (picture := name.replace("provenance.json", "post_grad.svg")) in stored else None,
         })  # fmt: skip
     return graphs
 

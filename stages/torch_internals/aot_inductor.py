@@ -109,6 +109,7 @@ class AotInductorCompiler(RecordingCompiler):
             graph_module.graph.set_codegen(fx.graph.CodeGen())  # one that flattens arguments writes no code that runs
             graph_module.recompile()
             _restore_history(graph_module, gm)
+            _restore_inputs(graph_module, gm)
             compiled = self._inner_compile(common, graph_module, inputs, options, direction)
             self._libraries[graph_id] = compiled
             return compiled
@@ -185,6 +186,13 @@ def _restore_history(gm: fx.GraphModule, given: fx.GraphModule) -> None:
         origin = next((nodes[name] for name in names if name in nodes), None)
         if origin is not None:
             node.meta |= {key: origin.meta[key] for key in _HISTORY if key in origin.meta}
+
+
+def _restore_inputs(gm: fx.GraphModule, given: fx.GraphModule) -> None:
+    """Give the placeholders of a graph that was traced from ``given`` what AOTAutograd said of those, in order."""
+    pairs = zip(gm.graph.find_nodes(op="placeholder"), given.graph.find_nodes(op="placeholder"), strict=False)
+    for node, origin in pairs:
+        node.meta["desc"] = origin.meta.get("desc")
 
 
 def _history(sources: Sequence[Any]) -> Iterator[str]:

@@ -25,12 +25,16 @@ from unittest import mock
 import torch
 from torch import fx
 
+from stages.graphs import GraphRecord
+from stages.torch_internals.fx_records import PlaceholderInfo
 from stages.torch_internals.inductor_nodes import (
     PostGradNode,
     PreGradNode,
     Scatters,
+    lifted_placeholders,
     origins_by_sequence,
     post_grad_nodes,
+    post_grad_record,
     pre_grad_nodes,
     scatters,
 )
@@ -73,10 +77,12 @@ class LoweredGraph:
     Attributes:
         id: ``g0.forward`` or ``g0.backward``.
         pre_grad: readable code of the Dynamo graph that it came from, and ``pre_grad_nodes`` its calls.
+        placeholders: what that graph's inputs stand for, in order.
         by_sequence: autograd's sequence numbers → names of those calls.
         joint: readable code of AOTAutograd's joint graph before Inductor's passes; "" in inference, which has none.
         readable: code of the AOT graph that was given to Inductor; ``runnable`` a script that compiles and runs it.
-        post_grad: readable code of what was compiled, and ``nodes`` its calls.
+        post_grad: readable code of what was compiled, ``nodes`` its calls, those of subgraphs too, and ``record`` the
+            graph itself, without source lines; None where nothing was compiled.
         schedule: IR before and after fusion, buffers, refused fusions, autotuning.
         source_code: the generated module, in ``language``: py, or cpp.
         kernel_nodes: ``kernel:handle`` → names of post-grad nodes.
@@ -88,12 +94,14 @@ class LoweredGraph:
     id: str
     pre_grad: str = ""
     pre_grad_nodes: list[PreGradNode] = field(default_factory=list)
+    placeholders: list[PlaceholderInfo] = field(default_factory=list)
     by_sequence: dict[int, list[str]] = field(default_factory=dict)
     joint: str = ""
     readable: str = ""
     runnable: str = ""
     post_grad: str = ""
     nodes: list[PostGradNode] = field(default_factory=list)
+    record: GraphRecord | None = None
     schedule: Schedule = field(default_factory=Schedule)
     source_code: str = ""
     language: str = "py"
@@ -145,6 +153,7 @@ class RecordingCompiler:
             f"g{number}",
             pre_grad=gm.print_readable(print_output=False, include_stride=True, include_device=True),
             pre_grad_nodes=pre_grad_nodes(gm),
+            placeholders=lifted_placeholders(gm),
         )
 
     def _inner_compile(
@@ -163,6 +172,7 @@ class RecordingCompiler:
             f"{common.id}.{direction or ('backward' if backward else 'forward')}",
             pre_grad=common.pre_grad,
             pre_grad_nodes=common.pre_grad_nodes,
+            placeholders=common.placeholders,
             by_sequence=common.by_sequence or origins_by_sequence(gm),
             joint=common.joint,
             readable=gm.print_readable(print_output=False, include_stride=True, include_device=True),
@@ -220,7 +230,11 @@ def _with_nodes(
         from torch._inductor.virtualized import V
 
         graph: Any = V.graph
-        lowered.nodes += post_grad_nodes(graph.module, known, lowered.by_sequence, graph_prefix(), before)
+        prefix = graph_prefix()
+        found = post_grad_nodes(graph.module, known, lowered.by_sequence, prefix, before)
+        lowered.nodes += found
+        if not prefix:
+            lowered.record = post_grad_record(graph.module, lowered.id, found, lowered.placeholders)
         return after_fusion(nodes)
 
     return record

@@ -5,15 +5,26 @@ chain of ``NodeSource`` with ``name`` and ``from_node``).
 """
 
 import operator
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from stages.torch_internals.fx_records import module_path, node_flops, target_name
+from stages.capture.sources import SourceFinder
+from stages.graphs import GraphRecord
+from stages.torch_internals.aot import aot_placeholders
+from stages.torch_internals.dynamo import dynamo_placeholders
+from stages.torch_internals.fx_records import (
+    PlaceholderInfo,
+    RecordContext,
+    graph_record,
+    module_path,
+    node_flops,
+    target_name,
+)
 
 _VIEWS = (operator.getitem, torch.ops.aten.reshape.default)
 
@@ -79,6 +90,12 @@ def pre_grad_nodes(gm: fx.GraphModule) -> list[PreGradNode]:
     ]
 
 
+def lifted_placeholders(gm: fx.GraphModule) -> list[PlaceholderInfo]:
+    """What a Dynamo graph's placeholders stand for, in order, told without the model: by where Dynamo found them."""
+    found = dynamo_placeholders(gm, RecordContext(SourceFinder()))
+    return [replace(info, role="buffer") if "._buffers[" in info.target else info for info in found]
+
+
 def origins_by_sequence(gm: fx.GraphModule) -> dict[int, list[str]]:
     """Autograd's sequence numbers in a joint or forward graph → the Dynamo nodes that had them."""
     found: dict[int, list[str]] = {}
@@ -130,6 +147,29 @@ def post_grad_nodes(
         recorded = _recorded(node if replaced is None else replaced)
         found.append(_post_grad_node(node, recorded, names, by_sequence, prefix))
     return found
+
+
+def post_grad_record(
+    gm: fx.GraphModule, id: str, nodes: Sequence[PostGradNode], placeholders: list[PlaceholderInfo]
+) -> GraphRecord:
+    """The graph that Inductor compiles, with the modules and FLOPs of ``nodes``, and without source lines.
+
+    Args:
+        id: ``g0.forward`` or ``g0.backward``.
+        nodes: from :func:`post_grad_nodes`, of this graph alone.
+        placeholders: from :func:`lifted_placeholders`, of the Dynamo graph behind it.
+    """
+    roles = aot_placeholders(gm.graph, id.rpartition(".")[2], placeholders, {})
+    context = RecordContext(SourceFinder())
+    found = graph_record(gm.graph, id=id, context=context, placeholders=roles, details=False)
+    known = {node.name: node for node in nodes}
+    told = [
+        replace(record, module=known[record.name].module, flops=known[record.name].flops)
+        if record.name in known
+        else record
+        for record in found.nodes
+    ]
+    return replace(found, nodes=told)
 
 
 def _post_grad_node(

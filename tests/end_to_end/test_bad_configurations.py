@@ -197,6 +197,17 @@ def test_options_that_the_adapter_does_not_take_stop_the_run_before_any_stage(
     assert not list(workplace.glob("outputs/*/*"))
 
 
+def test_an_option_that_torchinductor_does_not_have_stops_the_run_before_any_stage(workplace: Path) -> None:
+    """Before capture too, which compiles nothing with it."""
+    done = command(*SMALL, "backend.inductor.patern_matcher=false", "stages=[capture]", cwd=workplace)
+
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "backend.inductor.patern_matcher: TorchInductor has no such option; valid: pattern_matcher," in done.stderr
+    assert "Try: backend.inductor.pattern_matcher=false" in done.stderr and "Traceback" not in done.stderr
+    assert "capture …" not in done.stdout
+    assert not list(workplace.glob("outputs/*/*"))
+
+
 @pytest.mark.parametrize("source", ["import no_such_driver", "class Chip(AcceleratorAdapter):\n    pass"])
 def test_an_adapter_that_cant_be_one_stops_the_run_and_names_its_file(source: str, workplace: Path) -> None:
     (workplace / "broken_chip.py").write_text(f"from stages.lower import AcceleratorAdapter\n{source}\n")

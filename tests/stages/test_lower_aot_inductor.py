@@ -1,7 +1,11 @@
 """The aot_inductor backend: one small model compiled with its printer, options, and what it can't compile."""
 
 import inspect
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -113,6 +117,56 @@ def test_generated_code_leads_to_the_users_lines(printed: Any) -> None:
     assert "aten.gelu.default" in originals  # the operation before decomposition, though the graph was traced again
     compile(files["fx_graph_runnable.py"], "fx_graph_runnable.py", "exec")
     assert "tree_flatten_spec" not in files["fx_graph_runnable.py"]
+
+
+@pytest.mark.slow
+def test_the_runnable_graph_runs_with_the_options(printed: Any, tmp_path: Path) -> None:
+    """In a process of its own, without this project."""
+    (lowered,) = printed[1].graphs.values()
+    text = lowered.runnable
+    assert "torch._inductor.config.aot_inductor.compile_wrapper_opt_level = 'O0'\n" in text
+    assert "stages." not in text and "CACHE_DIR" not in text and "output_path" not in text
+    (tmp_path / "runnable.py").write_text(text, encoding="utf-8")
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [sys.executable, "-P", "-W", "error::UserWarning:__main__", "runnable.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def stepped(case: Case, level: int, kernels: list[str]) -> tuple[CompiledCase, ValueObserver]:
+    """The model's first step, with the printer at a level, of some kernels."""
+    torch._dynamo.reset()
+    observer = ValueObserver(level=level, kernels=kernels)
+    options = {"print_values": level, "kernels": kernels}
+    return compile_case(case, adapter_of(options, QUICK).printing(observer)), observer
+
+
+@pytest.mark.slow
+def test_the_printer_at_level_2_tells_of_the_kernels_asked_for_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    case, product = case_of(Divides()), "aoti_torch_cpu_addmm_out"
+    compiled, observer = stepped(case, 2, [product])
+    output = capfd.readouterr().out
+    (lowered,) = compiled.graphs.values()
+    assert len(split_cpp_kernels(lowered.source_code)) == 1  # there is another kernel, of which nothing is told
+    table = observer.table()
+    assert set(table["kernel"]) == {product} and set(table["when"]) == {"before", "after"}
+    assert f"before_launch - {product} - " in output and "_launch - cpp_fused" not in output
+    assert observer.silent == []
+    (made,) = table.query("when == 'after' and written and shape == '[4, 16]'")["mean"]
+    assert made == pytest.approx(case.module.linear(*case.args).mean().item(), abs=1e-5)
+
+
+@pytest.mark.slow
+def test_the_printer_at_level_3_tells_the_kernels_in_order_and_no_value() -> None:
+    compiled, observer = stepped(case_of(Divides()), 3, [])
+    (lowered,) = compiled.graphs.values()
+    (generated,) = split_cpp_kernels(lowered.source_code)
+    table = observer.table()
+    assert list(zip(table["kernel"], table["when"], strict=True)) == [
+        (kernel, when) for kernel in ("aoti_torch_cpu_addmm_out", generated.name) for when in ("before", "after")
+    ]
+    assert table["buffer"].eq("").all() and table["mean"].isna().all()
+    assert observer.silent == [] and observer.files == {}
 
 
 def test_a_kernel_that_is_not_launched_is_an_error_with_the_names_that_are(printed: Any) -> None:

@@ -201,6 +201,8 @@ def test_an_option_holds_for_forward_and_backward_and_is_restored() -> None:
     for graph in compiled.graphs.values():
         assert "Vectorized" not in graph.source_code
         assert all(len(node.members) == 1 for node in graph.schedule.nodes)
+        for option in ("cpp.simdlen = 1", "max_fusion_size = 1", "fallback_random = True"):
+            assert f"torch._inductor.config.{option}\n" in graph.runnable
     assert len(compiled.graphs) == 2
     assert inductor_config.get_config_copy() == before
 

@@ -251,6 +251,14 @@ def test_calls_and_generated_kernels_are_told_apart_as_lower_tells_them():
     assert words in "".join(Text(html).words)
 
 
+def test_the_picture_of_what_was_compiled_is_named_where_there_is_one():
+    _, data = report(full())
+    assert data["lowering"][0]["picture"] is None
+    html, data = report(full(**{"lower/g0.forward/post_grad.svg": "<svg/>"}))
+    assert data["lowering"][0]["picture"] == "lower/g0.forward/post_grad.svg"
+    assert "Its picture, with the kernel of each operation: lower/g0.forward/post_grad.svg" in "".join(Text(html).words)
+
+
 def test_the_worst_comes_first():
     rows = ("path,verdict,ratio\nnone,exact,\na,exact,1\nb,defect,5\nc,defect,700\nd,defect,\n"
             "e,not_established,\nf,within_floor,3\n")  # fmt: skip

@@ -1,0 +1,34 @@
+"""The picture of the graph that TorchInductor compiled, with the kernel that each operation went into."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from stages.capture.sources import SourceFinder
+from stages.graph_pictures import draw_graph
+
+if TYPE_CHECKING:
+    from stages.torch_internals.inductor import LoweredGraph
+
+WHAT = {
+    "forward": "what TorchInductor compiled of the forward",
+    "backward": "what TorchInductor compiled of the backward",
+}
+FILES = ("post_grad.py", "nodes.json", "provenance.json")
+
+
+def draw_post_grad(
+    lowered: "LoweredGraph", kernels: Mapping[str, Sequence[str]], finder: SourceFinder
+) -> dict[str, str]:
+    """``post_grad.svg``, folded by module; nothing where no graph was compiled. A subgraph is one operation.
+
+    Args:
+        kernels: post-grad node → kernels, each as ``name:handle``; tooltips name them.
+    """
+    record = lowered.record
+    if record is None:
+        return {}
+    lines = {node.name: finder.find(node.stack_trace) for node in lowered.nodes}
+    drawn = replace(record, nodes=[replace(node, source=lines.get(node.name)) for node in record.nodes])
+    notes = {node: f"→ {', '.join(names)}" for node, names in kernels.items()}
+    return {"post_grad.svg": draw_graph(drawn, what=WHAT.get(record.kind, ""), files=FILES, notes=notes)}
