@@ -1,6 +1,8 @@
 """Reads stored runs: finds them, and tells of one or of many from their ``summary.json``. Imports no torch."""
 
 import json
+import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,13 @@ def find_runs(root: Path) -> list[Path]:
             f"ROOT: no folder {str(root)!r}; valid: a folder that holds runs, by default outputs.\n"
             "Try: inductor-debug list FOLDER"
         )
-    return sorted(folder for folder in {file.parent for file in root.rglob(LOG)} if _is_run(folder))
+    return sorted((folder for folder in {file.parent for file in root.rglob(LOG)} if _is_run(folder)), key=_started)
+
+
+def _started(folder: Path) -> list[tuple[float, str]]:
+    """Sorts folders by when they were made: dates and times by their text, the jobs of a sweep by their number."""
+    numbers = [re.match(r"\d+", part) for part in folder.parts]
+    return [(int(number[0]) if number else math.inf, part) for number, part in zip(numbers, folder.parts, strict=True)]
 
 
 def _is_run(folder: Path) -> bool:

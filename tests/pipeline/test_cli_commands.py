@@ -96,6 +96,28 @@ def test_list_and_show_read_the_stored_runs(tmp_path: Path, capsys: pytest.Captu
     assert json.loads(capsys.readouterr().out)["verdict"] == "failed"
 
 
+def test_the_jobs_of_a_sweep_come_in_the_order_of_their_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The tenth and later ones too: as text ``10-`` comes before ``2-``."""
+    monkeypatch.chdir(tmp_path)
+    for number in range(12):
+        make_run(Path("outputs/2026-03-01/09-30-00-sweep") / f"{number}-seed={number}")
+    make_run(Path("outputs/2026-02-28/23-59-59-bert"))
+    expected = ["23-59-59-bert", *(f"{number}-seed={number}" for number in range(12))]
+
+    def printed(*words: str) -> Any:
+        assert cli.main([*words, "--format", "json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    assert [Path(row["run"]).name for row in printed("list")] == expected
+    assert printed("analyze")["run"].endswith("11-seed=11")
+    runs = printed("compare", "outputs/2026-03-01/09-30-00-sweep")["tables"]["runs"]
+    assert [(row["run"], Path(row["id"]).name) for row in runs] == [
+        (str(number + 1), name) for number, name in enumerate(expected[1:])
+    ]
+
+
 def test_a_speed_up_is_listed_with_its_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One that holds 1 is no difference."""
     folder = make_run(tmp_path / "day" / "1-a")
