@@ -177,11 +177,13 @@ class Prober:
         )
 
     def _links(self, adapter: AcceleratorAdapter) -> list[str]:
-        """The links of the chain that are not the backend itself."""
+        """The links of the chain below the backend. ``eager`` and ``aot_eager`` add nothing to theirs, so that a fault
+        behind them is Dynamo's or AOTAutograd's.
+        """
         if type(adapter) is EagerAdapter:
-            return [UNCOMPILED]
-        if type(adapter) is AotEagerAdapter:
             return [UNCOMPILED, DYNAMO]
+        if type(adapter) is AotEagerAdapter:
+            return [UNCOMPILED, DYNAMO, AOT]
         links = [UNCOMPILED, DYNAMO, AOT]
         return [*links, DECOMPOSITIONS] if self._decompositions(adapter) else links
 

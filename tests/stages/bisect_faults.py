@@ -1,8 +1,10 @@
 """Compilers with one fault each, planted where their developer would make it, and small models that meet them."""
 
 import contextlib
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, fx, nn
@@ -31,6 +33,13 @@ class Perceptron(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.sigmoid(self.down(nn.functional.gelu(self.up(x))))
+
+
+class Scales(nn.Module):
+    """One input scaled twice: by 2 and by 3."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sin(x * 2.0) + torch.cos(x * 3.0)
 
 
 @contextlib.contextmanager
@@ -69,6 +78,66 @@ def relu_as_silu(graph: fx.Graph) -> None:
     for node in graph.nodes:
         if node.target is torch.relu:
             node.target = nn.functional.silu
+
+
+def after_tracing(change: Callable[[fx.Graph], None]) -> Any:
+    """Dynamo changes each graph that it has traced, before any backend is given it."""
+    from torch._dynamo.output_graph import OutputGraph
+
+    right = OutputGraph.remove_unused_graphargs
+
+    def wrong(self: Any) -> None:
+        right(self)
+        change(self.graph)
+
+    return mock.patch.object(OutputGraph, "remove_unused_graphargs", wrong)
+
+
+def double_constants(graph: fx.Graph) -> None:
+    """Doubles the constant of each product."""
+    for node in graph.nodes:
+        if node.target in (operator.mul, aten.mul.Tensor):
+            node.args = tuple(2 * each if isinstance(each, float) else each for each in node.args)
+
+
+def refuse_products(graph: fx.Graph) -> None:
+    """Can't handle a product."""
+    if any(node.target is operator.mul for node in graph.nodes):
+        raise AssertionError("planted: no product was expected here")
+
+
+def careless_cse() -> Any:
+    """AOTAutograd's elimination of common subexpressions takes products by different constants for the same."""
+    from torch._functorch import partitioners
+
+    right = partitioners.fx_graph_cse
+
+    def wrong(graph: fx.Graph) -> fx.Graph:
+        made, first = right(graph), {}
+        for node in made.nodes:
+            if node.target is aten.mul.Tensor and len(node.all_input_nodes) == 1:
+                kept = first.setdefault(node.args[0], node)
+                if kept is not node:
+                    node.replace_all_uses_with(kept)
+        made.eliminate_dead_code()
+        return made
+
+    return mock.patch.object(partitioners, "fx_graph_cse", wrong)
+
+
+def wrong_partition() -> Any:
+    """AOTAutograd's partitioner changes the backward that it cuts from the joint graph."""
+    from torch._functorch import partitioners
+
+    right = partitioners._extract_fwd_bwd_modules
+
+    def wrong(*args: Any, **kwargs: Any) -> Any:
+        forward, backward = right(*args, **kwargs)
+        double_constants(backward.graph)
+        backward.recompile()
+        return forward, backward
+
+    return mock.patch.object(partitioners, "_extract_fwd_bwd_modules", wrong)
 
 
 @contextlib.contextmanager
