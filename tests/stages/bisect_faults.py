@@ -35,6 +35,13 @@ class Perceptron(nn.Module):
         return torch.sigmoid(self.down(nn.functional.gelu(self.up(x))))
 
 
+class Logarithm(nn.Module):
+    """A few pointwise operations with a log1p among them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cos(torch.log1p(x * x) + x).sum(-1)
+
+
 class Scales(nn.Module):
     """One input scaled twice: by 2 and by 3."""
 
@@ -188,9 +195,9 @@ def wrong_gelu_decomposition() -> Iterator[None]:
         yield
 
 
-def injected_relu_bug(kind: str = "accuracy") -> Any:
-    """torch's own, in the C++ code that is generated for a ReLU."""
-    return inductor_config(**{"cpp.inject_relu_bug_TESTING_ONLY": kind})
+def injected_bug(of: str = "cpp.inject_relu_bug_TESTING_ONLY", kind: str = "accuracy") -> Any:
+    """torch's own, in the code that is generated for a ReLU, or of C++ for a log1p."""
+    return inductor_config(**{of: kind})
 
 
 Plant = Callable[[], Any]

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 from bisect_faults import (
+    Logarithm,
     Perceptron,
     Plant,
     Pointwise,
-    injected_relu_bug,
+    injected_bug,
     wrong_gelu_decomposition,
     wrong_joint_pattern,
     wrong_lowering,
@@ -76,8 +77,12 @@ NAMED = {
         r"decompositions\.pop\(torch\.ops\.aten\.gelu\.default\)$", Perceptron,
     ),
     "torch's injected relu bug": Named(
-        injected_relu_bug, "inductor", "lowerings", "aten.relu.default", "torch.relu(",
+        injected_bug, "inductor", "lowerings", "aten.relu.default", "torch.relu(",
         FALLBACK.format("aten.relu.default"),
+    ),
+    "torch's injected log1p bug": Named(
+        lambda: injected_bug("cpp.inject_log1p_bug_TESTING_ONLY"), "inductor", "lowerings", "aten.log1p.default",
+        "torch.log1p(", FALLBACK.format("aten.log1p.default"), Logarithm,
     ),
     "custom backend": Named(
         contextlib.nullcontext, "backend", "operations", "aten.sigmoid.default", "torch.sigmoid(",
@@ -88,7 +93,8 @@ NAMED = {
         model=Perceptron, backend=CrashOnOperation(),
     ),
 }  # fmt: skip
-SLOW = ("custom backend", "lowering of a reduction", "post-grad pass", "pre-grad pass", "torch's injected relu bug")
+SLOW = ("custom backend", "lowering of a reduction", "post-grad pass", "pre-grad pass", "torch's injected relu bug",
+        "torch's injected log1p bug")  # fmt: skip
 
 
 def found(name: str, mode: str = "inference") -> Bisection:
@@ -175,13 +181,33 @@ def test_a_lowering_is_named_once_for_forward_and_backward() -> None:
 
 
 @pytest.mark.slow
-def test_a_failed_compilation_is_bisected_too() -> None:
-    """The injected bug as a compile error: torch's C++ compiler refuses what is generated."""
-    with injected_relu_bug("compile_error"):
+@pytest.mark.parametrize(
+    ("kind", "failures"),
+    [
+        ("compile_error", ["CalledProcessError", "CppCompileError"]),
+        ("runtime_error", ["RuntimeError: unhandled error"]),
+    ],
+)
+def test_an_injected_failure_is_bisected_too(kind: str, failures: list[str]) -> None:
+    """torch's C++ compiler refuses what is generated for a ReLU, or the kernel throws when it runs."""
+    with injected_bug(kind=kind):
         result = bisect(Pointwise(), (torch.randn(4, 8),))
-    assert (
-        result.fault is not None
-        and result.fault["kind"] == "raised"
-        and result.fault["failure"] in ("CalledProcessError", "CppCompileError")
-    )
-    assert (result.subsystem, result.group, result.names) == ("inductor", "lowerings", ["aten.relu.default"])
+    assert result.fault is not None and result.fault["kind"] == "raised"
+    assert result.fault["failure"] in failures
+    assert (result.verdict, result.subsystem, result.group) == ("found", "inductor", "lowerings"), result.answer
+    assert result.names == ["aten.relu.default"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("kind", ["accuracy", "compile_error"])
+def test_the_injected_bug_of_triton_is_named(kind: str) -> None:
+    """``runtime_error`` is a device-side assertion, after which the process can't use the device any more."""
+    torch.manual_seed(0)
+    with injected_bug("triton.inject_relu_bug_TESTING_ONLY", kind):
+        result = bisect(Pointwise().cuda(), (torch.randn(4, 8, device="cuda"),))
+    assert result.fault is not None and result.fault["kind"] == ("defect" if kind == "accuracy" else "raised")
+    assert (result.verdict, result.subsystem, result.group) == ("found", "inductor", "lowerings"), result.answer
+    assert result.names == ["aten.relu.default"]
+    (node,) = {node.code for item in result.applications for node in item.nodes}
+    assert "torch.relu(" in node
