@@ -9,6 +9,28 @@ from command_line import Finished, command
 MODEL = ("model=custom", "model.build._target_=small_models.perceptron", "model.name=perceptron")
 
 
+NET = """
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(16, 24), torch.nn.Linear(24, 8)
+
+    def forward(self, x):
+        return self.down(torch.nn.functional.gelu(self.up(x)))
+
+
+def build():
+    return Net(), (torch.randn(4, 16),)
+"""
+CHANGES = {
+    "operation": ("functional.gelu(self.up(x))", "functional.silu(self.up(x))"),
+    "constant": ("self.down(", "1.01 * self.down("),
+}
+
+
 def run(directory: Path, *arguments: str) -> Finished:
     done = command(*MODEL, *arguments, f"hydra.run.dir={directory}", cwd=directory.parent)
     return Finished(done.returncode, done.stdout + done.stderr, directory)
@@ -49,3 +71,24 @@ def test_a_strict_violation_is_not_bisected(tmp_path: Path) -> None:
     finished = run(tmp_path / "run", "accel=strict16", "stages=[capture,constrain,bisect,report]")
     assert finished.code == 1, finished.output
     assert finished.statuses()["bisect"] == "skipped"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_model_that_was_changed_after_its_golden_run_is_no_fault_of_the_compiler(change: str, tmp_path: Path) -> None:
+    model = ("model=custom", "model.build._target_=nets.build", "model.name=net")
+    (tmp_path / "nets.py").write_text(NET)
+    trusted = command(*model, "backend=eager", "stages=[kerneldiff]", "hydra.run.dir=golden", cwd=tmp_path)
+    assert trusted.returncode == 0, trusted.stdout + trusted.stderr
+    (tmp_path / "nets.py").write_text(NET.replace(*CHANGES[change]))
+    stages = ("stages=[kerneldiff,bisect,report]", "stages.kerneldiff.golden=golden")
+    done = command(*model, *stages, "backend=inductor", "hydra.run.dir=changed", cwd=tmp_path)
+    finished = Finished(done.returncode, done.stdout + done.stderr, tmp_path / "changed")
+    assert finished.code == 1, finished.output
+    assert finished.statuses() == {"kerneldiff": "failed", "bisect": "failed", "report": "passed"}
+    found = finished.json("bisect/bisect.json")
+    assert (found["verdict"], found["subsystem"], found["names"], found["remedy"]) == ("none", None, [], None)
+    assert found["answer"].startswith("none: the model without any compiler has the fault too")
+    assert {link: each["fault"] for link, each in found["established"]["chain"].items()} == {
+        "backend": "present", "uncompiled": "present"}  # fmt: skip
+    assert f"Bisection: {found['answer']}." in finished.json("report/report.json")["findings"]
