@@ -16,6 +16,24 @@ that had not run before were compiled; a frame is left to Python, for a limit wa
 raises. Of the other two, the first raises in eager as well, the second could not be made."""
 
 
+_STATE = "a state of torch, checked in C++ at every call"
+WITHOUT_CODE = {
+    "GRAD_MODE": _STATE,
+    "DETERMINISTIC_ALGORITHMS": _STATE,
+    "FSDP_TRAINING_STATE": _STATE,
+    "GLOBAL_STATE": _STATE,
+    "TORCH_FUNCTION_STATE": _STATE,
+    "CLOSURE_MATCH": "a function's code object, which torch compares by identity",
+    "NOT_PRESENT_IN_GENERIC_DICT": "an attribute that an object must not get, checked in C++",
+    "EMPTY_NN_MODULE_HOOKS_DICT": "a module's hooks, not checked unless torch._dynamo.config.skip_nnmodule_hook_guards "
+    "is off",
+}
+"""Types of guards of which torch tells no condition → what they look at."""
+
+TOLD_ONCE = ("DICT_CONTAINS", "DICT_NOT_CONTAINS", "DUPLICATE_INPUT", "HASATTR", "SET_CONTAINS", "SET_NOT_CONTAINS")
+"""Types of which torch tells a condition once: a further guard with the same condition has none."""
+
+
 @dataclass
 class Guard:
     """One guard of one compiled frame.
@@ -24,7 +42,8 @@ class Guard:
         type: torch's name of its kind; SHAPE_ENV for a condition on symbolic sizes, each condition one guard.
         name: what it looks at, ``L`` being the frame's locals; empty for what is no single object.
         scope: "local", "global", … where torch tells.
-        code: conditions as Python, without object addresses; empty for a state of torch (GRAD_MODE and its kin).
+        code: conditions as Python, without object addresses; empty for the types in :data:`WITHOUT_CODE`, and for
+            repeated ones of those in :data:`TOLD_ONCE`.
         source: ``file:line`` of the model that made it necessary, or None.
         size, stride: what a tensor's must be, None in the place of one that is free; None altogether for no tensor.
         dynamic: with ``dynamic=True`` the guard is "kept", "relaxed" (it lets more through) or "gone"; empty where

@@ -82,3 +82,19 @@ class Matched(nn.Module):
 def matched() -> tuple[nn.Module, tuple[torch.Tensor]]:
     """``Matched`` and an input of shape (8, 16)."""
     return Matched(), (torch.randn(8, 16),)
+
+
+class Rolled(nn.Module):
+    """Its inputs are a tensor, a whole number by position and a float by keyword."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(16, 24)
+
+    def forward(self, x: torch.Tensor, shift: int, *, scale: float) -> torch.Tensor:
+        return torch.roll(self.linear(x) * scale, shift, 0)
+
+
+def rolled() -> tuple[nn.Module, tuple[torch.Tensor, int], dict[str, float]]:
+    """``Rolled``, an input of shape (6, 16), 3 and 0.5."""
+    return Rolled(), (torch.randn(6, 16), 3), {"scale": 0.5}

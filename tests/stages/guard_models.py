@@ -83,6 +83,13 @@ class Added(nn.Module):
         return x.sin() + y.cos()
 
 
+class Rolled(nn.Module):
+    """A whole number by position and a float by keyword among its inputs, both of which the graph computes with."""
+
+    def forward(self, x: torch.Tensor, shift: int, *, scale: float) -> torch.Tensor:
+        return torch.roll(x.sin() * scale, shift, 0)
+
+
 def build_masked(batch_size: int, sequence_length: int) -> tuple[nn.Module, tuple[()], dict[str, Any]]:
     """Tokens and mask of (batch, length), a weight without either."""
     tokens = torch.randint(10, (batch_size, sequence_length))

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 import torch
 from capture_models import case_of, line_of
-from guard_models import Added, Branching, Counting, Picky, Plain, Two
+from guard_models import Added, Branching, Counting, Picky, Plain, Rolled, Two
 
 from models.errors import ConfigurationError
 from stages.guards import GuardReport, inspect_guards, tables
-from stages.guards.records import CompiledFrame, Guard
+from stages.guards.records import WITHOUT_CODE, CompiledFrame, Guard
 
 ROWS = {"batch": {"x": 0}}
 
@@ -22,6 +22,11 @@ def plain() -> GuardReport:
 @pytest.fixture(scope="module")
 def two() -> GuardReport:
     return inspect_guards(Two(), (torch.randn(6, 4),), {"scale": torch.ones(8)}, vary=["batch"], dims=ROWS)
+
+
+@pytest.fixture(scope="module")
+def rolled() -> GuardReport:
+    return inspect_guards(Rolled(), (torch.randn(6, 4), 3), {"scale": 0.5}, vary=["batch"], dims=ROWS)
 
 
 def guard_on(frame: CompiledFrame, name: str, type: str = "TENSOR_MATCH") -> Guard:
@@ -60,6 +65,28 @@ def test_dynamic_shapes_relax_the_free_dimension_alone(plain: GuardReport) -> No
     assert relaxed[0].becomes == ["size=[None, 4], stride=[4, 1]", "2 <= L['x'].size()[0]"]
     assert frame.added == ["2 <= L['x'].size()[0]"]
     assert plain.changes() == {"kept": len(frame.guards) - 1, "relaxed": 1, "gone": 0}
+
+
+def test_dynamic_shapes_relax_a_number_to_its_type(rolled: GuardReport) -> None:
+    (frame,) = rolled.graphs
+    shift, scale = (guard_on(frame, f"L['{name}']", "CONSTANT_MATCH") for name in ("shift", "scale"))
+    assert (shift.code, shift.dynamic) == (["L['shift'] == 3"], "relaxed")
+    assert shift.becomes == ["___check_type_id(L['shift'], …), type=<class 'int'>"]
+    assert (scale.code, scale.dynamic) == (["L['scale'] == 0.5"], "relaxed")
+    assert "___check_type_id(L['scale'], …), type=<class 'float'>" in scale.becomes
+    assert rolled.changes() == {"kept": len(frame.guards) - 3, "relaxed": 3, "gone": 0}
+    assert outcomes(rolled, "batch", 1) == ["recompiled", "recompiled", "reused"]
+
+
+@pytest.mark.parametrize("name", ["plain", "two", "rolled"])
+def test_every_guard_has_its_condition_but_for_the_types_that_torch_tells_none_of(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    report: GuardReport = request.getfixturevalue(name)
+    for _, _, call in report.every_call():
+        for frame in call.frames:
+            without = {guard.type for guard in frame.guards if not guard.code}
+            assert "GRAD_MODE" in without and without <= WITHOUT_CODE.keys()
 
 
 def test_a_second_batch_recompiles_until_its_size_is_symbolic(plain: GuardReport) -> None:
