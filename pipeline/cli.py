@@ -100,9 +100,14 @@ def show_command(
     about = {**summary["run"], "verdict": summary["verdict"]}
     _print_table(["key", "value"], [{"key": key, "value": _text(value)} for key, value in about.items()])
     _print_table(["name", "status", "seconds", "message"], summary["stages"])
-    for part in ("graphs", "violations", "numerics", "benchmark"):
+    for part in ("graphs", "violations", "numerics", "benchmark", "guards"):
         found = summary.get(part) or {}
+        if part == "guards" and all(value is None for value in found.values()):
+            continue  # most runs have no such stage
         _print_table([part, "value"], [{part: key, "value": _text(value)} for key, value in found.items()])
+    if summary.get("repros"):
+        columns = list(dict.fromkeys(key for repro in summary["repros"] for key in repro))
+        _print_table(columns, summary["repros"])
     return 0
 
 

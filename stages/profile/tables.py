@@ -16,8 +16,9 @@ flops                   a multiply-add is two; empty where no formula is known (
 dtype                   of the operands, where there are FLOPs
 gb_s, gflop_s           achieved: 1e9 bytes, and 1e9 FLOP, per second
 bandwidth_share         of the measured bandwidth; ``flops_share`` of the measured FLOP/s in that dtype
-roofline_share          the larger of the two; ``bound`` says which: ``memory`` or ``compute``
-profile_*_share         the same against what the accelerator's profile names (``accel.peaks``)
+roofline_share          the larger of the two; ``bound`` says which: ``memory`` or ``compute``. Where no ceiling was
+                        measured, these two are of the profile's
+profile_*               the four against what the accelerator's profile names (``accel.peaks``)
 operations, modules,    what it computes, each once
 sources
 note                    what to know of the row
@@ -56,7 +57,8 @@ if TYPE_CHECKING:
 KERNEL_COLUMNS = [
     "graph", "kernel", "handle", "kind", "launches", "time_us", "iqr_us", "share", "host_us", "bytes_read",
     "bytes_written", "flops", "dtype", "gb_s", "gflop_s", "bandwidth_share", "flops_share", "roofline_share", "bound",
-    "profile_bandwidth_share", "profile_flops_share", "operations", "modules", "sources", "note",
+    "profile_bandwidth_share", "profile_flops_share", "profile_roofline_share", "profile_bound", "operations", "modules",
+    "sources", "note",
 ]  # fmt: skip
 PART_COLUMNS = ["time_us", "share", "alone_us", "at_most_us", "launches", "kernels"]
 WHOLE = ("handle", "bytes_read", "bytes_written", "flops")
@@ -86,6 +88,12 @@ class Profile:
     measured: Ceiling | None
     named: Ceiling | None
     not_established: list[str] = field(default_factory=list)
+
+    @property
+    def ceilings(self) -> dict[str, Ceiling]:
+        """What there is to hold a rate against: ``measured``, and ``profile's`` where that names one."""
+        known = {"measured": self.measured, "profile's": self.named}
+        return {whose: ceiling for whose, ceiling in known.items() if ceiling is not None}
 
     @property
     def step(self) -> float:
@@ -187,6 +195,7 @@ def kernel_rows(profile: Profile) -> list[dict[str, Any]]:
             | {"gb_s": _scaled(bandwidth), "gflop_s": _scaled(flops)}
             | {"bandwidth_share": measured[0], "flops_share": measured[1], "roofline_share": share, "bound": bound}
             | {"profile_bandwidth_share": named[0], "profile_flops_share": named[1]}
+            | dict(zip(("profile_roofline_share", "profile_bound"), roofline(item, profile.named), strict=True))
             | {name: " ".join(work.distinct(name.removesuffix("s"))) for name in ("operations", "modules", "sources")}
             | {"note": "; ".join(notes(item, profile))}
         )

@@ -53,13 +53,15 @@ def in_words(profile: Profile, item: Timed) -> str:
     more = f" and {counted(len(sources) - 1, 'more line')}" if len(sources) > 1 else ""
     text = f"{name} ({percent((item.time or 0.0) / profile.step)}"
     text += f", {place(sources[0])}{more})" if sources else ")"
-    share, bound = roofline(item, profile.measured or profile.named)
-    if share is None:
+    told = [(whose, *roofline(item, ceiling)) for whose, ceiling in profile.ceilings.items()]
+    known = [(whose, share, bound) for whose, share, bound in told if share is not None]
+    if not known:
         return text
     bandwidth, flops = rates(item)
-    rate = f"{(flops or 0.0) / 1e9:.3g} GFLOP/s" if bound == "compute" else f"{(bandwidth or 0.0) / 1e9:.3g} GB/s"
-    whose = "measured" if profile.measured else "profile's"
-    return f"{text} at {percent(share)} of the {whose} {bound} ceiling, {rate}"
+    bounds = list(dict.fromkeys(bound for _, _, bound in known))
+    achieved = {"compute": f"{(flops or 0.0) / 1e9:.3g} GFLOP/s", "memory": f"{(bandwidth or 0.0) / 1e9:.3g} GB/s"}
+    of = " and ".join(f"{percent(share)} of the {whose} {bound} ceiling" for whose, share, bound in known)
+    return f"{text} at {of}, {' and '.join(achieved[bound] for bound in bounds)}"
 
 
 def percent(share: float) -> str:
@@ -108,7 +110,7 @@ def summary(profile: Profile, backend: str, environment: dict[str, Any]) -> dict
         "range_cost_us": observation.range_cost,
         "launches": sum(item.launches for item in profile.timed),
         "lines_share": known / profile.kernels if profile.kernels else None,
-        "ceilings": [vars(ceiling) for ceiling in (profile.measured, profile.named) if ceiling is not None],
+        "ceilings": [vars(ceiling) for ceiling in profile.ceilings.values()],
         "longest": [in_words(profile, item) for item in profile.longest()[:TOP]],
         "operators_outside": dict(sorted(outside.items(), key=lambda pair: -pair[1])[:TOP]),
         "environment": environment,

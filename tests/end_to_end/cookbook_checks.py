@@ -104,8 +104,12 @@ def _(reader: Reader) -> None:
 
 @from_own("Does it pay?", PERCEPTRON)
 def _(reader: Reader) -> None:
-    results = {row["results"] for row in reader.tables["results"]}
-    assert {"benchmark.test.median_ms", "lower.compile_s"} <= results
+    results = {row["results"]: (row["1"], row["2"]) for row in reader.tables["results"]}
+    assert results["lower.compile_s"] != results["benchmark.test.median_ms"]
+    for (low, high), median in zip(
+        results["benchmark.test.ci95_ms"], results["benchmark.test.median_ms"], strict=True
+    ):
+        assert 0 < low <= median <= high
 
 
 @from_own("Is vectorized C++ at fault?", BLOCK)
@@ -139,6 +143,8 @@ def _(reader: Reader) -> None:
     rows = reader.tables["kernels"]
     assert rows and {row["kind"] for row in rows} == {"triton"}
     names = [row["kernel"].partition(":")[0] for row in rows]
+    files = {row["file"] for row in rows}
+    assert len({Path(file).name for file in files}) == len(files) == len(set(names))  # unique across the graphs too
     assert all(f"def {name}(" in sources(reader.newest.directory) for name in names)
     assert line_of("torch.relu") in {row["source"] for row in reader.tables["lines"]}
 
@@ -154,6 +160,9 @@ def _(reader: Reader) -> None:
 def _(reader: Reader) -> None:
     assert settings(reader, "backend.inductor.triton.cudagraphs") == [True, False]
     assert not reader.tables["outputs"]
+    with_graphs, without = (Finished(0, "", run).json("lower/summary.json") for run in reader.runs)
+    assert with_graphs["inductor_options"]["triton.cudagraphs"] is True
+    assert without["inductor_options"]["triton.cudagraphs"] is False
 
 
 @from_own("Where does the time go?", BLOCK)

@@ -67,10 +67,11 @@ def test_an_operation_that_kills_the_process_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_strict_violation_is_not_bisected(tmp_path: Path) -> None:
-    finished = run(tmp_path / "run", "accel=strict16", "stages=[capture,constrain,bisect,report]")
+@pytest.mark.parametrize("stage", ["bisect", "profile"])
+def test_a_strict_violation_is_neither_bisected_nor_profiled(stage: str, tmp_path: Path) -> None:
+    finished = run(tmp_path / "run", "accel=strict16", f"stages=[capture,constrain,{stage},report]")
     assert finished.code == 1, finished.output
-    assert finished.statuses()["bisect"] == "skipped"
+    assert finished.statuses()["constrain"] == "failed" and finished.statuses()[stage] == "skipped"
 
 
 @pytest.mark.slow

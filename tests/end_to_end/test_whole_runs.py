@@ -2,11 +2,15 @@
 
 import hashlib
 import inspect
+import json
 from collections.abc import Callable
 
+import pandas
 import pytest
 import small_models
 from command_line import QUICK, SMALL, Finished, command
+
+from pipeline import cli
 
 LINES, FIRST_LINE = inspect.getsourcelines(small_models.Block)
 SOURCE_LINES = range(FIRST_LINE, FIRST_LINE + len(LINES))
@@ -77,6 +81,24 @@ def test_every_violation_names_its_line(inference_run: Finished) -> None:
     assert any(
         str(source).endswith(f"small_models.py:{line_of('self.projection(hidden)')}") for source in projection["source"]
     )
+
+
+def test_analyze_tells_every_violation_and_the_lines_they_are_at(
+    training_run: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["analyze", str(training_run.directory), "--type", "constraints", "--format", "json"]) == 0
+    tables = json.loads(capsys.readouterr().out)["tables"]
+    stored = training_run.table("constrain/violations.csv").fillna("")
+    told = pandas.DataFrame(tables["violations"], columns=VIOLATION_COLUMNS).fillna("")
+    keys = ["graph", "node", "operand", "source", "rule", "effect", "measured", "limit"]
+    assert len(stored) and told[keys].astype(str).to_numpy().tolist() == stored[keys].astype(str).to_numpy().tolist()
+    by_rule = {(row["rule"], row["effect"]): row["findings"] for row in tables["rules"]}
+    assert by_rule == stored.groupby(["rule", "effect"]).size().to_dict()
+    by_line = stored.groupby("source").size()
+    assert {row["source"]: row["findings"] for row in tables["lines"]} == by_line.to_dict()
+    assert f"{small_models.__file__}:{line_of('self.projection(hidden)')}" in by_line
+    costs = [row["cost_bytes"] for row in tables["lines"]]
+    assert costs == sorted(costs, reverse=True) and costs[0] > 0
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])

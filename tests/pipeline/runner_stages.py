@@ -182,6 +182,18 @@ class Lower(Plain):
     name = "lower"
 
 
+class Benchmark(Plain):
+    name = "benchmark"
+
+
+class Bisect(Plain):
+    name = "bisect"
+
+
+class Profile(Plain):
+    name = "profile"
+
+
 class Rejects(Stage):
     name = "rejects"
     uses_torch = False
@@ -224,6 +236,6 @@ class Report(Stage):
 CLASSES = {
     cls.name: f"runner_stages:{cls.__name__}"
     for cls in (Plain, After, Raises, RaisesWrapped, RaisesForADtype, Announces, Exits, Segfaults, Killed, Hangs,
-                HangsPlainly, Allocates, AllocatesInChildren, Needy, NeedsPlain, Constrain, Lower, Rejects, Refuses,
-                KernelDiff, Report)
+                HangsPlainly, Allocates, AllocatesInChildren, Needy, NeedsPlain, Constrain, Lower, Benchmark, Bisect,
+                Profile, Rejects, Refuses, KernelDiff, Report)
 }  # fmt: skip

@@ -125,9 +125,11 @@ def test_a_stage_beyond_the_memory_limit_says_so(tmp_path: Path, stage: str, lim
 
 
 def test_a_strict_violation_skips_what_follows_and_fails_the_run(tmp_path: Path) -> None:
-    outcome = execute(tmp_path / "run", "plain", "constrain", "lower", "kerneldiff", "report")
+    stopped = ["lower", "kerneldiff", "benchmark", "bisect", "profile"]
+    outcome = execute(tmp_path / "run", "plain", "constrain", *stopped, "report")
     assert (outcome.code, outcome.summary["verdict"]) == (1, "failed")
-    assert [outcome.statuses[name] for name in ("lower", "kerneldiff", "report")] == ["skipped", "skipped", "passed"]
+    assert outcome.statuses == {"plain": "passed", "constrain": "failed", **dict.fromkeys(stopped, "skipped"),
+                                "report": "passed"}  # fmt: skip
     assert "strict" in outcome.message("lower") and "2 violations" in outcome.message("lower")
     assert outcome.summary["violations"]["by_rule"] == {"alignment": 2}
     assert outcome.summary["numerics"]["verdict"] is None

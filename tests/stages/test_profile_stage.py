@@ -280,4 +280,5 @@ def test_the_columns_are_those_that_are_documented(inductor: Finished) -> None:
         header = next(csv.reader(io.StringIO(inductor.artifacts.read_text(f"profile/{name}.csv"))))
         for column in header:
             assert column in text or column in ("bytes_written", "module", "depth", "source", "code", "operation",
-                                                "profile_bandwidth_share", "profile_flops_share"), column  # fmt: skip
+                                                "profile_bandwidth_share", "profile_flops_share",
+                                                "profile_roofline_share", "profile_bound"), column  # fmt: skip

@@ -113,7 +113,33 @@ def test_rates_are_shares_of_the_measured_and_of_the_profiles_ceiling() -> None:
     assert product["gflop_s"] == pytest.approx(200.0)
     assert (product["flops_share"], product["profile_flops_share"]) == (pytest.approx(0.5), pytest.approx(0.25))
     assert (product["roofline_share"], product["bound"]) == (pytest.approx(0.5), "compute")
-    assert "50 % of the measured compute ceiling, 200 GFLOP/s" in message(found)
+    assert (product["profile_roofline_share"], product["profile_bound"]) == (pytest.approx(0.25), "compute")
+    assert (plain["profile_roofline_share"], plain["profile_bound"]) == (None, "")
+    assert "50 % of the measured compute ceiling and 25 % of the profile's compute ceiling, 200 GFLOP/s" in message(found)
+    assert summary(found, "inductor", {})["longest"][1].endswith("at 50 % of the measured memory ceiling, 0.4 GB/s")
+
+
+def test_two_ceilings_may_bound_a_kernel_differently() -> None:
+    """4000 bytes and 1e6 FLOP in 10 µs: memory bounds it on this machine, and arithmetic on the profile's chip."""
+    item = work("both", [part("mm", "", 3, 1.0)], bytes_read=4000, bytes_written=0, flops=10**6, dtype="float32")
+    ceilings = {"measured": Ceiling("measured", 8e8, {"float32": 1e12}),
+                "named": Ceiling("profile", 4e10, {"float32": 2e12})}  # fmt: skip
+    found = profile([item], {item.range: times(10, 10)}, **ceilings)
+    (row,) = kernel_rows(found)
+    assert (row["roofline_share"], row["bound"]) == (pytest.approx(0.5), "memory")
+    assert (row["profile_roofline_share"], row["profile_bound"]) == (pytest.approx(0.05), "compute")
+    told = "at 50 % of the measured memory ceiling and 5 % of the profile's compute ceiling, 0.4 GB/s and 100 GFLOP/s"
+    assert told in message(found)
+
+
+@pytest.mark.parametrize(("which", "told"), [("measured", "50 % of the measured memory ceiling, 0.4 GB/s"),
+                                             ("named", "50 % of the profile's memory ceiling, 0.4 GB/s")])  # fmt: skip
+def test_one_ceiling_alone_is_the_one_that_is_told(which: str, told: str) -> None:
+    found = profile([PLAIN], {PLAIN.range: times(10, 10)}, **{which: Ceiling(which, 8e8, {})})
+    (row,) = kernel_rows(found)
+    assert (row["roofline_share"], row["bound"]) == (pytest.approx(0.5), "memory") and f"at {told}" in message(found)
+    facts = summary(found, "inductor", {})
+    assert [ceiling["source"] for ceiling in facts["ceilings"]] == [which] and "ceiling and" not in message(found)
 
 
 def test_more_than_memory_can_do_is_named_and_no_error() -> None:
