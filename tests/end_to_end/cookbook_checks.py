@@ -106,9 +106,7 @@ def _(reader: Reader) -> None:
 def _(reader: Reader) -> None:
     results = {row["results"]: (row["1"], row["2"]) for row in reader.tables["results"]}
     assert results["lower.compile_s"] != results["benchmark.test.median_ms"]
-    for (low, high), median in zip(
-        results["benchmark.test.ci95_ms"], results["benchmark.test.median_ms"], strict=True
-    ):
+    for (low, high), median in zip(results["benchmark.test.ci95_ms"], results["benchmark.test.median_ms"], strict=True):
         assert 0 < low <= median <= high
 
 

@@ -115,7 +115,9 @@ def test_rates_are_shares_of_the_measured_and_of_the_profiles_ceiling() -> None:
     assert (product["roofline_share"], product["bound"]) == (pytest.approx(0.5), "compute")
     assert (product["profile_roofline_share"], product["profile_bound"]) == (pytest.approx(0.25), "compute")
     assert (plain["profile_roofline_share"], plain["profile_bound"]) == (None, "")
-    assert "50 % of the measured compute ceiling and 25 % of the profile's compute ceiling, 200 GFLOP/s" in message(found)
+    assert "50 % of the measured compute ceiling and 25 % of the profile's compute ceiling, 200 GFLOP/s" in message(
+        found
+    )
     assert summary(found, "inductor", {})["longest"][1].endswith("at 50 % of the measured memory ceiling, 0.4 GB/s")
 
 

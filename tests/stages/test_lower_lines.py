@@ -1,0 +1,83 @@
+"""Kernels lead to lines where torch makes that hard: its own layers, calls in place, subgraphs."""
+
+import io
+
+import pandas as pd
+import torch
+
+from models.case import Case
+from models.config import ModelConfig
+from stages.contract import MemoryArtifacts, Settings, StageContext
+from stages.lower.config import BackendConfig, LowerConfig
+from stages.lower.stage import LowerStage
+
+
+def lowered(module: torch.nn.Module, *inputs: torch.Tensor) -> MemoryArtifacts:
+    """What the stage stores of an inference."""
+    torch._dynamo.reset()
+    case = Case("hard", module.eval(), inputs, {}, "inference", torch.float32, torch.device("cpu"))
+    artifacts = MemoryArtifacts()
+    settings = Settings(ModelConfig("hard"), backend=BackendConfig())
+    artifacts.add(LowerStage(LowerConfig()).run(StageContext(settings, artifacts, {"case": case})))
+    return artifacts
+
+
+def test_a_model_of_torchs_own_layers_names_these_and_says_that_no_line_is_its_own() -> None:
+    layers = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+    provenance = lowered(layers, torch.randn(4, 8)).read_json("lower/g0.forward/provenance.json")
+    assert provenance["kernels_mapped_share"] == 0.0
+    assert any(note.startswith("lines of the model's own: ") for note in provenance["not_established"])
+    (product, relu) = provenance["kernels"]
+    for record, path, kind in ((product, "0", torch.nn.Linear), (relu, "1", torch.nn.ReLU)):
+        (source,) = record["sources"]
+        code = kind.forward.__code__
+        assert (source["file"], source["line"]) == (code.co_filename, code.co_firstlineno) and not source["own"]
+        assert record["modules"] == [path]
+
+
+class InPlace(torch.nn.Module):
+    """Dropout in place fills memory that a kernel prepares, by a call that has no handle."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x * 2
+        return torch.nn.functional.dropout(x.relu(), 0.5, True, True)
+
+
+def test_memory_prepared_for_a_call_in_place_has_the_line_of_the_call() -> None:
+    kernels = lowered(InPlace(), torch.randn(4, 8)).read_json("lower/g0.forward/provenance.json")["kernels"]
+    (filled,) = [record for record in kernels if record["kind"] == "cpp" and not record["nodes"]]
+    assert "dropout" in filled["sources"][0]["code"] and filled["own"]
+
+
+class Branches(torch.nn.Module):
+    """Two subgraphs and the graph that calls them each have nodes called ``mul`` and ``sum_1``."""
+
+    def forward(self, x: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        return torch.cond(condition, self.first, self.second, (x,)).mul(5).sum(1)
+
+    def first(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sin().mul(2).sum(0) * x
+
+    def second(self, x: torch.Tensor) -> torch.Tensor:
+        return x.cos().mul(3).sum(1, keepdim=True) * x
+
+
+def test_a_branch_s_kernel_has_its_own_lines_where_nodes_of_several_graphs_are_called_alike() -> None:
+    artifacts = lowered(Branches(), torch.randn(4, 8), torch.tensor(True))
+    kernels = artifacts.read_json("lower/g0.forward/provenance.json")["kernels"]
+    found = {}
+    for record in kernels:
+        (source,) = record["sources"]
+        found[source["code"]] = {name.rpartition("/")[0] for name in record["nodes"]}
+        assert {"sin", "cos"}.isdisjoint({name.rpartition("/")[2] for name in record["nodes"]}) == (
+            "cond" in source["code"]
+        )
+    assert found == {
+        "return torch.cond(condition, self.first, self.second, (x,)).mul(5).sum(1)": {""},
+        "return x.sin().mul(2).sum(0) * x": {"true_graph_0"},
+        "return x.cos().mul(3).sum(1, keepdim=True) * x": {"false_graph_0"},
+    }
+    names = {node["node"] for node in artifacts.read_json("lower/g0.forward/nodes.json")["nodes"]}
+    fused = pd.read_csv(io.StringIO(artifacts.read_text("lower/g0.forward/fusions.csv")))
+    decided = {name for column in ("first_nodes", "second_nodes") for cell in fused[column] for name in cell.split()}
+    assert decided and decided <= names
