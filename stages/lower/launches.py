@@ -71,23 +71,7 @@ def find_launches(lowered: "LoweredGraph", generated: Collection[str]) -> list[L
     Args:
         generated: the kernels that the module defines.
     """
-    buffers = lowered.schedule.buffers
-    names = {name for node in lowered.schedule.nodes for name in node.writes} | set(buffers)
-    given = launch_buffers(lowered.source_code, names)
-    reuses = {match["new"]: match["old"] for match in _REUSE.finditer(lowered.source_code)}
-    graphs: Mapping[str, list[str]] = defaultdict(list)
-    for node in lowered.nodes:
-        graph, slash, name = node.name.rpartition("/")
-        graphs[name].append(graph + slash)
-    launches = []
-    for key in dict.fromkeys([*lowered.kernel_nodes, *lowered.kernel_stacks]):
-        kernel, _, handle = key.rpartition(":")
-        places = given.get(key, [])
-        own = {buffers[name].graph for name in places if name in buffers}
-        nodes = [f"{graph}{name}" for name in lowered.kernel_nodes.get(key, []) for graph in _graph(graphs[name], own)]
-        launches.append(
-            Launch(kernel, handle, nodes, kernel in generated, given=places, reused=_earlier(places, reuses))
-        )
+    launches = _recorded(lowered, generated)
     _assign(lowered.schedule.nodes, launches)
     # one that must only run after another, as random operations must, is wrapped: control_deps
     targets = {node.name: node.target if "." in node.target else node.original or node.target for node in lowered.nodes}
@@ -159,6 +143,28 @@ def _assign(nodes: "list[ScheduledNode]", launches: list[Launch]) -> None:
                 launch.scheduled.append(node)
                 makers |= dict.fromkeys(node.writes, launch)
                 break
+
+
+def _recorded(lowered: "LoweredGraph", generated: Collection[str]) -> list[Launch]:
+    """The launches with the nodes and the buffers that torch names, not yet with the scheduler's nodes."""
+    buffers = lowered.schedule.buffers
+    names = {name for node in lowered.schedule.nodes for name in node.writes} | set(buffers)
+    given = launch_buffers(lowered.source_code, names)
+    reuses = {match["new"]: match["old"] for match in _REUSE.finditer(lowered.source_code)}
+    graphs: Mapping[str, list[str]] = defaultdict(list)
+    for node in lowered.nodes:
+        graph, slash, name = node.name.rpartition("/")
+        graphs[name].append(graph + slash)
+    launches = []
+    for key in dict.fromkeys([*lowered.kernel_nodes, *lowered.kernel_stacks]):
+        kernel, _, handle = key.rpartition(":")
+        places = given.get(key, [])
+        own = {buffers[name].graph for name in places if name in buffers}
+        nodes = [graph + name for name in lowered.kernel_nodes.get(key, []) for graph in _graph(graphs[name], own)]
+        launches.append(
+            Launch(kernel, handle, nodes, kernel in generated, given=places, reused=_earlier(places, reuses))
+        )
+    return launches
 
 
 def _graph(graphs: Sequence[str], own: Collection[str]) -> list[str]:

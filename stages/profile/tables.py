@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 KERNEL_COLUMNS = [
     "graph", "kernel", "handle", "kind", "launches", "time_us", "iqr_us", "share", "host_us", "bytes_read",
     "bytes_written", "flops", "dtype", "gb_s", "gflop_s", "bandwidth_share", "flops_share", "roofline_share", "bound",
-    "profile_bandwidth_share", "profile_flops_share", "profile_roofline_share", "profile_bound", "operations", "modules",
-    "sources", "note",
+    "profile_bandwidth_share", "profile_flops_share", "profile_roofline_share", "profile_bound", "operations",
+    "modules", "sources", "note",
 ]  # fmt: skip
 PART_COLUMNS = ["time_us", "share", "alone_us", "at_most_us", "launches", "kernels"]
 WHOLE = ("handle", "bytes_read", "bytes_written", "flops")
