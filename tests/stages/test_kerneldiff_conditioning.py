@@ -146,9 +146,8 @@ def test_a_lucky_draw_of_the_noise_makes_no_defect() -> None:
     assert not any(verdict.endswith("defect") for verdict in verdicts)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "wrong"), [(torch.float32, 1.001), pytest.param(torch.bfloat16, 2.0, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "wrong"), [(torch.float32, 1.001), (torch.bfloat16, 2.0)])
 def test_more_draws_do_not_excuse_a_wrong_scale(dtype: torch.dtype, wrong: float) -> None:
     assert mean_verdicts(dtype, lambda mean: mean * wrong).count("defect defect") >= 38  # the rest are near zero
 

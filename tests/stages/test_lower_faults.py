@@ -100,7 +100,7 @@ def test_inductor_commits_the_fault(model: str, graph: str, node: str, fault: st
 
 
 @pytest.mark.parametrize("model", ["transformer", "convolutional"])
-@pytest.mark.parametrize("inner", ["eager", "inductor"])
+@pytest.mark.parametrize("inner", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_the_control_has_no_fault(model: str, inner: str) -> None:
     node = "addmm_2" if model == "transformer" else "convolution_1"
     result = judged(case_of(model), inner=inner, node=node, fault="none")
