@@ -105,7 +105,7 @@ def _(reader: Reader) -> None:
 @from_own("Does it pay?", PERCEPTRON)
 def _(reader: Reader) -> None:
     results = {row["results"]: (row["1"], row["2"]) for row in reader.tables["results"]}
-    assert results["lower.compile_s"] != results["benchmark.test.median_ms"]
+    assert all(seconds > 0 for seconds in results["lower.compile_s"])
     for (low, high), median in zip(results["benchmark.test.ci95_ms"], results["benchmark.test.median_ms"], strict=True):
         assert 0 < low <= median <= high
 
@@ -136,13 +136,17 @@ def _(reader: Reader) -> None:
     assert not reader.tables["outputs"]
 
 
-@from_own("Which Triton kernel is that in the profiler? (CUDA)", BLOCK)
+TRAINING = {"device=cuda backend=inductor_unique_names": "device=cuda mode=training backend=inductor_unique_names"}
+
+
+@from_own("Which Triton kernel is that in the profiler? (CUDA)", BLOCK | TRAINING)
 def _(reader: Reader) -> None:
     rows = reader.tables["kernels"]
     assert rows and {row["kind"] for row in rows} == {"triton"}
     names = [row["kernel"].partition(":")[0] for row in rows]
     files = {row["file"] for row in rows}
-    assert len({Path(file).name for file in files}) == len(files) == len(set(names))  # unique across the graphs too
+    assert {row["graph"] for row in rows} == {"g0.forward", "g0.backward"}
+    assert len({Path(file).name for file in files}) == len(files) == len(set(names))  # unique across both graphs
     assert all(f"def {name}(" in sources(reader.newest.directory) for name in names)
     assert line_of("torch.relu") in {row["source"] for row in reader.tables["lines"]}
 
@@ -154,7 +158,11 @@ def _(reader: Reader) -> None:
     assert all(row["called_at"] for row in reader.tables["kernels"])
 
 
-@from_own("Are CUDA graphs at fault? (CUDA)", BLOCK)
+OR_ERROR = {"cudagraphs=true,false": "cudagraphs=true,false backend.inductor.triton.cudagraph_or_error=true"}
+"""Compiling fails where torch leaves out the CUDA graphs that were asked for."""
+
+
+@from_own("Are CUDA graphs at fault? (CUDA)", BLOCK | OR_ERROR)
 def _(reader: Reader) -> None:
     assert settings(reader, "backend.inductor.triton.cudagraphs") == [True, False]
     assert not reader.tables["outputs"]

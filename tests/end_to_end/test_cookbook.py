@@ -168,6 +168,24 @@ def test_the_base_run_answers(
     BASE_CHECKS[title](reader)
 
 
+def test_two_lines_that_were_not_fused_have_the_schedulers_reason(
+    training_run: Finished, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The entry's question of two lines that no library's call parts: the backward of a mean, and of its argument."""
+    reader = Reader(training_run.directory.parents[2])
+    (text,) = TITLES["Why were these two not fused?"].commands
+    words = {"self.intermediate_act_fn": "logits.mean", "self.dense(hidden_states)": "self.projection(hidden)"}
+    reader.type(substituted(text, words), monkeypatch, capsys)
+    refused = [row for row in reader.tables["decisions"] if not row["fused"]]
+    assert refused and all(row["reason"].strip() and row["times"] >= 1 for row in refused)
+    for row in refused:
+        for line in ("logits.mean", "self.projection(hidden)"):
+            assert line_of(line) in f"{row['first_source']} {row['second_source']}"
+    times = {row["reason"]: row["times"] for row in reader.tables["reasons"]}
+    assert sum(times.values()) == sum(row["times"] for row in refused)
+    assert times.keys() == {row["reason"] for row in refused}
+
+
 @pytest.mark.slow
 def test_the_words_of_the_page_are_those_of_bert(
     tmp_path: Path, compilers: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -22,7 +22,10 @@ def test_a_profile_alone_and_with_a_ceiling_of_the_accelerators(tmp_path: Path) 
     assert set(kernels.graph) == {"g0.forward", "g0.backward"} and kernels.profile_flops_share.notna().any()
     trace = json.loads(gzip.decompress((finished.directory / "profile" / "trace.json.gz").read_bytes()))
     assert any("g0.backward|" in event.get("name", "") for event in trace["traceEvents"])
-    assert "Where does the time go?" in (finished.directory / "report" / "report.html").read_text()
+    report = (finished.directory / "report" / "report.html").read_text()
+    assert "Where does the time go?" in report and "profile_bound" in report
+    (longest,) = finished.json("profile/summary.json")["longest"][:1]
+    assert " of the measured " in longest and " of the profile's " in longest
     assert [ceiling["source"] for ceiling in finished.json("profile/summary.json")["ceilings"]] == [
         "measured", "profile",
     ]  # fmt: skip
