@@ -23,8 +23,9 @@ from stages.torch_internals.guard_hooks import FrameEvent, FrameLog
 
 SHAPE_ENV = "SHAPE_ENV"
 _LIMIT_REASON = "Dynamo recompile limit exceeded"
-_COUNTERS = ((re.compile(r"(__builtins_dict__)_\d+"), r"\1"), (re.compile(r"(G\['_)\d{6,}_"), r"\1…_"))
-"""What differs between two compilations of one frame: numbers and addresses in the names of globals."""
+_COUNTERS = ((re.compile(r"(__builtins_dict__)_\d+"), r"\1"), (re.compile(r"(G\['\w*?_)\d{6,}_c\d+"), r"\1…"))
+"""What differs between two compilations of one frame: numbers, addresses and Dynamo's count of compilations (``_c10``)
+in the names of globals."""
 _REASON = re.compile(r"^(?P<id>[\d!]*\d+/\d+(?:_\d+)?): (?P<guard>.*)", re.DOTALL)
 _COMMENT = re.compile(r"\s{2,}# .*", re.DOTALL)
 _PLACE = re.compile(r"# (?P<file>\S+):(?P<line>\d+) in ")

@@ -63,6 +63,7 @@ def test_the_projects_models_take_any_batch_with_dynamic_shapes(
     (graph,) = found["graphs"]
     inputs = [guard for guard in graph["guards"] if guard["type"] == "TENSOR_MATCH" and guard["dynamic"] == "relaxed"]
     assert inputs and all(guard["size"][0] == 4 and "size=[None" in guard["becomes"][0] for guard in inputs)
+    assert {guard["dynamic"] for guard in graph["guards"]} == {"kept", "relaxed"}
     with_code = {guard["type"] for guard in graph["guards"] if guard["code"]}
     without = {guard["type"] for guard in graph["guards"] if not guard["code"]}
     assert without <= {*WITHOUT_CODE, *(kind for kind in TOLD_ONCE if kind in with_code)}

@@ -16,6 +16,7 @@ from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
 from stages.guards import suggestions
 from stages.guards.comparison import compare_guards
 from stages.guards.config import GuardsConfig
+from stages.guards.reading import _named
 from stages.guards.records import CompiledFrame, Guard
 from stages.guards.stage import GuardsStage
 from stages.lower.config import BackendConfig
@@ -188,6 +189,20 @@ def test_each_break_has_a_suggestion(detail: str, begins: str) -> None:
 def test_each_kind_of_failure_has_advice(guard: str, dynamic: bool | None, part: str) -> None:
     found = suggestions.for_recompile(guard, dynamic)
     assert part in found and bool(found) == bool(part)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("G['_139712345678901_c6'].Tensor", "G['_139798765432109_c10'].Tensor"),
+        ("G['__object_139712345678901_c6']", "G['__object_139798765432109_c10']"),
+        ("G['__builtins_dict___6']", "G['__builtins_dict___10']"),
+    ],
+)
+def test_what_each_compilation_numbers_anew_is_left_out_of_a_guards_name(first: str, second: str) -> None:
+    """An object's address, and the count of compilations: else a guard would seem gone that is there."""
+    assert _named(first) == _named(second) != first
+    assert _named("G['layer_12_c10'].weight") == "G['layer_12_c10'].weight"
 
 
 def test_guards_are_kept_relaxed_or_gone() -> None:
