@@ -46,6 +46,7 @@ def test_run_passes_and_leaves_a_complete_directory(name: str, request: pytest.F
         "constrain/violations.csv",
         "lower/g0.forward/pre_grad.py",
         "lower/g0.forward/post_grad.py",
+        "lower/g0.forward/post_grad.svg",
         "lower/g0.forward/ir_pre_fusion.txt",
         "lower/g0.forward/ir_post_fusion.txt",
         "lower/g0.forward/output_code.py",
