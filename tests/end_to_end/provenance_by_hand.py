@@ -50,7 +50,7 @@ RESNET18_BACKWARD = [
     *_back_plain, *_back_wider, *_back_plain, *_back_wider, *_back_plain, *_back_plain,
     {CONV1, MAXPOOL}, {STEM_RELU, STEM_BN}, {FC},
 ]  # fmt: skip
-"""20 kernels. The last, the gradient of the classifier's bias, is wanted by none of the others."""
+"""19 kernels. The last, the gradient of the classifier's bias, is wanted by none of the others."""
 
 RESNET18_BLOCKS = [f"layer{layer}.{block}" for layer in (1, 2, 3, 4) for block in (0, 1)]
 """Of the kernels with the label FIRST, in this order, or backwards GRADIENT_FIRST."""
