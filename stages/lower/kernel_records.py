@@ -1,7 +1,7 @@
 """The kernels of one graph: what each computes, reads and writes, and the lines of the model that it came from."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stages.capture.sources import SourceFinder
@@ -11,6 +11,7 @@ from stages.lower.launches import Launch, find_launches
 
 if TYPE_CHECKING:
     from stages.torch_internals.inductor import LoweredGraph
+    from stages.torch_internals.inductor_nodes import PostGradNode
     from stages.torch_internals.inductor_scheduler import BufferInfo
 
 Record = dict[str, Any]
@@ -41,10 +42,12 @@ def describe_kernels(
     known = {str(record["node"]): record for record in nodes}
     traced = {node.name: node for node in lowered.nodes}
     pre_grad = {node.name: node for node in lowered.pre_grad_nodes}
+    constants = _constants(traced)
     records = []
     for launch in launches:
-        members = [known[name] for name in launch.nodes if name in known]
-        computing = [name for name in launch.nodes if not traced[name].view] or launch.nodes
+        mine = [name for name in launch.nodes if not _borrowed(name, launch.nodes, constants)]
+        members = [known[name] for name in mine if name in known]
+        computing = [name for name in mine if not traced[name].view] or mine
         traces = [(traced[name].stack_trace, traced[name].module) for name in computing]
         if not launch.nodes and launch.kernel not in defined:
             traces = [(trace, "") for trace in lowered.kernel_stacks.get(launch.key, [])]
@@ -72,6 +75,29 @@ def describe_kernels(
         for name, kernel in defined.items()
         if name not in launched
     ]
+
+
+def _constants(traced: "Mapping[str, PostGradNode]") -> dict[str, dict[str, bool]]:
+    """Nodes that read nothing → the nodes that read them → whether they were made for that one.
+
+    Equal constants of a graph are one node, which has the line of the first operation that wanted it.
+    """
+    found: dict[str, dict[str, bool]] = {name: {} for name, node in traced.items() if not node.inputs}
+    for name, node in traced.items():
+        for constant in found.keys() & set(node.inputs):
+            made = traced[constant]
+            found[constant][name] = (node.pre_grad, node.stack_trace) == (made.pre_grad, made.stack_trace)
+    return found
+
+
+def _borrowed(name: str, nodes: Collection[str], constants: Mapping[str, Mapping[str, bool]]) -> bool:
+    """Whether one of a launch's nodes is a constant that the others read, but that was made for one elsewhere.
+
+    A kernel that reads the 0 of another layer's activation does not come from that layer.
+    """
+    readers = constants.get(name, {})
+    here = [made_for for reader, made_for in readers.items() if reader in nodes]
+    return bool(here) and not any(here) and any(readers.values())
 
 
 def _lend_lines(records: Sequence[Record], copied: Sequence[Mapping[str, str]]) -> None:
@@ -173,7 +199,11 @@ def _buffer(info: "BufferInfo", launch: Launch) -> Record:
 
 
 def _accessed_bytes(info: "BufferInfo", launch: Launch) -> int | None:
-    users = [node for node in launch.scheduled if info.name in (*node.reads, *node.writes, *node.mutates)]
+    users = [
+        node
+        for node in launch.scheduled
+        if info.name in {launch.renamed.get(name, name) for name in (*node.reads, *node.writes, *node.mutates)}
+    ]
     item = ITEM_BYTES.get(info.dtype)
     if info.bytes is None or item is None or not all(info.name in node.accessed for node in users):
         return info.bytes

@@ -28,6 +28,7 @@ class Launch:
         generated: False for a library's or ATen's function.
         scheduled: what the scheduler had for it; several where TorchInductor puts more than one into a C++ kernel.
         given: the buffers of its statement; ``reused`` those whose memory it has under another name.
+        renamed: name of a buffer after a node overwrote it → the buffer.
         copied: buffers that it writes beside what it computes → what they hold in another layout: the node of a call,
             or an input.
     """
@@ -39,6 +40,7 @@ class Launch:
     scheduled: "list[ScheduledNode]" = field(default_factory=list)
     given: list[str] = field(default_factory=list)
     reused: list[str] = field(default_factory=list)
+    renamed: Mapping[str, str] = field(default_factory=dict)
     copied: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -57,7 +59,8 @@ class Launch:
     def reads(self) -> list[str]:
         """Buffers that others wrote."""
         made = {name for node in self.scheduled for name in node.writes}
-        return list(dict.fromkeys(name for node in self.scheduled for name in node.reads if name not in made))
+        names = [name for node in self.scheduled for name in node.reads if name not in made]
+        return list(dict.fromkeys(self.renamed.get(name, name) for name in names))
 
 
 def find_launches(lowered: "LoweredGraph", generated: Collection[str]) -> list[Launch]:
@@ -161,9 +164,9 @@ def _recorded(lowered: "LoweredGraph", generated: Collection[str]) -> list[Launc
         places = given.get(key, [])
         own = {buffers[name].graph for name in places if name in buffers}
         nodes = [graph + name for name in lowered.kernel_nodes.get(key, []) for graph in _graph(graphs[name], own)]
-        launches.append(
-            Launch(kernel, handle, nodes, kernel in generated, given=places, reused=_earlier(places, reuses))
-        )
+        launch = Launch(kernel, handle, nodes, kernel in generated, given=places, reused=_earlier(places, reuses))
+        launch.renamed = lowered.schedule.renamed
+        launches.append(launch)
     return launches
 
 
@@ -205,6 +208,7 @@ def _computable(launch: Launch, inputs: Mapping[str, tuple[str, ...]], origins: 
     """
     made = {name for node in launch.scheduled for name in node.writes}
     at_hand = {name for node in launch.scheduled for name in (*node.reads, *node.writes, *node.mutates)}
+    at_hand |= {launch.renamed[name] for name in at_hand if name in launch.renamed}
     verdicts: dict[str, bool] = {}
 
     def has(source: str) -> bool:

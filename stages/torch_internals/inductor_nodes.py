@@ -1,7 +1,8 @@
 """Nodes of the graphs on either side of TorchInductor's passes, with where they came from.
 
 Relies on the node metadata ``original_aten``, ``seq_nr``, ``stack_trace``, ``nn_module_stack`` and ``from_node`` (a
-chain of ``NodeSource`` with ``name`` and ``from_node``).
+chain of ``NodeSource`` with ``name`` and ``from_node``), and what torch.fx.traceback's ``GRADIENT_ACC_SPECIAL_STACK``
+says.
 """
 
 import operator
@@ -27,6 +28,8 @@ from stages.torch_internals.fx_records import (
 )
 
 _VIEWS = (operator.getitem, torch.ops.aten.reshape.default)
+_GRADIENTS_SUM = "Gradient addition node due to multiple use of tensor"
+"""In the stack of a node that sums the gradients of a tensor's several readers."""
 
 
 @dataclass(frozen=True)
@@ -97,11 +100,15 @@ def lifted_placeholders(gm: fx.GraphModule) -> list[PlaceholderInfo]:
 
 
 def origins_by_sequence(gm: fx.GraphModule) -> dict[int, list[str]]:
-    """Autograd's sequence numbers in a joint or forward graph → the Dynamo nodes that had them."""
+    """Autograd's sequence numbers in a joint or forward graph → the Dynamo nodes that had them.
+
+    What needs no gradient (a count of batches) gets the number of the operation before it, and is not named.
+    """
     found: dict[int, list[str]] = {}
     for node in _calls(gm):
-        names = found.setdefault(node.meta.get("seq_nr", -1), [])
-        names += [name for name in _roots(node.meta.get("from_node") or []) if name not in names]
+        roots = list(dict.fromkeys(_roots(node.meta.get("from_node") or [])))
+        if roots:
+            found.setdefault(node.meta.get("seq_nr", -1), roots)
     found.pop(-1, None)
     return found
 
@@ -142,10 +149,7 @@ def post_grad_nodes(
     """
     found, names = [], set(known)
     for node in _calls(gm):
-        key = _scatter(node)
-        replaced = (before or {}).get(key) if key and not node.meta.get("stack_trace") else None
-        recorded = _recorded(node if replaced is None else replaced)
-        found.append(_post_grad_node(node, recorded, names, by_sequence, prefix))
+        found.append(_post_grad_node(node, _recorded(node, before or {}), names, by_sequence, prefix))
     return found
 
 
@@ -203,13 +207,23 @@ def _elements(node: fx.Node) -> int | None:
     )
 
 
-def _recorded(node: fx.Node) -> fx.Node:
-    """The node, or the one that it reads last of those on which something is recorded."""
+def _recorded(node: fx.Node, before: Scatters) -> fx.Node:
+    """The node, or the one that it reads last of those that tell where they came from."""
     found: fx.Node | None = node
-    while found is not None and not found.meta.get("stack_trace"):
+    while found is not None and not _tells(found):
+        key = _scatter(found)
+        replaced = before.get(key) if key else None
+        if replaced is not None and _tells(replaced):
+            return replaced
         read = [source for source in found.all_input_nodes if source.op not in ("placeholder", "get_attr")]
         found = read[-1] if read else None
     return node if found is None else found
+
+
+def _tells(node: fx.Node) -> bool:
+    """Whether a node has its own origin recorded. A sum of gradients has the sequence number of any other node."""
+    stack = node.meta.get("stack_trace") or ""
+    return bool(stack) and _GRADIENTS_SUM not in stack
 
 
 def _calls(gm: fx.GraphModule) -> Iterator[fx.Node]:

@@ -1,11 +1,11 @@
 """What TorchInductor's scheduler was given, what it decided, and why it refused.
 
 Relies on ``torch._inductor.virtualized.V.graph`` (``name``, ``module``, ``graph_inputs``, ``constants``,
-``name_to_buffer``, ``sizevars``), on the scheduler nodes' ``debug_str``, ``get_name``, ``get_nodes``,
-``get_outputs`` (with ``get_mutations``), ``get_ranges``, ``read_writes`` (of ``dependencies.MemoryDep``: ``name``,
-``index``, ``var_names``, ``size``, ``is_indirect``, and ``WeakDep``: an order alone), ``is_extern``, ``is_template``
-and ``node.origins``, on ``scheduler.{SchedulerNode, NopKernelSchedulerNode}`` and
-``ir.{MultiOutput, UserDefinedTritonKernel}``, on the buffers' ``has_tensor_output``, ``maybe_get_stride`` and
+``name_to_buffer``, ``sizevars``, ``scheduler.mutation_real_name``), on the scheduler nodes' ``debug_str``,
+``get_name``, ``get_nodes``, ``get_outputs`` (with ``get_mutations``), ``get_ranges``, ``read_writes`` (of
+``dependencies.MemoryDep``: ``name``, ``index``, ``var_names``, ``size``, ``is_indirect``, and ``WeakDep``: an order
+alone), ``is_extern``, ``is_template`` and ``node.origins``, on ``scheduler.{SchedulerNode, NopKernelSchedulerNode}``
+and ``ir.{MultiOutput, UserDefinedTritonKernel}``, on the buffers' ``has_tensor_output``, ``maybe_get_stride`` and
 ``origin_node``, on ``backed_var_to_val`` of the shape environment, on ``scheduler.WhyNoFuse.__call__`` (called with the
 reason of each refusal), and on the feedback functions of ``select_algorithm``'s cache (called with the timings of each
 autotuned operation).
@@ -100,7 +100,12 @@ class Autotuning:
 
 @dataclass
 class Schedule:
-    """What the scheduler did in one compilation. ``origins``: node before fusion → names of post-grad nodes."""
+    """What the scheduler did in one compilation.
+
+    Attributes:
+        origins: node before fusion → names of post-grad nodes.
+        renamed: name of a buffer after a node overwrote it → the buffer.
+    """
 
     ir_pre_fusion: str = ""
     ir_post_fusion: str = ""
@@ -108,6 +113,7 @@ class Schedule:
     nodes: list[ScheduledNode] = field(default_factory=list)
     buffers: dict[str, BufferInfo] = field(default_factory=dict)
     origins: dict[str, list[str]] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
     refused: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     autotuning: list[Autotuning] = field(default_factory=list)
 
@@ -128,6 +134,7 @@ class Schedule:
         self.ir_post_fusion += _ir_text(nodes)
         self.nodes += [_scheduled(node) for node in nodes]
         self.buffers |= {item.name: item for item in _buffers()}
+        self.renamed |= _renamed()
         return nodes
 
 
@@ -137,6 +144,12 @@ def graph_prefix() -> str:
 
     name = getattr(V.graph, "name", None)
     return "" if name is None else f"{name}/"
+
+
+def _renamed() -> dict[str, str]:
+    from torch._inductor.virtualized import V
+
+    return dict(V.graph.scheduler.mutation_real_name)
 
 
 def _ir_text(nodes: list[Any]) -> str:
@@ -182,18 +195,20 @@ def _scheduled(node: Any) -> ScheduledNode:
 
 
 def _accessed(node: Any) -> dict[str, int]:
-    """Accesses of a fused node's loops by buffer, a buffer that it overwrites under both of its names."""
+    """Accesses of a fused node's loops by buffer, one that is overwritten under both of its names."""
     from torch._inductor.dependencies import MemoryDep
     from torch._inductor.scheduler import SchedulerNode
 
     found: dict[str, int] = {}
     unknown: set[str] = set()
+    renamed = _renamed()
     for member in node.get_nodes():
         aliases = {output.get_name(): list(output.get_mutations()) for output in member.get_outputs()}
         for dependency in member.read_writes.reads | member.read_writes.writes:
             loops = isinstance(member, SchedulerNode) and isinstance(dependency, MemoryDep)
             count = _accesses(member, dependency) if loops else None
-            for name in (dependency.name, *aliases.get(dependency.name, [])):
+            before = {renamed.get(dependency.name, dependency.name), *aliases.get(dependency.name, [])}
+            for name in {dependency.name, *before}:
                 if count is None:
                     unknown.add(name)
                 else:
