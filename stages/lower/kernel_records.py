@@ -65,10 +65,10 @@ def describe_kernels(
             "captured": _captured(members),
         }
         records.append(record | _traffic(lowered, launch))
-    _lend_lines(records, [launch.copied for launch in launches])
     for record in records:
         if not record["sources"]:
             _lend_of_calls(record, lowered, finder)
+    _lend_lines(records, [launch.copied for launch in launches])
     launched = {record["name"] for record in records}
     return records + [
         _record(name, "", kernel, (), finder) | _traffic(lowered, None)
@@ -122,11 +122,11 @@ def _lend_lines(records: Sequence[Record], copied: Sequence[Mapping[str, str]]) 
 
 
 def _lend_of_calls(record: Record, lowered: "LoweredGraph", finder: SourceFinder) -> None:
-    """The lines of the calls that read or overwrite what a kernel makes: torch gives a call in place no handle."""
+    """The lines of the calls that overwrite what a kernel makes: torch gives a call in place no handle."""
     made = {buffer["name"] for buffer in record["writes"]}
     found = set()
     for user in lowered.schedule.nodes:
-        if user.kind == "extern" and not made.isdisjoint([*user.reads, *user.mutates]):
+        if user.kind == "extern" and not made.isdisjoint(user.mutates):
             called = [node for node in lowered.nodes if node.name in user.origins][-1:]  # the others led to it
             found |= {finder.find(node.stack_trace, node.module) for node in called}
     lent = _sources(found, finder)
