@@ -30,6 +30,9 @@ def test_values_are_printed_for_one_step_alone(mode: str, run: Callable[..., Fin
     assert finished.summary["numerics"]["verdict"] in ("exact", "within_floor")
     table = finished.table("lower/values.csv")
     assert set(table["graph"]) == ({"g0.forward"} if mode == "inference" else {"g0.forward", "g0.backward"})
+    if mode == "training":
+        picture = (finished.directory / "lower/g0.backward/post_grad.svg").read_text()
+        assert "reads 1 saved tensor, 96 B" in picture and "480 parameters" in picture
     assert set(table["call"]) == {0}
     log = (finished.directory / "run.log").read_text()
     assert log.count("[  ") == len(table) > 10  # kerneldiff and benchmark called the model often
