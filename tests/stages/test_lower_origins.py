@@ -13,6 +13,9 @@ from stages.lower.config import BackendConfig
 from stages.lower.stage import graph_files
 
 
+TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
+
+
 class Block(torch.nn.Module):
     """Two activations, batches that are counted, and a tensor read twice: ``x``, first by ``second``."""
 
@@ -57,12 +60,13 @@ def test_a_constant_that_operations_share_does_not_lend_its_line(backward: dict[
     """Both activations' gradients choose between a value and the same 0, made for the last one's."""
     last, first = [kernel for kernel in backward["kernels"] if "full_default" in kernel["nodes"]]
     assert "return self.relu(y)" in lines(last)
-    assert lines(first) == {"x = self.norm(x)", "x = self.relu(x)"}
+    assert {"x = self.norm(x)", "x = self.relu(x)"} <= lines(first) and "return self.relu(y)" not in lines(first)
     sources = {node["node"]: node["source"] for node in backward["pre_grad_nodes"]}
     returned = {node for node, source in sources.items() if source == own_line(last, "return self.relu(y)")}
     assert returned <= set(last["pre_grad"]) and not returned & set(first["pre_grad"])
 
 
+@pytest.mark.skipif(TORCH < (2, 12), reason="torch 2.11 gathers the pool's gradient, in the kernel that reads it")
 def test_what_reads_an_overwritten_buffer_is_told_with_it(backward: dict[str, Any]) -> None:
     """The pool's gradient is scattered into zeros; torch gives these another name from there on."""
     kernel = kernel_of(backward, "where_1")
@@ -75,12 +79,12 @@ def test_what_reads_an_overwritten_buffer_is_told_with_it(backward: dict[str, An
 
 def test_a_sum_of_gradients_has_the_origin_of_the_one_that_is_added(backward: dict[str, Any]) -> None:
     """Torch gives it the sequence number of the forward's last operation."""
-    sums = [kernel for kernel in backward["kernels"] if any(node.startswith("add_") for node in kernel["nodes"])]
-    found = [kernel for kernel in sums if "y = self.second(x)" in lines(kernel)]
-    assert len(found) == 1
-    sources = {node["node"]: node["module"] for node in backward["pre_grad_nodes"]}
-    assert "second" in {sources[name] for name in found[0]["pre_grad"]}
-    assert "relu" not in {sources[name] for name in found[0]["pre_grad"]}
+    made = {module: {name for node in backward["pre_grad_nodes"] if node["module"] == module
+                     for name in node["post_grad"] if name.startswith("add_")}
+            for module in ("second", "relu")}  # fmt: skip
+    assert len(made["second"]) == 1 and not made["relu"]
+    kernel = kernel_of(backward, *made["second"])
+    assert "y = self.second(x)" in lines(kernel)
 
 
 def test_a_count_of_batches_is_no_origin_of_a_convolutions_gradient(backward: dict[str, Any]) -> None:
