@@ -12,7 +12,6 @@ from stages.lower import build_adapter, compile_case
 from stages.lower.config import BackendConfig
 from stages.lower.stage import graph_files
 
-
 TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
 
 
