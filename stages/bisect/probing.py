@@ -55,16 +55,27 @@ _GENERIC = ("AssertionError", "Exception", "KeyError", "NotImplementedError", "R
 """Types that say little of a failure: the first line of its message belongs to its class then."""
 
 
+_ELSEWHERE = "SubprocException"
+"""What TorchInductor raises for an exception in a process that compiles for it; the message is that one's traceback."""
+_RAISED = re.compile(r"^(?:\w+\.)*(?P<type>\w*(?:Error|Exception))(?:: *(?P<message>.*))?$", re.MULTILINE)
+
+
 def failure_class(error: Mapping[str, str]) -> str:
     """The class of a failure: its type, and of a generic one the message's first line without its numbers.
+
+    The same wherever torch compiled: in this process, or in one of its pool, which may come up between two probes.
 
     Args:
         error: ``type`` and ``message``, as ``stages.kerneldiff.sides.describe`` gives them.
     """
-    if error["type"] not in _GENERIC:
-        return error["type"]
-    first = next((line.strip() for line in error["message"].splitlines() if line.strip()), "")
-    return f"{error['type']}: {_NUMBERS.sub('#', first)}"
+    kind, message = error["type"], error["message"]
+    first_raised = _RAISED.search(message) if kind == _ELSEWHERE else None
+    if first_raised is not None:
+        kind, message = first_raised["type"], first_raised["message"] or ""
+    if kind not in _GENERIC:
+        return kind
+    first = next((line.strip() for line in message.splitlines() if line.strip()), "")
+    return f"{kind}: {_NUMBERS.sub('#', first)}"
 
 
 class Uncompiled(CompiledCase):

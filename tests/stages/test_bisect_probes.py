@@ -1,6 +1,7 @@
 """Probes: what is switched off and what stays as it was; in a process of their own what ends that."""
 
 import os
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from stages.bisect.records import LOWERINGS, OPERATIONS, Setting, Switch
 from stages.contract import MemoryArtifacts, Settings, StageContext
 from stages.kerneldiff import KernelDiffStage
 from stages.kerneldiff.config import KernelDiffConfig
+from stages.kerneldiff.sides import describe
 from stages.lower.adapters import AotEagerAdapter
 from stages.lower.config import BackendConfig
 from stages.torch_internals.switches import Switchboard, installed
@@ -121,6 +123,25 @@ def test_failures_are_told_apart_by_type_and_words_but_not_by_numbers() -> None:
     assert of("RuntimeError", "no room for buf12 at 0x7f") == of("RuntimeError", "\nno room for buf7 at 0x9\nmore")
     assert of("RuntimeError", "no room") != of("RuntimeError", "no code")
     assert of("CppCompileError", "one source") == of("CppCompileError", "another") == "CppCompileError"
+
+
+def test_a_failure_is_the_same_in_a_process_that_compiles_for_torch() -> None:
+    from torch._inductor.compile_worker.subproc_pool import SubprocException
+
+    try:
+        try:
+            raise NameError("name 'compile_error' is not defined")
+        except NameError as cause:
+            raise ImportError("at 12:4") from cause
+    except ImportError as error:
+        here, text = describe(error), traceback.format_exc()
+    there = describe(SubprocException(text).with_name("triton_poi_fused_relu_0"))
+    assert there["type"] == "SubprocException"
+    assert failure_class(there) == failure_class(here) == "NameError"
+    generic = describe(
+        SubprocException('Traceback (most recent call last):\n  File "x.py", line 3\nRuntimeError: no 12')
+    )
+    assert failure_class(generic) == failure_class({"type": "RuntimeError", "message": "no 13"})
 
 
 def test_options_of_the_user_are_tried_without() -> None:
