@@ -10,7 +10,19 @@ from pipeline.analysis.stored import Analysis, Row, StoredRun, Table, Wanted
 from stages.wording import counted
 
 GRAPH_COLUMNS = ("graph", "kernels", "launches", "extern_launches", "kernels_mapped_share", "seconds")
-COLUMNS = ("graph", "kernel", "kind", "source", "code", "file", "called_at", "bytes_read", "bytes_written", "nodes")
+COLUMNS = (
+    "graph",
+    "kernel",
+    "kind",
+    "source",
+    "lines",
+    "code",
+    "file",
+    "called_at",
+    "bytes_read",
+    "bytes_written",
+    "nodes",
+)
 BUFFER_COLUMNS = ("kernel", "access", "buffer", "role", "shape", "dtype", "bytes")
 NEAREST = 5
 
@@ -18,13 +30,17 @@ NEAREST = 5
 def kernels(run: StoredRun, wanted: Wanted) -> Analysis:
     """One row a launch; those of a line, of a kernel, of a node, where asked for. ``lines`` then has all their lines.
 
+    A row's ``source`` is the line whose operations handle the most elements, beside how many ``lines`` it has.
     ``file`` is the kernel's own (a library's function has none), ``called_at`` the line of the generated code that
     launches it; both relative to the run.
     """
     graphs = run.wanted_graphs(wanted)
     launches = [launch for graph in graphs for launch in launches_of(run, graph)]
     if not launches:
-        raise run.lacks("kernels", "lower", because="the graphs hold no operation that needs a kernel")
+        raise UserError(
+            f"{run.folder}: holds no kernels: its graphs hold no operation that needs a kernel.\n"
+            f"Try: inductor-debug analyze {run.folder}"
+        )
     chosen = [launch for launch in launches if matches(launch, wanted)]
     if not chosen:
         raise _nothing_found(launches, wanted)
@@ -105,6 +121,7 @@ def _row(launch: Row, wanted: Wanted) -> Row:
         "kernel": launch["key"],
         "kind": launch["kind"],
         "source": first and place(first),
+        "lines": len(launch["sources"]),
         "code": first and first["code"],
         "nodes": " ".join(launch["nodes"]),
         **{key: launch[key] for key in ("file", "called_at", "bytes_read", "bytes_written")},

@@ -57,14 +57,19 @@ def autotuning(schedule: "Schedule") -> pd.DataFrame:
 
 
 def kernel_table(kernels: list[dict[str, Any]]) -> pd.DataFrame:
-    """``kernels.csv``: one row a launch, for a spreadsheet; ``provenance.json`` has the same in full."""
-    columns = ["name", "handle", "kind", "file", "nodes", "modules", "source", "bytes_read", "bytes_written"]
+    """``kernels.csv``: one row a launch, for a spreadsheet; ``provenance.json`` has the same in full.
+
+    ``source`` is the line of the model whose operations handle the most elements, ``lines`` how many there are.
+    """
+    columns = ["name", "handle", "kind", "file", "nodes", "modules", "source", "lines", "bytes_read", "bytes_written"]
     rows = []
     for kernel in kernels:
         source = next((f"{line['file']}:{line['line']}" for line in kernel["sources"]), "")
         row = {key: kernel[key] for key in ("name", "handle", "kind", "file", "bytes_read", "bytes_written")}
         rows.append(
-            row | {"nodes": " ".join(kernel["nodes"]), "modules": " ".join(kernel["modules"]), "source": source}
+            row
+            | {"nodes": " ".join(kernel["nodes"]), "modules": " ".join(kernel["modules"])}
+            | {"source": source, "lines": len(kernel["sources"])}
         )
     table = pd.DataFrame(rows, columns=columns)
     return table.astype({"handle": "Int64", "bytes_read": "Int64", "bytes_written": "Int64"})

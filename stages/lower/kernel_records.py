@@ -1,7 +1,7 @@
 """The kernels of one graph: what each computes, reads and writes, and the lines of the model that it came from."""
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stages.capture.sources import SourceFinder
@@ -28,8 +28,9 @@ def describe_kernels(
 
     Returns:
         dicts with ``name``, ``handle`` (also in output_code.py as a comment), ``kind`` (``extern``: a library's or
-        ATen's function), ``file`` (None for an extern kernel), ``nodes`` (post-grad), ``pre_grad``, ``modules``,
-        ``captured`` ([{graph, node}]), ``sources`` ([{file, line, code, own}], the model's own lines first), ``own``
+        ATen's function), ``file`` (None for an extern kernel), ``nodes`` (post-grad), ``pre_grad``, ``modules`` (of
+        what it computes: views, which compute nothing, left out), ``captured`` ([{graph, node}]), ``sources`` ([{file,
+        line, code, own}], the model's own first, of these the one whose operations handle the most elements), ``own``
         (whether a line of the model's own is among them), ``prepares`` (of a kernel that came from no operation: the
         ``name:handle`` of those that lend it their lines), ``copies`` (of one that did: the buffers that it only copies
         into another layout beside what it computes, each with the ``name:handle`` ``for`` which), ``reads`` and
@@ -48,20 +49,21 @@ def describe_kernels(
         mine = [name for name in launch.nodes if not _borrowed(name, launch.nodes, constants)]
         members = [known[name] for name in mine if name in known]
         computing = [name for name in mine if not traced[name].view] or mine
-        traces = [(traced[name].stack_trace, traced[name].module) for name in computing]
+        traces = [(traced[name].stack_trace, traced[name].module, traced[name].elements or 0) for name in computing]
         if not launch.nodes and launch.kernel not in defined:
-            traces = [(trace, "") for trace in lowered.kernel_stacks.get(launch.key, [])]
+            traces = [(trace, "", 0) for trace in lowered.kernel_stacks.get(launch.key, [])]
         origins = list(dict.fromkeys(item for member in members for item in member["pre_grad"]))
-        lines = {finder.find(*trace) for trace in traces}
+        lines: Counter[SourceLine | None] = Counter()
+        for trace, module, elements in traces:
+            lines[finder.find(trace, module)] += elements
         if not any(line is not None and finder.is_own(line) for line in lines):
-            lines |= {
-                finder.find(pre_grad[item].stack_trace, pre_grad[item].module) for item in origins if item in pre_grad
-            }
+            found = (pre_grad[item] for item in origins if item in pre_grad)
+            lines.update(dict.fromkeys((finder.find(node.stack_trace, node.module) for node in found), 0))
         record = _record(launch.kernel, launch.handle, defined.get(launch.kernel), lines, finder)
         record |= {
             "nodes": launch.nodes,
             "pre_grad": origins,
-            "modules": sorted({member["module"] for member in members} - {""}),
+            "modules": sorted({known[name]["module"] for name in computing if name in known} - {""}),
             "captured": _captured(members),
         }
         records.append(record | _traffic(lowered, launch))
@@ -71,7 +73,7 @@ def describe_kernels(
     _lend_lines(records, [launch.copied for launch in launches])
     launched = {record["name"] for record in records}
     return records + [
-        _record(name, "", kernel, (), finder) | _traffic(lowered, None)
+        _record(name, "", kernel, {}, finder) | _traffic(lowered, None)
         for name, kernel in defined.items()
         if name not in launched
     ]
@@ -129,7 +131,7 @@ def _lend_of_calls(record: Record, lowered: "LoweredGraph", finder: SourceFinder
         if user.kind == "extern" and not made.isdisjoint(user.mutates):
             called = [node for node in lowered.nodes if node.name in user.origins][-1:]  # the others led to it
             found |= {finder.find(node.stack_trace, node.module) for node in called}
-    lent = _sources(found, finder)
+    lent = _sources(dict.fromkeys(found, 0), finder)
     record |= {"sources": lent, "own": any(line["own"] for line in lent)}
 
 
@@ -146,7 +148,7 @@ def _captured(members: Sequence[Record]) -> list[Record]:
 
 
 def _record(
-    name: str, handle: str, kernel: Kernel | None, lines: Iterable[SourceLine | None], finder: SourceFinder
+    name: str, handle: str, kernel: Kernel | None, lines: Mapping[SourceLine | None, int], finder: SourceFinder
 ) -> Record:
     sources = _sources(lines, finder)
     return {
@@ -165,10 +167,15 @@ def _record(
     }
 
 
-def _sources(lines: Iterable[SourceLine | None], finder: SourceFinder) -> list[Record]:
-    """Each once, the model's own first."""
+def _sources(lines: Mapping[SourceLine | None, int], finder: SourceFinder) -> list[Record]:
+    """Each once, the model's own first, of these the one that handles the most elements."""
     unique = {(line.file, line.line): line for line in lines if line is not None}
-    ordered = sorted(unique.values(), key=lambda line: (not finder.is_own(line), line.file, line.line))
+    elements: Counter[tuple[str, int]] = Counter()
+    for line, count in lines.items():
+        if line is not None:
+            elements[line.file, line.line] += count
+    ordered = sorted(unique.values(), key=lambda line: (not finder.is_own(line), -elements[line.file, line.line],
+                                                        line.file, line.line))  # fmt: skip
     return [{"file": line.file, "line": line.line, "code": line.code, "own": finder.is_own(line)} for line in ordered]
 
 

@@ -93,11 +93,12 @@ def find_launches(lowered: "LoweredGraph", generated: Collection[str]) -> list[L
     for buffer in lowered.schedule.buffers.values():
         if buffer.origin:
             origins[buffer.origin].add(buffer.name)
+    parts = _parts(lowered.schedule.nodes, lowered.schedule.buffers)
     for launch in launches:
         if id(launch) not in named:
             launch.nodes = [name for name in launch.nodes if name not in called]
             if launch.scheduled:
-                launch.nodes = _computable(launch, inputs, origins)
+                launch.nodes = _computable(launch, inputs, origins, parts)
             launch.copied = _copied(launch, lowered.schedule.buffers, called)
     return launches
 
@@ -126,6 +127,8 @@ def _assign(nodes: "list[ScheduledNode]", launches: list[Launch]) -> None:
     """
     makers: dict[str, Launch] = {}
     for node in nodes:
+        if node.kind == "nop":
+            continue
         if node.kind == "output":
             maker = next((makers[name] for name in node.reads if name in makers), None)
             if maker is not None:
@@ -197,14 +200,31 @@ def _packet(name: str) -> str:
     return ".".join(name.removeprefix("torch.ops.").split(".")[:2])
 
 
-def _computable(launch: Launch, inputs: Mapping[str, tuple[str, ...]], origins: Mapping[str, set[str]]) -> list[str]:
-    """Those of a launch's nodes whose inputs it has: it reads them, or computes them itself.
+def _parts(nodes: "Iterable[ScheduledNode]", buffers: "Mapping[str, BufferInfo]") -> dict[str, set[str]]:
+    """Buffer → the nodes of whose outputs it is a part: a concatenation is no kernel, others write into it."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for node in nodes:
+        if node.kind == "nop":
+            wholes = {buffers[name].origin for name in node.writes if name in buffers} - {""}
+            for name in node.reads:
+                found[name] |= wholes
+    return found
+
+
+def _computable(
+    launch: Launch,
+    inputs: Mapping[str, tuple[str, ...]],
+    origins: Mapping[str, set[str]],
+    parts: Mapping[str, set[str]],
+) -> list[str]:
+    """Those of a launch's nodes whose inputs it reads or computes itself, and the nodes of which it makes parts.
 
     Of an external call only those whose outputs it makes, where these are buffers.
 
     Args:
         inputs: post-grad node → what it reads, in the graph's order.
         origins: node → the buffers that hold its output.
+        parts: from :func:`_parts`.
     """
     made = {name for node in launch.scheduled for name in node.writes}
     at_hand = {name for node in launch.scheduled for name in (*node.reads, *node.writes, *node.mutates)}
@@ -219,7 +239,8 @@ def _computable(launch: Launch, inputs: Mapping[str, tuple[str, ...]], origins: 
     for name in (name for name in inputs if name in mine):
         verdicts[name] = all(map(has, inputs[name]))
     if launch.generated:
-        return [name for name in launch.nodes if verdicts[name]]
+        partly = sorted({node for name in made for node in parts.get(name, ()) if node in inputs})
+        return list(dict.fromkeys([*(name for name in launch.nodes if verdicts[name]), *partly]))
     return [name for name in launch.nodes if verdicts[name] and not origins.get(name, made).isdisjoint(made)]
 
 

@@ -81,3 +81,41 @@ def test_a_branch_s_kernel_has_its_own_lines_where_nodes_of_several_graphs_are_c
     fused = pd.read_csv(io.StringIO(artifacts.read_text("lower/g0.forward/fusions.csv")))
     decided = {name for column in ("first_nodes", "second_nodes") for cell in fused[column] for name in cell.split()}
     assert decided and decided <= names
+
+
+class Joined(torch.nn.Module):
+    """What is concatenated is written in parts, and read as a whole."""
+
+    def forward(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        joined = torch.cat([x.sin(), x.cos()], 1)
+        return joined.gather(1, index).sum(0)
+
+
+def test_a_concatenation_is_computed_where_its_parts_are_written_and_only_read_by_its_reader() -> None:
+    artifacts = lowered(Joined(), torch.randn(4, 8), torch.randint(0, 16, (4, 16)))
+    kernels = artifacts.read_json("lower/g0.forward/provenance.json")["kernels"]
+    of = {name: record for record in kernels for name in record["nodes"]}
+    assert any("cat" in line["code"] for line in of["cat"]["sources"])
+    written = [buffer for record in kernels for buffer in record["writes"]]
+    assert sum(buffer["bytes"] for buffer in written) == 4 * (4 * 16 + 16)  # each part once, and the sum
+
+
+class Mixed(torch.nn.Module):
+    """A layer of many elements after a line of few; a layer between ends with a view."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = torch.nn.Linear(16, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scale = x.sum().sigmoid() * 3
+        x = self.up(x)
+        return (x * scale).sin()
+
+
+def test_the_first_line_handles_the_most_elements_and_views_give_no_module() -> None:
+    artifacts = lowered(Mixed(), torch.randn(2, 3, 16))
+    kernels = artifacts.read_json("lower/g0.forward/provenance.json")["kernels"]
+    (last,) = [record for record in kernels if "sin" in record["nodes"]]
+    assert last["sources"][0]["code"] == "return (x * scale).sin()" and len(last["sources"]) > 1
+    assert last["modules"] == []
