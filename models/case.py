@@ -265,11 +265,14 @@ def training_loss(output: Any) -> torch.Tensor:
     own = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
     if isinstance(own, torch.Tensor) and own.numel() == 1 and own.requires_grad:
         return own.reshape(())
-    floating = [tensor for _, tensor in named_tensors(output, "output", objects=False) if tensor.is_floating_point()]
+    tensors = [tensor for _, tensor in named_tensors(output, "output", objects=False)]
+    floating = [tensor for tensor in tensors if tensor.is_floating_point()]
     if not any(tensor.requires_grad for tensor in floating):
+        complex_ones = sum(tensor.is_complex() for tensor in tensors)
+        beside = f" ({complex_ones} complex, of which no loss is made)" if complex_ones else ""
         raise ConfigurationError(
-            f"mode=training: got a model with {len(floating)} floating outputs, none of which depends on a parameter "
-            "or input that requires a gradient.\nTry: mode=inference"
+            f"mode=training: got a model with {len(floating)} real floating outputs{beside}, none of which depends on "
+            "a parameter or input that requires a gradient.\nTry: mode=inference"
         )
     accumulator = torch.float64 if any(tensor.dtype == torch.float64 for tensor in floating) else torch.float32
     squares = torch.stack([tensor.to(accumulator).square().sum() for tensor in floating])

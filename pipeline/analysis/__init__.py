@@ -55,7 +55,7 @@ def analyze(run: StoredRun, name: str, wanted: Wanted) -> Analysis:
     takes = TYPES[name].takes
     for field, option in OPTIONS.items():
         if getattr(wanted, field) and field not in takes:
-            valid = ", ".join(OPTIONS[each] for each in takes) or "no such option"
+            valid = ", ".join(OPTIONS[each] for each in takes) or f"--type {name} without any"
             fitting = next(other for other, kind in TYPES.items() if field in kind.takes)
             raise UserError(
                 f"--type {name}: got {option}, which it does not take; valid: {valid}.\nTry: --type {fitting}"

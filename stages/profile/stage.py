@@ -84,7 +84,15 @@ class ProfileStage(Stage):
         artifacts["profile/summary.json"] = summary(found, plain.backend, {"before": before, "after": environment()})
         if observation.trace is not None:
             artifacts["profile/trace.json.gz"] = annotated(observation.trace, names)
+        if not found.longest() and holds_no_kernel(ranged):
+            return StageResult("passed", "nothing to time: the graphs hold no operation that needs a kernel", artifacts)
         return StageResult("passed" if found.longest() else "failed", message(found), artifacts)
+
+
+def holds_no_kernel(compiled: CompiledCase) -> bool:
+    """Whether all that was compiled are views, or tensors without elements; False of a backend that shows no graph."""
+    graphs = compiled.graphs.values()
+    return bool(graphs) and not any(graph.kernel_nodes or graph.kernel_stacks for graph in graphs)
 
 
 Described = tuple[list[Work], list[str]]

@@ -29,15 +29,23 @@ def message(profile: Profile) -> str:
     if lines:
         parts.append(f"most at {place(lines[0]['source'])} ({percent(lines[0]['share'])}: {lines[0]['code']})")
     parts.append(f"longest: {in_words(profile, top[0])}")
-    spread = interquartile_range(profile.steps) / profile.step
+    spread, told = _spread(profile), profile.kernels / profile.step
     if spread > NOISY:
         parts.append(f"the steps differ (interquartile range {percent(spread)}): was the machine busy?")
+    if abs(told - inside) > NOISY:
+        parts.append(f"the tables' medians add up to {percent(told)}")
     added = _added(profile)
-    if added > NOISY:
-        parts.append(f"recording adds {percent(added)} to a step, much of which counts as outside")
+    if added > max(NOISY, spread):
+        parts.append(f"recording adds {percent(added)} to a step")
     if profile.not_established:
         parts.append(f"{counted(len(profile.not_established), 'thing')} not established")
     return "; ".join(parts)
+
+
+def _spread(profile: Profile) -> float:
+    """Interquartile range over median: of the recorded steps or the plain ones, where it is larger."""
+    steps = (profile.observation.plain, profile.steps)
+    return max(interquartile_range(each) / float(numpy.median(each) or 1.0) for each in steps)
 
 
 def _added(profile: Profile) -> float:
