@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from models.build import SIZES
-from models.case import Case
+from models.case import Case, inputs_by_name
+from models.nested import named_tensors
 from stages.contract import Settings, Stage, StageContext, StageResult
 from stages.guards import tables
 from stages.guards.config import SIZED, check_options, named_dims
 from stages.guards.inspection import inspect_guards
-from stages.guards.records import GuardReport
+from stages.guards.records import NOT_ESTABLISHED, REFUSED_BY_MODEL, GuardReport
 from stages.guards.variations import Rebuilder
 from stages.wording import breaks_in_words, counted
 
@@ -45,7 +46,7 @@ class GuardsStage(Stage):
         context.live.pop("compiled", None)  # Dynamo's caches are empty: it would compile again in the midst of a timing
         return StageResult(
             "passed" if established(report) else "failed",
-            message(report),
+            message(report) + unvaried(context.case),
             artifacts=tables.artifacts(report),
             summary={"guards": tables.summary(report)},
         )
@@ -75,6 +76,13 @@ def established(report: GuardReport) -> bool:
     return bool(report.graphs) and (not asked or any(item.calls for item in asked))
 
 
+def unvaried(case: Case) -> str:
+    """The inputs that hold no tensor: another value of one may recompile too, and none is called."""
+    named = inputs_by_name(case.module, case.args, case.kwargs)
+    names = [name for name, value in named.items() if not any(True for _ in named_tensors(value, name))]
+    return f"; not varied: {', '.join(names)} (no tensor; its guards are in guards.json)" if names else ""
+
+
 def message(report: GuardReport) -> str:
     """One line for a person."""
     if not report.graphs:
@@ -95,7 +103,10 @@ def message(report: GuardReport) -> str:
         parts.append(f"{counted(counts['limits_hit'], 'call')} reached a limit on compilations")
     if counts["refused_by_compiler"]:
         parts.append(f"{counted(counts['refused_by_compiler'], 'call')} that eager accepts the compiled model refuses")
-    missing = sum(not item.calls for item in report.variations)
+    outcomes = [item.outcome("automatic") for item in report.variations if not item.calls]
+    refused, missing = (outcomes.count(outcome) for outcome in (REFUSED_BY_MODEL, NOT_ESTABLISHED))
+    if refused:
+        parts.append(f"{counted(refused, 'variation')} that the model itself refuses")
     if missing:
         parts.append(f"{counted(missing, 'variation')} not established")
     text = ", ".join(parts)

@@ -232,3 +232,18 @@ def test_guards_are_kept_relaxed_or_gone() -> None:
     ]
     assert static.added == ["L['a'].size()[0] == 2"]
     assert static.changes() == {"relaxed": 1, "gone": 2, "kept": 1}
+
+
+class Numbers(torch.nn.Module):
+    """Takes float32 alone, a number and a flag."""
+
+    def forward(self, x: torch.Tensor, scale: float = 1.0, flag: bool = True) -> torch.Tensor:
+        assert x.dtype == torch.float32
+        return x * scale if flag else x
+
+
+def test_what_was_not_varied_and_what_the_model_refuses_are_told() -> None:
+    result, _ = run(case_of(Numbers(), torch.ones(4, 3), 2.0, flag=True), vary=["dtype"])
+    assert "; not varied: scale, flag (no tensor; its guards are in guards.json)" in result.message
+    assert "1 variation that the model itself refuses" in result.message
+    assert "not established" not in result.message.removeprefix("not established: no variation could be called; ")
