@@ -53,8 +53,6 @@ from stages.torch_internals.switches import (
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 _GENERIC = ("AssertionError", "Exception", "KeyError", "NotImplementedError", "RuntimeError", "TypeError", "ValueError")
 """Types that say little of a failure: the first line of its message belongs to its class then."""
-
-
 _ELSEWHERE = "SubprocException"
 """What TorchInductor raises for an exception in a process that compiles for it; the message is that one's traceback."""
 _RAISED = re.compile(r"^(?:\w+\.)*(?P<type>\w*(?:Error|Exception))(?:: *(?P<message>.*))?$", re.MULTILINE)

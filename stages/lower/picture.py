@@ -28,7 +28,7 @@ def draw_post_grad(
     record = lowered.record
     if record is None:
         return {}
-    lines = {node.name: finder.find(node.stack_trace) for node in lowered.nodes}
+    lines = {node.name: finder.find(node.stack_trace, node.module) for node in lowered.nodes}
     drawn = replace(record, nodes=[replace(node, source=lines.get(node.name)) for node in record.nodes])
     notes = {node: f"→ {', '.join(names)}" for node, names in kernels.items()}
     return {"post_grad.svg": draw_graph(drawn, what=WHAT.get(record.kind, ""), files=FILES, notes=notes)}

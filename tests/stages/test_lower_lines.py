@@ -24,7 +24,9 @@ def lowered(module: torch.nn.Module, *inputs: torch.Tensor) -> MemoryArtifacts:
 
 def test_a_model_of_torchs_own_layers_names_these_and_says_that_no_line_is_its_own() -> None:
     layers = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
-    provenance = lowered(layers, torch.randn(4, 8)).read_json("lower/g0.forward/provenance.json")
+    artifacts = lowered(layers, torch.randn(4, 8))
+    assert "linear.py:" in artifacts.read_text("lower/g0.forward/post_grad.svg")
+    provenance = artifacts.read_json("lower/g0.forward/provenance.json")
     assert provenance["kernels_mapped_share"] == 0.0
     assert any(note.startswith("lines of the model's own: ") for note in provenance["not_established"])
     (product, relu) = provenance["kernels"]
