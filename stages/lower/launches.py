@@ -174,7 +174,7 @@ def _recorded(lowered: "LoweredGraph", generated: Collection[str]) -> list[Launc
 
 
 def _graph(graphs: Sequence[str], own: Collection[str]) -> list[str]:
-    """The graph whose node a launch means by a name: torch tells names without it. None where that is not known.
+    """The graph whose node a launch means by a name: torch tells names without it. Empty where not known.
 
     Args:
         graphs: prefixes of those that have a node of that name.

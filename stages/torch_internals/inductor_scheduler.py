@@ -149,7 +149,8 @@ def graph_prefix() -> str:
 def _renamed() -> dict[str, str]:
     from torch._inductor.virtualized import V
 
-    return dict(V.graph.scheduler.mutation_real_name)
+    names: dict[str, str] = V.graph.scheduler.mutation_real_name
+    return names
 
 
 def _ir_text(nodes: list[Any]) -> str:
