@@ -10,11 +10,11 @@ from models.errors import ConfigurationError, closest_first
 from stages.registry import CONFIGS
 
 OPEN_KEYS = (
-    *("backend.inductor", "backend.options", "model.build"),
+    *("backend.inductor", "backend.dynamo", "backend.options", "model.build"),
     *("accel.numerics.storage", "accel.numerics.operands", "accel.numerics.casts", "accel.peaks.flops"),
     "stages.guards.dims",
 )
-"""Mappings with keys of their own (TorchInductor's, a builder's arguments, dtypes, inputs): new keys need no plus."""
+"""Mappings with keys of their own (a compiler's, a builder's arguments, dtypes, inputs): new keys take no plus."""
 
 _OPEN = re.compile(rf"({'|'.join(re.escape(key) for key in OPEN_KEYS)})(\.[^=]+)?=")
 _STAGE_LIST = re.compile(r"(\+{0,2})stages=(.*)", re.DOTALL)

@@ -70,6 +70,12 @@ class Worker:
         Raises:
             ConfigurationError: in the preflight; no stage ran.
         """
+        from stages.torch_internals.dynamo_options import in_force
+
+        with in_force(self.plan.settings.backend.dynamo):
+            self._run_all()
+
+    def _run_all(self) -> None:
         for name in self.plan.remaining:
             self._build(name)
         if self.plan.preflight:

@@ -109,9 +109,10 @@ def _serve(connection: Connection, settings: Settings, options: KernelDiffConfig
     logging.basicConfig(format="[%(asctime)s][%(name)s][%(levelname)s] - %(message)s")
     from stages.bisect.probing import Prober
     from stages.lower.adapters import build_adapter
+    from stages.torch_internals.dynamo_options import in_force
 
     prober = Prober(StageContext(settings, MemoryArtifacts()), options, lambda: build_adapter(settings))
-    with contextlib.suppress(EOFError):
+    with contextlib.suppress(EOFError), in_force(settings.backend.dynamo):
         while True:
             question = connection.recv()
             answer: Any

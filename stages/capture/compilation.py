@@ -7,6 +7,7 @@ from torch import fx
 
 from models.case import Case
 from models.random_state import seed_everything
+from stages.capture.breaks import setting_in
 from stages.graphs import GraphRecord, SourceLine
 from stages.torch_internals import aot, dynamo
 from stages.torch_internals.fx_records import RecordContext, graph_record
@@ -23,7 +24,8 @@ class Capture:
         code: graph id → readable FX code, with shapes and source lines as comments.
         breaks: one dict a graph break: ``graph`` (id of the Dynamo graph that the break ended, or None where it made
             none), ``kind`` ("break", or "skipped_frame": the whole frame ran in Python), ``reason``, ``detail``,
-            ``file``, ``line``, ``function``, ``code`` (the model's own frame), ``stack``.
+            ``setting`` (the override that would let Dynamo capture it, or None), ``file``, ``line``, ``function``,
+            ``code`` (the model's own frame), ``stack``.
         guards: one dict a guard: ``graph`` (Dynamo graph id that it protects), ``type``, ``name``, ``scope``,
             ``code`` (list of conditions), ``source`` (``file:line`` or None).
         recompiles: one dict a recompilation: ``reason``, ``function``, ``file``, ``line``.
@@ -120,6 +122,7 @@ def capture(case: Case, dynamic: bool | None = None) -> Capture:
         code={id: recorder.code[id] for id in ids},
         breaks=[
             {"graph": recorder.id_of(event.key), "kind": event.kind, "reason": event.reason, "detail": event.detail}
+            | {"setting": setting_in(event.detail)}
             | _place(event.source)
             | {"stack": [str(frame) for frame in event.stack]}
             for event in log.breaks

@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar
 
+from stages.capture import breaks
 from stages.capture.compilation import Capture, capture
 from stages.capture.tables import is_operation, statistics
 from stages.contract import Stage, StageContext, StageResult
@@ -48,14 +49,15 @@ def _counts(found: Capture) -> dict[str, int]:
 
 
 def _message(found: Capture) -> str:
+    help = "".join(f"; {told}" for told in filter(None, [breaks.in_words(found.breaks)]))
     if not found.graphs:
         cause = f"; first break: {found.breaks[0]['reason']}" if found.breaks else ""
-        return f"not established: torch.compile made no graph of this model, nothing was captured{cause}"
+        return f"not established: torch.compile made no graph of this model, nothing was captured{cause}{help}"
     counts = _counts(found)
     return (
         f"{counted(counts['dynamo'], 'Dynamo graph')} (AOTAutograd: {counts['forward']} forward, "
         f"{counts['backward']} backward), {counted(counts['nodes'], 'operation')}, "
-        f"{breaks_in_words(found.breaks) or 'no graph break'}, {counted(counts['guards'], 'guard')}"
+        f"{breaks_in_words(found.breaks) or 'no graph break'}, {counted(counts['guards'], 'guard')}{help}"
     )
 
 

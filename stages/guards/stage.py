@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from models.build import SIZES
 from models.case import Case, inputs_by_name
 from models.nested import named_tensors
+from stages.capture.breaks import in_words
 from stages.contract import Settings, Stage, StageContext, StageResult
 from stages.guards import tables
 from stages.guards.config import SIZED, check_options, named_dims
@@ -88,7 +89,8 @@ def message(report: GuardReport) -> str:
     if not report.graphs:
         breaks = report.bases["automatic"].breaks
         cause = f"; first break: {breaks[0].reason}" if breaks else ""
-        return f"not established: torch.compile made no graph of this model{cause}"
+        help = in_words({"detail": " ".join(item.hints)} for item in breaks)
+        return f"not established: torch.compile made no graph of this model{cause}{help and f'; {help}'}"
     counts = tables.summary(report)
     parts = [
         counted(counts["graphs"], "graph") + " with " + counted(counts["guards"], "guard"),

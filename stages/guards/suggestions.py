@@ -13,9 +13,10 @@ KNOWN_BREAKS = {
     r"Failed to trace builtin operator[\s\S]*`print`": "Remove the print, or let torch run it after the graph: "
     "torch._dynamo.config.reorderable_logging_functions.add(print).",
     r"Unsupported Tensor\.item": "Keep the value a tensor, or let torch capture it: "
-    "torch._dynamo.config.capture_scalar_outputs = True.",
+    "torch._dynamo.config.capture_scalar_outputs = True (of a run: backend.dynamo.capture_scalar_outputs=true).",
     r"Dynamic shape operator": "Replace the operation by one of a fixed output size (torch.where for a mask), or let "
-    "torch capture it: torch._dynamo.config.capture_dynamic_output_shape_ops = True.",
+    "torch capture it: torch._dynamo.config.capture_dynamic_output_shape_ops = True (of a run: "
+    "backend.dynamo.capture_dynamic_output_shape_ops=true).",
     r"^logging\.Logger|Logger|logging": "Move the log call out of forward, or let torch leave it out: "
     "torch._dynamo.config.ignore_logging_functions.",
     r"marked as skipped|torch\.compiler\.disable|disable\(\)": "Let Dynamo trace the function (drop the disable), or "

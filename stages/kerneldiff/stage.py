@@ -11,6 +11,7 @@ import torch
 
 from models.case import Case
 from models.errors import ConfigurationError, UserError
+from stages.capture.breaks import without_graph
 from stages.contract import ReferenceConfig, Stage, StageContext, StageResult
 from stages.kerneldiff import conditioning, eager_attention, further, random_draws, sides, storage_floor, systematic
 from stages.kerneldiff.comparison import KernelDiff
@@ -384,5 +385,6 @@ def _same_code(context: StageContext, compiled: Any, reference: ReferenceConfig,
     if context.settings.backend.adapter == reference.backend == "eager" and same_place:
         return "reference and test are both eager"
     if not compiled.given or (compiled.adapter.lowers and not compiled.graphs):
-        return f"{compiled.backend} compiled no graph, so all of the model ran in eager"
+        told = without_graph(context)
+        return f"{compiled.backend} compiled no graph, so all of the model ran in eager{told and f'. {told}'}"
     return ""

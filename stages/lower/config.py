@@ -30,6 +30,8 @@ class BackendConfig:
             dotted path of a callable that returns an AcceleratorAdapter (one that takes ``accel`` gets the profile).
         options: arguments of the adapter.
         inductor: TorchInductor configuration patched for this run alone; any of its keys.
+        dynamo: TorchDynamo configuration patched for this run alone, in every stage that compiles, whatever the
+            backend; any of its keys.
         _target_: the dotted path, in the spelling that Hydra's users know; it takes the place of ``adapter``.
     """
 
@@ -37,6 +39,7 @@ class BackendConfig:
     adapter: str = "inductor"
     options: dict[str, Any] = field(default_factory=dict)
     inductor: dict[str, Any] = field(default_factory=dict)
+    dynamo: dict[str, Any] = field(default_factory=dict)
     _target_: str | None = None
 
     def __post_init__(self) -> None:

@@ -47,13 +47,21 @@ class LowerStage(Stage):
             files, facts = graph_files(lowered, captured_graphs(context.artifacts, graph_id), finder)
             artifacts |= {f"lower/{graph_id}/{name}": content for name, content in files.items()}
             graphs[graph_id] = facts
-        facts, message = summary(compiled, graphs), message_of(graphs)
+        facts, message = summary(compiled, graphs), message_of(graphs) + (helping(context) if not graphs else "")
         if isinstance(adapter, AotInductorAdapter) and adapter.print_values:
             observer = observed(context, adapter, facts)
             artifacts |= observer.artifacts()
             message += f"; {observer.in_words()}"
         artifacts["lower/summary.json"] = facts
         return StageResult("passed", message, artifacts)
+
+
+def helping(context: StageContext) -> str:
+    """The setting of Dynamo's with which there would be a graph, as the end of a message; empty for none."""
+    from stages.capture.breaks import without_graph
+
+    told = without_graph(context)
+    return f"; {told}" if told else ""
 
 
 def observed(context: StageContext, adapter: AotInductorAdapter, facts: dict[str, Any]) -> "ValueObserver":
@@ -186,7 +194,7 @@ def summary(compiled: CompiledCase, graphs: dict[str, Any]) -> dict[str, Any]:
 def message_of(graphs: dict[str, Any]) -> str:
     """One line for a person."""
     if not graphs:
-        return "nothing was compiled: the model has no operation that Dynamo captured"
+        return "nothing was compiled: Dynamo captured no operation of the model"
     kernels, launches, extern = (
         sum(facts[key] for facts in graphs.values()) for key in ("kernels", "launches", "extern_launches")
     )

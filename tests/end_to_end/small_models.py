@@ -98,3 +98,43 @@ class Rolled(nn.Module):
 def rolled() -> tuple[nn.Module, tuple[torch.Tensor, int], dict[str, float]]:
     """``Rolled``, an input of shape (6, 16), 3 and 0.5."""
     return Rolled(), (torch.randn(6, 16), 3), {"scale": 0.5}
+
+
+class Recurrent(nn.Module):
+    """An LSTM alone, of which Dynamo makes no graph unless it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells = nn.LSTM(8, 16, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.cells(x)[0]
+
+
+def recurrent(batch_size: int = 2) -> tuple[nn.Module, tuple[torch.Tensor]]:
+    """``Recurrent`` and an input of shape (batch_size, 4, 8)."""
+    return Recurrent(), (torch.randn(batch_size, 4, 8),)
+
+
+class Selecting(nn.Module):
+    """The places of what is positive: the output's size depends on the data."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.nonzero()
+
+
+def selecting(batch_size: int = 2) -> tuple[nn.Module, tuple[torch.Tensor]]:
+    """``Selecting`` and an input of shape (batch_size, 4)."""
+    return Selecting(), (torch.randn(batch_size, 4).relu(),)
+
+
+class Scaling(nn.Module):
+    """A sum that goes through Python."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * x.sum().item()
+
+
+def scaling(batch_size: int = 2) -> tuple[nn.Module, tuple[torch.Tensor]]:
+    """``Scaling`` and an input of shape (batch_size, 4)."""
+    return Scaling(), (torch.randn(batch_size, 4),)

@@ -1,6 +1,7 @@
 """Compiler options from the command line: swept, and AOTInductor with its printer of intermediate values."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from command_line import QUICK, Finished, command
@@ -62,3 +63,57 @@ def test_an_unknown_kernel_ends_the_stage_with_the_known_ones(run: Callable[...,
     assert finished.code != 0
     (stage,) = [stage for stage in finished.summary["stages"] if stage["name"] == "lower"]
     assert "valid: aoti_torch_cpu_addmm_out" in stage["message"]
+
+
+STAGES = "stages=[capture,lower,kerneldiff]"
+OF_DYNAMO = [
+    ("recurrent", "allow_rnn"),
+    ("selecting", "capture_dynamic_output_shape_ops"),
+    ("scaling", "capture_scalar_outputs"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "setting"), OF_DYNAMO)
+def test_a_setting_of_dynamos_is_named_and_what_is_named_helps(
+    model: str, setting: str, run: Callable[..., Finished]
+) -> None:
+    words = ("model=custom", f"model.build._target_=small_models.{model}", STAGES)
+    option = f"backend.dynamo.{setting}=true"
+    without = run(*words)
+    messages = {stage["name"]: stage["message"] for stage in without.summary["stages"]}
+    assert f"Try: {option}" in messages["capture"]
+    if without.summary["graphs"]["dynamo"] == 0:  # nothing was compiled: each stage says what would help
+        assert without.code == 1
+        assert f"Try: {option}" in messages["lower"] and f"Try: {option}" in messages["kerneldiff"]
+    finished = run(*words, option)
+    assert finished.code == 0, finished.output
+    assert finished.summary["graphs"]["breaks"] == 0 and finished.summary["graphs"]["forward"] > 0
+    assert finished.summary["numerics"]["verdict"] in ("exact", "within_floor")
+    assert not any("Try:" in stage["message"] for stage in finished.summary["stages"])
+
+
+@pytest.mark.slow
+def test_a_setting_of_dynamos_is_swept_for_each_job_alone(tmp_path: Path) -> None:
+    words = ("model=custom", "model.build._target_=small_models.recurrent", "stages=[capture]")
+    finished = command("--multirun", *words, "backend.dynamo.allow_rnn=true,false", cwd=tmp_path)
+    assert finished.returncode == 1, finished.stdout + finished.stderr
+    (table,) = tmp_path.glob("outputs/*/*/sweep.csv")
+    rows = Finished(0, "", table.parent).table("sweep.csv")
+    assert rows["verdict"].tolist() == ["passed", "failed"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("backend.dynamo.alow_rnn=true", "backend.dynamo.alow_rnn: TorchDynamo has no such option; valid: allow_rnn, "),
+        ("backend.dynamo.allow_rnn=3", "backend.dynamo.allow_rnn: got 3 (int); valid: bool"),
+    ],
+)
+def test_a_wrong_setting_of_dynamos_is_told_before_anything_runs(option: str, told: str, tmp_path: Path) -> None:
+    words = ("model=custom", "model.build._target_=small_models.recurrent", "stages=[capture]", "backend=eager")
+    finished = command(*words, option, cwd=tmp_path)
+    assert finished.returncode == 2
+    assert told in finished.stderr and "Try: backend.dynamo.allow_rnn=" in finished.stderr
+    assert not list(tmp_path.glob("outputs/*/*"))

@@ -127,3 +127,14 @@ def test_names_of_the_compilers_switches() -> None:
     assert hasattr(torch._guards.TracingContext(None), "output_strides")
     for name in ("suppress_errors", "inline_inbuilt_nn_modules", "automatic_dynamic_shapes"):
         assert isinstance(getattr(torch._dynamo.config, name), bool)
+
+
+def test_configuration_names() -> None:
+    import torch._dynamo.config as dynamo_config
+    import torch._inductor.config as inductor_config
+
+    for config, option in ((dynamo_config, "allow_rnn"), (inductor_config, "freezing")):
+        assert config.get_config_copy()[option] in (True, False)
+        assert config.get_type(option) is bool
+        with config.patch({option: True}):
+            assert getattr(config, option) is True
