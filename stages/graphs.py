@@ -119,6 +119,8 @@ class NodeRecord:
         body: of a higher-order operator whose graphs call Python callables (in a Dynamo graph), these calls, in order,
             those of graphs inside them too: what AOTAutograd makes of them no longer has the user's names. Node names
             are those of the graph inside. None for every other node, and where they are not known.
+        origins: of an AOT operation, a gradient's too, the calls of the Dynamo graph that it came from, by name;
+            empty of Dynamo's own nodes, and where torch lost them.
     """
 
     name: str
@@ -137,6 +139,7 @@ class NodeRecord:
     value: Size | None = None
     dispatched: list[str] | None = None
     body: "list[NodeRecord] | None" = None
+    origins: list[str] = field(default_factory=list)
 
     def argument(self, position: int, keyword: str = "") -> Any:
         """An argument's JSON value, given by position or by keyword; None where it is neither."""

@@ -12,7 +12,8 @@ operation                              dynamo (the user's own calls), and forwar
 A tensor is reported at the node that makes it, not again at each that reads it (but for ``contraction``, and for rules
 of some ``operations``, which are about operands); its bytes are counted once however many read it. A backward graph's
 placeholders that its forward has shown are not reported again. What a graph does not hold (the body of a higher-order
-operator, a module that was not traced) is undecided for every rule.
+operator, a module that was not traced) is undecided for every rule. Rows of one denied call, in several graphs, are one
+finding (:mod:`stages.constrain.findings`).
 """
 
 import datetime
@@ -21,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from stages.constrain.alignment import alignment
 from stages.constrain.config import AccelConfig, Rule
 from stages.constrain.counting import count_once
+from stages.constrain.findings import with_findings
 from stages.constrain.graph_rules import custom, memory_peak
 from stages.constrain.known_names import confirm_names
 from stages.constrain.layout import layout
@@ -79,7 +81,7 @@ def check(
                         else _apply(rule, graph, kinds))  # fmt: skip
     rows = [row if row.severity == "undecided" or profile.strict else row.but(severity="warning") for row in rows]
     rows = count_once(waive(rows, profile.waivers, today or datetime.date.today()), records)
-    return Violations(tuple(rows), profile, tuple(graph.id for graph in records))
+    return Violations(tuple(with_findings(rows, records)), profile, tuple(graph.id for graph in records))
 
 
 def _apply(rule: Rule, graph: GraphRecord, kinds: set[str]) -> Iterator[Violation]:

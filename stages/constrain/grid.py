@@ -19,6 +19,7 @@ from models.units import VALID_BYTES, parse_bytes
 from stages.constrain.concerned import Concerned
 from stages.constrain.config import AccelConfig
 from stages.constrain.engine import check
+from stages.constrain.findings import by_finding
 from stages.constrain.kinds import IN_BYTES, KINDS
 from stages.constrain.profile import Profile, validate_profile
 from stages.graphs import GraphRecord
@@ -112,13 +113,14 @@ def check_grid(
     for values in itertools.product(*grid.values()):
         point = dict(zip(grid, values, strict=True))
         violations = check(records, validate_profile(replace(config, **point), {}, base=base))
-        severities = Counter(row.severity for row in violations)
+        severities = Counter(violations.by_severity)
         counting = [row for row in violations if row.severity in ("error", "warning")]
-        rules, (nodes, cost) = Counter(row.rule for row in counting), concerned.together(counting)
+        rules = Counter(group[0].rule for group in by_finding(counting, lambda row: row.finding))
+        nodes, cost = concerned.together(counting)
         rows.append(
             point
             | {
-                "findings": len(counting),
+                "findings": severities["error"] + severities["warning"],
                 "undecided": severities["undecided"],
                 "waived": severities["waived"],
                 "nodes": nodes,

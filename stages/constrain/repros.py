@@ -32,7 +32,7 @@ class Repro:
 
     Attributes:
         name: file name without a folder.
-        rows: the violations that it stands for: one rule, one target, one signature.
+        rows: the violations that it stands for, one of each finding: one rule, one target, one signature.
         text: the script; empty where none can be written.
         line: what it prints where the violation reproduces.
         nodes: operations in it.
@@ -67,7 +67,7 @@ class Repros:
         scripts: those with a text, the verified first in each rule.
         without: groups that no script can hold, with the reason.
         left_out: groups beyond the bound.
-        undecided: rows that can't be reproduced, for nothing is known to be violated.
+        undecided: findings that can't be reproduced, for nothing is known to be violated.
     """
 
     scripts: tuple[Repro, ...] = ()
@@ -91,7 +91,7 @@ class Repros:
     def in_words(self, folder: str) -> str:
         """How many there are in a folder, how many are verified, and what has none."""
         if not self.scripts and not self.without:
-            return f"no repro: {counted(self.undecided, 'row')} undecided, and nothing known to be violated"
+            return f"no repro: {counted(self.undecided, 'finding')} undecided, and nothing known to be violated"
         verified = sum(item.verification.verified for item in self.scripts)
         parts = [f"{counted(len(self.scripts), 'repro')} in {folder}/, {verified} verified"]
         if self.left_out:
@@ -111,7 +111,7 @@ class _Group:
 def write_repros(
     graphs: Iterable[GraphRecord], violations: Violations, *, limit: int = MAX_SCRIPTS, verified: int = MAX_VERIFIED
 ) -> Repros:
-    """One script for each distinct (rule, target, signature) among the violations, some of them run.
+    """One script for each distinct (rule, target, signature) among the findings, some of them run.
 
     Args:
         graphs: those that were checked.
@@ -122,15 +122,20 @@ def write_repros(
     by_id = {graph.id: GraphIndex(graph) for graph in graphs}
     groups: dict[Any, _Group] = {}
     without: dict[str, list[Violation]] = {}
-    for row in violations:
-        if row.severity != "error":
-            continue
-        try:
-            key = _key(by_id[row.graph], row, allow_list(violations.profile, row))
-        except NotReproducible as error:
-            without.setdefault(f"{row.rule}: {error}", []).append(row)
-            continue
-        groups.setdefault(key, _Group(by_id[row.graph])).rows.append(row)
+    for finding in violations.findings:
+        rows = [row for row in finding if row.severity == "error"]
+        reasons: list[str] = []
+        for row in rows:  # one picture of a finding that can be reproduced is enough
+            try:
+                key = _key(by_id[row.graph], row, allow_list(violations.profile, row))
+            except NotReproducible as error:
+                reasons.append(f"{row.rule}: {error}")
+                continue
+            groups.setdefault(key, _Group(by_id[row.graph])).rows.append(row)
+            break
+        else:
+            if rows:
+                without.setdefault(reasons[0], []).append(rows[0])
     ordered = _by_turns(groups.values())
     names: set[str] = set()
     scripts = [_written(group, names, violations.profile) for group in ordered[:limit]]
@@ -140,7 +145,7 @@ def write_repros(
         tuple(replace(item, verification=seen) for item, seen in zip(scripts, found, strict=True)),
         tuple(Repro("", tuple(rows), verification=Verification(False, why)) for why, rows in without.items()),
         max(0, len(ordered) - limit),
-        sum(row.severity == "undecided" for row in violations),
+        violations.by_severity.get("undecided", 0),
     )
 
 

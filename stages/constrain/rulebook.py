@@ -19,6 +19,7 @@ from models.errors import ConfigurationError
 from stages.constrain.config import AccelConfig
 from stages.constrain.counting import count_once
 from stages.constrain.engine import check
+from stages.constrain.findings import with_findings
 from stages.constrain.profile import Profile, completed, validate_profile
 from stages.constrain.violations import Violation, Violations, waive
 from stages.contract import Settings
@@ -65,7 +66,7 @@ class Rulebook:
         found = check(graphs, replace(self.profile, waivers=()))
         rows = [*found, *itertools.chain.from_iterable(map(self._own_rows, _compiled(graphs)))]
         rows = count_once(waive(rows, self.profile.waivers, today or datetime.date.today()), graphs)
-        return replace(found, rows=tuple(rows), profile=self.profile)
+        return replace(found, rows=tuple(with_findings(rows, graphs)), profile=self.profile)
 
     def _own_rows(self, graph: GraphRecord) -> list[Violation]:
         """What the adapter's own check finds beyond its capabilities, which ``accel`` may have edited or replaced."""

@@ -66,7 +66,7 @@ class ConstrainStage(Stage):
         looked = bool(profile.rules or rules.own_check)
         breaks = context.artifacts.read_json(BREAKS) if BREAKS in context.artifacts.names(BREAKS) else []
         failed, outside = judged(violations, breaks, looked)
-        found = violations.summary() | {"total": len(violations) if looked else None}
+        found = violations.summary() | {"total": len(violations.findings) if looked else None}
         log.info("constrain: %d rows for %s", len(violations), profile.name)
         unused = ", ".join(f"{waiver.rule} ({waiver.reason})" for waiver in unused_waivers(violations))
         idle = f"no finding is waived by {unused}" if unused else ""

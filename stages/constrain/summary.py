@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from stages.constrain.concerned import Concerned
+from stages.constrain.findings import by_finding, severity_of
 from stages.constrain.violations import Violation, Violations
 from stages.graphs import GraphRecord
 from stages.wording import counted
@@ -53,13 +54,14 @@ def by_rule(violations: Violations, graphs: Iterable[GraphRecord]) -> "pandas.Da
 
 
 def _row(rule: str, effect: str, group: list[Violation], concerned: Concerned) -> dict[str, Any]:
-    severities = Counter(row.severity for row in group)
+    findings = by_finding(group, lambda row: row.finding)
+    severities = Counter(severity_of(row.severity for row in rows) for rows in findings)
     counting = [row for row in group if row.severity != "waived"]
     places = concerned.operations(counting)
     return {
         "rule": rule,
         "effect": effect,
-        "findings": len(counting),
+        "findings": len(findings) - severities["waived"],
         "waived": severities["waived"],
         "undecided": severities["undecided"],
         "nodes": None if places is None else len(places),
@@ -90,14 +92,15 @@ def top_lines(rows: Iterable[Mapping[str, Any]], code: Mapping[str, str]) -> lis
 
 
 def _line(source: str, group: list[Mapping[str, Any]], code: str) -> dict[str, Any]:
+    findings = by_finding(group, lambda row: row.get("finding"))
     return {
         "source": source or "(no source line recorded)",
         "code": code,
-        "findings": len(group),
+        "findings": len(findings),
         "rules": ", ".join(sorted({f"{row['rule']} ({row['effect']})" for row in group})),
         "cost_bytes": _cost(group),
         "flops_share": _flops_share(group),
-        "suggestion": suggestions(Counter(row["suggestion"] for row in group)),
+        "suggestion": suggestions(Counter(text for rows in findings for text in {row["suggestion"] for row in rows})),
     }
 
 

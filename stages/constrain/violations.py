@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stages.constrain.config import Waiver
+from stages.constrain.findings import by_finding, severity_of
 from stages.constrain.profile import Profile, expiry
 
 if TYPE_CHECKING:
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
 PLACEHOLDERS = ("parameter", "buffer", "input", "saved", "constant", "tangent")
 """Operands of a row that is about a tensor which no operation of its graph makes."""
 
+KINDS = ("dynamo", "joint", "forward", "backward")
+
 log = logging.getLogger(__name__)
 
 COLUMNS = ["graph", "node", "target", "operand", "module", "source", "rule", "effect", "severity", "measured", "limit",
-           "cost_bytes", "cost_share", "message", "suggestion"]  # fmt: skip
+           "cost_bytes", "cost_share", "message", "suggestion", "finding"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Violation:
         cost_share: alignment: padding over the tensor's own bytes; operation, and any fallback: the share of its
             graph's known FLOPs that the nodes concerned have; None otherwise or where unknown.
         message: one sentence. suggestion: what to try.
+        finding: id of the finding that the row belongs to, the same in each row of it (see
+            :mod:`stages.constrain.findings`); "" until the check is over.
         piece: which tensor, and what of it, costs ``cost_bytes``; in no table.
         also: further nodes of the graph that the finding concerns; in no table, but in the shares of the summary.
     """
@@ -63,6 +68,7 @@ class Violation:
     suggestion: str
     piece: str = ""
     also: tuple[str, ...] = ()
+    finding: str = field(default="", compare=False)
 
     def but(self, **changes: Any) -> "Violation":
         """This row with fields changed, as ``dataclasses.replace`` does at several times the cost."""
@@ -73,7 +79,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Violations:
-    """All rows of one check, in the order of graphs and nodes.
+    """All rows of one check, in the order of graphs and nodes. Counted is by :attr:`findings`.
 
     Attributes:
         rows: the violations.
@@ -100,9 +106,16 @@ class Violations:
         return frame.astype({"cost_bytes": "Int64", "cost_share": "Float64"})
 
     @property
+    def findings(self) -> list[list[Violation]]:
+        """The rows of each finding: of a denied call first that of Dynamo's graph, then forward, then backward."""
+        groups = by_finding(self.rows, lambda row: row.finding)
+        return [sorted(group, key=_in_source_order) for group in groups]
+
+    @property
     def by_severity(self) -> dict[str, int]:
-        """Rows by severity."""
-        return dict(sorted(Counter(row.severity for row in self.rows).items()))
+        """Findings by severity."""
+        severities = (severity_of(row.severity for row in group) for group in self.findings)
+        return dict(sorted(Counter(severities).items()))
 
     @property
     def failed(self) -> bool:
@@ -111,15 +124,21 @@ class Violations:
         return bool(counts.get("error") or (self.profile.strict and counts.get("undecided")))
 
     def summary(self) -> dict[str, Any]:
-        """``violations`` of summary.json. ``total`` counts every row, the waived and undecided ones included; it is
+        """``violations`` of summary.json. ``total`` counts every finding, the waived and undecided ones included; it is
         None where the profile has no rules: nothing was checked."""
+        found = [group[0] for group in self.findings]
         return {
-            "total": len(self.rows) if self.profile.rules else None,
-            "by_rule": dict(sorted(Counter(row.rule for row in self.rows).items())),
-            "by_effect": dict(sorted(Counter(row.effect for row in self.rows).items())),
+            "total": len(found) if self.profile.rules else None,
+            "by_rule": dict(sorted(Counter(row.rule for row in found).items())),
+            "by_effect": dict(sorted(Counter(row.effect for row in found).items())),
             "by_severity": self.by_severity,
             "strict": self.profile.strict,
         }
+
+
+def _in_source_order(row: Violation) -> int:
+    kind = row.graph.rpartition(".")[2]
+    return KINDS.index(kind) if kind in KINDS else len(KINDS)
 
 
 def waive(rows: Iterable[Violation], waivers: Iterable[Waiver], today: datetime.date) -> list[Violation]:

@@ -25,7 +25,7 @@ from stages.constrain.violations import Violations
 from stages.graphs import GraphRecord
 from stages.lower.adapter import AcceleratorAdapter, run_as_traced
 from stages.lower.mock_options import MockOptions, split_options
-from stages.lower.violated import SHOWN, ProfileViolated, described
+from stages.lower.violated import SHOWN, ProfileViolated, described, unwaived
 from stages.torch_internals.frames import watch_frames
 
 if TYPE_CHECKING:
@@ -166,13 +166,13 @@ class MockAdapter(AcceleratorAdapter):
             if not self._run:
                 error.write(self.options.repro_dir)
             raise error
-        rows = [row for row in violations if row.severity != "waived"]
-        for row in rows[:SHOWN]:
-            log.warning("%s", described(row).strip())
-        for row in [*rows[SHOWN:], *(row for row in violations if row.severity == "waived")]:
-            log.info("%s", described(row).strip())
-        if len(rows) > SHOWN:
-            log.warning("… and %d more of %s, logged at level INFO", len(rows) - SHOWN, ", ".join(graphs))
+        found = [rows for finding in violations.findings if (rows := unwaived(finding))]
+        for rows in found[:SHOWN]:
+            log.warning("%s", described(*rows).strip())
+        for rows in [*found[SHOWN:], *([row] for row in violations if row.severity == "waived")]:
+            log.info("%s", described(*rows).strip())
+        if len(found) > SHOWN:
+            log.warning("… and %d more of %s, logged at level INFO", len(found) - SHOWN, ", ".join(graphs))
 
 
 class AotMockAdapter(MockAdapter):

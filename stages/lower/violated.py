@@ -4,6 +4,7 @@ import csv
 import io
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ class ProfileViolated(RuntimeError):
 
     Attributes:
         violations: every row.
+        rows: those that are not waived. findings: the same, by finding.
         repros: the reproductions, None where none was asked for.
         files: name → content of what belongs on disk: the reproductions, and ``violations.csv`` with every row.
         folder: where ``files`` lie: a folder's path, or ``repros`` for that of the run's directory.
@@ -43,6 +45,7 @@ class ProfileViolated(RuntimeError):
         self.outside = outside
         self.repros = repros
         self.rows = [row for row in violations if row.severity != "waived"]
+        self.findings = [rows for group in violations.findings if (rows := unwaived(group))]
         self.files = {TABLE: _table(violations)} | ({} if repros is None else repros.files)
         self.folder, self.problem = folder, ""
         super().__init__()
@@ -55,12 +58,12 @@ class ProfileViolated(RuntimeError):
                 f"not established that the model keeps the profile {name!r}: {self.outside}\n"
                 f"Try: torch.compile(…, fullgraph=True), which shows every break, or a warning mode: {lenient}"
             )
-        count, name = len(self.rows), self.violations.profile.name
-        undecided = [row for row in self.rows if row.severity == "undecided"]
+        count, name = len(self.findings), self.violations.profile.name
+        undecided = [rows[0] for rows in self.findings if all(row.severity == "undecided" for row in rows)]
         broken = f"{counted(count - len(undecided), 'violation')} of the profile {name!r}"
         head = f"not established that the model keeps the profile {name!r}" if count == len(undecided) else broken
         also = f", and {len(undecided)} not established" if undecided and count > len(undecided) else ""
-        lines = [f"{head}{also}:", *(described(row) for row in self.rows[:SHOWN])]
+        lines = [f"{head}{also}:", *(described(*rows) for rows in self.findings[:SHOWN])]
         if count > SHOWN:
             lines.append(f"  … and {count - SHOWN} more: all rows are in {self._path(TABLE)}")
         lines += [f"Try: {told}" for told in dict.fromkeys(row.suggestion for row in undecided)]
@@ -102,12 +105,18 @@ class ProfileViolated(RuntimeError):
         return f"{self.folder}/{name}"
 
 
-def described(row: "Violation") -> str:
-    """One violation as a line of a message."""
+def unwaived(rows: "Sequence[Violation]") -> "list[Violation]":
+    """A finding's rows that no waiver accepts, what is known to be violated before what is not."""
+    return sorted((row for row in rows if row.severity != "waived"), key=lambda row: row.severity == "undecided")
+
+
+def described(row: "Violation", *others: "Violation") -> str:
+    """One finding as a line of a message: its first row, and where else it was seen."""
     inside = f"in the module {row.module}" if row.module else "no source line recorded"
     place = f"  at {row.source}" if row.source else f"  ({inside})"
     rule = f"{row.rule}, not established" if row.severity == "undecided" else row.rule
-    return f"  {row.graph}:{row.node} {row.target} [{rule}] {row.message}{place}"
+    also = f"  (also {', '.join(f'{other.graph}:{other.node}' for other in others)})" if others else ""
+    return f"  {row.graph}:{row.node} {row.target} [{rule}] {row.message}{place}{also}"
 
 
 def violation_in(error: BaseException) -> ProfileViolated | None:

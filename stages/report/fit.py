@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stages.constrain.findings import by_finding, severity_of
 from stages.constrain.summary import top_lines
 from stages.contract import Artifacts
 from stages.report.reading import Row, read_table
@@ -19,10 +20,12 @@ def violations(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) 
     if rows is None:
         return None
     stored = summary.get("violations") or {}
-    by = {f"by_{key}": dict(Counter(row[key] for row in rows)) for key in ("rule", "effect", "severity")}
+    found = by_finding(rows, lambda row: row.get("finding"))
+    by = {f"by_{key}": dict(Counter(group[0][key] for group in found)) for key in ("rule", "effect")}
     return {
         **by,
-        "total": len(rows) if rows or stored.get("total") is not None else None,
+        "by_severity": dict(Counter(severity_of(row["severity"] for row in group) for group in found)),
+        "total": len(found) if rows or stored.get("total") is not None else None,
         "strict": stored.get("strict"),
         "by_rule_and_effect": [_shares(row) for row in read_table(artifacts, SUMMARY) or []],
         "profile": stored.get("profile"),

@@ -14,6 +14,7 @@ from stages.capture.flops import count_flops, has_formula
 from stages.capture.sources import SourceFinder
 from stages.graphs import GraphRecord, NodeRecord, SourceLine
 from stages.torch_internals.fx_values import hint_of, node_value, size_of, tensor_record, tensors_in
+from stages.torch_internals.history import origins_of
 from stages.torch_internals.storages import is_alias, storage_of, storages_of, with_shared, with_storage
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -39,6 +40,7 @@ class RecordContext:
         tensors: ``id(tensor)`` → (path, "parameter" or "buffer").
         by_sequence: autograd sequence number → (line, module path) of the forward node that had it; filled while
             graphs are recorded, read for backward nodes that carry no line of their own.
+        origins: autograd sequence number → the Dynamo graph's calls that had it; filled and read likewise.
         inputs: identity of a storage → (the forward's placeholder that is in it, the storage, held so that the
             identity stays its own); filled while a joint or forward graph is recorded, read for the backward.
     """
@@ -47,6 +49,7 @@ class RecordContext:
     modules: dict[int, str] = field(default_factory=dict)
     tensors: dict[int, tuple[str, str]] = field(default_factory=dict)
     by_sequence: dict[int, tuple[SourceLine | None, str]] = field(default_factory=dict)
+    origins: dict[int, list[str]] = field(default_factory=dict)
     inputs: dict[int, tuple[str, Any]] = field(default_factory=dict)
 
     @classmethod
@@ -264,6 +267,7 @@ def _node_record(
     info: PlaceholderInfo | None,
     storages: dict[fx.Node, set[int]],
     details: bool,
+    aten: bool,
 ) -> NodeRecord:
     value = None if node.op == "output" else node_value(node)
     storages[node] = storages_of(value)
@@ -298,6 +302,7 @@ def _node_record(
         value=size_of(value) if _is_integer(value) else None,
         dispatched=dispatched,
         body=nested_body(node, context, details=details) if higher and dispatched is None else None,
+        origins=origins_of(node, context.origins) if aten and node.op == "call_function" else [],
     )
 
 
@@ -355,10 +360,11 @@ def graph_record(
             does, storages.
     """
     known = placeholders or {}
+    aten = not id.endswith(".dynamo")
     done: dict[str, NodeRecord] = {}
     storages: dict[fx.Node, set[int]] = {}
     for node in graph.nodes:
         info = known.get(node.name, PlaceholderInfo()) if node.op == "placeholder" else known.get(node.name)
-        done[node.name] = _node_record(node, context, done, info, storages, details)
+        done[node.name] = _node_record(node, context, done, info, storages, details, aten)
     found = GraphRecord(id, id.rpartition(".")[2], list(done.values()), graph_symbols(graph, details=details))
     return replace(found, nodes=with_shared(found, storages, context.inputs)) if details else found

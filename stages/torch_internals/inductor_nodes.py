@@ -1,14 +1,12 @@
 """Nodes of the graphs on either side of TorchInductor's passes, with where they came from.
 
-Relies on the node metadata ``original_aten``, ``seq_nr``, ``stack_trace``, ``nn_module_stack`` and ``from_node`` (a
-chain of ``NodeSource`` with ``name`` and ``from_node``), and what torch.fx.traceback's ``GRADIENT_ACC_SPECIAL_STACK``
-says.
+Relies on the node metadata ``original_aten``, ``seq_nr``, ``stack_trace``, ``nn_module_stack`` and what
+:mod:`stages.torch_internals.history` reads.
 """
 
 import operator
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import fx
@@ -26,10 +24,9 @@ from stages.torch_internals.fx_records import (
     node_flops,
     target_name,
 )
+from stages.torch_internals.history import GRADIENTS_SUM, roots
 
 _VIEWS = (operator.getitem, torch.ops.aten.reshape.default)
-_GRADIENTS_SUM = "Gradient addition node due to multiple use of tensor"
-"""In the stack of a node that sums the gradients of a tensor's several readers."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +103,9 @@ def origins_by_sequence(gm: fx.GraphModule) -> dict[int, list[str]]:
     """
     found: dict[int, list[str]] = {}
     for node in _calls(gm):
-        roots = list(dict.fromkeys(_roots(node.meta.get("from_node") or [])))
-        if roots:
-            found.setdefault(node.meta.get("seq_nr", -1), roots)
+        names = list(dict.fromkeys(roots(node.meta.get("from_node") or [])))
+        if names:
+            found.setdefault(node.meta.get("seq_nr", -1), names)
     found.pop(-1, None)
     return found
 
@@ -180,7 +177,7 @@ def _post_grad_node(
     node: fx.Node, recorded: fx.Node, known: set[str], by_sequence: dict[int, list[str]], prefix: str
 ) -> PostGradNode:
     sequence = recorded.meta.get("seq_nr")
-    origins = [name for name in _roots(recorded.meta.get("from_node") or []) if name in known]
+    origins = [name for name in roots(recorded.meta.get("from_node") or []) if name in known]
     origins = origins or [name for name in by_sequence.get(-1 if sequence is None else sequence, []) if name in known]
     return PostGradNode(
         name=prefix + node.name,
@@ -223,17 +220,8 @@ def _recorded(node: fx.Node, before: Scatters) -> fx.Node:
 def _tells(node: fx.Node) -> bool:
     """Whether a node has its own origin recorded. A sum of gradients has the sequence number of any other node."""
     stack = node.meta.get("stack_trace") or ""
-    return bool(stack) and _GRADIENTS_SUM not in stack
+    return bool(stack) and GRADIENTS_SUM not in stack
 
 
 def _calls(gm: fx.GraphModule) -> Iterator[fx.Node]:
     return (node for node in gm.graph.nodes if node.op in ("call_function", "call_method", "call_module"))
-
-
-def _roots(sources: list[Any]) -> Iterator[str]:
-    """The names at the ends of a node's history: where nothing was lost, those of the Dynamo graph."""
-    for source in sources:
-        if source.from_node:
-            yield from _roots(source.from_node)
-        else:
-            yield source.name
