@@ -11,9 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from models.errors import UserError
-from pipeline import analysis, entry, store
+from pipeline import analysis, entry, restoring, store
 from pipeline import check_command as checks
 from pipeline.analysis import comparison
+from pipeline.compiled_by import flat
 from stages.wording import counted
 
 app = typer.Typer(
@@ -100,6 +101,8 @@ def show_command(
     about = {**summary["run"], "verdict": summary["verdict"]}
     _print_table(["key", "value"], [{"key": key, "value": _text(value)} for key, value in about.items()])
     _print_table(["name", "status", "seconds", "message"], summary["stages"])
+    facts = flat(summary.get("compiled_by") or {})
+    _print_table(["compiled by", "value"], [{"compiled by": key, "value": _text(value)} for key, value in facts])
     for part in ("graphs", "violations", "numerics", "benchmark", "guards"):
         found = summary.get(part) or {}
         if part == "guards" and all(value is None for value in found.values()):
@@ -114,14 +117,25 @@ def show_command(
 @app.command(
     "rerun",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    help="Run a stored run again, in a new directory; KEY=VALUE words change its configuration.",
+    help="Run a stored run again, in a new directory, with the variables that it had; KEY=VALUE words change its "
+    "configuration.",
 )
-def rerun_command(context: typer.Context, run: Annotated[Path, typer.Argument(help="the run's folder")]) -> int:
+def rerun_command(
+    context: typer.Context,
+    run: Annotated[Path, typer.Argument(help="the run's folder")],
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="also where versions, device or code are others: what differs is told")
+    ] = False,
+) -> int:
     run = store.locate(run)
     if not (run / ".hydra" / "config.yaml").is_file():
         store.read_summary(run)  # says that it is no run, where it is none
         raise UserError(f"{run}: holds no .hydra/config.yaml, so it can't be run again.\nTry: inductor-debug list")
-    return entry.main(["--config-path", str(run / ".hydra"), "--config-name", "config", *context.args])
+    words = ["--config-path", str(run / ".hydra"), "--config-name", "config", *context.args]
+    with restoring.restored(restoring.recorded(run)) as told:
+        if told:
+            sys.stderr.write(f"as in {run}: {', '.join(told)}\n")
+        return entry.main(words, refuse=not anyway)
 
 
 @app.command(

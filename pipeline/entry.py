@@ -17,6 +17,8 @@ from typing import Any
 from models.errors import UserError
 from pipeline import arguments
 from pipeline.help import CONF, help_text
+from pipeline.restoring import Expected, recorded
+from pipeline.rundir import LOG
 from pipeline.schema import register
 from stages.lower.config import shown_name
 from stages.lower.plugins import conf_folders
@@ -29,11 +31,16 @@ BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 _SLUG_LIMIT = 120
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code (0, 1, 2 or 3; 130 where the user interrupted it)."""
+def main(argv: Sequence[str] | None = None, *, refuse: bool = False) -> int:
+    """Run the command line and return its exit code (0, 1, 2 or 3; 130 where the user interrupted it).
+
+    Args:
+        argv: words after the program's name; by default this process's.
+        refuse: a stored run is made again only by what compiled it; else what differs is told.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _main(words)
+        return _main(words, refuse)
     except UserError as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_CONFIGURATION
@@ -52,13 +59,13 @@ def slug(text: object) -> str:
     return name[:_SLUG_LIMIT]
 
 
-def _main(argv: list[str]) -> int:
+def _main(argv: list[str], refuse: bool) -> int:
     if any(word in ("--help", "-h") for word in argv):
         sys.stdout.write(help_text(_config_dir_of(argv)))
         return 0
     args = arguments.parse(argv)
     args.overrides = arguments.normalise(args.overrides)
-    with _hydra_session(args) as session:
+    with _hydra_session(args, refuse) as session:
         if args.hydra_help:
             session.hydra.hydra_help(config_name=session.name, args_parser=None, args=args)
             return 0
@@ -71,13 +78,17 @@ def _main(argv: list[str]) -> int:
 
 @dataclass
 class _Session:
-    """One composition: Hydra, the primary configuration's name, the overrides, and the stored file it came from."""
+    """One composition: Hydra, the primary configuration's name, the overrides, and the stored file it came from.
+
+    ``expected`` is what compiled the stored run.
+    """
 
     hydra: Any
     name: str
     overrides: list[str]
     stored_file: str
     flags: list[str] = field(default_factory=list)
+    expected: Expected | None = None
 
     @contextmanager
     def wording(self, overrides: Sequence[str] = (), choices: Mapping[str, Any] | None = None) -> Iterator[None]:
@@ -107,7 +118,7 @@ class _Session:
 
 
 @contextmanager
-def _hydra_session(args: argparse.Namespace) -> Iterator[_Session]:
+def _hydra_session(args: argparse.Namespace, refuse: bool = False) -> Iterator[_Session]:
     import yaml
     from hydra import version
     from hydra._internal.hydra import Hydra
@@ -137,9 +148,20 @@ def _hydra_session(args: argparse.Namespace) -> Iterator[_Session]:
     GlobalHydra.instance().clear()
     try:
         hydra = Hydra.create_main_hydra2("inductor-debug", search_path)
-        yield _Session(hydra, name, args.overrides, str(stored or ""), _flags(stored, extra))
+        expected = None if stored is None else _expected(stored, args.overrides, refuse)
+        yield _Session(hydra, name, args.overrides, str(stored or ""), _flags(stored, extra), expected)
     finally:
         GlobalHydra.instance().clear()
+
+
+def _expected(stored: Path, overrides: Sequence[str], refuse: bool) -> Expected | None:
+    """What compiled the run that a stored configuration is of; None for a configuration that is no run's."""
+    run = stored.parent.parent
+    if stored.parent.name != ".hydra" or not (run / LOG).is_file():
+        return None
+    names = [word.lstrip("+~").partition("=")[0] for word in overrides]
+    changed = not all(name.startswith(("hydra.", "runner.", "stages")) for name in names)
+    return Expected(str(run), recorded(run), refuse, changed)
 
 
 def _flags(stored: Path | None, extra: Path | None) -> list[str]:
@@ -182,7 +204,7 @@ def _single(session: _Session) -> int:
     check(session, session.compose(RunMode.RUN))
     session.overrides.append("hydra.mode=RUN")
     with session.wording():
-        task = partial(run_job, flags=session.flags)
+        task = partial(run_job, flags=session.flags, expected=session.expected)
         result = session.hydra.run(config_name=session.name, task_function=task, overrides=session.overrides)
     return int(result.return_value)
 
@@ -199,7 +221,7 @@ def _sweep(session: _Session) -> int:
             composed = session.hydra.config_loader.load_sweep_config(master, overrides)
         check(session, composed, overrides)
     started: list[Path] = []
-    task = partial(run_job, flags=session.flags, started=started)
+    task = partial(run_job, flags=session.flags, started=started, expected=session.expected)
     try:
         with session.wording():
             batches = session.hydra.multirun(config_name=session.name, task_function=task, overrides=session.overrides)
@@ -250,13 +272,16 @@ def check(session: _Session, composed: Any, overrides: Sequence[str] = ()) -> No
         validate(to_config(composed))
 
 
-def run_job(composed: Any, flags: Sequence[str] = (), started: list[Path] | None = None) -> int:
+def run_job(
+    composed: Any, flags: Sequence[str] = (), started: list[Path] | None = None, expected: Expected | None = None
+) -> int:
     """Hydra's task: one run, and its exit code. Only KeyboardInterrupt gets out, so that a sweep's other jobs go on.
 
     Args:
         composed: the job's configuration.
         flags: the command line's, see :func:`_flags`.
         started: the run's directory is appended.
+        expected: of a stored run that is made again, what compiled it.
     """
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
@@ -274,7 +299,7 @@ def run_job(composed: Any, flags: Sequence[str] = (), started: list[Path] | None
     if in_sweep and any(word.startswith("experiment=") for word in overrides):
         flags.append("hydra.mode=RUN")  # the experiment may say that it is a sweep: this is one run of it
     try:
-        code = run(to_config(composed), directory, overrides, keep_rejected=in_sweep, flags=flags)
+        code = run(to_config(composed), directory, overrides, keep_rejected=in_sweep, flags=flags, expected=expected)
     except UserError as error:
         logger.error("%s", error)
         return EXIT_CONFIGURATION

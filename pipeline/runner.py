@@ -6,6 +6,7 @@ goes on with the rest.
 """
 
 import contextlib
+import dataclasses
 import datetime
 import logging
 import os
@@ -19,9 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import ConfigurationError, UserError
+from stages.lower.plugins import adapter_distributions
 
-from . import manifest, summary
+from . import compiled_by, manifest, summary
 from .plan import Plan, execution_order, settings_of
+from .restoring import Expected
 from .rundir import CONFIGURATION_ERROR, MANIFEST, SUMMARY, RunDirectory, run_id
 from .session import PREFLIGHT, WorkerSession, log_event
 from .watch import memory_limit_of
@@ -41,6 +44,7 @@ def run(
     keep_rejected: bool = False,
     flags: Sequence[str] = (),
     stage_classes: Mapping[str, str] | None = None,
+    expected: Expected | None = None,
 ) -> int:
     """Run one experiment.
 
@@ -53,6 +57,7 @@ def run(
             it (a sweep's table reads it), instead of removing what the run left there.
         flags: those of the command line that the overrides need to mean the same, recorded in ``summary.json``.
         stage_classes: stages beyond the registry's, name → ``"module:Class"``.
+        expected: of a stored run that is made again, what compiled it.
 
     Returns:
         0 every stage passed; 1 a verdict failed; 2 the configuration can't be run (the message is on stderr);
@@ -64,7 +69,7 @@ def run(
     rundir = RunDirectory(directory)
     with _logging_to(rundir.log):
         try:
-            return Runner(config, rundir, overrides, stage_classes, flags).run()
+            return Runner(config, rundir, overrides, stage_classes, flags, expected).run()
         except UserError as error:
             sys.stderr.write(f"{error}\n")
             message, rejected = str(error), {"exit_code": summary.EXIT_CONFIGURATION, "overrides": list(overrides)}
@@ -87,6 +92,7 @@ class Runner:
         overrides: Sequence[str],
         stage_classes: Mapping[str, str] | None,
         flags: Sequence[str] = (),
+        expected: Expected | None = None,
     ) -> None:
         self.options = config.runner
         if self.options.timeout_s <= 0:
@@ -120,7 +126,10 @@ class Runner:
             stage_classes=dict(stage_classes or {}),
             memory_limit=self.memory_limit,
         )
-        self.plan.manifest = manifest.describe_run(settings, self.environment) | {"started_at": self.began}
+        described = manifest.describe_run(settings, self.environment)
+        self.plan.manifest = described | {"started_at": self.began}
+        self.plan.compiled_by = compiled_by.described(described, os.environ, self.environment, adapter_distributions())
+        self.plan.expected = None if expected is None else dataclasses.asdict(expected)
         self.devices: Any = None
 
     def run(self) -> int:
@@ -174,6 +183,7 @@ class Runner:
         finally:
             session.close()
         self.devices = session.devices or self.devices
+        self.plan.compiled_by |= session.compiled_by
         if session.rejected is not None:
             raise ConfigurationError(session.rejected)
         if session.ending is not None:
@@ -211,7 +221,7 @@ class Runner:
     def _finish(self) -> int:
         records = self.rundir.stage_records()
         seconds = time.time() - self.began
-        result = summary.build_summary(self.plan.run, self.plan.stages, records, seconds)
+        result = summary.build_summary(self.plan.run, self.plan.stages, records, seconds, self.plan.compiled_by)
         self.rundir.store(SUMMARY, result)
         logger.info("%s in %.1f s: %s", result["verdict"], seconds, self.rundir.path)
         described = {key: value for key, value in self.plan.manifest.items() if key != "started_at"}

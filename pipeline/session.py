@@ -32,6 +32,7 @@ class WorkerSession:
         ending: (status, message) where the worker did not end well, for the stage that ran.
         rejected: the message of a configuration error.
         devices: what torch found.
+        compiled_by: what the worker told of it.
     """
 
     def __init__(self, plan: Plan, environment: Mapping[str, str], rundir: RunDirectory, timeout_s: float) -> None:
@@ -43,6 +44,7 @@ class WorkerSession:
         self.ending: tuple[str, str] | None = None
         self.rejected: str | None = None
         self.devices: Any = None
+        self.compiled_by: dict[str, Any] = {}
         self.done = False
         self._buffer = b""
         self._events, writing = os.pipe()
@@ -141,6 +143,8 @@ class WorkerSession:
             self.rejected = event["message"]
         elif kind == "devices":
             self.devices = event["found"]
+        elif kind == "compiled_by":
+            self.compiled_by = event["found"]
         elif kind == "done":
             self.done = True
 
@@ -150,6 +154,8 @@ def log_event(event: Mapping[str, Any]) -> None:
     kind = event["event"]
     if kind == "stage_started" and not event["skipped"]:
         logger.info("%s …", event["name"])
+    elif kind == "warning":
+        logger.warning("%s", event["text"])
     elif kind == "progress":
         logger.info("%s: %s", event["name"], event["text"])
     elif kind == "stage_finished":

@@ -61,7 +61,11 @@ def exit_code(records: Iterable[Mapping[str, Any]]) -> int:
 
 
 def build_summary(
-    run: Mapping[str, Any], stages: Iterable[str], records: Mapping[str, Mapping[str, Any]], seconds: float
+    run: Mapping[str, Any],
+    stages: Iterable[str],
+    records: Mapping[str, Mapping[str, Any]],
+    seconds: float,
+    compiled_by: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The whole ``summary.json``.
 
@@ -70,6 +74,7 @@ def build_summary(
         stages: names of the selected stages in order; those without a record are left out.
         records: stage name → stored record.
         seconds: wall-clock seconds of the run so far.
+        compiled_by: see :mod:`pipeline.compiled_by`.
     """
     present = [records[name] for name in stages if name in records]
     result = copy.deepcopy(_EMPTY)
@@ -97,6 +102,7 @@ def build_summary(
     return {
         "schema": SCHEMA,
         "run": dict(run) | {"seconds": round(seconds, 3)},
+        "compiled_by": dict(compiled_by or {}),
         "verdict": verdict(record["status"] for record in present),
         "stages": entries,
         **result,

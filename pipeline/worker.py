@@ -7,6 +7,7 @@ It reports through JSON lines on the events' file descriptor::
     {"event": "stage_started", "name"}
     {"event": "progress", "name", "text"}
     {"event": "stage_finished", "name", "status", "seconds", "message"}
+    {"event": "compiled_by", "found"}            what only the worker can tell of it, before the first stage
     {"event": "devices", "found"}                what torch found, once it was imported
     {"event": "done"}                            no stage remains
 """
@@ -31,8 +32,10 @@ from models.errors import ConfigurationError, UserError, mistake_in, root_cause,
 from stages.contract import Stage, StageContext, StageResult
 from stages.registry import CLASSES, build_stage
 
+from . import compiled_by
 from .imports import append_working_directory
 from .plan import ALWAYS_LAST, Plan
+from .restoring import Expected
 from .rundir import MANIFEST, SUMMARY, RunDirectory
 from .summary import CRASHED, FAILED, PASSED, SKIPPED, build_summary
 from .watch import format_bytes
@@ -106,6 +109,22 @@ class Worker:
             self._checked(first, lambda: self.context.case)
         for name, stage in self.stages.items():
             self._checked(name, lambda stage=stage: stage.check(self.context))  # type: ignore[misc]
+        if first is not None:
+            self._checked(first, self._describe_compiler)
+        self._compare_with_stored()
+
+    def _describe_compiler(self) -> None:
+        """Tell what compiles, with the model and the backend as they were built."""
+        module = getattr(self.context.live.get("case"), "module", None)
+        found = compiled_by.of_process(self.plan.settings, module, describe_devices())
+        self.plan.compiled_by |= found
+        self.emit({"event": "compiled_by", "found": found})
+
+    def _compare_with_stored(self) -> None:
+        """Of a run that is made again: what differs from what compiled it; ConfigurationError where that is refused."""
+        if self.plan.expected is not None:
+            for line in Expected(**self.plan.expected).check(self.plan.compiled_by):
+                self.emit({"event": "warning", "text": line})
 
     def _check_backend(self) -> None:
         """The run's backend, whichever of the stages that compile are selected."""
@@ -224,7 +243,7 @@ class Worker:
         """Let the report read the summary and the manifest as they are now; neither is stored before the run ends."""
         seconds = time.time() - self.plan.manifest.get("started_at", time.time())
         records = self.directory.stage_records()
-        summary = build_summary(self.plan.run, self.plan.stages, records, seconds)
+        summary = build_summary(self.plan.run, self.plan.stages, records, seconds, self.plan.compiled_by)
         overlay = {SUMMARY: summary, MANIFEST: self.plan.manifest}
         self.context.artifacts = RunDirectory(self.directory.path, overlay)
 

@@ -1,4 +1,4 @@
-"""What differs between stored runs: settings, results, kernels, and the tensors whose verdicts are others."""
+"""What differs between stored runs: what compiled them, settings, results, kernels, and verdicts of tensors."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,10 +9,11 @@ from models.errors import UserError
 from pipeline import store
 from pipeline.analysis.kernels import launches_of
 from pipeline.analysis.stored import Analysis, Row, StoredRun, Table
+from pipeline.compiled_by import flat
 from pipeline.rundir import run_id
 from stages.wording import counted
 
-APART = ("run", "schema", "stages", "repros")
+APART = ("run", "schema", "stages", "repros", "compiled_by")
 """Parts of ``summary.json`` that differ in every pair of runs, or are read otherwise."""
 
 
@@ -36,6 +37,7 @@ def compare(runs: Sequence[StoredRun]) -> Analysis:
     about = [{"run": name, "id": run_id(run.folder), "verdict": run.summary["verdict"]}
              for name, run in zip(names, runs, strict=True)]  # fmt: skip
     parts: dict[str, Callable[[StoredRun], Mapping[str, Any]]] = {
+        "compiled_by": _compiled_by,
         "settings": _settings, "results": _results, "kernels": _kernels, "outputs": _outputs}  # fmt: skip
     tables = [Table("runs", ("run", "id", "verdict"), about)]
     for part, read in parts.items():
@@ -43,6 +45,9 @@ def compare(runs: Sequence[StoredRun]) -> Analysis:
         tables.append(Table(part, (part, *names), [{part: row.pop("key")} | row for row in rows]))
     lowered = [bool(run.graphs) for run in runs]
     told = []
+    unknown = [name for name, run in zip(names, runs, strict=True) if not run.summary.get("compiled_by")]
+    if unknown:
+        told.append(f"compiled_by: not established of {', '.join(unknown)}, which did not record it")
     if any(lowered) and not all(lowered):
         without = ", ".join(name for name, has in zip(names, lowered, strict=True) if not has)
         told.append(f"kernels: not established of {without}, where nothing was lowered")
@@ -54,6 +59,11 @@ def differing(runs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[R
     keys = dict.fromkeys(key for run in runs for key in run)
     rows = [{"key": key} | {name: run.get(key) for name, run in zip(names, runs, strict=True)} for key in keys]
     return [row for row in rows if any(row[name] != row[names[0]] for name in names)]
+
+
+def _compiled_by(run: StoredRun) -> dict[str, Any]:
+    """What compiled it, by dotted key."""
+    return dict(flat(run.summary.get("compiled_by") or {}))
 
 
 def _settings(run: StoredRun) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from stages.contract import Artifacts, Settings
@@ -30,8 +31,9 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
         max_rows: rows kept of each table; ``rows_total`` says how many there are and ``file`` where.
 
     Returns:
-        A JSON-able dict: ``title, verdict, sentence, findings, run, versions, stages, graphs, violations, lowering,
-        emulation, guards, numerics, bisection, benchmark, profile, repros, not_established, reproduce, files``.
+        A JSON-able dict: ``title, verdict, sentence, findings, run, compiled_by, versions, stages, graphs,
+        violations, lowering, emulation, guards, numerics, bisection, benchmark, profile, repros, not_established,
+        reproduce, files``.
     """
     summary = read_json(artifacts, "summary.json") or {}
     manifest = read_json(artifacts, "manifest.json") or {}
@@ -43,6 +45,7 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
         "title": title or f"{run['model']} on {run['accel']}, {run['backend']}",
         "verdict": _verdict(summary, stages),
         "run": run,
+        "compiled_by": summary.get("compiled_by") or {},
         "versions": _versions(manifest),
         "stages": stages,
         "graphs": _graphs(artifacts, summary, max_rows),
@@ -55,7 +58,7 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
         "benchmark": summary.get("benchmark") or None,
         "profile": profiling.profiling(artifacts, max_rows),
         "repros": summary.get("repros") or [],
-        "reproduce": reproduce(run),
+        "reproduce": reproduce(run, (summary.get("compiled_by") or {}).get("variables") or {}),
         "files": artifacts.names(),
     }
     data["findings"] = _findings(data)
@@ -64,11 +67,12 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
     return data
 
 
-def reproduce(run: Mapping[str, Any]) -> list[str]:
-    """Commands that make this run again: as it was typed, and from its stored configuration."""
+def reproduce(run: Mapping[str, Any], variables: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+    """Commands that make this run again: as it was typed, with the variables that matter, and from what is stored."""
     overrides = [str(item) for item in run.get("overrides") or []]
     flags = [str(item) for item in run.get("flags") or []]
-    commands = [shlex.join(["python", "-m", "pipeline", *flags, *overrides])]
+    words = [f"{name}={shlex.quote(str(value))}" for name, value in variables.items()]
+    commands = [" ".join([*words, shlex.join(["python", "-m", "pipeline", *flags, *overrides])])]
     if run.get("id"):
         commands.append(shlex.join(["inductor-debug", "rerun", str(run["id"])]))
     return commands

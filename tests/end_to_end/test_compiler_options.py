@@ -1,5 +1,6 @@
 """Compiler options from the command line: swept, and AOTInductor with its printer of intermediate values."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -117,3 +118,39 @@ def test_a_wrong_setting_of_dynamos_is_told_before_anything_runs(option: str, to
     assert finished.returncode == 2
     assert told in finished.stderr and "Try: backend.dynamo.allow_rnn=" in finished.stderr
     assert not list(tmp_path.glob("outputs/*/*"))
+
+
+@pytest.mark.slow
+def test_what_compiled_a_run_is_recorded_and_a_rerun_restores_it_or_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = (*PERCEPTRON, "stages=[capture]", "backend.dynamo.allow_rnn=true")
+    for name in ("TORCHINDUCTOR_FREEZING", "TORCHINDUCTOR_MAX_AUTOTUNE"):
+        monkeypatch.delenv(name, raising=False)
+    with monkeypatch.context() as then:
+        then.setenv("TORCHINDUCTOR_FREEZING", "1")
+        assert command(*words, "hydra.run.dir=first", cwd=tmp_path).returncode == 0
+    first = Finished(0, "", tmp_path / "first")
+    record = first.summary["compiled_by"]
+    assert record["variables"]["TORCHINDUCTOR_FREEZING"] == "1"
+    assert record["options"]["inductor"]["freezing"] is True and record["options"]["dynamo"] == {"allow_rnn": True}
+
+    monkeypatch.setenv("TORCHINDUCTOR_MAX_AUTOTUNE", "1")
+    again = command("rerun", "first", "hydra.run.dir=second", cwd=tmp_path, module="pipeline.cli")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "TORCHINDUCTOR_FREEZING=1" in again.stderr and "without TORCHINDUCTOR_MAX_AUTOTUNE" in again.stderr
+    assert Finished(0, "", tmp_path / "second").summary["compiled_by"] == record
+
+    door = ("--config-path", "first/.hydra", "--config-name", "config")
+    other = command(*door, "hydra.run.dir=third", cwd=tmp_path)
+    assert other.returncode == 0
+    assert "not as in" in other.stdout and "options.inductor.freezing: True then, none now" in other.stdout
+
+    summary = first.summary
+    summary["compiled_by"]["versions"]["torch"] = "1.0"
+    (tmp_path / "first" / "summary.json").write_text(json.dumps(summary))
+    refused = command("rerun", "first", "hydra.run.dir=fourth", cwd=tmp_path, module="pipeline.cli")
+    assert refused.returncode == 2 and not (tmp_path / "fourth").exists()
+    assert "versions.torch: '1.0' then" in refused.stderr and "--anyway" in refused.stderr
+    anyway = command("rerun", "first", "--anyway", "hydra.run.dir=fourth", cwd=tmp_path, module="pipeline.cli")
+    assert anyway.returncode == 0 and "versions.torch: '1.0' then" in anyway.stdout

@@ -175,8 +175,8 @@ def test_every_end_of_a_job_leaves_the_others_running(
     """One job passes, one ends the process, one raises: all run, the table has all, the worst code is the sweep's."""
     ran: list[int] = []
 
-    def run(config: Any, directory: Path, overrides: list[str], keep_rejected: bool, flags: list[str]) -> int:
-        assert keep_rejected and flags == []
+    def run(config: Any, directory: Path, overrides: list[str], keep_rejected: bool, **others: Any) -> int:
+        assert keep_rejected and others == {"flags": [], "expected": None}
         ran.append(config.seed)
         if config.seed == 1:
             sys.exit(0)

@@ -86,7 +86,8 @@ def test_a_second_run_in_the_same_directory_does_not_take_over_the_firsts_result
 def test_every_key_of_the_summary_is_there_when_nothing_ran() -> None:
     result = build_summary({"id": "x"}, ["capture"], {}, 1.0)
     assert list(result) == [
-        "schema", "run", "verdict", "stages", "graphs", "violations", "numerics", "benchmark", "guards", "repros"
+        "schema", "run", "compiled_by", "verdict", "stages", "graphs", "violations", "numerics", "benchmark", "guards",
+        "repros",
     ]  # fmt: skip
     assert set(result["benchmark"]) == {"reference", "test", "speedup", "speedup_ci95"}
     assert result["numerics"]["verdict"] is None and result["violations"]["total"] is None

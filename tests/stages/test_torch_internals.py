@@ -138,3 +138,13 @@ def test_configuration_names() -> None:
         assert config.get_type(option) is bool
         with config.patch({option: True}):
             assert getattr(config, option) is True
+
+
+def test_configuration_modules_have_a_file_and_read_the_environment_when_imported() -> None:
+    """What :mod:`stages.torch_internals.compiler_options` executes a second time for the defaults proper."""
+    import torch._dynamo.config as dynamo_config
+    import torch._inductor.config as inductor_config
+
+    for config in (dynamo_config, inductor_config):
+        assert config.__file__ is not None and "os.environ" in inspect.getsource(config)
+        assert "install_config_module(sys.modules[__name__])" in inspect.getsource(config)

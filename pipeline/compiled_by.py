@@ -1,0 +1,175 @@
+"""What compiled a run: versions, commit, variables, device, model's code and compiler options. Free of torch.
+
+``compiled_by`` of ``summary.json``::
+
+    versions    python, torch, triton, this package, packages that add a backend
+    commit      of this package and of the working directory: commit, dirty
+    variables   those of the user's that change what is compiled, or how fast it runs
+    set_by_run  such variables that the run set itself
+    model       versions of the libraries, and SHA-256 of the model's own files, that its modules are from
+    device      name, processor's instructions, threads
+    options     options of TorchInductor and TorchDynamo that differ from their defaults, by compiler
+
+The last three are told by the worker, once the model is built; None where no stage needed torch.
+"""
+
+import hashlib
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from stages.contract import Settings
+
+PREFIXES = (
+    "TORCH", "PYTORCH_", "TRITON_", "INDUCTOR_", "AOT_", "AOTI_", "CUBLAS", "CUDNN_", "CUDA_", "NVIDIA_TF32_",
+    "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "ATEN_", "DNNL_", "ONEDNN_", "MOCK_",
+)  # fmt: skip
+COMPILERS = ("CC", "CXX")
+_ELSEWHERE = re.compile(r"CACHE_DIR|LOG|TRACE|_HOME$|REPRO_DIR|DEBUG_DIR|VISIBLE_DEVICES|^INDUCTOR_DEBUG_")
+"""Where files lie, what is logged, and which device is the first: neither changes what is compiled."""
+_NEVER_RESTORED = re.compile(r"PATH|DIR|FILE|LIB|TOOL|PLUGIN|IMPORT|MODULE|BACKEND|HOOK|CMD|COMMAND|PTXAS|^CC$|^CXX$")
+"""What such a variable names is executed, imported or opened: it is never taken over from a stored run."""
+_SETTING = re.compile(r"(?!.*\.[A-Za-z_])[\w:,.+=% -]{0,200}", re.ASCII)
+"""A number, a word or a list of them: no path, no dotted name."""
+
+VERSIONS = ("python", "torch", "triton", "inductor-debug", "numpy")
+TOLD_ONLY = ("commit.", "set_by_run.", "device.threads")
+"""What may differ without making a rerun another compilation, or is seen in what else differs."""
+BY_CONFIGURATION = ("model.", "device.", "options.")
+"""What an override may change."""
+
+
+def matters(name: str) -> bool:
+    """Whether a variable changes what is compiled, or how fast it runs."""
+    return (name.startswith(PREFIXES) or name in COMPILERS) and not _ELSEWHERE.search(name)
+
+
+def restorable(name: str, value: str) -> bool:
+    """Whether a variable may be taken over from a stored run, which may be a stranger's: a switch, never a path."""
+    return matters(name) and not _NEVER_RESTORED.search(name) and _SETTING.fullmatch(value) is not None
+
+
+def described(
+    manifest: Mapping[str, Any], given: Mapping[str, str], environment: Mapping[str, str], adapters: Iterable[str] = ()
+) -> dict[str, Any]:
+    """The part of the record that is known before the worker starts.
+
+    Args:
+        manifest: ``versions`` and ``git`` as :func:`pipeline.manifest.describe_run` gives them.
+        given: the variables that the user's process has.
+        environment: those that the worker gets.
+        adapters: distributions that add a backend.
+    """
+    changed = {name for name in environment if environment[name] != given.get(name)}
+    git = manifest["git"]
+    return {
+        "versions": {name: manifest["versions"].get(name) for name in dict.fromkeys((*VERSIONS, *adapters))},
+        "commit": {place: git[place] and {key: git[place][key] for key in ("commit", "dirty")} for place in git},
+        "variables": {name: given[name] for name in sorted(given) if matters(name) and name not in changed},
+        "set_by_run": {name: environment[name] for name in sorted(changed) if matters(name)},
+        "model": None,
+        "device": None,
+        "options": None,
+    }
+
+
+def of_process(settings: Settings, module: Any, devices: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What only the worker can tell, once the case and the adapter are built.
+
+    Args:
+        module: the case's, None where it could not be built.
+        devices: what torch found.
+    """
+    from stages.lower.adapters import InductorAdapter, build_adapter
+    from stages.torch_internals.compiler_options import differing, plain
+
+    adapter = build_adapter(settings)
+    options = differing()
+    if isinstance(adapter, InductorAdapter):
+        options["inductor"] |= {key: plain(value) for key, value in sorted(adapter.options.items())}
+    found = dict(devices or {})
+    cuda = [item["name"] for item in found.get("cuda") or []] if settings.device.startswith("cuda") else None
+    device = {"cpu_capability": found.get("cpu_capability"), "threads": found.get("threads"), "cuda": cuda,
+              "cuda_version": found.get("cuda_version")}  # fmt: skip
+    target = settings.model.build.get("_target_")
+    return {"model": model_code(module, str(target or "")), "device": device, "options": options}
+
+
+def model_code(module: Any, target: str) -> dict[str, Any]:
+    """Whose code a model is: ``libraries`` (name → version) and ``files`` of its own (module's name → SHA-256).
+
+    Args:
+        module: a ``torch.nn.Module``, or None.
+        target: the dotted path of what built it.
+    """
+    kinds = {type(item) for item in module.modules()} if module is not None else set()
+    names = {kind.__module__ for kind in kinds} | {target.replace(":", ".").rpartition(".")[0]}
+    libraries, files = {}, {}
+    for name in sorted(names & sys.modules.keys()):
+        top = name.partition(".")[0]
+        file = getattr(sys.modules[name], "__file__", None)
+        if top == "torch" or file is None:
+            continue
+        if _installed(Path(file)):
+            libraries[top] = _version(top)
+        else:
+            files[name] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    return {"libraries": libraries, "files": files}
+
+
+def differences(then: Mapping[str, Any], now: Mapping[str, Any], *, changed: bool) -> tuple[list[str], list[str]]:
+    """What differs between what compiled a stored run and what would compile now, a line each.
+
+    Args:
+        then, now: two records.
+        changed: the run is made again with overrides, so that model, device and options may be others by intent.
+
+    Returns:
+        Lines of what makes it another compilation, and of what may.
+    """
+    before, after = dict(flat(then)), dict(flat(now))
+    refused: list[str] = []
+    told: list[str] = []
+    for key in dict.fromkeys([*before, *after]):
+        if before.get(key) == after.get(key) or (then.get(_part(key)) is None or now.get(_part(key)) is None):
+            continue
+        line = f"{ascii(key)[1:-1]}: {_shown(before.get(key))} then, {_shown(after.get(key))} now"
+        mild = key.startswith(TOLD_ONLY) or (changed and key.startswith(BY_CONFIGURATION))
+        (told if mild else refused).append(line)
+    return refused, told
+
+
+def flat(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The record's values by dotted key; a part that is not known, or empty, has none."""
+    for part, content in record.items():
+        if part in ("model", "options", "commit"):
+            for name, inner in (content or {}).items():
+                if isinstance(inner, Mapping):
+                    yield from ((f"{part}.{name}.{key}", value) for key, value in inner.items())
+                elif inner is not None:
+                    yield f"{part}.{name}", inner
+        elif isinstance(content, Mapping):
+            yield from ((f"{part}.{key}", value) for key, value in content.items())
+
+
+def _part(key: str) -> str:
+    return key.partition(".")[0]
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else ascii(value)[:200]
+
+
+def _installed(file: Path) -> bool:
+    return any(part in ("site-packages", "dist-packages") for part in file.parts)
+
+
+def _version(top: str) -> str | None:
+    try:
+        return metadata.version(top)
+    except metadata.PackageNotFoundError:
+        version = getattr(sys.modules.get(top), "__version__", None)
+        return None if version is None else str(version)
