@@ -90,12 +90,24 @@ def of_process(settings: Settings, module: Any, devices: Mapping[str, Any] | Non
     options = differing()
     if isinstance(adapter, InductorAdapter):
         options["inductor"] |= {key: plain(value) for key, value in sorted(adapter.options.items())}
-    found = dict(devices or {})
-    cuda = [item["name"] for item in found.get("cuda") or []] if settings.device.startswith("cuda") else None
-    device = {"cpu_capability": found.get("cpu_capability"), "threads": found.get("threads"), "cuda": cuda,
-              "cuda_version": found.get("cuda_version")}  # fmt: skip
     target = settings.model.build.get("_target_")
+    device = device_of(settings.device, devices or {})
     return {"model": model_code(module, str(target or "")), "device": device, "options": options}
+
+
+def device_of(device: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    """What code is generated for: the GPU that the run is on, or the processor's vector instructions; and threads.
+
+    Args:
+        device: as configured.
+        found: what torch found, see :func:`pipeline.worker.describe_devices`.
+    """
+    kind, _, index = device.partition(":")
+    gpus = [item["name"] for item in found.get("cuda") or []] if kind == "cuda" else []
+    name = gpus[int(index or 0)] if int(index or 0) < len(gpus) else None
+    facts = {"name": name or kind, "threads": found.get("threads")}
+    own = "cuda_version" if kind == "cuda" else "cpu_capability"
+    return facts | {own: found.get(own)}
 
 
 def model_code(module: Any, target: str) -> dict[str, Any]:

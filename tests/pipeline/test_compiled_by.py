@@ -22,7 +22,7 @@ RECORD: dict[str, Any] = {
     "variables": {"TORCHINDUCTOR_FREEZING": "1", "OMP_NUM_THREADS": "2"},
     "set_by_run": {},
     "model": {"libraries": {"transformers": "5.0"}, "files": {"my.nets": "0123"}},
-    "device": {"cpu_capability": "AVX512", "threads": 2, "cuda": None, "cuda_version": None},
+    "device": {"name": "cpu", "threads": 2, "cpu_capability": "AVX512"},
     "options": {"inductor": {"freezing": True}, "dynamo": {}},
 }
 
@@ -102,7 +102,8 @@ def test_without_a_record_nothing_is_touched(monkeypatch: pytest.MonkeyPatch) ->
         (changed("variables", TRITON_PTXAS_PATH="/x"), "variables.TRITON_PTXAS_PATH: none then, '/x' now"),
         (changed("model", files={"my.nets": "4567"}), "model.files.my.nets: '0123' then, '4567' now"),
         (changed("model", libraries={}), "model.libraries.transformers: '5.0' then, none now"),
-        (changed("device", cuda=["H200"]), "device.cuda: none then, ['H200'] now"),
+        (changed("device", cpu_capability="AVX2"), "device.cpu_capability: 'AVX512' then, 'AVX2' now"),
+        (changed("device", name="H200"), "device.name: 'cpu' then, 'H200' now"),
         (changed("options", inductor={}), "options.inductor.freezing: True then, none now"),
     ],
 )
@@ -185,3 +186,11 @@ def test_a_models_own_files_and_its_libraries_are_told_apart() -> None:
     module = SimpleNamespace(modules=lambda: [kind(), library(), type("T", (), {"__module__": "torch.nn"})()])
     found = compiled_by.model_code(module, "pipeline.cli.main")
     assert set(found["files"]) == {__name__, "pipeline.cli"} and set(found["libraries"]) == {"yaml"}
+
+
+def test_a_device_is_the_one_that_the_run_is_on() -> None:
+    found = {"threads": 4, "cpu_capability": "AVX512", "cuda": [{"name": "A"}, {"name": "B"}], "cuda_version": "13.0"}
+    assert compiled_by.device_of("cpu", found) == {"name": "cpu", "threads": 4, "cpu_capability": "AVX512"}
+    assert compiled_by.device_of("cuda", found) == {"name": "A", "threads": 4, "cuda_version": "13.0"}
+    assert compiled_by.device_of("cuda:1", found)["name"] == "B"
+    assert compiled_by.device_of("acme:0", {})["name"] == "acme"
