@@ -13,8 +13,8 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 from unittest import mock
 
-KEPT = ("PATH", "HOME", "USER", "TMPDIR")
-"""Variables that say where files are, not what is compiled."""
+KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LNAME", "USERNAME", "TMPDIR", "TEMP", "TMP")
+"""Variables that say who runs and where files are, not what is compiled."""
 
 
 def differing() -> dict[str, dict[str, Any]]:
