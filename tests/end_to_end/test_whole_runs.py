@@ -16,9 +16,11 @@ LINES, FIRST_LINE = inspect.getsourcelines(small_models.Block)
 SOURCE_LINES = range(FIRST_LINE, FIRST_LINE + len(LINES))
 VIOLATION_COLUMNS = [
     *("graph", "node", "target", "operand", "module", "source", "rule", "effect", "severity"),
-    *("measured", "limit", "cost_bytes", "cost_share", "message", "suggestion"),
+    *("measured", "limit", "cost_bytes", "cost_share", "message", "suggestion", "finding"),
 ]
-SUMMARY_KEYS = {"schema", "run", "verdict", "stages", "graphs", "violations", "numerics", "benchmark", "repros"}
+SUMMARY_KEYS = {
+    *("schema", "run", "compiled_by", "verdict", "stages", "graphs", "violations", "numerics", "benchmark", "repros"),
+}
 
 WRONG = ("backend=eager", "stages=[capture,kerneldiff,report]")
 
