@@ -101,8 +101,9 @@ def show_command(
     about = {**summary["run"], "verdict": summary["verdict"]}
     _print_table(["key", "value"], [{"key": key, "value": _text(value)} for key, value in about.items()])
     _print_table(["name", "status", "seconds", "message"], summary["stages"])
-    facts = flat(summary.get("compiled_by") or {})
-    _print_table(["compiled by", "value"], [{"compiled by": key, "value": _text(value)} for key, value in facts])
+    facts = [{"compiled by": key, "value": _text(value)} for key, value in flat(summary.get("compiled_by") or {})]
+    if facts:
+        _print_table(["compiled by", "value"], facts)
     for part in ("graphs", "violations", "numerics", "benchmark", "guards"):
         found = summary.get(part) or {}
         if part == "guards" and all(value is None for value in found.values()):

@@ -154,17 +154,16 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any], *, changed: boo
     return refused, told
 
 
-def flat(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The record's values by dotted key; a part that is not known, or empty, has none."""
-    for part, content in record.items():
-        if part in ("model", "options", "commit"):
-            for name, inner in (content or {}).items():
-                if isinstance(inner, Mapping):
-                    yield from ((f"{part}.{name}.{key}", value) for key, value in inner.items())
-                elif inner is not None:
-                    yield f"{part}.{name}", inner
-        elif isinstance(content, Mapping):
-            yield from ((f"{part}.{key}", value) for key, value in content.items())
+def flat(record: object, prefix: str = "", depth: int = 2) -> Iterator[tuple[str, Any]]:
+    """The record's values by dotted key: ``versions.torch``, ``options.inductor.freezing``.
+
+    A part that is not known, or empty, has none; nor has what a damaged run has in a record's place.
+    """
+    for name, content in record.items() if isinstance(record, Mapping) else ():
+        if isinstance(content, Mapping) and depth:
+            yield from flat(content, f"{prefix}{name}.", depth - 1)
+        elif prefix:
+            yield f"{prefix}{name}", content
 
 
 def _part(key: str) -> str:

@@ -141,6 +141,7 @@ def test_a_damaged_record_is_none(record: Any, tmp_path: Path) -> None:
     summary = json.loads((run / "summary.json").read_text())
     (run / "summary.json").write_text(json.dumps(summary | {"compiled_by": record}))
     assert recorded(run) is None
+    assert cli.main(["show", str(run)]) == cli.main(["compare", str(run), str(run)]) == 0
 
 
 def test_compare_shows_first_what_compiled_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
