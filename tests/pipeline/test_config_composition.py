@@ -75,6 +75,14 @@ def test_inductor_keys_and_builder_arguments_need_no_plus() -> None:
     assert config.model.build == {"_target_": "a.b", "depth": 3}
 
 
+@pytest.mark.parametrize("backend", ["inductor", "eager", "mock"])
+def test_dynamos_keys_need_no_plus_whatever_the_backend(backend: str) -> None:
+    config, _ = compose(f"backend={backend}", "backend.dynamo.allow_rnn=true")
+    assert (config.backend.name, config.backend.dynamo) == (backend, {"allow_rnn": True})
+    config, _ = compose("backend=dynamo", "backend.name=eager", "backend.dynamo.allow_rnn=true")
+    assert (config.backend.adapter, config.backend.dynamo) == ("dynamo", {"allow_rnn": True})
+
+
 def test_profile_fields_are_overridden() -> None:
     config, _ = compose("accel=strict16", "accel.alignment=32", "accel.dtypes=[float16]", "accel.strict=false")
     assert (config.accel.alignment, config.accel.dtypes, config.accel.strict) == (32, ["float16"], False)

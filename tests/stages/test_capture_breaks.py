@@ -1,10 +1,14 @@
 """Graph breaks, guards and recompilations belong to the right graph."""
 
+import pytest
 import torch
 from capture_models import Broken, EarlyBreak, SkippedFrame, case_of, line_of
 from torch import nn
 
+from models.errors import ConfigurationError
 from stages.capture import capture
+from stages.capture.breaks import in_words, setting_in
+from stages.torch_internals.dynamo_options import check_options, in_force
 
 
 def test_breaks_have_reason_frame_and_graph() -> None:
@@ -91,3 +95,50 @@ def test_nothing_is_left_patched() -> None:
     capture(case_of(EarlyBreak(), torch.randn(3)))
     assert symbolic_convert.InstructionTranslatorBase.log_graph_break is method
     assert (logger.level, logger.propagate, list(logger.handlers)) == state
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells = nn.LSTM(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.cells(x)[0]
+
+
+def test_the_setting_that_dynamo_names_gives_a_graph() -> None:
+    case = case_of(Recurrent(), torch.randn(3, 2, 4))
+    found = capture(case)
+    assert not found.graphs and [item["setting"] for item in found.breaks] == ["backend.dynamo.allow_rnn=true"]
+    assert in_words(found.breaks) == "Dynamo has a setting for it. Try: backend.dynamo.allow_rnn=true"
+    before = torch._dynamo.config.allow_rnn
+    with in_force({"allow_rnn": True}):
+        assert capture(case).graphs
+    assert torch._dynamo.config.allow_rnn is before
+
+
+@pytest.mark.parametrize(
+    ("detail", "setting"),
+    [
+        (
+            "Hint: Set `torch._dynamo.config.capture_scalar_outputs = True` or `export X=1`",
+            "capture_scalar_outputs=true",
+        ),
+        ("Change `torch._dynamo.config.trace_numpy` to `True`.", "trace_numpy=true"),
+        ("Set `torch._dynamo.config.use_numpy_random_stream` to False.", "use_numpy_random_stream=false"),
+        ("increasing torch._dynamo.config.recompile_limit to an appropriate value.", None),
+        ("add it to `torch._dynamo.config.reorderable_logging_functions`.", None),
+    ],
+)
+def test_settings_are_read_off_the_message(detail: str, setting: str | None) -> None:
+    assert setting_in(detail) == (setting and f"backend.dynamo.{setting}")
+    if setting is not None:
+        check_options({setting.partition("=")[0]: setting.endswith("true")})
+
+
+@pytest.mark.parametrize(("key", "value"), [("alow_rnn", True), ("allow_rnn", 3), ("allow_rnn", {"a": 1})])
+def test_a_wrong_setting_is_a_mistake_of_the_users(key: str, value: object) -> None:
+    with pytest.raises(
+        ConfigurationError, match=rf"backend\.dynamo\.{key}.*valid: .*\nTry: backend\.dynamo\.allow_rnn="
+    ):
+        check_options({key: value})
