@@ -385,6 +385,6 @@ def _same_code(context: StageContext, compiled: Any, reference: ReferenceConfig,
     if context.settings.backend.adapter == reference.backend == "eager" and same_place:
         return "reference and test are both eager"
     if not compiled.given or (compiled.adapter.lowers and not compiled.graphs):
-        told = without_graph(context)
+        told = "" if compiled.given else without_graph(context)
         return f"{compiled.backend} compiled no graph, so all of the model ran in eager{told and f'. {told}'}"
     return ""

@@ -47,7 +47,7 @@ class LowerStage(Stage):
             files, facts = graph_files(lowered, captured_graphs(context.artifacts, graph_id), finder)
             artifacts |= {f"lower/{graph_id}/{name}": content for name, content in files.items()}
             graphs[graph_id] = facts
-        facts, message = summary(compiled, graphs), message_of(graphs) + (helping(context) if not graphs else "")
+        facts, message = summary(compiled, graphs), message_of(graphs) + ("" if compiled.given else helping(context))
         if isinstance(adapter, AotInductorAdapter) and adapter.print_values:
             observer = observed(context, adapter, facts)
             artifacts |= observer.artifacts()
