@@ -14,6 +14,7 @@ from models.errors import UserError
 from pipeline import analysis, entry, store
 from pipeline import check_command as checks
 from pipeline.analysis import comparison
+from pipeline.terminal import steady_streams
 from stages.wording import counted
 
 app = typer.Typer(
@@ -48,7 +49,11 @@ FormatOption = Annotated[Format, typer.Option("--format", help="table, or json f
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The console script. ``run`` and its overrides go to the entry untouched, typer never sees them."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    with steady_streams():
+        return _main(list(sys.argv[1:] if argv is None else argv))
+
+
+def _main(words: list[str]) -> int:
     if words[:1] == ["run"]:
         return entry.main(words[1:])
     try:

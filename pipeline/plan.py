@@ -27,6 +27,7 @@ class Plan:
         preflight: build and check every remaining stage first, and call a mistake found there a configuration error.
         stage_classes: stages beyond the registry's, name → ``"module:Class"``.
         memory_limit: bytes of private writable memory the process may have, or None.
+        log_limit: bytes that the run's log may have, or None.
         manifest: what a preliminary manifest shows the report stage.
     """
 
@@ -38,6 +39,7 @@ class Plan:
     preflight: bool = True
     stage_classes: dict[str, str] = field(default_factory=dict)
     memory_limit: int | None = None
+    log_limit: int | None = None
     manifest: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
