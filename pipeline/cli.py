@@ -1,6 +1,7 @@
 """``inductor-debug``: ``run`` is ``python -m pipeline`` from any directory; the rest reads stored runs."""
 
 import json
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -60,6 +61,13 @@ def _main(words: list[str]) -> int:
         code = app(words, prog_name="inductor-debug", standalone_mode=False)
     except UserError as error:
         sys.stderr.write(f"{error}\n")
+        return entry.EXIT_CONFIGURATION
+    except OSError as error:
+        if error.filename is None:
+            raise
+        named = os.fsdecode(error.filename2 or error.filename)
+        sys.stderr.write(f"{named}: {error.strerror}; valid: files that can be read and folders that can be written.\n"
+                         "Try: another folder, or free what the system says is in the way\n")  # fmt: skip
         return entry.EXIT_CONFIGURATION
     except Exception as error:
         if not hasattr(error, "exit_code") or not hasattr(error, "format_message"):
