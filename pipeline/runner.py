@@ -236,7 +236,7 @@ class Runner:
         unfinished = [name for name in self.plan.remaining if name not in records]
         if stage in unfinished:
             self._record(stage, status, seconds, message)
-        elif stage == PREFLIGHT:
+        elif unfinished == self.plan.remaining and stage == PREFLIGHT:
             self._record(unfinished[0], status, seconds, f"while the stages were being checked: {message}")
         elif unfinished == self.plan.remaining:
             self._record(unfinished[0], status, seconds, f"before the stage started: {message}")

@@ -135,6 +135,15 @@ class HangsPlainly(Stage):
             time.sleep(60)
 
 
+class HangsInItsCheck(HangsPlainly):
+    """Hangs before the worker has told anything."""
+
+    name = "hangs_in_its_check"
+
+    def check(self, context: StageContext) -> None:
+        time.sleep(600)
+
+
 class Allocates(Stage):
     """Allocates in this process: the limit on private memory makes it raise."""
 
@@ -264,6 +273,10 @@ class ClosesEverything(Stage):
     name = "closes_everything"
     uses_torch = False
 
+    def check(self, context: StageContext) -> None:
+        if self.config.get("at_once"):
+            self.run(context)
+
     def run(self, context: StageContext) -> StageResult:
         for descriptor in _own_descriptors():
             os.close(descriptor)
@@ -333,7 +346,8 @@ class FillsTheDisk(Stage):
 CLASSES = {
     cls.name: f"runner_stages:{cls.__name__}"
     for cls in (Plain, After, Raises, RaisesWrapped, RaisesForADtype, Announces, Exits, Segfaults, Killed, Hangs,
-                HangsPlainly, Allocates, AllocatesInChildren, Needy, NeedsPlain, Constrain, Lower, Benchmark, Bisect,
+                HangsPlainly, HangsInItsCheck, Allocates, AllocatesInChildren, Needy,
+                NeedsPlain, Constrain, Lower, Benchmark, Bisect,
                 Profile, Rejects, Refuses, KernelDiff, Report, Prints, WritesEverywhere, ClosesEverything,
                 LowersRecursionLimit, LeavesADaemon, FillsTheDisk)
 }  # fmt: skip

@@ -1,11 +1,12 @@
 """Faults around a run: whatever a model, a disk or a signal does, the directory tells the truth and nothing is left."""
 
+import contextlib
 import logging
 import os
 import signal
 import subprocess
 import sys
-import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,32 +41,32 @@ def told(process: "subprocess.Popen[str]", text: str) -> None:
     assert any(text in line for line in process.stdout)
 
 
-def of_run(path: Path) -> list[psutil.Process]:
-    """Processes whose command line or plan names a run's directory, or whose output goes there."""
+def marked(mark: str) -> list[psutil.Process]:
+    """Living processes that inherited a variable ``TRIAL`` of this value."""
     found = []
     for process in psutil.process_iter():
-        try:
-            files = [
-                os.readlink(f"/proc/{process.pid}/fd/{number}") for number in os.listdir(f"/proc/{process.pid}/fd")
-            ]
-        except OSError:
-            continue
-        if any(file.startswith(str(path)) for file in files):
-            found.append(process)
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("TRIAL") == mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
     return found
 
 
-def test_nothing_outlives_a_parent_that_is_killed_in_its_workers_first_moment(tmp_path: Path) -> None:
-    process = start(tmp_path / "run", "hangs")
-    parent = psutil.Process(process.pid)
-    while not (children := parent.children(recursive=True)):
-        assert process.poll() is None
-        time.sleep(0.001)
-    process.kill()
-    process.wait()
-    _, alive = psutil.wait_procs(children, timeout=60)
+def test_nothing_outlives_a_parent_that_is_killed_before_its_worker_knows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker has its plan, and its interpreter is still starting."""
+    killing = (
+        "import os, signal, pipeline.session as session; send = session._send\n"
+        "session._send = lambda *words: (send(*words), os.kill(os.getpid(), signal.SIGKILL))\n"
+    )
+    mark = uuid.uuid4().hex
+    monkeypatch.setenv("TRIAL", mark)
+    command = [sys.executable, "-c", killing + RUN, str(HERE), str(tmp_path / "run"), "hangs_in_its_check"]
+    assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
+    _, alive = psutil.wait_procs(marked(mark), timeout=20)
+    for process in alive:
+        process.kill()
     assert not alive
-    assert not of_run(tmp_path / "run")
 
 
 def test_nothing_outlives_a_parent_that_is_killed_while_a_stage_runs(tmp_path: Path) -> None:
@@ -185,8 +186,10 @@ def test_foreign_bytes_on_the_events_pipe_are_ignored_with_a_warning(
     ]
 
 
-def test_a_model_that_closes_every_pipe_fails_nothing(tmp_path: Path) -> None:
-    outcome = execute(tmp_path / "run", "plain", "closes_everything", "after")
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_model_that_closes_every_pipe_fails_nothing(tmp_path: Path, at_once: bool) -> None:
+    options = {"closes_everything": {"at_once": at_once}}
+    outcome = execute(tmp_path / "run", "plain", "closes_everything", "after", options=options)
     assert outcome.statuses == dict.fromkeys(("plain", "closes_everything", "after"), "passed")
     assert outcome.code == 0
     assert "Traceback" not in outcome.log and "could not be told" in outcome.log
