@@ -214,8 +214,11 @@ def _sweep(session: _Session) -> int:
             composed = session.hydra.config_loader.load_sweep_config(master, overrides)
             folders.append(_job_folder(composed, number))
         configurations.append(check(session, composed, overrides))
-    described = [fingerprint(configuration) for configuration in configurations] or session.overrides
+    described = [fingerprint(configuration) for configuration in configurations]
     overwrite = any(configuration.runner.overwrite for configuration in configurations)
+    if not described:  # its sweeper decides as it goes
+        described = [word for word in session.overrides if "runner.overwrite=" not in word]
+        overwrite = bool(master.runner.overwrite)
     with session.wording():
         directory = Path(master.hydra.sweep.dir)
     with claim_sweep(directory, described, folders, overwrite=overwrite):

@@ -149,7 +149,7 @@ def claim_run(directory: Path, configuration: str, *, overwrite: bool = False, s
     """
     path, own = Path(directory).absolute(), (*OWN, *stages)
     if not overwrite and not os.path.lexists(path / OWNER) and holds_run(path):
-        raise _holds_another(path, "run", "hydra.run.dir")
+        raise _holds_another(path, "run", "hydra.run.dir", None)
     with _claiming(path, OWNER, "hydra.run.dir") as lock:
         strange = next(iter(sorted(others_below(path, own))), None)
         if strange is not None:
@@ -160,7 +160,7 @@ def claim_run(directory: Path, configuration: str, *, overwrite: bool = False, s
         before = _read_owner(lock)
         if holds_run(path) or before is not None:
             if not overwrite and (before is None or before.configuration != configuration):
-                raise _holds_another(path, "run", "hydra.run.dir")
+                raise _holds_another(path, "run", "hydra.run.dir", before)
             _remove_run(path, before)
         left = sorted(name for name in files_below(path, own) if name != OWNER)
         owner = dataclasses.replace(Owner.now(configuration), not_ours=left)
@@ -190,7 +190,7 @@ def claim_sweep(
         before = _read_owner(lock)
         if before is not None or any(os.path.lexists(path / name) for name in _SWEEP_FILES):
             if not overwrite and (before is None or before.configuration != configuration):
-                raise _holds_another(path, "sweep", "hydra.sweep.dir")
+                raise _holds_another(path, "sweep", "hydra.sweep.dir", before)
             for job in before.jobs if before is not None else ():
                 if job not in jobs:
                     _remove_job(path, job)
@@ -355,9 +355,10 @@ def parsed(content: bytes) -> Any:
         return None
 
 
-def _holds_another(path: Path, what: str, key: str) -> DirectoryRefused:
+def _holds_another(path: Path, what: str, key: str, before: Owner | None) -> DirectoryRefused:
+    other = "a configuration that is not recorded" if before is None else "another configuration"
     return DirectoryRefused(
-        f"{key}: {path} holds another {what}, of another configuration; valid: a new or empty directory, or the same "
+        f"{key}: {path} holds another {what}, of {other}; valid: a new or empty directory, or the same "
         f"configuration again.\nTry: runner.overwrite=true, which removes what that {what} wrote, or {key}=FOLDER"
     )
 

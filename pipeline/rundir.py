@@ -177,7 +177,9 @@ class RunDirectory:
 
     def sha256(self) -> dict[str, str]:
         """Relative path → SHA-256 of every file of the run but the manifest, sorted by path."""
-        names = set(files_below(self.path, self._own)) - {MANIFEST, RESERVE} - self._not_ours
+        stored = (name for record in self.stage_records().values() for name in record.get("artifacts", ()))
+        names = {*files_below(self.path, self._own), *files_below(self.path, stored)}
+        names -= {MANIFEST, RESERVE} | self._not_ours
         return {name: _file_sha256(self.path / name) for name in sorted(names)}
 
     def discard(self) -> None:

@@ -29,6 +29,9 @@ def test_a_run_in_another_runs_directory(tmp_path: Path, capsys: pytest.CaptureF
     assert entry.main(words) == 0
     assert entry.main([*words, "seed=1", "runner.overwrite=true"]) == 0
     assert "seed: 1" in (tmp_path / "run/.hydra/config.yaml").read_text()
+    other = f"hydra.run.dir={tmp_path / 'other'}"
+    assert entry.main([REPORT, "seed=2", other]) == 0
+    assert cli.main(["rerun", str(tmp_path / "run"), other]) == 2  # overwriting was allowed of one directory, once
 
 
 def test_a_rerun_into_its_own_directory_is_the_same_configuration(tmp_path: Path) -> None:
