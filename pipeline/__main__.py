@@ -13,8 +13,18 @@ def _working_directory_last() -> None:
     sys.path[:] = [*rest[:packages], root, *rest[packages:], here]
 
 
-if __name__ == "__main__":
-    _working_directory_last()
-    from pipeline.entry import main
+def _run() -> int:
+    """Import, which takes a moment in which Ctrl-C may come, and run."""
+    try:
+        _working_directory_last()
+        from pipeline.entry import main
+        from pipeline.terminal import steady_streams
 
-    sys.exit(main())
+        with steady_streams():
+            return main()
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(_run())

@@ -143,4 +143,6 @@ def rerun_node(file: Path, base: dict[str, Any], overrides: Sequence[str]) -> di
         else:
             defaults.append({group: None})
     body = {key: value for key, value in stored.items() if key not in replaced and key not in ("hydra", "defaults")}
+    if isinstance(body.get("runner"), dict):  # what was allowed once, of one directory, is not allowed of another
+        body["runner"] = {key: value for key, value in body["runner"].items() if key != "overwrite"}
     return {"defaults": defaults, "hydra": base["hydra"], **body}

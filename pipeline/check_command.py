@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import ConfigurationError, RunDirectoryError, UserError, invalid_choice
 from pipeline import store
+from pipeline.folders import made
 from pipeline.imports import append_working_directory
 from pipeline.rundir import MANIFEST, write_atomically
 from stages.constrain.config import AccelConfig
@@ -243,8 +244,7 @@ def new_folder(name: str) -> Path:
     """``outputs/DATE/TIME-name``, made now."""
     now = datetime.datetime.now()
     folder = store.OUTPUTS / f"{now:%Y-%m-%d}" / f"{now:%H-%M-%S-%f}-{name}"
-    folder.mkdir(parents=True)
-    return folder
+    return made(folder, "--out")
 
 
 @dataclass(frozen=True)
@@ -327,8 +327,7 @@ def _with_breaks(note: str, runs: Iterable[Path]) -> str:
 def _made(out: Path | None, name: str) -> Path:
     if out is None:
         return new_folder(name)
-    out.mkdir(parents=True, exist_ok=True)
-    return out
+    return made(out, "--out")
 
 
 def _model_name(run: Path, index: int) -> str:

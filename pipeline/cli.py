@@ -1,6 +1,7 @@
 """``inductor-debug``: ``run`` is ``python -m pipeline`` from any directory; the rest reads stored runs."""
 
 import json
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from pipeline import analysis, entry, restoring, store
 from pipeline import check_command as checks
 from pipeline.analysis import comparison
 from pipeline.compiled_by import flat
+from pipeline.terminal import steady_streams
 from stages.wording import counted
 
 app = typer.Typer(
@@ -49,13 +51,24 @@ FormatOption = Annotated[Format, typer.Option("--format", help="table, or json f
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The console script. ``run`` and its overrides go to the entry untouched, typer never sees them."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    with steady_streams():
+        return _main(list(sys.argv[1:] if argv is None else argv))
+
+
+def _main(words: list[str]) -> int:
     if words[:1] == ["run"]:
         return entry.main(words[1:])
     try:
         code = app(words, prog_name="inductor-debug", standalone_mode=False)
     except UserError as error:
         sys.stderr.write(f"{error}\n")
+        return entry.EXIT_CONFIGURATION
+    except OSError as error:
+        if error.filename is None:
+            raise
+        named = os.fsdecode(error.filename2 or error.filename)
+        sys.stderr.write(f"{named}: {error.strerror}; valid: files that can be read and folders that can be written.\n"
+                         "Try: another folder, or free what the system says is in the way\n")  # fmt: skip
         return entry.EXIT_CONFIGURATION
     except Exception as error:
         if not hasattr(error, "exit_code") or not hasattr(error, "format_message"):

@@ -4,6 +4,7 @@ Nothing is written before every job of the command has been composed and validat
 """
 
 import argparse
+import datetime
 import logging
 import re
 import sys
@@ -12,14 +13,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from models.errors import UserError
+from models.errors import RunDirectoryError, UserError
 from pipeline import arguments
 from pipeline.help import CONF, help_text
+from pipeline.interruption import Interruption
+from pipeline.ownership import DirectoryRefused, claim_sweep, fingerprint, unwritable
 from pipeline.restoring import Expected, recorded
 from pipeline.rundir import LOG
-from pipeline.schema import register
+from pipeline.schema import Config, register
 from stages.lower.config import shown_name
 from stages.lower.plugins import conf_folders
 from stages.wording import counted
@@ -29,10 +32,11 @@ logger = logging.getLogger(__name__)
 EXIT_CONFIGURATION, EXIT_CRASHED, EXIT_INTERRUPTED = 2, 3, 130
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 _SLUG_LIMIT = 120
+_OURS_TO_STORE = "hydra.output_subdir=null"
 
 
 def main(argv: Sequence[str] | None = None, *, refuse: bool = False) -> int:
-    """Run the command line and return its exit code (0, 1, 2 or 3; 130 where the user interrupted it).
+    """Run the command line and return its exit code (0, 1, 2 or 3; 130 where it was interrupted).
 
     Args:
         argv: words after the program's name; by default this process's.
@@ -40,7 +44,8 @@ def main(argv: Sequence[str] | None = None, *, refuse: bool = False) -> int:
     """
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _main(words, refuse)
+        with Interruption(at_once=True):
+            return _main(words, refuse)
     except UserError as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_CONFIGURATION
@@ -107,6 +112,8 @@ class _Session:
         typed = [override.removeprefix("++") for override in [*self.overrides, *overrides]]
         try:
             yield
+        except RunDirectoryError:
+            raise  # says all itself
         except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, OSError) as error:
             raise translate(error, typed, self.stored_file, choices) from None
 
@@ -146,8 +153,11 @@ def _hydra_session(args: argparse.Namespace, refuse: bool = False) -> Iterator[_
     for folder in folders:  # behind ours, the user's before the packages'
         search_path.prepend("command-line", f"file://{folder}", SearchPathQuery(provider="schema"))
     GlobalHydra.instance().clear()
+    started = datetime.datetime.now()
     try:
         hydra = Hydra.create_main_hydra2("inductor-debug", search_path)
+        # one moment for the whole command: each composition names the same directories
+        OmegaConf.register_new_resolver("now", started.strftime, use_cache=True, replace=True)
         expected = None if stored is None else _expected(stored, args.overrides, refuse)
         yield _Session(hydra, name, args.overrides, str(stored or ""), _flags(stored, extra), expected)
     finally:
@@ -201,25 +211,54 @@ def _is_sweep(session: _Session, args: argparse.Namespace) -> bool:
 def _single(session: _Session) -> int:
     from hydra.types import RunMode
 
-    check(session, session.compose(RunMode.RUN))
-    session.overrides.append("hydra.mode=RUN")
+    composed = session.compose(RunMode.RUN)
     with session.wording():
-        task = partial(run_job, flags=session.flags, expected=session.expected)
-        result = session.hydra.run(config_name=session.name, task_function=task, overrides=session.overrides)
-    return int(result.return_value)
+        directory = Path(composed.hydra.run.dir)
+    check(session, composed)
+    session.overrides += ["hydra.mode=RUN", _OURS_TO_STORE]
+    task = partial(run_job, flags=session.flags, expected=session.expected)
+    with session.wording():
+        try:
+            result = session.hydra.run(config_name=session.name, task_function=task, overrides=session.overrides)
+        except OSError as error:
+            raise unwritable(directory, "hydra.run.dir", error) from error
+    return result.return_value.tell()
 
 
 def _sweep(session: _Session) -> int:
     from hydra.types import RunMode
 
-    from pipeline.sweep import sweep_exit_code, write_sweep_table
-
-    session.overrides.append("hydra.mode=MULTIRUN")
+    session.overrides += ["hydra.mode=MULTIRUN", _OURS_TO_STORE]
     master = session.compose(RunMode.MULTIRUN)
-    for overrides in _jobs(session, master):
+    configurations, folders = [], []
+    for number, overrides in enumerate(_jobs(session, master)):
         with session.wording(overrides):
             composed = session.hydra.config_loader.load_sweep_config(master, overrides)
-        check(session, composed, overrides)
+            folders.append(_job_folder(composed, number))
+        configurations.append(check(session, composed, overrides))
+    described = [fingerprint(configuration) for configuration in configurations]
+    overwrite = any(configuration.runner.overwrite for configuration in configurations)
+    if not described:  # its sweeper decides as it goes
+        described = [word for word in session.overrides if "runner.overwrite=" not in word]
+        overwrite = bool(master.runner.overwrite)
+    with session.wording():
+        directory = Path(master.hydra.sweep.dir)
+    with claim_sweep(directory, described, folders, overwrite=overwrite):
+        return _run_sweep(session)
+
+
+def _job_folder(composed: Any, number: int) -> str:
+    """A job's directory, relative to the sweep's, as Hydra will name it."""
+    from omegaconf import open_dict, read_write
+
+    with read_write(composed.hydra), open_dict(composed.hydra):
+        composed.hydra.job.num, composed.hydra.job.id = number, f"job_id_{number}"
+        return str(composed.hydra.sweep.subdir)
+
+
+def _run_sweep(session: _Session) -> int:
+    from pipeline.sweep import sweep_exit_code, write_sweep_table
+
     started: list[Path] = []
     task = partial(run_job, flags=session.flags, started=started, expected=session.expected)
     try:
@@ -235,9 +274,14 @@ def _sweep(session: _Session) -> int:
         return EXIT_CRASHED
     jobs = [job for batch in batches for job in batch]
     directories = [Path(job.hydra_cfg.hydra.runtime.output_dir) for job in jobs]
-    codes = [int(job.return_value) for job in jobs]
-    table = write_sweep_table(directories[0].parent, directories)
-    code = max(sweep_exit_code(directories), *codes)
+    codes = [job.return_value.tell() for job in jobs]
+    refused = {
+        directory: (job.return_value.refused, list(job.overrides))
+        for job, directory in zip(jobs, directories, strict=True)
+        if job.return_value.refused
+    }
+    table = write_sweep_table(directories[0].parent, directories, refused)
+    code = max(sweep_exit_code(job for job in directories if job not in refused), *codes)
     logger.info("sweep of %s: exit code %d, table %s", counted(len(jobs), "run"), code, table)
     return code
 
@@ -259,8 +303,12 @@ def _jobs(session: _Session, master: Any) -> list[list[str]]:
         return BasicSweeper.split_arguments(parsed, None)[0]
 
 
-def check(session: _Session, composed: Any, overrides: Sequence[str] = ()) -> None:
-    """Raise ConfigurationError where a composed job (of a sweep, with its overrides) can't be run; touches no file."""
+def check(session: _Session, composed: Any, overrides: Sequence[str] = ()) -> Config:
+    """The configuration of a composed job (of a sweep, with its overrides); touches no file.
+
+    Raises:
+        ConfigurationError: it can't be run.
+    """
     from omegaconf import open_dict, read_write
 
     from pipeline.validate import to_config, validate
@@ -269,13 +317,28 @@ def check(session: _Session, composed: Any, overrides: Sequence[str] = ()) -> No
     with session.wording(overrides, choices):
         with read_write(composed), open_dict(composed):
             composed.pop("hydra")
-        validate(to_config(composed))
+        config = to_config(composed)
+        validate(config)
+    return config
+
+
+class Ended(NamedTuple):
+    """How a job ended: its exit code, and why its directory was refused."""
+
+    code: int
+    refused: str = ""
+
+    def tell(self) -> int:
+        """The exit code, after a refusal was told."""
+        if self.refused:
+            sys.stderr.write(f"{self.refused}\n")
+        return self.code
 
 
 def run_job(
     composed: Any, flags: Sequence[str] = (), started: list[Path] | None = None, expected: Expected | None = None
-) -> int:
-    """Hydra's task: one run, and its exit code. Only KeyboardInterrupt gets out, so that a sweep's other jobs go on.
+) -> Ended:
+    """Hydra's task: one run, and its end. Only KeyboardInterrupt gets out, so that a sweep's other jobs go on.
 
     Args:
         composed: the job's configuration.
@@ -299,20 +362,35 @@ def run_job(
     if in_sweep and any(word.startswith("experiment=") for word in overrides):
         flags.append("hydra.mode=RUN")  # the experiment may say that it is a sweep: this is one run of it
     try:
-        code = run(to_config(composed), directory, overrides, keep_rejected=in_sweep, flags=flags, expected=expected)
+        files, config = _stored_configuration(composed), to_config(composed)
+        code = run(config, directory, overrides, keep_rejected=in_sweep, flags=flags, expected=expected, files=files)
+    except DirectoryRefused as error:
+        if started is not None:
+            started.remove(directory)  # what is there is none of this sweep's
+        return Ended(EXIT_CONFIGURATION, str(error))
     except UserError as error:
         logger.error("%s", error)
-        return EXIT_CONFIGURATION
+        return Ended(EXIT_CONFIGURATION)
     except SystemExit as error:
         logger.error("the run ended itself with exit code %s", error.code)
-        return EXIT_CRASHED
+        return Ended(EXIT_CRASHED)
     except Exception:
         logger.exception("the run in %s crashed", directory)
-        return EXIT_CRASHED
+        return Ended(EXIT_CRASHED)
     report = directory / "report" / "report.html"
     if report.is_file():
         logger.info("report: %s", report)
-    return code
+    return Ended(code)
+
+
+def _stored_configuration(composed: Any) -> dict[str, str]:
+    """Hydra's three files. Hydra itself would write them before anybody has asked whose directory it is."""
+    from hydra.core.hydra_config import HydraConfig
+    from omegaconf import OmegaConf
+
+    hydra: Any = HydraConfig.instance().cfg
+    parts = {"config": composed, "hydra": hydra, "overrides": hydra.hydra.overrides.task}
+    return {f".hydra/{name}.yaml": OmegaConf.to_yaml(part) for name, part in parts.items()}
 
 
 def _config_dir_of(argv: Sequence[str]) -> Path | None:

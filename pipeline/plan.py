@@ -27,6 +27,7 @@ class Plan:
         preflight: build and check every remaining stage first, and call a mistake found there a configuration error.
         stage_classes: stages beyond the registry's, name → ``"module:Class"``.
         memory_limit: bytes of private writable memory the process may have, or None.
+        log_limit: bytes that the run's log may have, or None.
         manifest: what a preliminary manifest shows the report stage.
         compiled_by: what compiles it, as far as it is known, see :mod:`pipeline.compiled_by`.
         expected: of a run that is made again, the fields of :class:`pipeline.restoring.Expected`.
@@ -40,6 +41,7 @@ class Plan:
     preflight: bool = True
     stage_classes: dict[str, str] = field(default_factory=dict)
     memory_limit: int | None = None
+    log_limit: int | None = None
     manifest: dict[str, Any] = field(default_factory=dict)
     compiled_by: dict[str, Any] = field(default_factory=dict)
     expected: dict[str, Any] | None = None

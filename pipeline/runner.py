@@ -10,12 +10,11 @@ import dataclasses
 import datetime
 import logging
 import os
-import signal
 import site
 import sys
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +22,16 @@ from models.errors import ConfigurationError, UserError
 from stages.lower.plugins import adapter_distributions
 
 from . import compiled_by, manifest, summary
+from .folders import made
+from .interruption import Interruption
+from .ownership import claim_run, fingerprint, unwritable
 from .plan import Plan, execution_order, settings_of
 from .restoring import Expected
-from .rundir import CONFIGURATION_ERROR, MANIFEST, SUMMARY, RunDirectory, run_id
+from .rundir import CONFIGURATION_ERROR, FULL, MANIFEST, SUMMARY, DiskFull, RunDirectory, is_no_space, run_id
 from .session import PREFLIGHT, WorkerSession, log_event
 from .watch import memory_limit_of
 
 logger = logging.getLogger("pipeline.runner")
-
-
-class Interrupted(KeyboardInterrupt):
-    """The run was stopped from outside (Ctrl-C, SIGTERM). The run directory tells the truth all the same."""
 
 
 def run(
@@ -45,34 +43,68 @@ def run(
     flags: Sequence[str] = (),
     stage_classes: Mapping[str, str] | None = None,
     expected: Expected | None = None,
+    files: Mapping[str, str] | None = None,
 ) -> int:
     """Run one experiment.
 
     Args:
         config: a ``pipeline.schema.Config``: the fields of ``stages.contract.Settings``, ``stages`` (name → options,
             in order) and ``runner`` (``timeout_s`` a stage, ``memory_limit``, ``isolation``, ``cache``).
-        directory: the run directory; made if it is not there.
+        directory: the run directory; made if it is not there. What an earlier run of the same configuration left there
+            is removed first, with ``runner.overwrite`` what any earlier run left.
         overrides: what the user typed, recorded in ``summary.json``.
         keep_rejected: keep the directory of a configuration that can't be run, with ``configuration_error.json`` in
             it (a sweep's table reads it), instead of removing what the run left there.
         flags: those of the command line that the overrides need to mean the same, recorded in ``summary.json``.
         stage_classes: stages beyond the registry's, name → ``"module:Class"``.
         expected: of a stored run that is made again, what compiled it.
+        files: path in the run directory → text to store there first (Hydra's record of the configuration).
 
     Returns:
         0 every stage passed; 1 a verdict failed; 2 the configuration can't be run (the message is on stderr);
-        3 a stage crashed, ran out of memory or timed out.
+        3 a stage crashed, ran out of memory or timed out, or the disk is full.
 
     Raises:
-        KeyboardInterrupt: on Ctrl-C or SIGTERM, after the worker was killed and the summary written.
+        DirectoryRefused: the directory is another's, or can't be written; nothing in it was changed.
+        KeyboardInterrupt: on Ctrl-C, SIGTERM or SIGHUP, after the worker was killed and the summary written.
     """
-    rundir = RunDirectory(directory)
-    with _logging_to(rundir.log):
+    known = tuple(stage_classes or ())
+    claim = claim_run(directory, fingerprint(config), overwrite=config.runner.overwrite, stages=known)
+    with claim, Interruption(at_once=config.runner.isolation == "none") as interruption:
+        rundir = RunDirectory(claim.path, claim=claim)
+        _prepare(rundir, files or {})
         try:
-            return Runner(config, rundir, overrides, stage_classes, flags, expected).run()
-        except UserError as error:
-            sys.stderr.write(f"{error}\n")
-            message, rejected = str(error), {"exit_code": summary.EXIT_CONFIGURATION, "overrides": list(overrides)}
+            with _logging_to(rundir.log) as log:
+                try:
+                    runner = partial(Runner, config, rundir, overrides, stage_classes, flags, expected, interruption)
+                    return _run(runner, rundir, overrides, keep_rejected)
+                except Exception as error:  # noqa: BLE001 - one message, whatever the system refused
+                    _log_traceback(log, error)
+                    reason = f"{FULL} ({error})" if is_no_space(error) else f"{type(error).__name__}: {error}"
+                    logger.error("the run in %s crashed: %s; its result could not be stored", rundir.path, reason)
+                    return summary.EXIT_CRASHED
+        finally:
+            rundir.release_reserve()
+
+
+def _prepare(rundir: RunDirectory, files: Mapping[str, str]) -> None:
+    """Keep room for the last records, and store the first files; DirectoryRefused where they can't be written."""
+    try:
+        rundir.reserve()
+        for name, text in files.items():
+            rundir.store(name, text)
+        rundir.log.touch()
+    except OSError as error:
+        rundir.discard()
+        raise unwritable(rundir.path, "hydra.run.dir", error) from error
+
+
+def _run(runner: Callable[[], "Runner"], rundir: RunDirectory, overrides: Sequence[str], keep_rejected: bool) -> int:
+    try:
+        return runner().run()
+    except UserError as error:
+        sys.stderr.write(f"{error}\n")
+        message, rejected = str(error), {"exit_code": summary.EXIT_CONFIGURATION, "overrides": list(overrides)}
     if keep_rejected:
         rundir.remove_caches()
         rundir.forget_stages()
@@ -91,17 +123,19 @@ class Runner:
         rundir: RunDirectory,
         overrides: Sequence[str],
         stage_classes: Mapping[str, str] | None,
-        flags: Sequence[str] = (),
-        expected: Expected | None = None,
+        flags: Sequence[str],
+        expected: Expected | None,
+        interruption: Interruption,
     ) -> None:
         self.options = config.runner
+        self.interruption = interruption
         if self.options.timeout_s <= 0:
             raise ConfigurationError(f"runner.timeout_s: got {self.options.timeout_s}; valid: seconds above 0.")
         if not config.stages:
             raise ConfigurationError("stages: none is selected.\nTry: stages=[capture,constrain,report]")
         self.memory_limit = memory_limit_of(self.options.memory_limit)
+        self.log_limit = memory_limit_of(self.options.log_limit, "runner.log_limit")
         self.rundir = rundir
-        rundir.forget_stages()
         self.began = time.time()
         settings = settings_of(config)
         order = execution_order(config.stages)
@@ -112,6 +146,7 @@ class Runner:
             stages={name: config.stages[name] for name in order},
             run={
                 "id": run_id(rundir.path),
+                "identity": rundir.identity,
                 "model": settings.model.name,
                 "accel": settings.accel.name,
                 "backend": settings.backend.shown,
@@ -125,9 +160,10 @@ class Runner:
             remaining=order,
             stage_classes=dict(stage_classes or {}),
             memory_limit=self.memory_limit,
+            log_limit=self.log_limit,
         )
         described = manifest.describe_run(settings, self.environment)
-        self.plan.manifest = described | {"started_at": self.began}
+        self.plan.manifest = described | {"identity": rundir.identity, "started_at": self.began}
         self.plan.compiled_by = compiled_by.described(described, os.environ, self.environment, adapter_distributions())
         self.plan.expected = None if expected is None else dataclasses.asdict(expected)
         self.devices: Any = None
@@ -136,12 +172,15 @@ class Runner:
         """Run all stages and write ``summary.json`` and ``manifest.json``. UserError where nothing could run."""
         interrupted: KeyboardInterrupt | None = None
         try:
-            with _sigterm_interrupts():
-                self._run_stages()
+            self._run_stages()
         except KeyboardInterrupt as error:
             interrupted = error
-            self._record_rest("crashed", "interrupted")
+            self._record_rest("crashed", "interrupted", "not run: the run was interrupted")
+        except DiskFull as error:
+            self.rundir.remove_caches()  # which may be what fills it
+            self._record_rest("crashed", f"its result could not be stored: {error}", f"not run: {error}")
         finally:
+            self.interruption.at_once = False
             self.rundir.remove_caches()
         code = self._finish()
         if interrupted is not None:
@@ -153,6 +192,7 @@ class Runner:
             self._run_in_process()
             return
         while self.plan.remaining:
+            self.interruption.check()
             before = len(self.plan.remaining)
             self._run_worker()
             self._forget_finished()
@@ -179,13 +219,15 @@ class Runner:
     def _run_worker(self) -> None:
         session = WorkerSession(self.plan, self.environment, self.rundir, self.options.timeout_s)
         try:
-            session.serve()
+            session.serve(self.interruption.check)
         finally:
             session.close()
         self.devices = session.devices or self.devices
         self.plan.compiled_by |= session.compiled_by
         if session.rejected is not None:
             raise ConfigurationError(session.rejected)
+        if session.full is not None:
+            raise DiskFull(session.full)
         if session.ending is not None:
             self._blame(session.stage, session.stage_seconds, *session.ending)
 
@@ -195,7 +237,7 @@ class Runner:
         unfinished = [name for name in self.plan.remaining if name not in records]
         if stage in unfinished:
             self._record(stage, status, seconds, message)
-        elif stage == PREFLIGHT:
+        elif unfinished == self.plan.remaining and stage == PREFLIGHT:
             self._record(unfinished[0], status, seconds, f"while the stages were being checked: {message}")
         elif unfinished == self.plan.remaining:
             self._record(unfinished[0], status, seconds, f"before the stage started: {message}")
@@ -211,12 +253,12 @@ class Runner:
         self.rundir.store_stage(record | {"summary": {}, "digest": {}, "artifacts": []})
         logger.error("%s %s: %s", name, status, message)
 
-    def _record_rest(self, status: str, message: str) -> None:
-        """After an interruption: the first unfinished stage gets the status, those behind it did not run."""
+    def _record_rest(self, status: str, message: str, rest: str) -> None:
+        """Where a run ends before its time: the first unfinished stage gets the status, those behind it did not run."""
         self._forget_finished()
         for name in self.plan.remaining:
             self._record(name, status, 0.0, message)
-            status, message = summary.SKIPPED, "not run: the run was interrupted"
+            status, message = summary.SKIPPED, rest
 
     def _finish(self) -> int:
         records = self.rundir.stage_records()
@@ -238,7 +280,7 @@ class Runner:
         cache_variables = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton", "MPLCONFIGDIR": "mpl"}
         environment = dict(os.environ)
         for variable, folder in cache_variables.items():
-            (cache / folder).mkdir(parents=True, exist_ok=True)
+            made(cache / folder, "runner.cache_dir")
             environment[variable] = str(cache / folder)
         environment["PYTHONHASHSEED"] = "0"
         environment["MPLBACKEND"] = "Agg"
@@ -265,39 +307,40 @@ def _shared_cache(options: Any) -> Path:
     return Path(given or Path(base) / "inductor-debug").expanduser().absolute()
 
 
+class _QuietHandler(logging.FileHandler):
+    """What a full disk does not take is not logged, and said nowhere else."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # of what could not be written before
+            super().close()
+
+
 @contextlib.contextmanager
-def _logging_to(path: Path) -> Iterator[None]:
+def _logging_to(path: Path) -> Iterator[logging.Handler]:
     """Append this package's log records to ``path``, unless a handler of the application's already does."""
     root, ours = logging.getLogger(), logging.getLogger("pipeline")
-    if any(getattr(handler, "baseFilename", None) == str(path) for handler in root.handlers):
-        yield
-        return
-    handler = logging.FileHandler(path)
+    for theirs in root.handlers:
+        if getattr(theirs, "baseFilename", None) == str(path):
+            yield theirs
+            return
+    handler = _QuietHandler(path)
     handler.setFormatter(logging.Formatter("[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"))
     level = ours.level
     if ours.getEffectiveLevel() > logging.INFO:
         ours.setLevel(logging.INFO)
     ours.addHandler(handler)
     try:
-        yield
+        yield handler
     finally:
         ours.removeHandler(handler)
         ours.setLevel(level)
         handler.close()
 
 
-@contextlib.contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """Treat SIGTERM (a cluster's way to end a job) like Ctrl-C. Only a main thread can, others leave it alone."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: Any) -> None:
-        raise Interrupted(signal.Signals(number).name)
-
-    previous = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+def _log_traceback(handler: logging.Handler, error: BaseException) -> None:
+    """A traceback is for the log alone: a terminal gets one message."""
+    trace = (type(error), error, error.__traceback__)
+    handler.handle(logger.makeRecord(logger.name, logging.ERROR, __file__, 0, "the run crashed", (), trace))

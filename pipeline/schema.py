@@ -27,6 +27,9 @@ class RunnerConfig:
         isolation: ``process`` runs the stages in a worker process, ``none`` in this one, for a debugger.
         cache: reuse what an earlier run with the same inputs stored.
         cache_dir: where the cache lies.
+        overwrite: remove first what another run wrote into the same directory.
+        log_limit: bytes that ``run.log`` may have, e.g. ``64MiB``; of more its start and its end are kept. None for no
+            limit.
     """
 
     timeout_s: float = 1800.0
@@ -34,6 +37,8 @@ class RunnerConfig:
     isolation: str = "process"
     cache: bool = False
     cache_dir: str | None = None
+    overwrite: bool = False
+    log_limit: str | None = "64MiB"
 
 
 @dataclass

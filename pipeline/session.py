@@ -4,14 +4,17 @@ import contextlib
 import json
 import logging
 import os
+import secrets
 import select
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import IO, Any
 
 from . import summary
+from .ownership import parsed
 from .plan import Plan
 from .rundir import RunDirectory
 from .watch import Watch, describe_death, format_bytes
@@ -21,6 +24,11 @@ logger = logging.getLogger("pipeline.runner")
 PREFLIGHT = "preflight"
 _POLL_S = 0.05
 _EXIT_S = 10.0
+_CHUNK = 1 << 20
+_EVENT_LIMIT = 64 << 20
+MARKER = "INDUCTOR_DEBUG_WORKER"
+"""Environment variable of a worker and of all that it starts: how they are found where their guard was killed."""
+_GUARD = str(Path(__file__).with_name("guard.py"))
 
 
 class WorkerSession:
@@ -33,6 +41,7 @@ class WorkerSession:
         rejected: the message of a configuration error.
         devices: what torch found.
         compiled_by: what the worker told of it.
+        full: why a stage's record could not be stored.
     """
 
     def __init__(self, plan: Plan, environment: Mapping[str, str], rundir: RunDirectory, timeout_s: float) -> None:
@@ -46,42 +55,52 @@ class WorkerSession:
         self.devices: Any = None
         self.compiled_by: dict[str, Any] = {}
         self.done = False
+        self.full: str | None = None
+        self._token = secrets.token_hex(8)
         self._buffer = b""
-        self._events, writing = os.pipe()
-        os.set_blocking(self._events, False)
-        command = [sys.executable, "-P", "-m", "pipeline.worker", str(writing)]
-        try:
+        self._foreign = 0
+        environment = dict(environment) | {MARKER: self._token}
+        with contextlib.ExitStack() as opened:
+            self._events, writing = _pipe(opened)
+            reading, lifeline = _pipe(opened)
+            os.set_blocking(self._events, False)
+            lock = -1 if rundir.lock is None else rundir.lock
+            limit = -1 if plan.log_limit is None else plan.log_limit
+            guard = [sys.executable, "-I", "-S", _GUARD, *map(str, (reading, lock, writing, limit))]
             with rundir.log.open("ab") as log:
                 self.process = subprocess.Popen(
-                    command,
+                    [*guard, sys.executable, "-P", "-m", "pipeline.worker", str(writing)],
                     stdin=subprocess.PIPE,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    env=dict(environment),
-                    pass_fds=[writing],
+                    env=environment,
+                    pass_fds=[reading, writing, *([lock] if lock >= 0 else [])],
                     start_new_session=True,
                 )
-        except BaseException:
-            os.close(self._events)
-            raise
-        finally:
-            os.close(writing)
-        self.watch = Watch(self.process, plan.memory_limit)
-        _send(self.process.stdin, json.dumps(plan.to_json()).encode())
+            opened.pop_all()  # from here on the pipes are closed one by one
+        os.close(writing)
+        os.close(reading)
+        self.watch = Watch(self.process, lifeline, plan.memory_limit, (MARKER, self._token))
+        _send(self.process.stdin, json.dumps(plan.to_json() | {"token": self._token}).encode())
 
-    def serve(self) -> None:
-        """Handle the worker's events until it ends, by itself or by our hand."""
+    def serve(self, check: Callable[[], None]) -> None:
+        """Handle the worker's events until it ends, by itself or by our hand.
+
+        Args:
+            check: called often; what it raises ends the wait (an interruption).
+        """
         while True:
+            check()
             exited = self.process.poll() is not None
-            self._receive(0.0 if exited else _POLL_S)
+            more = self._receive(0.0 if exited else _POLL_S)
             self.stage_seconds = time.monotonic() - self.stage_began
-            if exited:
+            if exited and not more:
                 self._note_exit()
                 return
-            if self.done or self.rejected is not None:
+            if self.done or self.rejected is not None or self.full is not None:
                 self._let_exit()
                 return
-            if self._stopped_for_time() or self._stopped_for_memory():
+            if not exited and (self._stopped_for_time() or self._stopped_for_memory()):
                 return
 
     def close(self) -> None:
@@ -96,7 +115,7 @@ class WorkerSession:
 
     def _note_exit(self) -> None:
         code = self.process.returncode
-        if self.done or self.rejected is not None:
+        if self.done or self.rejected is not None or self.full is not None:
             return
         self.ending = (summary.CRASHED, describe_death(code, memory_limit=self.memory_limit, peak=self.watch.peak))
 
@@ -119,19 +138,39 @@ class WorkerSession:
         self.ending = (summary.CRASHED, text)
         return True
 
-    def _receive(self, timeout: float) -> None:
+    def _receive(self, timeout: float) -> bool:
+        """Handle what has come, a part of it at a time; whether there may be more."""
         ready, _, _ = select.select([self._events], [], [], timeout)
         if not ready:
-            return
-        chunk = b""
-        with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(self._events, 65536):
-                self._buffer += chunk
+            return False
+        try:
+            chunk = os.read(self._events, _CHUNK)
+        except BlockingIOError:
+            return False
         if not chunk and self.process.poll() is None:
             time.sleep(timeout)  # the pipe is closed, the process has not ended yet
-        *lines, self._buffer = self._buffer.split(b"\n")
+        *lines, self._buffer = (self._buffer + chunk).split(b"\n")
         for line in lines:
-            self._handle(json.loads(line))
+            self._handle_line(line)
+        if len(self._buffer) > _EVENT_LIMIT:
+            self._tell_foreign()
+            self._buffer = b""
+        return bool(chunk)
+
+    def _handle_line(self, line: bytes) -> None:
+        """A line that starts with the token is ours: a model may write to every descriptor that it finds."""
+        _, ours, content = line.rpartition(self._token.encode() + b" ")
+        event = parsed(content) if ours else None
+        if isinstance(event, dict) and "event" in event:
+            self._handle(event)
+        elif line.strip():
+            self._tell_foreign()
+
+    def _tell_foreign(self) -> None:
+        self._foreign += 1
+        if self._foreign == 1:
+            logger.warning("something else than the worker wrote to the pipe of its events, during %s; it is ignored",
+                           self.stage or "no stage")  # fmt: skip
 
     def _handle(self, event: dict[str, Any]) -> None:
         kind = event["event"]
@@ -145,6 +184,8 @@ class WorkerSession:
             self.devices = event["found"]
         elif kind == "compiled_by":
             self.compiled_by = event["found"]
+        elif kind == "disk_full":
+            self.full = event["message"]
         elif kind == "done":
             self.done = True
 
@@ -162,6 +203,14 @@ def log_event(event: Mapping[str, Any]) -> None:
         level = logging.ERROR if event["status"] in (summary.CRASHED, summary.FAILED) else logging.INFO
         logger.log(level, "%s %s in %.1f s%s%s", event["name"], event["status"], event["seconds"],
                    ": " if event["message"] else "", event["message"])  # fmt: skip
+
+
+def _pipe(opened: contextlib.ExitStack) -> tuple[int, int]:
+    """A pipe's two ends, closed with ``opened``."""
+    ends = os.pipe()
+    for end in ends:
+        opened.callback(os.close, end)
+    return ends
 
 
 def _send(pipe: IO[bytes] | None, content: bytes) -> None:

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ TABLE = "sweep.csv"
 _BENCHMARK = ("median_ms", "compile_s", "peak_memory_bytes")
 
 
-def write_sweep_table(sweep_dir: Path, job_dirs: Iterable[Path]) -> Path:
+def write_sweep_table(
+    sweep_dir: Path, job_dirs: Iterable[Path], refused: Mapping[Path, tuple[str, list[str]]] | None = None
+) -> Path:
     """Write ``sweep.csv``: one row a job, in the order given; a job that left no result has its error in ``error``.
 
     Columns: ``id``, ``dir`` (relative to the sweep), ``override.KEY`` (those that differ first), ``verdict``,
@@ -24,10 +26,15 @@ def write_sweep_table(sweep_dir: Path, job_dirs: Iterable[Path]) -> Path:
     ``max_abs``, ``max_rel``, ``rmse``, ``max_ulp``, ``reference.*`` and ``test.*`` (median in ms,
     compile time in s, peak memory in bytes), ``speedup``.
 
+    Args:
+        sweep_dir: where it is written.
+        job_dirs: the jobs' directories.
+        refused: of the jobs whose directory another run holds, why, and their overrides.
+
     Returns:
         The table's path.
     """
-    rows = [_row(Path(sweep_dir), Path(job)) for job in job_dirs]
+    rows = [_row(Path(sweep_dir), Path(job), (refused or {}).get(Path(job))) for job in job_dirs]
     columns = _ordered_columns(rows)
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, columns, lineterminator="\n")
@@ -59,9 +66,12 @@ def split_override(override: str) -> tuple[str, str]:
     return key.lstrip("+"), value if separator else ""
 
 
-def _row(sweep_dir: Path, job: Path) -> dict[str, Any]:
+def _row(sweep_dir: Path, job: Path, refused: tuple[str, list[str]] | None = None) -> dict[str, Any]:
     inside = job.is_relative_to(sweep_dir)
     row: dict[str, Any] = {"id": run_id(job), "dir": (job.relative_to(sweep_dir) if inside else job).as_posix()}
+    if refused is not None:
+        row |= {"exit_code": summary.EXIT_CONFIGURATION, "verdict": "rejected", "error": " ".join(refused[0].split())}
+        return row | _override_columns(refused[1])
     result, rejected = _read_summary(job), _read(job / CONFIGURATION_ERROR)
     row["exit_code"] = job_exit_code(job)
     if result is None:

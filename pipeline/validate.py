@@ -142,6 +142,8 @@ def _lookup(config: Config, key: str) -> Any:
 def _check_runner(config: Config) -> None:
     if config.runner.memory_limit is not None:
         memory_limit_of(config.runner.memory_limit)
+    if config.runner.log_limit is not None:
+        memory_limit_of(config.runner.log_limit, "runner.log_limit")
 
 
 def _check_model(config: Config) -> None:

@@ -11,6 +11,9 @@ import psutil
 from models.errors import ConfigurationError
 from models.units import VALID_BYTES, parse_bytes
 
+_GUARD_S = 20.0
+"""Seconds that the guard gets; it needs milliseconds, unless a process can't be killed."""
+
 
 def memory_limit_of(text: str | int | float | None, key: str = "runner.memory_limit") -> int | None:
     """``"8GiB"``, ``"512MiB"``, ``"1.5GB"`` or a plain number as bytes; None stays None.
@@ -35,12 +38,22 @@ class Watch:
     """One worker's process tree.
 
     Args:
-        process: the worker, leader of its own session and process group.
+        process: the worker's guard, leader of its own session and process group.
+        lifeline: descriptor that the guard waits on: it ends the worker, and all that it started, when it is closed.
         memory_limit: bytes that the tree may have resident, or None.
+        marker: an environment variable, ``NAME=VALUE``, of all processes of this tree and of no other.
     """
 
-    def __init__(self, process: "subprocess.Popen[bytes]", memory_limit: int | None = None) -> None:
+    def __init__(
+        self,
+        process: "subprocess.Popen[bytes]",
+        lifeline: int,
+        memory_limit: int | None = None,
+        marker: tuple[str, str] = ("", ""),
+    ) -> None:
         self.process = process
+        self.marker = marker
+        self._lifeline: int | None = lifeline
         self.memory_limit = memory_limit
         self.peak = 0
         self._root = psutil.Process(process.pid)
@@ -58,26 +71,36 @@ class Watch:
         self.peak = max(self.peak, used)
         if used <= self.memory_limit:
             return None
-        confirmed = used if len(self._seen) == 0 else self._sum("uss")
+        confirmed = used if len(self._seen) <= 1 else self._sum("uss")
         return confirmed if confirmed > self.memory_limit else None
 
     def end(self, *, dump_stacks: bool = False) -> None:
-        """Kill the worker's process group and every descendant that was seen, and wait for the worker.
+        """Have the guard end the worker and all that it started, and wait for that.
 
         Args:
             dump_stacks: first have the worker write its threads' Python stacks to its standard error.
         """
-        self._note_children()
         if dump_stacks and self.process.poll() is None and hasattr(signal, "SIGUSR1"):
-            self.process.send_signal(signal.SIGUSR1)
+            self.process.send_signal(signal.SIGUSR1)  # the guard passes it on
             time.sleep(0.3)  # the dump is written by the signal's handler; there is nothing to wait on
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_GUARD_S)
+        if self.process.poll() != 0:
+            self._end_without_guard()
+        self.process.wait()
+
+    def _end_without_guard(self) -> None:
+        """End what is left where the guard itself was killed: its group, and whatever has the marker."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        for child in self._seen:  # those that made a session of their own, as Inductor's compile workers do
-            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                if child.is_running():
-                    child.kill()
-        self.process.wait()
+        name, value = self.marker
+        for process in psutil.process_iter() if name else ():
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+                if process.environ().get(name) == value and process.pid != os.getpid():
+                    process.kill()
 
     def _note_children(self) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):

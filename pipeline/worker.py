@@ -1,6 +1,6 @@
 """The process in which stages run: ``python -P -m pipeline.worker EVENTS_FD``, with the plan as JSON on its input.
 
-It reports through JSON lines on the events' file descriptor::
+It reports through lines on the events' file descriptor, each a token and JSON::
 
     {"event": "preflight_ok"}                    every stage was built and checked
     {"event": "configuration_error", "message"}  nothing ran, and nothing will
@@ -9,6 +9,7 @@ It reports through JSON lines on the events' file descriptor::
     {"event": "stage_finished", "name", "status", "seconds", "message"}
     {"event": "compiled_by", "found"}            what only the worker can tell of it, before the first stage
     {"event": "devices", "found"}                what torch found, once it was imported
+    {"event": "disk_full", "message"}            a stage's record could not be stored; nothing more runs
     {"event": "done"}                            no stage remains
 """
 
@@ -16,6 +17,7 @@ import atexit
 import contextlib
 import ctypes
 import dataclasses
+import errno
 import faulthandler
 import json
 import logging
@@ -26,7 +28,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 from models.errors import ConfigurationError, UserError, mistake_in, root_cause, wrapped
 from stages.contract import Stage, StageContext, StageResult
@@ -36,7 +38,7 @@ from . import compiled_by
 from .imports import append_working_directory
 from .plan import ALWAYS_LAST, Plan
 from .restoring import Expected
-from .rundir import MANIFEST, SUMMARY, RunDirectory
+from .rundir import FULL, MANIFEST, SUMMARY, DiskFull, RunDirectory, is_no_space
 from .summary import CRASHED, FAILED, PASSED, SKIPPED, build_summary
 from .watch import format_bytes
 
@@ -61,7 +63,7 @@ class Worker:
     def __init__(self, plan: Plan, emit: Emit) -> None:
         self.plan = plan
         self.emit = emit
-        self.directory = RunDirectory(Path(plan.directory))
+        self.directory = RunDirectory(Path(plan.directory), identity=plan.run.get("identity", ""))
         self.context = StageContext(plan.settings, self.directory, progress=self._progress)
         self.stages: dict[str, Stage] = {}
         self.current = ""
@@ -72,6 +74,7 @@ class Worker:
 
         Raises:
             ConfigurationError: in the preflight; no stage ran.
+            DiskFull: a stage's record could not be stored.
         """
         from stages.torch_internals.dynamo_options import in_force
 
@@ -227,7 +230,12 @@ class Worker:
             "artifacts": sorted(result.artifacts),
             "mistake": None if mistake is None else str(mistake),
         }
-        self.directory.store_stage(record)
+        try:
+            self.directory.store_stage(record)
+        except OSError as error:
+            if is_no_space(error):
+                raise DiskFull(f"{FULL} ({error.strerror}, {self.directory.path})") from error
+            raise
         self.emit({"event": "stage_finished"} | {key: record[key] for key in ("name", "status", "seconds", "message")})
 
     def _crash(self, name: str, error: BaseException) -> str:
@@ -236,6 +244,8 @@ class Worker:
             limit = self.plan.memory_limit
             told = f"runner.memory_limit is {format_bytes(limit)}" if limit else "no runner.memory_limit is set"
             return f"ran out of memory ({told}): {headline(error)}"
+        if is_no_space(error):
+            return f"{FULL}: {headline(error)}"
         cast = getattr(self.context.live.get("case"), "cast", "")
         return f"{headline(error)}; {cast}" if cast and "dtype" in str(error) else headline(error)
 
@@ -245,7 +255,7 @@ class Worker:
         records = self.directory.stage_records()
         summary = build_summary(self.plan.run, self.plan.stages, records, seconds, self.plan.compiled_by)
         overlay = {SUMMARY: summary, MANIFEST: self.plan.manifest}
-        self.context.artifacts = RunDirectory(self.directory.path, overlay)
+        self.context.artifacts = RunDirectory(self.directory.path, overlay, identity=self.directory.identity)
 
     def _progress(self, text: str) -> None:
         self.emit({"event": "progress", "name": self.current, "text": text})
@@ -313,7 +323,7 @@ def limit_memory(limit: int | None, device: str) -> None:
 
 
 def _prepare_process() -> None:
-    """Make what is printed reach the log even if this process is killed, and this process end with its parent."""
+    """Make what is printed reach the log even if this process is killed, and keep what a model may spoil."""
     faulthandler.enable(all_threads=True)
     if hasattr(signal, "SIGUSR1"):
         faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -321,7 +331,6 @@ def _prepare_process() -> None:
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     if sys.platform.startswith("linux"):
         libc = ctypes.CDLL(None)
-        libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
         with contextlib.suppress(ValueError):
             libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, 1, 0)  # _IOLBF
     logging.basicConfig(
@@ -330,10 +339,33 @@ def _prepare_process() -> None:
     )
 
 
-def _writer(file: TextIO) -> Emit:
+def _keep_recursion_limit() -> None:
+    """A model that lowers Python's recursion limit would make torch's compiler, and these stages, fail in its name."""
+    ours = sys.setrecursionlimit
+
+    def raised_only(limit: int) -> None:
+        if limit >= sys.getrecursionlimit():
+            ours(limit)
+        else:
+            logger.warning("the model asks for a recursion limit of %d; it stays %d", limit, sys.getrecursionlimit())
+
+    sys.setrecursionlimit = raised_only
+
+
+def _writer(descriptor: int, token: str) -> Emit:
+    """Writes events to the pipe, each on a line of its own behind the token, whatever others write there."""
+    pipe = os.fstat(descriptor)
+
     def emit(event: Mapping[str, Any]) -> None:
-        file.write(json.dumps(event) + "\n")
-        file.flush()
+        try:
+            found = os.fstat(descriptor)
+            if (found.st_dev, found.st_ino) != (pipe.st_dev, pipe.st_ino):
+                raise OSError(errno.EBADF, "the descriptor is another file's now")
+            view = memoryview(f"\n{token} {json.dumps(event)}\n".encode())
+            while view:
+                view = view[os.write(descriptor, view) :]
+        except OSError as error:  # a model may close every descriptor: the stages' records tell all the same
+            logger.warning("the event %s could not be told: %s", event["event"], error)
 
     return emit
 
@@ -343,17 +375,20 @@ def main(arguments: list[str]) -> int:
     events = int(arguments[0])
     os.set_inheritable(events, False)
     _prepare_process()
+    _keep_recursion_limit()
     append_working_directory()
     content = json.loads(sys.stdin.read())
-    with open(events, "w", encoding="utf-8") as file:
-        emit = _writer(file)
-        try:
-            plan = Plan.from_json(content)
-            limit_memory(plan.memory_limit, plan.settings.device)
-            Worker(plan, emit).run()
-        except UserError as error:
-            emit({"event": "configuration_error", "message": str(error)})
-            return 2
+    emit = _writer(events, content.pop("token"))
+    try:
+        plan = Plan.from_json(content)
+        limit_memory(plan.memory_limit, plan.settings.device)
+        Worker(plan, emit).run()
+    except UserError as error:
+        emit({"event": "configuration_error", "message": str(error)})
+        return 2
+    except DiskFull as error:
+        emit({"event": "disk_full", "message": str(error)})
+        return 3
     return 0
 
 

@@ -118,7 +118,9 @@ class Hangs(Stage):
 
     def run(self, context: StageContext) -> StageResult:
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
-        Path(context.artifacts.path, "child.pid").write_text(str(child.pid))  # type: ignore[attr-defined]
+        file = Path(context.artifacts.path, "hangs", "child.pid")  # type: ignore[attr-defined]
+        file.parent.mkdir()
+        file.write_text(str(child.pid))
         while True:
             time.sleep(60)
 
@@ -131,6 +133,15 @@ class HangsPlainly(Stage):
         context.progress("hanging now")
         while True:
             time.sleep(60)
+
+
+class HangsInItsCheck(HangsPlainly):
+    """Hangs before the worker has told anything."""
+
+    name = "hangs_in_its_check"
+
+    def check(self, context: StageContext) -> None:
+        time.sleep(600)
 
 
 class Allocates(Stage):
@@ -233,9 +244,110 @@ class Report(Stage):
         return StageResult("passed", "", {"report/seen.json": {"summary": shown, "versions": versions}})
 
 
+class Prints(Stage):
+    """Prints much, partly by a child process."""
+
+    name = "prints"
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        print("first line of the model")
+        subprocess.run(["seq", "-f", "%020.0f", "1", str(self.config["lines"])], check=True)
+        print("last line of the model")
+        return StageResult("passed")
+
+
+class WritesEverywhere(Stage):
+    """Writes to every descriptor that it finds, without an end of line, and lets a child do the same."""
+
+    name = "writes_everywhere"
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        for descriptor in _own_descriptors():
+            os.write(descriptor, b'{"event": "done"}\n\xff{"event": 7}\n[1]\nnull\nforeign')
+        return StageResult("passed", "wrote")
+
+
+class ClosesEverything(Stage):
+    name = "closes_everything"
+    uses_torch = False
+
+    def check(self, context: StageContext) -> None:
+        if self.config.get("at_once"):
+            self.run(context)
+
+    def run(self, context: StageContext) -> StageResult:
+        for descriptor in _own_descriptors():
+            os.close(descriptor)
+        return StageResult("passed", "closed")
+
+
+def _own_descriptors() -> list[int]:
+    """Open pipes of this process beyond the standard streams."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if int(name) > 2 and os.readlink(f"/proc/self/fd/{name}").startswith("pipe:"):
+                found.append(int(name))
+        except FileNotFoundError:  # the listing's own
+            continue
+    return found
+
+
+class LowersRecursionLimit(Stage):
+    name = "lowers_recursion_limit"
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        sys.setrecursionlimit(30)
+        deep: list[object] = []
+        for _ in range(100):
+            deep = [deep]
+        return StageResult("passed", "set", {"lowers_recursion_limit/deep.json": deep})
+
+
+class LeavesADaemon(Stage):
+    """Leaves a process behind: of a session of its own, whose parent is dead and whose environment is empty."""
+
+    name = "leaves_a_daemon"
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        code = (
+            "import os, subprocess, sys\n"
+            "daemon = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], env={},\n"
+            "                          start_new_session=True, stdout=subprocess.DEVNULL)\n"
+            "print(daemon.pid)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+        return StageResult("passed", done.stdout.strip())
+
+
+class FillsTheDisk(Stage):
+    """Fills the disk of the run's directory and leaves it full."""
+
+    name = "fills_the_disk"
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        path = Path(context.artifacts.path, self.name, "filler")  # type: ignore[attr-defined]
+        path.parent.mkdir()
+        with path.open("wb", buffering=0) as file:
+            for size in (1 << 16, 1 << 12, 1):
+                try:
+                    while True:
+                        file.write(b"x" * size)
+                except OSError:
+                    continue
+        return StageResult("passed", "full")
+
+
 CLASSES = {
     cls.name: f"runner_stages:{cls.__name__}"
     for cls in (Plain, After, Raises, RaisesWrapped, RaisesForADtype, Announces, Exits, Segfaults, Killed, Hangs,
-                HangsPlainly, Allocates, AllocatesInChildren, Needy, NeedsPlain, Constrain, Lower, Benchmark, Bisect,
-                Profile, Rejects, Refuses, KernelDiff, Report)
+                HangsPlainly, HangsInItsCheck, Allocates, AllocatesInChildren, Needy,
+                NeedsPlain, Constrain, Lower, Benchmark, Bisect,
+                Profile, Rejects, Refuses, KernelDiff, Report, Prints, WritesEverywhere, ClosesEverything,
+                LowersRecursionLimit, LeavesADaemon, FillsTheDisk)
 }  # fmt: skip

@@ -169,14 +169,20 @@ def test_an_unknown_command_lists_the_commands(capsys: pytest.CaptureFixture[str
     assert all(word in message for word in ("lsit", "run, list, show, rerun"))
 
 
+HYDRA_FILES = ("config", "hydra", "overrides")
+
+
 def test_every_end_of_a_job_leaves_the_others_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One job passes, one ends the process, one raises: all run, the table has all, the worst code is the sweep's."""
     ran: list[int] = []
 
-    def run(config: Any, directory: Path, overrides: list[str], keep_rejected: bool, **others: Any) -> int:
+    def run(
+        config: Any, directory: Path, overrides: list[str], keep_rejected: bool, files: dict[str, str], **others: Any
+    ) -> int:
         assert keep_rejected and others == {"flags": [], "expected": None}
+        assert list(files) == [f".hydra/{name}.yaml" for name in HYDRA_FILES]
         ran.append(config.seed)
         if config.seed == 1:
             sys.exit(0)
@@ -323,9 +329,9 @@ def test_an_interrupted_sweep_keeps_the_table_of_its_runs(tmp_path: Path) -> Non
     code = (
         "import glob, os, signal, sys; import pipeline.session as session; from pipeline.entry import main\n"
         "serve = session.WorkerSession.serve\n"
-        "def terminated(self):\n"
+        "def terminated(self, check):\n"
         "    if glob.glob(f'{os.environ[\"SWEEP\"]}/1-*'): os.kill(os.getpid(), signal.SIGTERM)\n"
-        "    serve(self)\n"
+        "    serve(self, check)\n"
         "session.WorkerSession.serve = terminated\n"
         "sys.exit(main(['-m', 'seed=0,1,2', 'stages=[report]', f'hydra.sweep.dir={os.environ[\"SWEEP\"]}']))"
     )

@@ -77,12 +77,6 @@ def test_a_rerun_has_the_same_digest_and_another_seed_another(tmp_path: Path) ->
     assert first["environment"]["TORCHINDUCTOR_CACHE_DIR"].startswith(str(tmp_path / "a"))
 
 
-@pytest.mark.usefixtures("stages_on_path")
-def test_a_second_run_in_the_same_directory_does_not_take_over_the_firsts_results(tmp_path: Path) -> None:
-    assert execute(tmp_path / "run", "plain", seed=1).code == 0
-    assert execute(tmp_path / "run", "plain", seed=2).json("plain/numbers.json")["value"] == 6
-
-
 def test_every_key_of_the_summary_is_there_when_nothing_ran() -> None:
     result = build_summary({"id": "x"}, ["capture"], {}, 1.0)
     assert list(result) == [

@@ -111,7 +111,7 @@ def test_a_stage_that_hangs_is_timed_out_with_all_that_it_started(tmp_path: Path
     assert outcome.statuses == {"hangs": "timed_out", "after": "passed", "report": "passed"}
     assert "runner.timeout_s=2" in outcome.message("hangs")
     assert "in run" in outcome.log and "runner_stages.py" in outcome.log  # the stack at which it hung
-    child = int((outcome.path / "child.pid").read_text())
+    child = int((outcome.path / "hangs" / "child.pid").read_text())
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
     assert_complete(outcome)
 
