@@ -78,6 +78,7 @@ class _Session:
     overrides: list[str]
     stored_file: str
     flags: list[str] = field(default_factory=list)
+    folders: Sequence[Path] = ()
 
     @contextmanager
     def wording(self, overrides: Sequence[str] = (), choices: Mapping[str, Any] | None = None) -> Iterator[None]:
@@ -96,8 +97,10 @@ class _Session:
         typed = [override.removeprefix("++") for override in [*self.overrides, *overrides]]
         try:
             yield
-        except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, OSError) as error:
-            raise translate(error, typed, self.stored_file, choices) from None
+        except (
+            HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, OSError, ArithmeticError
+        ) as error:  # fmt: skip
+            raise translate(error, typed, self.stored_file, choices, self.folders) from None
 
     def compose(self, mode: Any) -> Any:
         with self.wording():
@@ -137,7 +140,7 @@ def _hydra_session(args: argparse.Namespace) -> Iterator[_Session]:
     GlobalHydra.instance().clear()
     try:
         hydra = Hydra.create_main_hydra2("inductor-debug", search_path)
-        yield _Session(hydra, name, args.overrides, str(stored or ""), _flags(stored, extra))
+        yield _Session(hydra, name, args.overrides, str(stored or ""), _flags(stored, extra), folders)
     finally:
         GlobalHydra.instance().clear()
 

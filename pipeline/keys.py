@@ -4,10 +4,10 @@ import dataclasses
 import re
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from models.errors import ConfigurationError, closest_first, invalid_choice
+from models.errors import ConfigurationError, closest_first, invalid_choice, nearest, shortened
 from models.units import VALID_BYTES
 from pipeline.schema import Config
 from stages.registry import CONFIGS, OFF_BY_DEFAULT
@@ -54,9 +54,49 @@ def unknown_key(key: str, overrides: Sequence[str] = (), where: str = "") -> Con
             f"{key}: {parent[:-1]} has no keys of its own{in_place(place)}; valid: none.\n"
             f"Try: {parent.rpartition('.')[0]}=VALUE"
         )
-    full = [f"{parent}{choice}" for choice in closest_first(bad, choices)]
-    value = override.partition("=")[2] if override.lstrip("+").startswith(f"{key}=") else "VALUE"
-    return ConfigurationError(f"{key}: no such key{in_place(place)}; valid: {', '.join(full)}.\nTry: {full[0]}={value}")
+    here = [f"{parent}{choice}" for choice in closest_first(bad, choices)]
+    meant = [f"{parent}{found}"] if (found := nearest(bad, choices)) else _elsewhere(parts[-1], overrides)
+    listed = ", ".join(dict.fromkeys([*meant, *here]))
+    value = override.partition("=")[2] if override.lstrip("+").startswith(f"{key}=") else ""
+    hint = f"{meant[0]}={_fitting(meant[0], value)}" if meant else "python -m pipeline --help"
+    return ConfigurationError(f"{key}: no such key{in_place(place)}; valid: {listed}.\nTry: {hint}")
+
+
+def _elsewhere(name: str, overrides: Sequence[str]) -> list[str]:
+    """Keys anywhere in the schema whose last part is like ``name``, but for options of stages that are not selected."""
+    keys = leaves(selected_stages(overrides))
+    found = nearest(name, {key.rpartition(".")[2] for key in keys})
+    return [key for key in keys if key.rpartition(".")[2] == found]
+
+
+def _fitting(key: str, value: str) -> str:
+    """What was typed where the key may take it, else an example of what it takes."""
+    node = annotation_of(key)
+    wanted = _describe(node)
+    number = {"an integer": int, "a number": float}.get(wanted[0].removesuffix(" or null"))
+    try:
+        if number is not None:
+            number(value)
+    except ValueError:
+        return wanted[1]
+    return value or (wanted[1] if node is not None else "NAME")
+
+
+def leaves(stages: Iterable[str] = CONFIGS) -> dict[str, Any]:
+    """Every dotted key that takes a value → its annotation, with the options of those stages."""
+    found: dict[str, Any] = {}
+    pending: list[tuple[str, Any]] = [("", Config)]
+    while pending:
+        prefix, node = pending.pop(0)
+        for name, annotation in fields_of(node).items():
+            inner = fields_of(annotation)
+            if inner:
+                pending.append((f"{prefix}{name}.", annotation))
+            elif f"{prefix}{name}" != "stages":
+                found[f"{prefix}{name}"] = annotation
+    for stage in stages:
+        found |= {f"stages.{stage}.{name}": kind for name, kind in fields_of(CONFIGS[stage]).items()}
+    return found
 
 
 def _unknown_stage(name: str, key: str, place: str) -> ConfigurationError:
@@ -117,6 +157,12 @@ def selected_stages(overrides: Sequence[str]) -> list[str]:
 
 def expected(key: str) -> tuple[str, str] | None:
     """What the schema says that a key takes, for a person, and an example."""
+    node = annotation_of(key)
+    return None if node is None else _describe(node)
+
+
+def annotation_of(key: str) -> Any:
+    """The type that the schema gives a key; None for a key that it does not have."""
     node: Any = Config
     for part in key.split("."):
         match = re.fullmatch(r"(\w+)(\[\d+\])?", part)
@@ -127,7 +173,7 @@ def expected(key: str) -> tuple[str, str] | None:
         node = fields[name]
         if match and match[2]:
             node = typing.get_args(_without_none(node)[0])[0]
-    return _describe(node)
+    return node
 
 
 def _describe(annotation: Any) -> tuple[str, str]:
@@ -168,4 +214,4 @@ def fields_of(node: Any) -> dict[str, Any]:
 
 
 def in_place(place: str) -> str:
-    return f" (in {place})" if place else ""
+    return f" (in {shortened(place)})" if place else ""

@@ -32,6 +32,7 @@ from stages.contract import Stage, StageContext, StageResult
 from stages.registry import CLASSES, build_stage
 
 from .imports import append_working_directory
+from .memory import OVERFLOWED, within_the_machine
 from .plan import ALWAYS_LAST, Plan
 from .rundir import MANIFEST, SUMMARY, RunDirectory
 from .summary import CRASHED, FAILED, PASSED, SKIPPED, build_summary
@@ -44,7 +45,7 @@ Emit = Callable[[dict[str, Any]], None]
 STOPPED_BY_STRICT = ("lower", "kerneldiff", "benchmark", "bisect", "profile")
 """Stages that a strict violation skips."""
 _OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "not enough memory", "std::bad_alloc",
-                  "out of memory", "unable to mmap", "can't start new thread")  # fmt: skip
+                  "out of memory", "unable to mmap", "can't start new thread", OVERFLOWED)  # fmt: skip
 
 
 class Worker:
@@ -97,15 +98,22 @@ class Worker:
         first = next((name for name, stage in self.stages.items() if stage.uses_torch), None)
         if first is not None:
             self._checked(first, self._check_backend)
-            self._checked(first, lambda: self.context.case)
+            self._checked(first, self._build_case)
         for name, stage in self.stages.items():
             self._checked(name, lambda stage=stage: stage.check(self.context))  # type: ignore[misc]
 
     def _check_backend(self) -> None:
-        """The run's backend, whichever of the stages that compile are selected."""
-        from stages.lower import build_adapter
+        """The run's backend and the reference's, whichever of the stages that compile are selected."""
+        from stages.lower.adapters import build_adapter, reference_adapter
 
         build_adapter(self.plan.settings).validate()
+        reference = reference_adapter(self.plan.settings)
+        if reference is not None:
+            reference.validate()
+
+    def _build_case(self) -> None:
+        with within_the_machine(self.plan.settings):
+            assert self.context.case
 
     def _know_device(self) -> None:
         """A device of a vendor's may be known to torch only once the backend was built, as the preflight does."""

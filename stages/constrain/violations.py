@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from models.options import INT64
 from stages.constrain.config import Waiver
 from stages.constrain.profile import Profile, expiry
 
@@ -97,7 +98,8 @@ class Violations:
         import pandas
 
         frame = pandas.DataFrame([asdict(row) for row in self.rows], columns=COLUMNS)
-        return frame.astype({"cost_bytes": "Int64", "cost_share": "Float64"})
+        frame["cost_bytes"] = _whole_numbers([row.cost_bytes for row in self.rows])
+        return frame.astype({"cost_share": "Float64"})
 
     @property
     def by_severity(self) -> dict[str, int]:
@@ -120,6 +122,15 @@ class Violations:
             "by_severity": self.by_severity,
             "strict": self.profile.strict,
         }
+
+
+def _whole_numbers(values: list[int | None]) -> Any:
+    """A column of them, of pandas' own where int64 holds each: a profile's limits may ask for more bytes than that."""
+    import pandas
+
+    if all(value is None or value <= INT64 for value in values):
+        return pandas.array(values, dtype="Int64")
+    return pandas.Series([pandas.NA if value is None else value for value in values], dtype=object)
 
 
 def waive(rows: Iterable[Violation], waivers: Iterable[Waiver], today: datetime.date) -> list[Violation]:
