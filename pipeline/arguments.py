@@ -20,17 +20,33 @@ _OPEN = re.compile(rf"({'|'.join(re.escape(key) for key in OPEN_KEYS)})(\.[^=]+)
 _STAGE_LIST = re.compile(r"(\+{0,2})stages=(.*)", re.DOTALL)
 
 
+def flags() -> list[str]:
+    """Every flag of a run's command line, as Hydra has them."""
+    from hydra._internal.utils import get_args_parser
+
+    return [option for action in get_args_parser()._actions for option in action.option_strings]
+
+
+def config_dir_of(argv: Sequence[str]) -> Path | None:
+    """The folder of ``--config-dir``, before anything is parsed; None where it is not there."""
+    for index, word in enumerate(argv):
+        if word in ("--config-dir", "-cd") and index + 1 < len(argv):
+            return Path(argv[index + 1])
+        if word.startswith("--config-dir="):
+            return Path(word.partition("=")[2])
+    return None
+
+
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Flags and overrides; ConfigurationError for a flag that there is not."""
     from hydra._internal.utils import get_args_parser
 
     parser = get_args_parser()
     parser.prog = "python -m pipeline"
-    flags = [option for action in parser._actions for option in action.option_strings]
 
     def fail(message: str) -> NoReturn:
         given = message.rpartition(":")[2].strip()
-        ordered = ", ".join(closest_first(given.partition("=")[0], flags))
+        ordered = ", ".join(closest_first(given.partition("=")[0], flags()))
         raise ConfigurationError(f"command line: {message}; valid flags: {ordered}.\nTry: python -m pipeline --help")
 
     parser.error = fail  # type: ignore[method-assign]

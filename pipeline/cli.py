@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from models.errors import UserError
-from pipeline import analysis, entry, store
+from pipeline import analysis, completion, entry, store
 from pipeline import check_command as checks
 from pipeline.analysis import comparison
 from stages.wording import counted
@@ -26,6 +26,14 @@ class Format(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+
+
+class Shell(StrEnum):
+    """Whose completion script is printed."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
 
 
 class ProfilesFormat(StrEnum):
@@ -51,6 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["run"]:
         return entry.main(words[1:])
+    if words[:1] == ["complete"]:  # what the scripts of ``completion`` call
+        return completion.main(words[1:])
     try:
         code = app(words, prog_name="inductor-debug", standalone_mode=False)
     except UserError as error:
@@ -243,6 +253,15 @@ def _cut(value: Any) -> Any:
     """A cell that fits on a screen: whole paths, sentences and lists of nodes are in the file and in JSON."""
     text = _PACKAGES.sub("", _text(value))
     return text if len(text) <= CELL or ("/" in text and " " not in text) else f"{text[: CELL - 1]}…"
+
+
+@app.command(
+    "completion",
+    help='Print the completion script of a shell, for the tab key: eval "$(inductor-debug completion bash)".',
+)
+def completion_command(shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish")]) -> int:
+    print(completion.script(shell.value), end="")
+    return 0
 
 
 @app.command("profiles", help="List the accelerator profiles and their rules, each with its source.")

@@ -54,7 +54,7 @@ def slug(text: object) -> str:
 
 def _main(argv: list[str]) -> int:
     if any(word in ("--help", "-h") for word in argv):
-        sys.stdout.write(help_text(_config_dir_of(argv)))
+        sys.stdout.write(help_text(arguments.config_dir_of(argv)))
         return 0
     args = arguments.parse(argv)
     args.overrides = arguments.normalise(args.overrides)
@@ -291,12 +291,3 @@ def run_job(composed: Any, flags: Sequence[str] = (), started: list[Path] | None
     if report.is_file():
         logger.info("report: %s", report)
     return code
-
-
-def _config_dir_of(argv: Sequence[str]) -> Path | None:
-    for index, word in enumerate(argv):
-        if word in ("--config-dir", "-cd") and index + 1 < len(argv):
-            return Path(argv[index + 1])
-        if word.startswith("--config-dir="):
-            return Path(word.partition("=")[2])
-    return None

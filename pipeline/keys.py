@@ -155,6 +155,15 @@ def selected_stages(overrides: Sequence[str]) -> list[str]:
     return selected
 
 
+def field_of(key: str) -> "tuple[dataclasses.Field[Any], Any] | None":
+    """The dataclass field behind a dotted key and its type; None for a key that is none."""
+    above, _, name = key.rpartition(".")
+    inner = _without_none(annotation_of(above) if above else Config)[0]
+    if not dataclasses.is_dataclass(inner) or name not in fields_of(inner):
+        return None
+    return next(item for item in dataclasses.fields(inner) if item.name == name), fields_of(inner)[name]
+
+
 def expected(key: str) -> tuple[str, str] | None:
     """What the schema says that a key takes, for a person, and an example."""
     node = annotation_of(key)
