@@ -9,6 +9,8 @@
 
 import difflib
 import math
+import re
+import shlex
 from collections.abc import Iterable, Iterator
 
 
@@ -93,7 +95,14 @@ def shortened(text: str) -> str:
 
 def example_of(key: str, value: object) -> str:
     """What to type for a key: ``KEY=VALUE``, or a line of YAML for one in a list, which no command line can name."""
-    return f"{key.rpartition('.')[2]}: {value}" if "[" in key else f"{key}={value}"
+    if "[" in key:
+        return f"{key.rpartition('.')[2]}: {value}"
+    return f"{key}={_quoted(str(value))}"
+
+
+def _quoted(text: str) -> str:
+    """``text`` as a shell takes it: in quotes where it has a blank, or another character that a shell reads."""
+    return shlex.quote(text) if re.search(r"""[\s$`;&|<>()!'"\\*?]|\{.*,""", text) else text
 
 
 def invalid_choice(

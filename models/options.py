@@ -13,6 +13,7 @@
 
 import dataclasses
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
@@ -22,6 +23,8 @@ from models.errors import ConfigurationError, example_of, invalid_choice, shown
 
 INT64 = 2**63 - 1
 """The largest size, count or seed that torch and the tables can hold."""
+LARGEST = sys.float_info.max
+"""The largest float."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Range:
         start = "above 0" if self.least == int(self.whole) and (self.whole or self.above) else f"from {self.least:g}"
         beyond = isinstance(value, (int, float)) and math.inf > value > self.most
         most = _POWER if self.most == INT64 else f"{self.most:g}"
-        end = f", at most {most}" if beyond or self.most < INT64 else ""
+        end = f", at most {most}" if beyond or self.most not in (INT64, LARGEST) else ""
         return f"{'a whole number' if self.whole else 'a finite number'} {start}{end}"
 
     def check(self, value: object, key: str) -> None:
@@ -76,7 +79,7 @@ def whole(default: int | None, *, least: int = 0, most: int = INT64, example: in
 
 
 def real(
-    default: float | None, *, above: float | None = None, least: float = 0.0, most: float = math.inf, example: str = ""
+    default: float | None, *, above: float | None = None, least: float = 0.0, most: float = LARGEST, example: str = ""
 ) -> Any:
     """A field of a finite number, or of None where that is the default: above ``above``, else from ``least``."""
     start = least if above is None else above

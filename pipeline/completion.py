@@ -18,7 +18,8 @@ from models.options import choices_of
 from pipeline import store
 from pipeline.arguments import config_dir_of, flags
 from pipeline.help import GROUPS, options
-from pipeline.keys import field_of, leaves, selected_stages
+from pipeline.keys import selected_stages
+from pipeline.schema_fields import field_of, leaves
 from pipeline.shell_scripts import SCRIPTS
 from stages.lower.config import BUILT_IN
 from stages.lower.plugins import installed_adapters

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from models.errors import ConfigurationError, closest_first, invalid_choice, nearest, shortened, shown
+from models.errors import ConfigurationError, closest_first, example_of, invalid_choice, nearest, shortened, shown
 from pipeline.help import CONF, GROUPS, options
-from pipeline.keys import expected, fields_of, in_place, override_of, place_of, unknown_key
+from pipeline.keys import in_place, override_of, place_of, unknown_key
 from pipeline.schema import Config
+from pipeline.schema_fields import expected, fields_of
 from stages.registry import CONFIGS
 from stages.torch_internals.registered_names import registered_names
 
@@ -84,11 +85,13 @@ def _placed(error: ConfigurationError, overrides: Sequence[str], choices: Mappin
 
 def _missing(error: Any, overrides: Sequence[str], folders: Sequence[Path]) -> ConfigurationError:
     """A group's option that there is not (``model=berrt``)."""
-    group, _, name = str(error.missing_cfg_file or "").partition("/")
+    missing = str(error.missing_cfg_file or "")
+    ours = next((group for group in (*GROUPS, "stages") if missing.startswith(f"{group}/")), None)
+    group, name = (ours, missing[len(ours) + 1 :]) if ours else missing.rpartition("/")[::2]
     if not group or not name:
         return _other([error], overrides, "")
     choices = list(CONFIGS) if group == "stages" else [choice for choice in error.options or [] if choice[0] != "_"]
-    if not choices and group not in (*GROUPS, "stages"):
+    if group.partition("/")[0] != "hydra" and not choices and group not in (*GROUPS, "stages"):
         return invalid_choice("group", group, (*GROUPS, "stages"), where=override_of(group, overrides))
     override = override_of(group, overrides)
     if group in GROUPS:
@@ -178,7 +181,8 @@ def _type_error(key: str, error: Any, override: str, place: str) -> Configuratio
     typed = override.partition("=")[2] if override.lstrip("+").partition("=")[0] == key else ""
     named = typed or (quoted[1] if quoted else "")
     got = shown(named) if named else _first_line(error)
-    return ConfigurationError(f"{key}: got {got}{in_place(place)}; valid: {wanted[0]}.\nTry: {key}={wanted[1]}")
+    hint = example_of(key, wanted[1])
+    return ConfigurationError(f"{key}: got {got}{in_place(place)}; valid: {wanted[0]}.\nTry: {hint}")
 
 
 def _other(chain: Sequence[BaseException], overrides: Sequence[str], where: str) -> ConfigurationError:

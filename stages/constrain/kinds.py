@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from models.errors import ConfigurationError, example_of, invalid_choice
+from models.errors import ConfigurationError, example_of, invalid_choice, shown
 from models.options import INT64, Range
 from models.units import VALID_BYTES, parse_bytes
 from stages.graphs import ITEM_BYTES
@@ -54,7 +54,7 @@ class Kind:
 
 def wrong_value(key: str, value: Any, valid: str, example: str) -> ConfigurationError:
     """The error for a value, ``key`` being what the user wrote."""
-    return ConfigurationError(f"{key}: got {value!r}; valid: {valid}.\nTry: {example_of(key, example)}")
+    return ConfigurationError(f"{key}: got {shown(value)}; valid: {valid}.\nTry: {example_of(key, example)}")
 
 
 COUNT = Range(1, INT64, whole=True)

@@ -1,14 +1,13 @@
 """Whether what a profile says of an accelerator's best bandwidth and FLOP/s can be meant. Free of torch."""
 
-import math
 from dataclasses import replace
 
 from models.errors import invalid_choice
-from models.options import Range, check_declared
+from models.options import LARGEST, Range, check_declared
 from stages.constrain.config import PeaksConfig
 from stages.graphs import ITEM_BYTES
 
-RATE = Range(0, math.inf, whole=False, above=True)
+RATE = Range(0, LARGEST, whole=False, above=True)
 
 
 def validate_peaks(config: PeaksConfig) -> None:

@@ -127,3 +127,11 @@ def test_names_of_the_compilers_switches() -> None:
     assert hasattr(torch._guards.TracingContext(None), "output_strides")
     for name in ("suppress_errors", "inline_inbuilt_nn_modules", "automatic_dynamic_shapes"):
         assert isinstance(getattr(torch._dynamo.config, name), bool)
+
+
+def test_registered_names_are_those_of_the_registry() -> None:
+    """Read from torch's sources, without importing it."""
+    from stages.torch_internals.backends import registered_backends
+    from stages.torch_internals.registered_names import registered_names
+
+    assert list(registered_names()) == registered_backends()
