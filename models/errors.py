@@ -97,10 +97,10 @@ def example_of(key: str, value: object) -> str:
     """What to type for a key: ``KEY=VALUE``, or a line of YAML for one in a list, which no command line can name."""
     if "[" in key:
         return f"{key.rpartition('.')[2]}: {value}"
-    return f"{key}={_quoted(str(value))}"
+    return f"{key}={quoted(str(value))}"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """``text`` as a shell takes it: in quotes where it has a blank, or another character that a shell reads."""
     return shlex.quote(text) if re.search(r"""[\s$`;&|<>()!'"\\*?]|\{.*,""", text) else text
 

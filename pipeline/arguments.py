@@ -123,7 +123,7 @@ def config_directory(path: str | None) -> Path | None:
     """The folder of ``--config-dir``, absolute; ConfigurationError where there is none."""
     if path is None:
         return None
-    folder = Path(path).absolute()
+    folder = Path(path or "''").absolute()
     if not folder.is_dir():
         beside = [str(entry.name) for entry in sorted(folder.parent.glob("*")) if entry.is_dir()]
         choices = ", ".join(closest_first(folder.name, beside)) or "none"

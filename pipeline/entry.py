@@ -14,10 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from models.errors import UserError
+from models.errors import ConfigurationError, UserError
 from pipeline import arguments
 from pipeline.help import CONF, help_text
 from pipeline.schema import register
+from pipeline.user_yaml import check_yaml, chosen_files
 from stages.lower.config import shown_name
 from stages.lower.plugins import conf_folders
 from stages.wording import counted
@@ -57,12 +58,17 @@ def _main(argv: list[str]) -> int:
         sys.stdout.write(help_text(arguments.config_dir_of(argv)))
         return 0
     args = arguments.parse(argv)
+    if args.shell_completion:
+        raise ConfigurationError(
+            "--shell-completion: Hydra's script completes neither this command nor inductor-debug; valid: the script "
+            'that inductor-debug prints.\nTry: eval "$(inductor-debug completion bash)"'
+        )
     args.overrides = arguments.normalise(args.overrides)
     with _hydra_session(args) as session:
         if args.hydra_help:
             session.hydra.hydra_help(config_name=session.name, args_parser=None, args=args)
             return 0
-        if args.cfg or args.info or args.shell_completion:
+        if args.cfg or args.info:
             return _show(session, args)
         if _is_sweep(session, args):
             return _sweep(session)
@@ -127,6 +133,8 @@ def _hydra_session(args: argparse.Namespace) -> Iterator[_Session]:
     register(folders)
     OmegaConf.register_new_resolver("slug", slug, replace=True)
     OmegaConf.register_new_resolver("shown_backend", shown_name, replace=True)
+    for file in [*chosen_files(folders, args.overrides), *([stored] if stored is not None else [])]:
+        check_yaml(file)
     name = "config"
     if stored is not None:
         base = yaml.safe_load((CONF / "config.yaml").read_text())
@@ -155,10 +163,8 @@ def _show(session: _Session, args: argparse.Namespace) -> int:
     with session.wording():
         if args.cfg:
             session.hydra.show_cfg(session.name, args.overrides, args.cfg, args.package, args.resolve)
-        elif args.info:
-            session.hydra.show_info(args.info, config_name=session.name, overrides=args.overrides)
         else:
-            session.hydra.shell_completion(config_name=session.name, overrides=args.overrides)
+            session.hydra.show_info(args.info, config_name=session.name, overrides=args.overrides)
     return 0
 
 

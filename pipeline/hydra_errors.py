@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from models.errors import ConfigurationError, closest_first, example_of, invalid_choice, nearest, shortened, shown
+from models.errors import (
+    ConfigurationError,
+    closest_first,
+    example_of,
+    invalid_choice,
+    nearest,
+    quoted,
+    shortened,
+    shown,
+)
 from pipeline.help import CONF, GROUPS, options
 from pipeline.keys import in_place, override_of, place_of, unknown_key
 from pipeline.schema import Config
@@ -99,7 +108,8 @@ def _missing(error: Any, overrides: Sequence[str], folders: Sequence[Path]) -> C
     wrong = invalid_choice(group, name, choices, where=override)
     if "[" not in override:
         return wrong
-    near = override.replace(name, closest_first(name, choices)[0])
+    near = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", closest_first(name, choices)[0], override)
+    near = re.sub(r"\[([\w,]*)\]", lambda listed: f"[{','.join(dict.fromkeys(listed[1].split(',')))}]", near)
     return ConfigurationError(f"{str(wrong).partition(chr(10))[0]}\nTry: {near}")
 
 
@@ -165,9 +175,9 @@ def _key_error(error: Any, overrides: Sequence[str], where: str) -> Configuratio
             near = ", ".join(closest_first(key, valid))
             place = next((typed for typed in overrides if re.search(rf"\b{re.escape(key)}\b", typed)), where)
             what = str(getattr(error.object_type, "__name__", "mapping")).lower()
-            return ConfigurationError(
-                f"{key}: no such key of a {what}{in_place(place)}; valid: {near}.\nTry: {near.partition(',')[0]}"
-            )
+            first = near.partition(",")[0]
+            hint = quoted(place.replace(key, first)) if place in overrides else f"{first}: VALUE"
+            return ConfigurationError(f"{key}: no such key of a {what}{in_place(place)}; valid: {near}.\nTry: {hint}")
     if isinstance(error, ValidationError):
         return _type_error(key, error, override, place)
     return unknown_key(key, overrides, where)

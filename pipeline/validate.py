@@ -71,7 +71,7 @@ def validate(config: Config) -> None:
 def _check_devices(config: Config) -> None:
     for key, device in (("device", config.device), ("reference.device", config.reference.device)):
         if device is not None and not _DEVICE.fullmatch(device) and not _may_be_foreign(config, device):
-            raise invalid_choice(key, device, (*DEVICES, "cuda:N"))
+            raise invalid_choice(key, device, (*DEVICES, "cuda:0"))
 
 
 def _may_be_foreign(config: Config, device: str) -> bool:

@@ -139,7 +139,7 @@ def validate_numerics(config: NumericsConfig) -> None:
     elif config.accumulate_block is not None:
         raise ConfigurationError(
             f"accel.numerics.accumulate_block: got {config.accumulate_block} without a format to round to; valid: "
-            "both.\nTry: accel.numerics.accumulate=bfloat16"
+            f"both.\nTry: accel.numerics.accumulate=bfloat16 accel.numerics.accumulate_block={config.accumulate_block}"
         )
     check_declared(config, "accel.numerics")
     _validate_tile(config)

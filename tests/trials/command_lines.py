@@ -36,6 +36,8 @@ LINES, CHARACTERS = 4, 3000
 """Of a message at most."""
 TEMPLATE = re.compile(r"\b(VALUE|NAME|FOLDER|KEY|RUN|INPUT|RUN1|FILE)\b|: ..*\.\.\.$|\bor\b.*\bnone\b")
 """A suggestion with a place to be filled in."""
+FILES = re.compile(r"correct |[\w]+: |.*, with ")
+"""A suggestion for a file."""
 HELP = ("python -m pipeline --help", "inductor-debug --help", "python -m pipeline --cfg hydra")
 
 
@@ -190,7 +192,7 @@ def retyped(line: Line, suggestion: str) -> list[str] | None:
     """The line with the suggestion in the place of what was wrong; None for one that no command line takes."""
     import shlex
 
-    if TEMPLATE.search(suggestion) or suggestion in HELP or re.match(r"[\w]+: ", suggestion):
+    if TEMPLATE.search(suggestion) or suggestion in HELP or suggestion.startswith("eval ") or FILES.match(suggestion):
         return None
     first = re.split(r", or | or (?=\w+=)", suggestion)[0]
     words = shlex.split(first)
@@ -242,10 +244,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sample", type=int, help="so many of the lines, drawn; by default all")
+    parser.add_argument("--kind", action="append", help="lines of this kind alone; may be repeated")
     parser.add_argument("--processes", type=int, default=20, help="so many of them by real processes too")
     parser.add_argument("--verbose", action="store_true", help="print every answer")
     asked = parser.parse_args(argv)
     lines = wrong_lines(asked.seed)
+    lines = [line for line in lines if not asked.kind or line.kind in asked.kind]
     draw = random.Random(asked.seed)
     if asked.sample is not None:
         lines = draw.sample(lines, min(asked.sample, len(lines)))

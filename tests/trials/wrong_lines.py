@@ -129,7 +129,7 @@ def _numbers(draw: random.Random) -> Iterator[Line]:
         if declared is not None:
             beyond = [text for text in NUMBERS if not declared.holds(_number(text, declared.whole))]
             for text in draw.sample(beyond, min(5, len(beyond))):
-                yield Line("outside a range", (ALL_STAGES, f"{key}={text}"))
+                yield Line("outside a range", (ALL_STAGES, "accel.numerics.accumulate=bfloat16", f"{key}={text}"))
 
 
 def _number(text: str, whole: bool) -> float:
@@ -324,6 +324,7 @@ def _combinations() -> Iterator[Line]:
         yield Line("variable", ("accel=mock",), environment=variables)
     yield Line("combination", ("model=custom",))
     yield Line("combination", ("backend=dynamo",))
+    yield Line("combination", ("-sc", "install=bash"), says=("inductor-debug completion bash",), wrong=("-sc",))
 
 
 WORKERS = """
