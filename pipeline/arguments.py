@@ -2,11 +2,11 @@
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from models.errors import ConfigurationError, closest_first
+from models.errors import ConfigurationError, closest_first, shown
 from stages.registry import CONFIGS
 
 OPEN_KEYS = (
@@ -132,6 +132,23 @@ def config_directory(path: str | None) -> Path | None:
             "Try: --config-dir FOLDER, with FOLDER/accel/my_chip.yaml for accel=my_chip"
         )
     return folder
+
+
+def check_mappings(folders: Sequence[Path], choices: Mapping[str, Any]) -> None:
+    """ConfigurationError for a chosen YAML file that holds a word alone: OmegaConf takes it for a key without a value.
+
+    Args:
+        folders: of YAML, ours aside.
+        choices: group → selected option.
+    """
+    import yaml
+
+    for file in (folder / group / f"{name}.yaml" for folder in folders for group, name in choices.items()):
+        root = yaml.compose(file.read_bytes()) if file.is_file() else None
+        if isinstance(root, yaml.ScalarNode) and root.value:
+            raise ConfigurationError(
+                f"{file}: got the text {shown(root.value)}; valid: one 'key: value' a line.\nTry: name: {file.stem}"
+            )
 
 
 def rerun_node(file: Path, base: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:

@@ -70,9 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not hasattr(error, "exit_code") or not hasattr(error, "format_message"):
             raise  # not one of the command line parser's own
         commands = ", ".join(command.name or "" for command in app.registered_commands)
-        sys.stderr.write(
-            f"command line: {error.format_message()}; valid commands: {commands}.\nTry: inductor-debug --help\n"
-        )
+        said = " ".join(error.format_message().split())
+        sys.stderr.write(f"command line: {said}; valid commands: {commands}.\nTry: inductor-debug --help\n")
         return entry.EXIT_CONFIGURATION
     return int(code or 0)
 

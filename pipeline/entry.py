@@ -18,7 +18,6 @@ from models.errors import ConfigurationError, UserError
 from pipeline import arguments
 from pipeline.help import CONF, help_text
 from pipeline.schema import register
-from pipeline.user_yaml import check_yaml, chosen_files
 from stages.lower.config import shown_name
 from stages.lower.plugins import conf_folders
 from stages.wording import counted
@@ -133,8 +132,6 @@ def _hydra_session(args: argparse.Namespace) -> Iterator[_Session]:
     register(folders)
     OmegaConf.register_new_resolver("slug", slug, replace=True)
     OmegaConf.register_new_resolver("shown_backend", shown_name, replace=True)
-    for file in [*chosen_files(folders, args.overrides), *([stored] if stored is not None else [])]:
-        check_yaml(file)
     name = "config"
     if stored is not None:
         base = yaml.safe_load((CONF / "config.yaml").read_text())
@@ -254,6 +251,7 @@ def check(session: _Session, composed: Any, overrides: Sequence[str] = ()) -> No
 
     choices = dict(composed.hydra.runtime.choices)
     with session.wording(overrides, choices):
+        arguments.check_mappings(session.folders, choices)
         with read_write(composed), open_dict(composed):
             composed.pop("hydra")
         validate(to_config(composed))

@@ -104,12 +104,17 @@ class Worker:
 
     def _check_backend(self) -> None:
         """The run's backend and the reference's, whichever of the stages that compile are selected."""
+        from models.build import available_device
         from stages.lower.adapters import build_adapter, reference_adapter
 
         build_adapter(self.plan.settings).validate()
         reference = reference_adapter(self.plan.settings)
         if reference is not None:
             reference.validate()
+        device = self.plan.settings.reference.device
+        golden = getattr(self.plan.stages.get("kerneldiff"), "golden", None)
+        if device is not None and golden is None:  # a golden's reference ran where that device is
+            available_device(device, "reference.device")
 
     def _build_case(self) -> None:
         with within_the_machine(self.plan.settings):

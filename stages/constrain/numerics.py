@@ -155,7 +155,7 @@ def validate_numerics(config: NumericsConfig) -> None:
 
 def _validate_storage(dtype: str, name: str, config: NumericsConfig, key: str) -> None:
     if dtype not in FLOATS:
-        raise invalid_choice(key, dtype, FLOATS)
+        raise invalid_choice(key, dtype, FLOATS, example=f"{key}.{{}}={name}")
     found = parse_format(name, config, f"{key}.{dtype}")
     if found.name == "float64" and dtype != "float64":
         raise ConfigurationError(
@@ -180,7 +180,7 @@ def _validate_tile(config: NumericsConfig) -> None:
         if at < len(config.tile) - 1 or tile_bytes(size) is None:
             raise ConfigurationError(
                 f"accel.numerics.tile: got {size!r}; valid: a whole number above 0 of elements, and for the last "
-                "dimension also bytes (128B).\nTry: accel.numerics.tile=[32,32] or accel.numerics.tile=[128B]"
+                "dimension also bytes (128B).\nTry: accel.numerics.tile=[32,32]"
             )
     if len(config.tile) > 2:
         raise ConfigurationError(
@@ -191,7 +191,7 @@ def _validate_tile(config: NumericsConfig) -> None:
 
 def _validate_cast(wide: str, narrow: str) -> None:
     if wide not in INTEGERS:
-        raise invalid_choice("accel.numerics.casts", wide, INTEGERS)
+        raise invalid_choice("accel.numerics.casts", wide, INTEGERS, example=f"accel.numerics.casts.{{}}={narrow}")
     smaller = [name for name, bits in INTEGERS.items() if bits < INTEGERS[wide]]
     if narrow not in smaller:
         raise invalid_choice(f"accel.numerics.casts.{wide}", narrow, smaller)

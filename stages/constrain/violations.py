@@ -72,6 +72,18 @@ class Violation:
         return made
 
 
+def whole_numbers(values: list[int | None]) -> Any:
+    """A column of them, None where one is not known: Int64, object where one needs more than 64 bits.
+
+    Made of the values themselves: pandas makes floats of whole numbers beside None.
+    """
+    import pandas
+
+    if all(value is None or abs(value) <= INT64 for value in values):
+        return pandas.array(values, dtype="Int64")
+    return pandas.Series([pandas.NA if value is None else value for value in values], dtype=object)
+
+
 @dataclass(frozen=True)
 class Violations:
     """All rows of one check, in the order of graphs and nodes.
@@ -98,7 +110,7 @@ class Violations:
         import pandas
 
         frame = pandas.DataFrame([asdict(row) for row in self.rows], columns=COLUMNS)
-        frame["cost_bytes"] = _whole_numbers([row.cost_bytes for row in self.rows])
+        frame["cost_bytes"] = whole_numbers([row.cost_bytes for row in self.rows])
         return frame.astype({"cost_share": "Float64"})
 
     @property
@@ -122,15 +134,6 @@ class Violations:
             "by_severity": self.by_severity,
             "strict": self.profile.strict,
         }
-
-
-def _whole_numbers(values: list[int | None]) -> Any:
-    """A column of them, of pandas' own where int64 holds each: a profile's limits may ask for more bytes than that."""
-    import pandas
-
-    if all(value is None or value <= INT64 for value in values):
-        return pandas.array(values, dtype="Int64")
-    return pandas.Series([pandas.NA if value is None else value for value in values], dtype=object)
 
 
 def waive(rows: Iterable[Violation], waivers: Iterable[Waiver], today: datetime.date) -> list[Violation]:

@@ -214,10 +214,6 @@ BROKEN = {
     "tagged": "name: !!python/object/apply:os.system ['touch executed']\n",
     "unclosed": "name: 'x\n",
     "anchor": "name: *nowhere\n",
-    "bomb": "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
-        f"{new}: &{new} [{','.join(['*' + old] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
-    ),
-    "deep": f"name: deep\nrules: {'[' * 3000}{']' * 3000}\n",
 }  # fmt: skip
 """Name → what ``accel/NAME.yaml`` in the user's folder holds; a surrogate is a byte that is not UTF-8."""
 
@@ -287,7 +283,6 @@ check RUN --config-dir nowhere
 check RUN accel=not_yaml --config-dir my_conf
 check file.txt
 check RUN accel=latin --config-dir my_conf
-check RUN accel=bomb --config-dir my_conf
 check RUN accel=nosuch.yaml
 check RUN accel=strict16 --out file.txt
 rerun
@@ -335,8 +330,8 @@ reference.device=cuda:77
 backend.inductor.nosuch=1
 backend.inductor.max_autotune=x
 backend.options.x=1
-accel.denied=[aten.nosuch]
-accel.rules=[{rule: custom, value: {_target_: nosuch.f}}]
+stages=[capture,constrain] | accel.denied=[aten.nosuch]
+stages=[capture,constrain] | accel.rules=[{rule: custom, value: {_target_: nosuch.f}}]
 model.build.nosuch=1
 model.build._target_=nosuch.build
 model.build._target_=nets.nosuch
