@@ -200,7 +200,13 @@ def _sweep(session: _Session) -> int:
 
     session.overrides.append("hydra.mode=MULTIRUN")
     master = session.compose(RunMode.MULTIRUN)
-    for overrides in _jobs(session, master):
+    jobs = _jobs(session, master)
+    if jobs == []:
+        raise ConfigurationError(
+            f"--multirun: got {' '.join(session.overrides[:-1])}, which makes no run; valid: a value or more for each "
+            "key; glob(PATTERN) matches names of a group's files alone.\nTry: python -m pipeline --help"
+        )
+    for overrides in jobs or ():
         with session.wording(overrides):
             composed = session.hydra.config_loader.load_sweep_config(master, overrides)
         check(session, composed, overrides)
@@ -226,8 +232,8 @@ def _sweep(session: _Session) -> int:
     return code
 
 
-def _jobs(session: _Session, master: Any) -> list[list[str]]:
-    """Every job's overrides, as the basic sweeper will make them; none for a sweeper that decides as it goes."""
+def _jobs(session: _Session, master: Any) -> list[list[str]] | None:
+    """Every job's overrides, as the basic sweeper will make them; None for a sweeper that decides as it goes."""
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from omegaconf import OmegaConf
@@ -235,7 +241,7 @@ def _jobs(session: _Session, master: Any) -> list[list[str]]:
     sweeper = master.hydra.sweeper
     if sweeper._target_ != BASIC_SWEEPER:
         logger.warning("%s decides its jobs as it goes: each is checked only when it starts", sweeper._target_)
-        return []
+        return None
     with session.wording():
         params: Any = OmegaConf.to_container(sweeper.params, resolve=True) if sweeper.params else {}
         words = [f"{key}={value}" for key, value in params.items()] + list(master.hydra.overrides.task)

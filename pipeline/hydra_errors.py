@@ -19,7 +19,7 @@ from models.errors import (
 from pipeline.help import CONF, GROUPS, options
 from pipeline.keys import in_place, override_of, place_of, unknown_key
 from pipeline.schema import Config
-from pipeline.schema_fields import expected, fields_of
+from pipeline.schema_fields import example_for, expected, fields_of
 from stages.registry import CONFIGS
 from stages.torch_internals.registered_names import registered_names
 
@@ -131,8 +131,7 @@ def _no_option(
 
 
 def _unreadable(error: Any) -> ConfigurationError:
-    reason = str(error.message).splitlines()[0]
-    given = str(error.override)
+    reason, given = _visible(str(error.message).splitlines()[0]), _visible(str(error.override))
     valid = "KEY=VALUE, KEY=[a,b], KEY={a: 1}, +KEY=VALUE, ~KEY, with a value that holds =, ( or , in quotes"
     key = given.lstrip("+~").partition("=")[0]
     near = ", ".join(closest_first(key, [*GROUPS, *fields_of(Config)]))
@@ -144,6 +143,11 @@ def _unreadable(error: Any) -> ConfigurationError:
         f"command line: got {shown(given)}, which can't be read ({shortened(reason)}); valid: {valid}; keys: {near}.\n"
         f"Try: {example}"
     )
+
+
+def _visible(text: str) -> str:
+    """``text`` with its control characters as Python writes them."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def _yaml_error(error: Any) -> ConfigurationError:
@@ -228,9 +232,10 @@ def _other(chain: Sequence[BaseException], overrides: Sequence[str], where: str)
                 f"{key}: got several values (in {override}); valid: a list [a,b], or several with --multirun.\n"
                 f"Try: {key}=[{value}], or --multirun {override}"
             )
+        none = "glob(" in value and key not in GROUPS  # which matches names of files
+        hint = example_of(key, example_for(key)) if none else f"--multirun {quoted(override)}"
         return ConfigurationError(
-            f"{key}: got several values (in {override}); valid: one value, or several with --multirun.\n"
-            f"Try: --multirun {override}"
+            f"{key}: got several values (in {override}); valid: one value, or several with --multirun.\nTry: {hint}"
         )
     message = " ".join(line.strip() for line in text.splitlines() if line.strip())
     return ConfigurationError(f"configuration: {message}{in_place(where)}.\nTry: python -m pipeline --help")

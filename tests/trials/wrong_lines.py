@@ -173,7 +173,7 @@ def _syntax() -> Iterator[Line]:
                  "stages=capture,lower", "seed=shuffle(1,2)", "💥", "💥=1", "seed=💥"):  # fmt: skip
         yield Line("bad syntax", (word,))
     for word in ("dtype=float32,float33", "accel.alignment=8,x", "model=bert,berrt", "stages=[capture],[nope]", "seed=",
-                 "seed=range(0,3),x", "seed=1,,2", "accel.alignment=8,0", "accel=none,nosuch",
+                 "seed=range(0,3),x", "seed=1,,2", "dtype=glob(*)", "accel.alignment=8,0", "accel=none,nosuch",
                  f"seed=1,{HUGE}"):  # fmt: skip
         yield Line("bad sweep", ("--multirun", word))
     for word in ("accel.strict=maybe", "accel.alignmnt=8"):
