@@ -17,6 +17,8 @@ from pipeline.schema_fields import field_of, leaves
 from stages.registry import CONFIGS
 
 ALL_STAGES = f"stages=[{','.join(name for name in CONFIGS)}]"
+COMPLETE = (ALL_STAGES, "accel.numerics.accumulate=bfloat16")
+"""With which every option means something."""
 HUGE = str(10**43)
 NUMBERS = [
     "inf",
@@ -87,11 +89,11 @@ def _keys(draw: random.Random) -> Iterator[Line]:
         above, _, name = key.rpartition(".")
         made = f"{above}.{misspelt(name, draw)}" if above else misspelt(name, draw)
         if made not in known:
-            yield Line("misspelt key", (ALL_STAGES, f"{made}=1"))
+            yield Line("misspelt key", (*COMPLETE, f"{made}=1"))
     for key in draw.sample([key for key in keys if "." in key], 12):
         name = key.rpartition(".")[2]
         if name not in known:
-            yield Line("key without its group", (ALL_STAGES, f"{name}=1"))
+            yield Line("key without its group", (*COMPLETE, f"{name}=1"))
     for word in ("=1", ".=1", "a.b.c.d=1", "+x=1", "++accel.x.y=1", "~seed.x", "model.build.=1", "accel..alignment=1",
                  "Accel.alignment=8", "ACCEL=none", "aligment=8", "ключ=1", "accel.выравнивание=8", "hydra.nosuch=1",
                  "hydra/launcher=nosuch", "seed.x=1", "runner=x", "accel.numerics=x", "-x", "--nosuch", "---",
@@ -129,7 +131,7 @@ def _numbers(draw: random.Random) -> Iterator[Line]:
         if declared is not None:
             beyond = [text for text in NUMBERS if not declared.holds(_number(text, declared.whole))]
             for text in draw.sample(beyond, min(5, len(beyond))):
-                yield Line("outside a range", (ALL_STAGES, "accel.numerics.accumulate=bfloat16", f"{key}={text}"))
+                yield Line("outside a range", (*COMPLETE, f"{key}={text}"))
 
 
 def _number(text: str, whole: bool) -> float:
