@@ -200,13 +200,13 @@ def _sweep(session: _Session) -> int:
 
     session.overrides.append("hydra.mode=MULTIRUN")
     master = session.compose(RunMode.MULTIRUN)
-    jobs = _jobs(session, master)
-    if jobs == []:
+    planned = _jobs(session, master)
+    if planned == []:
         raise ConfigurationError(
             f"--multirun: got {' '.join(session.overrides[:-1])}, which makes no run; valid: a value or more for each "
             "key; glob(PATTERN) matches names of a group's files alone.\nTry: python -m pipeline --help"
         )
-    for overrides in jobs or ():
+    for overrides in planned or ():
         with session.wording(overrides):
             composed = session.hydra.config_loader.load_sweep_config(master, overrides)
         check(session, composed, overrides)
