@@ -81,15 +81,15 @@ def build_case(
     return Case(model_config.name, module, args, kwargs, mode, compute, where, precision, tf32, seed, cast=cast)
 
 
-def available_device(name: str) -> torch.device:
-    """The device called ``name``; ConfigurationError, listing what this machine has, where it is not there."""
+def available_device(name: str, key: str = "device") -> torch.device:
+    """The device called ``name``; ConfigurationError for ``key``, with what this machine has, where it is not there."""
     choices = available_devices()
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise invalid_choice("device", name, choices) from None
+        raise invalid_choice(key, name, choices) from None
     if str(device) not in choices and not (device.index is None and f"{device.type}:0" in choices):
-        raise invalid_choice("device", name, choices)
+        raise invalid_choice(key, name, choices)
     return device
 
 

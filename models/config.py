@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from models.options import whole
+
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 MODES = ("inference", "training")
 PRECISIONS = ("cast", "autocast")
@@ -26,7 +28,7 @@ class ModelConfig:
 
     name: str = "???"
     build: dict[str, Any] = field(default_factory=dict)
-    batch_size: int = 1
-    sequence_length: int = 128
-    image_size: int = 224
+    batch_size: int = whole(1, least=1)
+    sequence_length: int = whole(128, least=1)
+    image_size: int = whole(224, least=1)
     inputs: str | None = None

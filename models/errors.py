@@ -8,6 +8,9 @@
 """
 
 import difflib
+import math
+import re
+import shlex
 from collections.abc import Iterable, Iterator
 
 
@@ -64,9 +67,42 @@ def closest_first(given: str, choices: Iterable[str]) -> list[str]:
     return near + [choice for choice in remaining if choice not in near]
 
 
+NEAR = 0.6
+"""Likeness (difflib's ratio) from which a name is taken for another one misspelt."""
+
+
+def nearest(given: str, choices: Iterable[str]) -> str | None:
+    """The one of ``choices`` that ``given`` was most likely meant to be; None where none is near enough to say so."""
+    found = difflib.get_close_matches(given, list(choices), n=1, cutoff=NEAR)
+    return found[0] if found else None
+
+
+LENGTH = 200
+"""Characters of what a user wrote that a message repeats."""
+
+
+def shown(value: object) -> str:
+    """A value in a message, as Python writes it; of one too long to be read its beginning, or how long it is."""
+    if isinstance(value, int) and abs(value) >= 10**40:
+        return f"a whole number of {int(value.bit_length() * math.log10(2)) + 1} digits"
+    return shortened(repr(value))
+
+
+def shortened(text: str) -> str:
+    """The beginning of a text too long for a message."""
+    return text if len(text) <= LENGTH else f"{text[:LENGTH]}… ({len(text)} characters)"
+
+
 def example_of(key: str, value: object) -> str:
     """What to type for a key: ``KEY=VALUE``, or a line of YAML for one in a list, which no command line can name."""
-    return f"{key.rpartition('.')[2]}: {value}" if "[" in key else f"{key}={value}"
+    if "[" in key:
+        return f"{key.rpartition('.')[2]}: {value}"
+    return f"{key}={quoted(str(value))}"
+
+
+def quoted(text: str) -> str:
+    """``text`` as a shell takes it: in quotes where it has a blank, or another character that a shell reads."""
+    return shlex.quote(text) if re.search(r"""[\s$`;&|<>()!'"\\*?]|\{.*,""", text) else text
 
 
 def invalid_choice(
@@ -82,7 +118,7 @@ def invalid_choice(
         example: what to type, ``{}`` being the closest choice; by default that choice for the key.
     """
     ordered = closest_first(str(given), choices)
-    location = f" (in {where})" if where else ""
+    location = f" (in {shortened(where)})" if where else ""
     example = example_of(key, "{}") if example is None else example
     hint = f"\nTry: {example.replace('{}', ordered[0])}" if ordered else ""
-    return ConfigurationError(f"{key}: got {given!r}{location}; valid: {', '.join(ordered) or 'none'}.{hint}")
+    return ConfigurationError(f"{key}: got {shown(given)}{location}; valid: {', '.join(ordered) or 'none'}.{hint}")

@@ -1,10 +1,39 @@
 """From the dotted name of a callable to the callable."""
 
 import importlib
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from models.errors import ConfigurationError, closest_first
+
+OWN = ("conf", "models", "pipeline", "stages")
+"""Top-level packages of this program: a name of theirs on a user's path is never looked at."""
+
+
+def hidden_behind_ours(target: str, key: str) -> ConfigurationError | None:
+    """The error for a dotted name in a package of the user's that is called as one of ours; None for any other.
+
+    Args:
+        target: module, then attributes, joined by dots; not one of ours.
+        key: the configuration key that it came from.
+    """
+    top, *inner = target.split(".")
+    if top not in OWN or not inner:
+        return None
+    ours = Path(__file__).resolve().parents[1] / top
+    places = [Path(entry or ".").absolute() / top for entry in sys.path]
+    for place in places:
+        inits = (place / "__init__.py").is_file() and len(inner) == 1
+        there = inits or (place / inner[0]).is_dir() or (place / f"{inner[0]}.py").is_file()
+        if there and place.resolve() != ours:
+            return ConfigurationError(
+                f"{key}: got {target!r}, but {top!r} is the name of a package of this program, so the one in {place} "
+                f"is not looked at; valid: a package of another name, or that folder on PYTHONPATH.\n"
+                f"Try: PYTHONPATH={place} and {key}={'.'.join(inner)}"
+            )
+    return None
 
 
 def resolve_target(target: str, key: str) -> Callable[..., Any]:
@@ -26,7 +55,7 @@ def resolve_target(target: str, key: str) -> Callable[..., Any]:
     done = target.split(".")[: len(target.split(".")) - len(rest)]
     for name in rest:
         if not hasattr(value, name):
-            raise _no_attribute(target, key, ".".join(done), name, value)
+            raise hidden_behind_ours(target, key) or _no_attribute(target, key, ".".join(done), name, value)
         value = getattr(value, name)
         done.append(name)
     if not callable(value):

@@ -2,11 +2,11 @@
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from models.errors import ConfigurationError, closest_first
+from models.errors import ConfigurationError, closest_first, shown
 from stages.registry import CONFIGS
 
 OPEN_KEYS = (
@@ -20,17 +20,33 @@ _OPEN = re.compile(rf"({'|'.join(re.escape(key) for key in OPEN_KEYS)})(\.[^=]+)
 _STAGE_LIST = re.compile(r"(\+{0,2})stages=(.*)", re.DOTALL)
 
 
+def flags() -> list[str]:
+    """Every flag of a run's command line, as Hydra has them."""
+    from hydra._internal.utils import get_args_parser
+
+    return [option for action in get_args_parser()._actions for option in action.option_strings]
+
+
+def config_dir_of(argv: Sequence[str]) -> Path | None:
+    """The folder of ``--config-dir``, before anything is parsed; None where it is not there."""
+    for index, word in enumerate(argv):
+        if word in ("--config-dir", "-cd") and index + 1 < len(argv):
+            return Path(argv[index + 1])
+        if word.startswith("--config-dir="):
+            return Path(word.partition("=")[2])
+    return None
+
+
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Flags and overrides; ConfigurationError for a flag that there is not."""
     from hydra._internal.utils import get_args_parser
 
     parser = get_args_parser()
     parser.prog = "python -m pipeline"
-    flags = [option for action in parser._actions for option in action.option_strings]
 
     def fail(message: str) -> NoReturn:
         given = message.rpartition(":")[2].strip()
-        ordered = ", ".join(closest_first(given.partition("=")[0], flags))
+        ordered = ", ".join(closest_first(given.partition("=")[0], flags()))
         raise ConfigurationError(f"command line: {message}; valid flags: {ordered}.\nTry: python -m pipeline --help")
 
     parser.error = fail  # type: ignore[method-assign]
@@ -107,7 +123,7 @@ def config_directory(path: str | None) -> Path | None:
     """The folder of ``--config-dir``, absolute; ConfigurationError where there is none."""
     if path is None:
         return None
-    folder = Path(path).absolute()
+    folder = Path(path or "''").absolute()
     if not folder.is_dir():
         beside = [str(entry.name) for entry in sorted(folder.parent.glob("*")) if entry.is_dir()]
         choices = ", ".join(closest_first(folder.name, beside)) or "none"
@@ -116,6 +132,23 @@ def config_directory(path: str | None) -> Path | None:
             "Try: --config-dir FOLDER, with FOLDER/accel/my_chip.yaml for accel=my_chip"
         )
     return folder
+
+
+def check_mappings(folders: Sequence[Path], choices: Mapping[str, Any]) -> None:
+    """ConfigurationError for a chosen YAML file that holds a word alone: OmegaConf takes it for a key without a value.
+
+    Args:
+        folders: of YAML, ours aside.
+        choices: group → selected option.
+    """
+    import yaml
+
+    for file in (folder / group / f"{name}.yaml" for folder in folders for group, name in choices.items()):
+        root = yaml.compose(file.read_bytes()) if file.is_file() else None
+        if isinstance(root, yaml.ScalarNode) and root.value:
+            raise ConfigurationError(
+                f"{file}: got the text {shown(root.value)}; valid: one 'key: value' a line.\nTry: name: {file.stem}"
+            )
 
 
 def rerun_node(file: Path, base: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:

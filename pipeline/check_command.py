@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import ConfigurationError, RunDirectoryError, UserError, invalid_choice
 from pipeline import store
+from pipeline.arguments import config_directory
 from pipeline.folders import made
 from pipeline.imports import append_working_directory
 from pipeline.rundir import MANIFEST, write_atomically
@@ -114,6 +115,8 @@ def against(run: Path, asked: Asked) -> Against:
     from stages.constrain.profile import apply_environment
 
     append_working_directory()  # a custom rule of the user's may be there
+    if asked.config_dir is not None:
+        config_directory(str(asked.config_dir))
     changes = _changes(asked.overrides)
     if asked.accel is not None:
         named = load_config(_named(asked.accel, asked.config_dir), **changes)
@@ -174,7 +177,6 @@ def _named(accel: str, config_dir: Path | None) -> str | Path:
     """A name or file as ``load_config`` takes it, a file of the user's folder by its name."""
     if config_dir is None:
         return accel
-    from pipeline.arguments import config_directory
     from stages.constrain.profile import profile_names
 
     folder = config_directory(str(config_dir))

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from models.errors import UserError
-from pipeline import analysis, entry, restoring, store
+from pipeline import analysis, completion, entry, restoring, store
 from pipeline import check_command as checks
 from pipeline.analysis import comparison
 from pipeline.compiled_by import flat
@@ -29,6 +29,14 @@ class Format(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+
+
+class Shell(StrEnum):
+    """Whose completion script is printed."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
 
 
 class ProfilesFormat(StrEnum):
@@ -58,6 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(words: list[str]) -> int:
     if words[:1] == ["run"]:
         return entry.main(words[1:])
+    if words[:1] == ["complete"]:  # what the scripts of ``completion`` call
+        return completion.main(words[1:])
     try:
         code = app(words, prog_name="inductor-debug", standalone_mode=False)
     except UserError as error:
@@ -74,9 +84,8 @@ def _main(words: list[str]) -> int:
         if not hasattr(error, "exit_code") or not hasattr(error, "format_message"):
             raise  # not one of the command line parser's own
         commands = ", ".join(command.name or "" for command in app.registered_commands)
-        sys.stderr.write(
-            f"command line: {error.format_message()}; valid commands: {commands}.\nTry: inductor-debug --help\n"
-        )
+        said = " ".join(error.format_message().split())
+        sys.stderr.write(f"command line: {said}; valid commands: {commands}.\nTry: inductor-debug --help\n")
         return entry.EXIT_CONFIGURATION
     return int(code or 0)
 
@@ -271,6 +280,15 @@ def _cut(value: Any) -> Any:
     """A cell that fits on a screen: whole paths, sentences and lists of nodes are in the file and in JSON."""
     text = _PACKAGES.sub("", _text(value))
     return text if len(text) <= CELL or ("/" in text and " " not in text) else f"{text[: CELL - 1]}…"
+
+
+@app.command(
+    "completion",
+    help='Print the completion script of a shell, for the tab key: eval "$(inductor-debug completion bash)".',
+)
+def completion_command(shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish")]) -> int:
+    print(completion.script(shell.value), end="")
+    return 0
 
 
 @app.command("profiles", help="List the accelerator profiles and their rules, each with its source.")

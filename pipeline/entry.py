@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from models.errors import RunDirectoryError, UserError
+from models.errors import ConfigurationError, RunDirectoryError, UserError
 from pipeline import arguments
 from pipeline.help import CONF, help_text
 from pipeline.interruption import Interruption
@@ -66,15 +66,20 @@ def slug(text: object) -> str:
 
 def _main(argv: list[str], refuse: bool) -> int:
     if any(word in ("--help", "-h") for word in argv):
-        sys.stdout.write(help_text(_config_dir_of(argv)))
+        sys.stdout.write(help_text(arguments.config_dir_of(argv)))
         return 0
     args = arguments.parse(argv)
+    if args.shell_completion:
+        raise ConfigurationError(
+            "--shell-completion: Hydra's script completes neither this command nor inductor-debug; valid: the script "
+            'that inductor-debug prints.\nTry: eval "$(inductor-debug completion bash)"'
+        )
     args.overrides = arguments.normalise(args.overrides)
     with _hydra_session(args, refuse) as session:
         if args.hydra_help:
             session.hydra.hydra_help(config_name=session.name, args_parser=None, args=args)
             return 0
-        if args.cfg or args.info or args.shell_completion:
+        if args.cfg or args.info:
             return _show(session, args)
         if _is_sweep(session, args):
             return _sweep(session)
@@ -94,6 +99,7 @@ class _Session:
     stored_file: str
     flags: list[str] = field(default_factory=list)
     expected: Expected | None = None
+    folders: Sequence[Path] = ()
 
     @contextmanager
     def wording(self, overrides: Sequence[str] = (), choices: Mapping[str, Any] | None = None) -> Iterator[None]:
@@ -114,8 +120,10 @@ class _Session:
             yield
         except RunDirectoryError:
             raise  # says all itself
-        except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, OSError) as error:
-            raise translate(error, typed, self.stored_file, choices) from None
+        except (
+            HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, OSError, ArithmeticError
+        ) as error:  # fmt: skip
+            raise translate(error, typed, self.stored_file, choices, self.folders) from None
 
     def compose(self, mode: Any) -> Any:
         with self.wording():
@@ -159,7 +167,7 @@ def _hydra_session(args: argparse.Namespace, refuse: bool = False) -> Iterator[_
         # one moment for the whole command: each composition names the same directories
         OmegaConf.register_new_resolver("now", started.strftime, use_cache=True, replace=True)
         expected = None if stored is None else _expected(stored, args.overrides, refuse)
-        yield _Session(hydra, name, args.overrides, str(stored or ""), _flags(stored, extra), expected)
+        yield _Session(hydra, name, args.overrides, str(stored or ""), _flags(stored, extra), expected, folders)
     finally:
         GlobalHydra.instance().clear()
 
@@ -184,10 +192,8 @@ def _show(session: _Session, args: argparse.Namespace) -> int:
     with session.wording():
         if args.cfg:
             session.hydra.show_cfg(session.name, args.overrides, args.cfg, args.package, args.resolve)
-        elif args.info:
-            session.hydra.show_info(args.info, config_name=session.name, overrides=args.overrides)
         else:
-            session.hydra.shell_completion(config_name=session.name, overrides=args.overrides)
+            session.hydra.show_info(args.info, config_name=session.name, overrides=args.overrides)
     return 0
 
 
@@ -230,8 +236,15 @@ def _sweep(session: _Session) -> int:
 
     session.overrides += ["hydra.mode=MULTIRUN", _OURS_TO_STORE]
     master = session.compose(RunMode.MULTIRUN)
+    planned = _jobs(session, master)
+    if planned == []:
+        typed = " ".join(word for word in session.overrides if word not in ("hydra.mode=MULTIRUN", _OURS_TO_STORE))
+        raise ConfigurationError(
+            f"--multirun: got {typed}, which makes no run; valid: a value or more for each "
+            "key; glob(PATTERN) matches names of a group's files alone.\nTry: python -m pipeline --help"
+        )
     configurations, folders = [], []
-    for number, overrides in enumerate(_jobs(session, master)):
+    for number, overrides in enumerate(planned or ()):
         with session.wording(overrides):
             composed = session.hydra.config_loader.load_sweep_config(master, overrides)
             folders.append(_job_folder(composed, number))
@@ -286,8 +299,8 @@ def _run_sweep(session: _Session) -> int:
     return code
 
 
-def _jobs(session: _Session, master: Any) -> list[list[str]]:
-    """Every job's overrides, as the basic sweeper will make them; none for a sweeper that decides as it goes."""
+def _jobs(session: _Session, master: Any) -> list[list[str]] | None:
+    """Every job's overrides, as the basic sweeper will make them; None for a sweeper that decides as it goes."""
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from omegaconf import OmegaConf
@@ -295,7 +308,7 @@ def _jobs(session: _Session, master: Any) -> list[list[str]]:
     sweeper = master.hydra.sweeper
     if sweeper._target_ != BASIC_SWEEPER:
         logger.warning("%s decides its jobs as it goes: each is checked only when it starts", sweeper._target_)
-        return []
+        return None
     with session.wording():
         params: Any = OmegaConf.to_container(sweeper.params, resolve=True) if sweeper.params else {}
         words = [f"{key}={value}" for key, value in params.items()] + list(master.hydra.overrides.task)
@@ -315,6 +328,7 @@ def check(session: _Session, composed: Any, overrides: Sequence[str] = ()) -> Co
 
     choices = dict(composed.hydra.runtime.choices)
     with session.wording(overrides, choices):
+        arguments.check_mappings(session.folders, choices)
         with read_write(composed), open_dict(composed):
             composed.pop("hydra")
         config = to_config(composed)
@@ -391,12 +405,3 @@ def _stored_configuration(composed: Any) -> dict[str, str]:
     hydra: Any = HydraConfig.instance().cfg
     parts = {"config": composed, "hydra": hydra, "overrides": hydra.hydra.overrides.task}
     return {f".hydra/{name}.yaml": OmegaConf.to_yaml(part) for name, part in parts.items()}
-
-
-def _config_dir_of(argv: Sequence[str]) -> Path | None:
-    for index, word in enumerate(argv):
-        if word in ("--config-dir", "-cd") and index + 1 < len(argv):
-            return Path(argv[index + 1])
-        if word.startswith("--config-dir="):
-            return Path(word.partition("=")[2])
-    return None

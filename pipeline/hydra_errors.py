@@ -3,19 +3,35 @@
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from models.errors import ConfigurationError, closest_first, invalid_choice
-from pipeline.help import GROUPS, options
-from pipeline.keys import expected, fields_of, in_place, override_of, place_of, unknown_key
+from models.errors import (
+    ConfigurationError,
+    closest_first,
+    example_of,
+    invalid_choice,
+    nearest,
+    quoted,
+    shortened,
+    shown,
+)
+from pipeline.help import CONF, GROUPS, options
+from pipeline.keys import in_place, override_of, place_of, unknown_key
 from pipeline.schema import Config
+from pipeline.schema_fields import example_for, expected, fields_of
 from stages.registry import CONFIGS
+from stages.torch_internals.registered_names import registered_names
 
 _IN_FILE = re.compile(r"^In '([^']+)'")
 
 
 def translate(
-    error: BaseException, overrides: Sequence[str], stored_file: str = "", choices: Mapping[str, Any] | None = None
+    error: BaseException,
+    overrides: Sequence[str],
+    stored_file: str = "",
+    choices: Mapping[str, Any] | None = None,
+    folders: Sequence[Path] = (),
 ) -> ConfigurationError:
     """The ConfigurationError that says what ``error`` means.
 
@@ -24,6 +40,7 @@ def translate(
         overrides: the command line's, to say which of them it was.
         stored_file: the file of ``--config-path``, where there is one.
         choices: group → selected option, where composition got that far.
+        folders: in which the groups' YAML is looked for, beside ours.
     """
     import yaml
     from hydra.errors import MissingConfigException, OverrideParseException
@@ -37,12 +54,15 @@ def translate(
         if isinstance(cause, yaml.MarkedYAMLError):
             return _yaml_error(cause)
         if isinstance(cause, MissingConfigException):
-            return _missing(cause, overrides)
+            return _missing(cause, overrides, [*folders, CONF])
         if isinstance(cause, OverrideParseException):
             return _unreadable(cause)
     for cause in chain:
         if isinstance(cause, OmegaConfBaseException) and cause.full_key:
             return _key_error(cause, overrides, where)
+    too_large = re.search(r"full_key: (\S+)", str(error)) if isinstance(error, ArithmeticError) else None
+    if too_large:
+        return _type_error(too_large[1], error, override_of(too_large[1], overrides), where)
     return _other(chain, overrides, where)
 
 
@@ -69,36 +89,65 @@ def _placed(error: ConfigurationError, overrides: Sequence[str], choices: Mappin
     place = override_of(key, overrides) or (f"{group}/{choices[group]}.yaml" if choices.get(group) else "")
     if "(in " in first or "; valid" not in first or not place:
         return error
-    return ConfigurationError(first.replace("; valid", f" (in {place}); valid", 1) + newline + rest)
+    return ConfigurationError(first.replace("; valid", f"{in_place(place)}; valid", 1) + newline + rest)
 
 
-def _missing(error: Any, overrides: Sequence[str]) -> ConfigurationError:
+def _missing(error: Any, overrides: Sequence[str], folders: Sequence[Path]) -> ConfigurationError:
     """A group's option that there is not (``model=berrt``)."""
-    group, _, name = str(error.missing_cfg_file or "").partition("/")
+    missing = str(error.missing_cfg_file or "")
+    ours = next((group for group in (*GROUPS, "stages") if missing.startswith(f"{group}/")), None)
+    group, name = (ours, missing[len(ours) + 1 :]) if ours else missing.rpartition("/")[::2]
     if not group or not name:
         return _other([error], overrides, "")
     choices = list(CONFIGS) if group == "stages" else [choice for choice in error.options or [] if choice[0] != "_"]
-    if not choices and group not in (*GROUPS, "stages"):
+    if group.partition("/")[0] != "hydra" and not choices and group not in (*GROUPS, "stages"):
         return invalid_choice("group", group, (*GROUPS, "stages"), where=override_of(group, overrides))
     override = override_of(group, overrides)
+    if group in GROUPS:
+        return _no_option(group, name, choices, override, folders)
     wrong = invalid_choice(group, name, choices, where=override)
     if "[" not in override:
         return wrong
-    nearest = override.replace(name, closest_first(name, choices)[0])
-    return ConfigurationError(f"{str(wrong).partition(chr(10))[0]}\nTry: {nearest}")
+    near = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", closest_first(name, choices)[0], override)
+    near = re.sub(r"\[([\w,]*)\]", lambda listed: f"[{','.join(dict.fromkeys(listed[1].split(',')))}]", near)
+    return ConfigurationError(f"{str(wrong).partition(chr(10))[0]}\nTry: {near}")
+
+
+def _no_option(
+    group: str, name: str, choices: Sequence[str], override: str, folders: Sequence[Path]
+) -> ConfigurationError:
+    """A name that no YAML file of a group has: one misspelt, a backend of torch's own, or the user's own file."""
+    looked = ", ".join(str(folder / group) for folder in folders)
+    told = f"{group}: got {shown(name)}{in_place(override)}; valid: {', '.join(closest_first(name, choices))}"
+    flag = "" if any(folder != CONF for folder in folders) else "--config-dir FOLDER "
+    own = f"FOLDER/{group}/{name}.yaml" if flag else f"{folders[0] / group / name}.yaml"
+    told += f"; a YAML file of your own, {own}, is found with --config-dir (looked in {looked})"
+    if group == "backend" and (registered := nearest(name, {*choices, *registered_names()})) not in (None, *choices):
+        told += f"; torch's own registry has {registered}"
+        return ConfigurationError(f"{told}.\nTry: backend=dynamo backend.name={registered}")
+    near = nearest(name, choices)
+    hint = f"{group}={near}" if near else f"{flag}{group}={name}, with {own}"
+    return ConfigurationError(f"{told}.\nTry: {hint}")
 
 
 def _unreadable(error: Any) -> ConfigurationError:
-    reason = str(error.message).splitlines()[0]
-    given = str(error.override)
+    reason, given = _visible(str(error.message).splitlines()[0]), _visible(str(error.override))
     valid = "KEY=VALUE, KEY=[a,b], KEY={a: 1}, +KEY=VALUE, ~KEY, with a value that holds =, ( or , in quotes"
     key = given.lstrip("+~").partition("=")[0]
-    keys = [*GROUPS, *fields_of(Config)]
-    near = ", ".join(closest_first(key, keys))
-    example = f"{key}='VALUE'" if "=" in given else f"{GROUPS[0]}={given}"
+    near = ", ".join(closest_first(key, [*GROUPS, *fields_of(Config)]))
+    groups = [group for group in GROUPS if given in options(group)]
+    example = f"{groups[0]}={given}" if groups else "python -m pipeline --help"
+    if "=" in given:
+        example = f"{shortened(key)}='VALUE'"
     return ConfigurationError(
-        f"command line: got {given!r}, which can't be read ({reason}); valid: {valid}; keys: {near}.\nTry: {example}"
+        f"command line: got {shown(given)}, which can't be read ({shortened(reason)}); valid: {valid}; keys: {near}.\n"
+        f"Try: {example}"
     )
+
+
+def _visible(text: str) -> str:
+    """``text`` with its control characters as Python writes them."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def _yaml_error(error: Any) -> ConfigurationError:
@@ -130,9 +179,9 @@ def _key_error(error: Any, overrides: Sequence[str], where: str) -> Configuratio
             near = ", ".join(closest_first(key, valid))
             place = next((typed for typed in overrides if re.search(rf"\b{re.escape(key)}\b", typed)), where)
             what = str(getattr(error.object_type, "__name__", "mapping")).lower()
-            return ConfigurationError(
-                f"{key}: no such key of a {what}{in_place(place)}; valid: {near}.\nTry: {near.partition(',')[0]}"
-            )
+            first = near.partition(",")[0]
+            hint = quoted(place.replace(key, first)) if place in overrides else f"{first}: VALUE"
+            return ConfigurationError(f"{key}: no such key of a {what}{in_place(place)}; valid: {near}.\nTry: {hint}")
     if isinstance(error, ValidationError):
         return _type_error(key, error, override, place)
     return unknown_key(key, overrides, where)
@@ -145,8 +194,9 @@ def _type_error(key: str, error: Any, override: str, place: str) -> Configuratio
     quoted = re.search(r"Value '(.*?)'", str(error))
     typed = override.partition("=")[2] if override.lstrip("+").partition("=")[0] == key else ""
     named = typed or (quoted[1] if quoted else "")
-    got = repr(named) if named else _first_line(error)
-    return ConfigurationError(f"{key}: got {got}{in_place(place)}; valid: {wanted[0]}.\nTry: {key}={wanted[1]}")
+    got = shown(named) if named else _first_line(error)
+    hint = example_of(key, wanted[1])
+    return ConfigurationError(f"{key}: got {got}{in_place(place)}; valid: {wanted[0]}.\nTry: {hint}")
 
 
 def _other(chain: Sequence[BaseException], overrides: Sequence[str], where: str) -> ConfigurationError:
@@ -182,9 +232,10 @@ def _other(chain: Sequence[BaseException], overrides: Sequence[str], where: str)
                 f"{key}: got several values (in {override}); valid: a list [a,b], or several with --multirun.\n"
                 f"Try: {key}=[{value}], or --multirun {override}"
             )
+        none = "glob(" in value and key not in GROUPS  # which matches names of files
+        hint = example_of(key, example_for(key)) if none else f"--multirun {quoted(override)}"
         return ConfigurationError(
-            f"{key}: got several values (in {override}); valid: one value, or several with --multirun.\n"
-            f"Try: --multirun {override}"
+            f"{key}: got several values (in {override}); valid: one value, or several with --multirun.\nTry: {hint}"
         )
     message = " ".join(line.strip() for line in text.splitlines() if line.strip())
     return ConfigurationError(f"configuration: {message}{in_place(where)}.\nTry: python -m pipeline --help")

@@ -1,15 +1,13 @@
 """What keys the schema has and what each takes, and the errors that say so. Free of torch and Hydra."""
 
-import dataclasses
 import re
-import types
-import typing
 from collections.abc import Sequence
 from typing import Any
 
-from models.errors import ConfigurationError, closest_first, invalid_choice
-from models.units import VALID_BYTES
+from models.errors import ConfigurationError, closest_first, example_of, invalid_choice, nearest, shortened
+from pipeline.help import GROUPS, options
 from pipeline.schema import Config
+from pipeline.schema_fields import fields_of, fitting, leaves
 from stages.registry import CONFIGS, OFF_BY_DEFAULT
 
 _TOP_LEVEL = ["hydra", "experiment"]
@@ -35,6 +33,8 @@ def unknown_key(key: str, overrides: Sequence[str] = (), where: str = "") -> Con
     parts = key.split(".")
     override = override_of(key, overrides)
     place = place_of(key, overrides, where)
+    if key in GROUPS:
+        return invalid_choice(key, override.partition("=")[2], options(key), where=place)
     if parts[0] == "hydra":
         return ConfigurationError(
             f"{key}: Hydra has no such key{in_place(place)}; valid: those that --cfg hydra prints.\n"
@@ -54,9 +54,19 @@ def unknown_key(key: str, overrides: Sequence[str] = (), where: str = "") -> Con
             f"{key}: {parent[:-1]} has no keys of its own{in_place(place)}; valid: none.\n"
             f"Try: {parent.rpartition('.')[0]}=VALUE"
         )
-    full = [f"{parent}{choice}" for choice in closest_first(bad, choices)]
-    value = override.partition("=")[2] if override.lstrip("+").startswith(f"{key}=") else "VALUE"
-    return ConfigurationError(f"{key}: no such key{in_place(place)}; valid: {', '.join(full)}.\nTry: {full[0]}={value}")
+    here = [f"{parent}{choice}" for choice in closest_first(bad, choices)]
+    meant = [f"{parent}{found}"] if (found := nearest(bad, choices)) else _elsewhere(parts[-1], overrides)
+    listed = ", ".join(dict.fromkeys([*meant, *here]))
+    value = override.partition("=")[2] if override.lstrip("+").startswith(f"{key}=") else ""
+    hint = example_of(meant[0], fitting(meant[0], value)) if meant else "python -m pipeline --help"
+    return ConfigurationError(f"{key}: no such key{in_place(place)}; valid: {listed}.\nTry: {hint}")
+
+
+def _elsewhere(name: str, overrides: Sequence[str]) -> list[str]:
+    """Keys anywhere in the schema whose last part is like ``name``, but for options of stages that are not selected."""
+    keys = leaves(selected_stages(overrides))
+    found = nearest(name, {key.rpartition(".")[2] for key in keys})
+    return [key for key in keys if key.rpartition(".")[2] == found]
 
 
 def _unknown_stage(name: str, key: str, place: str) -> ConfigurationError:
@@ -115,57 +125,5 @@ def selected_stages(overrides: Sequence[str]) -> list[str]:
     return selected
 
 
-def expected(key: str) -> tuple[str, str] | None:
-    """What the schema says that a key takes, for a person, and an example."""
-    node: Any = Config
-    for part in key.split("."):
-        match = re.fullmatch(r"(\w+)(\[\d+\])?", part)
-        name = match[1] if match else part
-        fields = {name: CONFIGS.get(name)} if node == dict[str, Any] else fields_of(node)
-        if name not in fields:
-            return None
-        node = fields[name]
-        if match and match[2]:
-            node = typing.get_args(_without_none(node)[0])[0]
-    return _describe(node)
-
-
-def _describe(annotation: Any) -> tuple[str, str]:
-    inner, optional = _without_none(annotation)
-    suffix = " or null" if optional else ""
-    if {int, str} <= set(typing.get_args(annotation)):
-        return VALID_BYTES + suffix, "16GiB"
-    words = {int: ("an integer", "16"), float: ("a number", "0.5"), bool: ("true or false", "true")}
-    words |= {str: ("a text", "text")}
-    origin = typing.get_origin(inner)
-    if inner in words:
-        text, example = words[inner]
-    elif origin is list:
-        text, example = f"a list of {_describe(typing.get_args(inner)[0])[0]}", "[a,b]"
-    elif dataclasses.is_dataclass(inner):
-        text, example = f"a mapping with the keys {', '.join(fields_of(inner))}", "NAME"
-    else:
-        text, example = "a mapping", "{key: value}"
-    return text + suffix, example
-
-
-def _without_none(annotation: Any) -> tuple[Any, bool]:
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        inner = [item for item in typing.get_args(annotation) if item is not type(None)]
-        return inner[0], True
-    return annotation, False
-
-
-def fields_of(node: Any) -> dict[str, Any]:
-    """Key → annotation of a dataclass, or of a mapping given as a dict; empty for a value."""
-    if isinstance(node, dict):
-        return node
-    inner = _without_none(node)[0]
-    if not dataclasses.is_dataclass(inner):
-        return {}
-    hints = typing.get_type_hints(inner)
-    return {item.name: hints[item.name] for item in dataclasses.fields(inner)}
-
-
 def in_place(place: str) -> str:
-    return f" (in {place})" if place else ""
+    return f" (in {shortened(place)})" if place else ""

@@ -3,12 +3,12 @@
 import dataclasses
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from models.errors import invalid_choice
 from stages.contract import Settings
-from stages.encoding import jsonable
 from stages.registry import CONFIGS
 
 ALWAYS_LAST = "report"
@@ -48,7 +48,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-able dict."""
-        plain: dict[str, Any] = jsonable(self)
+        plain: dict[str, Any] = _plain(self)
         return plain
 
     @classmethod
@@ -64,7 +64,7 @@ class Plan:
 def settings_of(config: Any) -> Settings:
     """The settings within a whole configuration (any object or dataclass that has their fields)."""
     values = {item.name: getattr(config, item.name) for item in dataclasses.fields(Settings)}
-    settings: Settings = from_plain(Settings, jsonable(values))
+    settings: Settings = from_plain(Settings, _plain(values))
     return settings
 
 
@@ -72,6 +72,15 @@ def execution_order(names: typing.Iterable[str]) -> list[str]:
     """The stages in the order given, with the report last: it tells of all others."""
     names = list(names)
     return [name for name in names if name != ALWAYS_LAST] + [name for name in names if name == ALWAYS_LAST]
+
+
+def _plain(value: Any) -> Any:
+    """``value`` with dataclasses as dicts and tuples as lists; a number stays what it is, an infinity too."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def from_plain(annotation: Any, value: Any, *, key: str = "") -> Any:

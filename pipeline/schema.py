@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from models.config import ModelConfig
+from models.options import chosen, real
 from stages.contract import Settings
 from stages.lower.plugins import installed_adapters
 from stages.registry import CONFIGS
@@ -32,9 +33,9 @@ class RunnerConfig:
             limit.
     """
 
-    timeout_s: float = 1800.0
+    timeout_s: float = real(1800.0, above=0)
     memory_limit: str | None = None
-    isolation: str = "process"
+    isolation: str = chosen("process", ISOLATIONS)
     cache: bool = False
     cache_dir: str | None = None
     overwrite: bool = False

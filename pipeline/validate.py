@@ -4,46 +4,22 @@ import dataclasses
 import re
 from typing import Any
 
-from models.config import DTYPES, MODES, PRECISIONS, TF32
 from models.errors import ConfigurationError, invalid_choice
+from models.options import check_declared
 from pipeline.keys import stage_not_selected, unknown_key
-from pipeline.schema import ISOLATIONS, Config
+from pipeline.schema import Config
 from pipeline.watch import memory_limit_of
 from stages.constrain.profile import validate_profile
 from stages.guards.config import check_options
-from stages.lower.config import BUILT_IN
-from stages.lower.plugins import adds_devices
+from stages.lower.config import BUILT_IN, BackendConfig
+from stages.lower.plugins import adds_devices, installed_adapters
 from stages.registry import CONFIGS
+from stages.torch_internals.registered_names import registered_names
 
 DEVICES = ("cpu", "cuda")
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 _FOREIGN_DEVICE = re.compile(r"[a-z_]\w*(:\d+)?")
 _DOTTED = re.compile(r"[A-Za-z_]\w*([.:][A-Za-z_]\w*)+")
-
-_AT_LEAST: dict[str, float] = {
-    "model.batch_size": 1,
-    "model.sequence_length": 1,
-    "model.image_size": 1,
-    "seed": 0,
-    "stages.benchmark.warmup": 0,
-    "stages.benchmark.repeats": 1,
-    "stages.benchmark.max_repeats": 1,
-    "stages.kerneldiff.atol": 0,
-    "stages.kerneldiff.rtol": 0,
-    "stages.kerneldiff.worst": 0,
-    "stages.profile.warmup": 0,
-    "stages.profile.steps": 1,
-    "stages.profile.trace_steps": 0,
-    "stages.report.max_rows": 0,
-}
-_MORE_THAN: dict[str, float] = {
-    "runner.timeout_s": 0,
-    "stages.benchmark.relative_ci": 0,
-    "stages.benchmark.budget_s": 0,
-    "stages.profile.budget_s": 0,
-    "stages.kerneldiff.factor": 0,
-}
-_SEED_LIMIT = 2**63
 
 
 def to_config(composed: Any) -> Config:
@@ -83,29 +59,19 @@ def _reject_unknown_keys(node: Any, kind: Any, prefix: str) -> None:
 
 def validate(config: Config) -> None:
     """Raise ConfigurationError for the first value that can't be run. Imports no torch."""
-    _check_choices(config)
-    _check_numbers(config)
+    check_declared(config)
+    _check_devices(config)
+    _check_backend(config.backend)
     _check_runner(config)
     _check_model(config)
     _check_stages(config)
     validate_profile(config.accel)
 
 
-def _check_choices(config: Config) -> None:
-    closed = [
-        ("dtype", config.dtype, DTYPES),
-        ("mode", config.mode, MODES),
-        ("precision", config.precision, PRECISIONS),
-        ("tf32", config.tf32, TF32),
-        ("runner.isolation", config.runner.isolation, ISOLATIONS),
-        ("reference.dtype", config.reference.dtype, DTYPES),
-    ]
-    for key, value, choices in closed:
-        if value not in choices and not (value is None and key.startswith("reference.")):
-            raise invalid_choice(key, value, choices)
+def _check_devices(config: Config) -> None:
     for key, device in (("device", config.device), ("reference.device", config.reference.device)):
         if device is not None and not _DEVICE.fullmatch(device) and not _may_be_foreign(config, device):
-            raise invalid_choice(key, device, (*DEVICES, "cuda:N"))
+            raise invalid_choice(key, device, (*DEVICES, "cuda:0"))
 
 
 def _may_be_foreign(config: Config, device: str) -> bool:
@@ -114,29 +80,18 @@ def _may_be_foreign(config: Config, device: str) -> bool:
     return bool(_FOREIGN_DEVICE.fullmatch(device)) and (backend not in BUILT_IN or adds_devices())
 
 
-def _check_numbers(config: Config) -> None:
-    for key, least in _AT_LEAST.items():
-        value = _lookup(config, key)
-        if value is not None and not value >= least:
-            raise _out_of_range(key, value, f"{least} or more", max(least, 1))
-    for key, limit in _MORE_THAN.items():
-        value = _lookup(config, key)
-        if value is not None and not value > limit:
-            raise _out_of_range(key, value, f"more than {limit}", 1)
-    if config.seed >= _SEED_LIMIT:
-        raise _out_of_range("seed", config.seed, "0 to 2**63 - 1", 0)
-
-
-def _out_of_range(key: str, value: object, valid: str, example: float) -> ConfigurationError:
-    return ConfigurationError(f"{key}: got {value}; valid: {valid}.\nTry: {key}={example}")
-
-
-def _lookup(config: Config, key: str) -> Any:
-    """The value under a dotted key; None where its stage is not selected or has no such option."""
-    value: Any = config
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, dict) else getattr(value, part, None)
-    return value
+def _check_backend(backend: BackendConfig) -> None:
+    """``name`` is what a run is called: that of a backend which does not run it would be a false name."""
+    if backend.adapter not in BUILT_IN or backend.adapter == "dynamo" or backend.name in BUILT_IN:  # see shown_name
+        return
+    if backend.name in (*installed_adapters(), *registered_names()):
+        installed = backend.name in installed_adapters()
+        example = f"backend={backend.name}" if installed else f"backend=dynamo backend.name={backend.name}"
+        raise ConfigurationError(
+            f"backend.name: got {backend.name!r} with backend.adapter={backend.adapter}, so that a run of "
+            f"{backend.adapter} would bear the name of another backend; valid: a name of your own.\n"
+            f"Try: {example}"
+        )
 
 
 def _check_runner(config: Config) -> None:

@@ -8,7 +8,7 @@ import time
 
 import psutil
 
-from models.errors import ConfigurationError
+from models.errors import ConfigurationError, shown
 from models.units import VALID_BYTES, parse_bytes
 
 _GUARD_S = 20.0
@@ -25,7 +25,7 @@ def memory_limit_of(text: str | int | float | None, key: str = "runner.memory_li
         return None
     size = parse_bytes(text)
     if size is None:
-        raise ConfigurationError(f"{key}: got {text!r}; valid: null, or {VALID_BYTES}.\nTry: {key}=8GiB")
+        raise ConfigurationError(f"{key}: got {shown(text)}; valid: null, or {VALID_BYTES}.\nTry: {key}=8GiB")
     return size
 
 

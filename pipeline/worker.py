@@ -36,6 +36,7 @@ from stages.registry import CLASSES, build_stage
 
 from . import compiled_by
 from .imports import append_working_directory
+from .memory import OVERFLOWED, within_the_machine
 from .plan import ALWAYS_LAST, Plan
 from .restoring import Expected
 from .rundir import FULL, MANIFEST, SUMMARY, DiskFull, RunDirectory, is_no_space
@@ -49,7 +50,7 @@ Emit = Callable[[dict[str, Any]], None]
 STOPPED_BY_STRICT = ("lower", "kerneldiff", "benchmark", "bisect", "profile")
 """Stages that a strict violation skips."""
 _OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "not enough memory", "std::bad_alloc",
-                  "out of memory", "unable to mmap", "can't start new thread")  # fmt: skip
+                  "out of memory", "unable to mmap", "can't start new thread", OVERFLOWED)  # fmt: skip
 
 
 class Worker:
@@ -109,7 +110,7 @@ class Worker:
         first = next((name for name, stage in self.stages.items() if stage.uses_torch), None)
         if first is not None:
             self._checked(first, self._check_backend)
-            self._checked(first, lambda: self.context.case)
+            self._checked(first, self._build_case)
         for name, stage in self.stages.items():
             self._checked(name, lambda stage=stage: stage.check(self.context))  # type: ignore[misc]
         if first is not None:
@@ -130,10 +131,22 @@ class Worker:
                 self.emit({"event": "warning", "text": line})
 
     def _check_backend(self) -> None:
-        """The run's backend, whichever of the stages that compile are selected."""
-        from stages.lower import build_adapter
+        """The run's backend and the reference's, whichever of the stages that compile are selected."""
+        from models.build import available_device
+        from stages.lower.adapters import build_adapter, reference_adapter
 
         build_adapter(self.plan.settings).validate()
+        reference = reference_adapter(self.plan.settings)
+        if reference is not None:
+            reference.validate()
+        device = self.plan.settings.reference.device
+        golden = getattr(self.plan.stages.get("kerneldiff"), "golden", None)
+        if device is not None and golden is None:  # a golden's reference ran where that device is
+            available_device(device, "reference.device")
+
+    def _build_case(self) -> None:
+        with within_the_machine(self.plan.settings):
+            assert self.context.case
 
     def _know_device(self) -> None:
         """A device of a vendor's may be known to torch only once the backend was built, as the preflight does."""

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from models.config import ModelConfig
+from models.config import DTYPES, MODES, PRECISIONS, TF32, ModelConfig
+from models.options import chosen, whole
 from stages.constrain.config import AccelConfig
 from stages.lower.config import BackendConfig
 
@@ -23,7 +24,7 @@ class ReferenceConfig:
 
     backend: str = "eager"
     device: str | None = None
-    dtype: str | None = None
+    dtype: str | None = chosen(None, DTYPES)
 
 
 @dataclass
@@ -34,12 +35,12 @@ class Settings:
     accel: AccelConfig = field(default_factory=AccelConfig)
     backend: BackendConfig = field(default_factory=BackendConfig)
     reference: ReferenceConfig = field(default_factory=ReferenceConfig)
-    dtype: str = "float32"
+    dtype: str = chosen("float32", DTYPES)
     device: str = "cpu"
-    mode: str = "inference"
-    precision: str = "cast"
-    tf32: str = "none"
-    seed: int = 0
+    mode: str = chosen("inference", MODES)
+    precision: str = chosen("cast", PRECISIONS)
+    tf32: str = chosen("none", TF32)
+    seed: int = whole(0)
 
     def build_case(self) -> "Case":
         """The case that they describe, built anew."""

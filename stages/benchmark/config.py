@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from models.options import real, whole
+
 
 @dataclass
 class BenchmarkConfig:
@@ -13,8 +15,8 @@ class BenchmarkConfig:
     budget_s: seconds after which timing stops, ``repeats`` or not, once each side has at least 3 samples.
     """
 
-    warmup: int = 3
-    repeats: int = 10
-    max_repeats: int = 20
-    relative_ci: float = 0.05
-    budget_s: float = 60.0
+    warmup: int = whole(3)
+    repeats: int = whole(10, least=1)
+    max_repeats: int = whole(20, least=1)
+    relative_ci: float = real(0.05, above=0)
+    budget_s: float = real(60.0, above=0)

@@ -2,6 +2,11 @@
 
 from dataclasses import dataclass
 
+from models.options import real, whole
+
+LONGEST_WAIT_S = 2e6
+"""poll(2), with which an answer is waited for, takes its milliseconds as a C int."""
+
 
 @dataclass
 class BisectConfig:
@@ -13,7 +18,7 @@ class BisectConfig:
     timeout_s: seconds that one probe may take before it counts as a hang; only in a process of their own.
     """
 
-    max_probes: int = 150
+    max_probes: int = whole(150, least=1)
     options: bool = True
     isolate: bool | None = None
-    timeout_s: float = 300.0
+    timeout_s: float = real(300.0, above=0, most=LONGEST_WAIT_S)

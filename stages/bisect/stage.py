@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from models.errors import ConfigurationError
+from models.options import check_declared
 from stages.bisect.engine import Investigation, Probing
 from stages.bisect.wording import COLUMNS, as_json, rows
 from stages.contract import Stage, StageContext, StageResult
@@ -19,19 +19,10 @@ class BisectStage(Stage):
     name = "bisect"
 
     def check(self, context: StageContext) -> None:
-        """ConfigurationError for a backend that can't be built, and for limits that leave nothing to do."""
+        """ConfigurationError for a backend that can't be built, or a number that an option does not take."""
         from stages.lower.adapters import build_adapter
 
-        if self.config.max_probes < 1:
-            raise ConfigurationError(
-                f"stages.bisect.max_probes: got {self.config.max_probes}; valid: 1 and more.\n"
-                "Try: stages.bisect.max_probes=150"
-            )
-        if not self.config.timeout_s > 0:
-            raise ConfigurationError(
-                f"stages.bisect.timeout_s: got {self.config.timeout_s}; valid: seconds above 0.\n"
-                "Try: stages.bisect.timeout_s=300"
-            )
+        check_declared(self.config, "stages.bisect")
         build_adapter(context.settings).validate()
 
     def run(self, context: StageContext) -> StageResult:

@@ -3,6 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from models.options import chosen, real, whole
+from stages.constrain.kinds import DIMS, DYNAMIC, LAYOUTS
+
+MOST_DIMS = 64
+"""Dimensions that a tensor of torch can have."""
+
 
 @dataclass
 class Waiver:
@@ -78,9 +84,9 @@ class NumericsConfig:
     storage: dict[str, str] = field(default_factory=dict)
     operands: dict[str, str] = field(default_factory=dict)
     accumulate: str | None = None
-    accumulate_block: int | None = None
-    block_size: int = 16
-    block_axis: int = -1
+    accumulate_block: int | None = whole(None, least=1, example=16)
+    block_size: int = whole(16, least=1)
+    block_axis: int = whole(-1, least=-MOST_DIMS, most=MOST_DIMS - 1, example=-1)
     saturate: bool = False
     casts: dict[str, str] = field(default_factory=dict)
     tile: list[int | str] = field(default_factory=list)
@@ -103,7 +109,7 @@ class PeaksConfig:
         source: where the numbers were published. version: of that source.
     """
 
-    bandwidth: float | None = None
+    bandwidth: float | None = real(None, above=0, example="3.35e12")
     flops: dict[str, float] = field(default_factory=dict)
     source: str | None = None
     version: str | None = None
@@ -150,19 +156,19 @@ class AccelConfig:
     name: str = "none"
     description: str = ""
     strict: bool | None = None
-    alignment: int | None = None
-    alignment_dims: str | None = None
+    alignment: int | None = whole(None, least=1, example=16)
+    alignment_dims: str | None = chosen(None, DIMS)
     alignment_roles: list[str] | None = None
-    max_rank: int | None = None
-    max_size: int | None = None
+    max_rank: int | None = whole(None, least=1, example=4)
+    max_size: int | None = whole(None, least=1, example=65535)
     tile: list[int] | None = None
     dtypes: list[str] | None = None
-    layout: str | None = None
+    layout: str | None = chosen(None, LAYOUTS)
     max_tensor_bytes: int | str | None = None
     max_peak_bytes: int | str | None = None
     denied: list[str] = field(default_factory=list)
     allowed: list[str] | None = None
-    dynamic_shapes: str | None = None
+    dynamic_shapes: str | None = chosen(None, DYNAMIC)
     rules: list[Rule] = field(default_factory=list)
     waivers: list[Waiver] = field(default_factory=list)
     numerics: NumericsConfig = field(default_factory=NumericsConfig)
@@ -178,5 +184,5 @@ class ConstrainConfig:
         verified_repros: how many of them are run, each in a fresh process, which costs an import of torch.
     """
 
-    repros: int = 20
-    verified_repros: int = 4
+    repros: int = whole(20)
+    verified_repros: int = whole(4)

@@ -3,10 +3,11 @@
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from models.errors import ConfigurationError, example_of, invalid_choice
+from models.errors import ConfigurationError, example_of, invalid_choice, shown
+from models.options import INT64, Range
 from models.units import VALID_BYTES, parse_bytes
 from stages.graphs import ITEM_BYTES
 
@@ -53,16 +54,15 @@ class Kind:
 
 def wrong_value(key: str, value: Any, valid: str, example: str) -> ConfigurationError:
     """The error for a value, ``key`` being what the user wrote."""
-    return ConfigurationError(f"{key}: got {value!r}; valid: {valid}.\nTry: {example_of(key, example)}")
+    return ConfigurationError(f"{key}: got {shown(value)}; valid: {valid}.\nTry: {example_of(key, example)}")
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+COUNT = Range(1, INT64, whole=True)
+"""A size, a rank or a number of bytes."""
 
 
 def _count(value: Any, key: str, example: str) -> int:
-    if not _is_count(value):
-        raise wrong_value(key, value, "a whole number above 0", example)
+    replace(COUNT, example=example).check(value, key)
     return int(value)
 
 
@@ -78,8 +78,7 @@ def _counts(value: Mapping[str, Any], names: tuple[str, ...], key: str, example:
     if not value or not set(value) <= set(names):
         raise wrong_value(key, dict(value), f"a mapping of {' or '.join(names)}, or both, to numbers above 0", example)
     for name, number in value.items():
-        if not _is_count(number):
-            raise wrong_value(f"{key}.{name}", number, "a whole number above 0", "16")
+        _count(number, f"{key}.{name}", "16")
 
 
 def _size(value: Any, key: str, example: str) -> Any:
@@ -92,7 +91,7 @@ def _size(value: Any, key: str, example: str) -> Any:
 
 
 def _tile(value: Any, key: str, example: str) -> Any:
-    if not isinstance(value, (list, tuple)) or not 0 < len(value) <= 4 or not all(map(_is_count, value)):
+    if not isinstance(value, (list, tuple)) or not 0 < len(value) <= 4 or not all(map(COUNT.holds, value)):
         raise wrong_value(key, value, "one to four whole numbers above 0, of the last dimensions", example)
     return value
 

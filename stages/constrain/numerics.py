@@ -21,13 +21,13 @@ infinity does then. A NaN stays one.
 """
 
 import re
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from models.errors import ConfigurationError, closest_first, invalid_choice
+from models.options import check_declared
 from models.units import parse_bytes
 from stages.constrain.config import NumericsConfig
+from stages.constrain.kinds import COUNT
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 """dtypes that can be given another storage format."""
@@ -139,9 +139,10 @@ def validate_numerics(config: NumericsConfig) -> None:
     elif config.accumulate_block is not None:
         raise ConfigurationError(
             f"accel.numerics.accumulate_block: got {config.accumulate_block} without a format to round to; valid: "
-            "both.\nTry: accel.numerics.accumulate=bfloat16"
+            f"both.\nTry: accel.numerics.accumulate=bfloat16 accel.numerics.accumulate_block={config.accumulate_block}"
         )
-    _validate_numbers(config)
+    check_declared(config, "accel.numerics")
+    _validate_tile(config)
     for wide, narrow in config.casts.items():
         _validate_cast(wide, narrow)
     for pattern in config.fallback:
@@ -154,7 +155,7 @@ def validate_numerics(config: NumericsConfig) -> None:
 
 def _validate_storage(dtype: str, name: str, config: NumericsConfig, key: str) -> None:
     if dtype not in FLOATS:
-        raise invalid_choice(key, dtype, FLOATS)
+        raise invalid_choice(key, dtype, FLOATS, example=f"{key}.{{}}={name}")
     found = parse_format(name, config, f"{key}.{dtype}")
     if found.name == "float64" and dtype != "float64":
         raise ConfigurationError(
@@ -167,20 +168,6 @@ def _validate_storage(dtype: str, name: str, config: NumericsConfig, key: str) -
         )
 
 
-def _validate_numbers(config: NumericsConfig) -> None:
-    sizes: Mapping[str, Iterable[Any]] = {
-        "accumulate_block": [] if config.accumulate_block is None else [config.accumulate_block],
-        "block_size": [config.block_size],
-    }
-    for key, values in sizes.items():
-        for value in values:
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigurationError(
-                    f"accel.numerics.{key}: got {value!r}; valid: a whole number above 0.\nTry: accel.numerics.{key}=16"
-                )
-    _validate_tile(config)
-
-
 def tile_bytes(size: object) -> int | None:
     """Bytes of a tile's size that is written in bytes (``128B``); None for one in elements, or for no size."""
     return parse_bytes(size) if isinstance(size, str) and not size.strip().isdecimal() else None
@@ -188,12 +175,12 @@ def tile_bytes(size: object) -> int | None:
 
 def _validate_tile(config: NumericsConfig) -> None:
     for at, size in enumerate(config.tile):
-        if isinstance(size, int) and not isinstance(size, bool) and size > 0:
+        if COUNT.holds(size):
             continue
         if at < len(config.tile) - 1 or tile_bytes(size) is None:
             raise ConfigurationError(
                 f"accel.numerics.tile: got {size!r}; valid: a whole number above 0 of elements, and for the last "
-                "dimension also bytes (128B).\nTry: accel.numerics.tile=[32,32] or accel.numerics.tile=[128B]"
+                "dimension also bytes (128B).\nTry: accel.numerics.tile=[32,32]"
             )
     if len(config.tile) > 2:
         raise ConfigurationError(
@@ -204,7 +191,7 @@ def _validate_tile(config: NumericsConfig) -> None:
 
 def _validate_cast(wide: str, narrow: str) -> None:
     if wide not in INTEGERS:
-        raise invalid_choice("accel.numerics.casts", wide, INTEGERS)
+        raise invalid_choice("accel.numerics.casts", wide, INTEGERS, example=f"accel.numerics.casts.{{}}={narrow}")
     smaller = [name for name, bits in INTEGERS.items() if bits < INTEGERS[wide]]
     if narrow not in smaller:
         raise invalid_choice(f"accel.numerics.casts.{wide}", narrow, smaller)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from models.errors import ConfigurationError, closest_first, invalid_choice
+from models.errors import ConfigurationError, closest_first, invalid_choice, nearest
 from models.units import VALID_BYTES, parse_bytes
 from stages.constrain.config import AccelConfig, NumericsConfig, Rule, Waiver
 from stages.constrain.kinds import KINDS, SCALARS
@@ -208,7 +208,8 @@ def _profile_path(given: str) -> Path:
     if given.endswith((".yaml", ".yml")) or os.sep in given:
         if not Path(given).is_file():
             raise ConfigurationError(
-                f"accel: no file {given}. Give a .yaml file or one of: {', '.join(profile_names())}."
+                f"accel: got {given!r}, and there is no such file; valid: a .yaml file, or "
+                f"{', '.join(profile_names())}.\nTry: accel={nearest(Path(given).stem, profile_names()) or 'strict16'}"
             )
         return Path(given)
     if given not in profile_names():

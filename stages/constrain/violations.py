@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from models.options import INT64
 from stages.constrain.config import Waiver
 from stages.constrain.findings import by_finding, severity_of
 from stages.constrain.profile import Profile, expiry
@@ -77,6 +78,18 @@ class Violation:
         return made
 
 
+def whole_numbers(values: list[int | None]) -> Any:
+    """A column of them, None where one is not known: Int64, object where one needs more than 64 bits.
+
+    Made of the values themselves: pandas makes floats of whole numbers beside None.
+    """
+    import pandas
+
+    if all(value is None or abs(value) <= INT64 for value in values):
+        return pandas.array(values, dtype="Int64")
+    return pandas.Series([pandas.NA if value is None else value for value in values], dtype=object)
+
+
 @dataclass(frozen=True)
 class Violations:
     """All rows of one check, in the order of graphs and nodes. Counted is by :attr:`findings`.
@@ -103,7 +116,8 @@ class Violations:
         import pandas
 
         frame = pandas.DataFrame([asdict(row) for row in self.rows], columns=COLUMNS)
-        return frame.astype({"cost_bytes": "Int64", "cost_share": "Float64"})
+        frame["cost_bytes"] = whole_numbers([row.cost_bytes for row in self.rows])
+        return frame.astype({"cost_share": "Float64"})
 
     @property
     def findings(self) -> list[list[Violation]]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from models.errors import ConfigurationError, invalid_choice
+from models.options import chosen
 
 VARIATIONS = ("batch", "length", "dtype", "contiguity")
 SIZED = ("batch", "length")
@@ -24,7 +25,7 @@ class GuardsConfig:
 
     vary: list[str] = field(default_factory=lambda: list(VARIATIONS))
     dims: dict[str, Any] = field(default_factory=dict)
-    compiler: str = "aot_eager"
+    compiler: str = chosen("aot_eager", COMPILERS)
 
 
 def check_options(vary: Iterable[str], dims: Mapping[str, Any], compiler: str) -> None:

@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+from models.options import chosen, real, whole
+
+OPTIMIZERS = ("sgd", "adamw")
+
 
 @dataclass
 class KernelDiffConfig:
@@ -21,15 +25,15 @@ class KernelDiffConfig:
         for perturbed references of what exceeds the floor (see ``Golden.repeated``; ``perturbations=0``: never).
     """
 
-    factor: float = 4.0
-    atol: float | None = None
-    rtol: float | None = None
+    factor: float = real(4.0, above=0)
+    atol: float | None = real(None, example="1e-5")
+    rtol: float | None = real(None, example="1e-5")
     plots: bool = True
-    worst: int = 8
-    perturbations: int = 12
-    repeats: int = 1
-    steps: int = 0
-    optimizer: str = "sgd"
-    learning_rate: float = 0.01
+    worst: int = whole(8)
+    perturbations: int = whole(12)
+    repeats: int = whole(1, least=1, example=5)
+    steps: int = whole(0, example=3)
+    optimizer: str = chosen("sgd", OPTIMIZERS)
+    learning_rate: float = real(0.01, above=0)
     store_golden: bool | None = None
     golden: str | None = None

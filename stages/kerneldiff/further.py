@@ -10,15 +10,15 @@ import torch
 
 from models.case import Case
 from models.draws import Draws
-from models.errors import ConfigurationError, UserError, invalid_choice, mistake_in
+from models.errors import ConfigurationError, UserError, mistake_in
+from models.options import check_declared
 from stages.contract import Settings, StageContext
 from stages.kerneldiff import conditioning, sides
 from stages.kerneldiff.comparison import KernelDiff
 from stages.kerneldiff.config import KernelDiffConfig
-from stages.kerneldiff.limits import check_options
 from stages.kerneldiff.record import raised
 from stages.kerneldiff.repeats import repeated
-from stages.kerneldiff.steps import OPTIMIZERS, Trainee, parameters, parameters_after, train
+from stages.kerneldiff.steps import Trainee, parameters, parameters_after, train
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +38,7 @@ class Further:
 
 def check(config: KernelDiffConfig, settings: Settings) -> None:
     """Raise ConfigurationError for options that can't be meant."""
-    if config.optimizer not in OPTIMIZERS:
-        raise invalid_choice("stages.kerneldiff.optimizer", config.optimizer, OPTIMIZERS)
-    check_options(config)
+    check_declared(config, "stages.kerneldiff")
     if config.steps and settings.mode != "training":
         raise ConfigurationError(
             f"stages.kerneldiff.steps: got {config.steps} in mode={settings.mode}, where nothing is trained.\n"

@@ -241,15 +241,11 @@ def moved(case: Case, dtype: torch.dtype, device: torch.device) -> Case:
 
 def reference_function(context: StageContext, case: Case) -> Callable[..., Any]:
     """What the reference runs: the module itself, or the module through the adapter of ``reference.backend``."""
-    name = context.settings.reference.backend
-    if name == "eager":
-        return case.module
-    from stages.lower.adapters import BUILT_IN, build_adapter
-    from stages.lower.config import BackendConfig
-    from stages.lower.plugins import installed_adapters
+    from stages.lower.adapters import reference_adapter
 
-    known = name in BUILT_IN or name in installed_adapters()
-    adapter = build_adapter(BackendConfig(name=name, adapter=name if known else "dynamo"))
+    adapter = reference_adapter(context.settings)
+    if adapter is None:
+        return case.module
     compiled: Callable[..., Any] = torch.compile(case.module, backend=adapter.dynamo_backend())
     return compiled
 

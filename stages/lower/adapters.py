@@ -143,6 +143,27 @@ def build_adapter(settings: Settings | BackendConfig, accel: AccelConfig | None 
     return adapter
 
 
+def reference_adapter(settings: Settings) -> AcceleratorAdapter | None:
+    """The adapter that ``reference.backend`` names, torch's registry included; None for eager, the module itself.
+
+    Raises:
+        ConfigurationError: there is none of that name.
+    """
+    from stages.lower.plugins import installed_adapters
+    from stages.torch_internals.backends import registered_backends
+
+    name = settings.reference.backend
+    if name == "eager":
+        return None
+    adapters = [*(item for item in BUILT_IN if item != "dynamo"), *installed_adapters()]
+    if name in adapters:
+        return build_adapter(BackendConfig(name=name, adapter=name))
+    registered = registered_backends()
+    if name not in registered:
+        raise invalid_choice("reference.backend", name, dict.fromkeys([*adapters, *registered]))
+    return DynamoAdapter(name)
+
+
 def _installed(name: str, options: Mapping[str, Any], accel: AccelConfig | None) -> AcceleratorAdapter:
     """The adapter that an installed package offers as ``name``."""
     from stages.lower.plugins import adapter_path, installed_adapters

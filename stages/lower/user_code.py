@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from models.errors import ConfigurationError, UserError, invalid_choice
+from models.target import hidden_behind_ours
 from stages.constrain.config import AccelConfig
 from stages.lower.adapter import AcceleratorAdapter
 from stages.lower.config import BUILT_IN
@@ -55,6 +56,9 @@ def _imported(name: str, path: str) -> ModuleType:
     except (Exception, SystemExit) as error:  # a user's module may raise anything
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and (name == missing or name.startswith(f"{missing}.")):
+            hidden = hidden_behind_ours(path.replace(":", "."), "backend.adapter")
+            if hidden is not None:
+                raise hidden from error
             raise ConfigurationError(
                 f"backend.adapter: got {path!r}, but there is no module {missing!r}; valid: "
                 f"{', '.join(BUILT_IN)}, or package.module.Class.\nTry: PYTHONPATH=FOLDER that holds it"

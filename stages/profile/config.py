@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from models.options import real, whole
+
 
 @dataclass
 class ProfileConfig:
@@ -16,8 +18,8 @@ class ProfileConfig:
         (``accel.peaks``) alone.
     """
 
-    warmup: int = 2
-    steps: int = 10
-    budget_s: float = 60.0
-    trace_steps: int = 1
+    warmup: int = whole(2)
+    steps: int = whole(10, least=1)
+    budget_s: float = real(60.0, above=0)
+    trace_steps: int = whole(1)
     ceiling: bool = True

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from models.case import Case
-from models.errors import ConfigurationError
+from models.options import check_declared
 from stages.benchmark.stage import environment
 from stages.contract import Stage, StageContext, StageResult
 from stages.lower.adapters import build_adapter
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from stages.lower.kernels import Kernel
     from stages.torch_internals.inductor import LoweredGraph
 
-LEAST = {"warmup": 0, "steps": 1, "trace_steps": 0}
-
 
 class ProfileStage(Stage):
     """Where a compiled step's time goes.
@@ -37,14 +35,8 @@ class ProfileStage(Stage):
     name: ClassVar[str] = "profile"
 
     def check(self, context: StageContext) -> None:
-        """ConfigurationError for a number of steps that is none, or a backend that can't be built."""
-        for key, least in LEAST.items():
-            value = getattr(self.config, key)
-            if value < least:
-                raise ConfigurationError(
-                    f"stages.profile.{key}: got {value}; valid: {least} and more.\n"
-                    f"Try: stages.profile.{key}={max(least, 1)}"
-                )
+        """ConfigurationError for a number that an option does not take, or a backend that can't be built."""
+        check_declared(self.config, "stages.profile")
         build_adapter(context.settings).validate()
 
     def run(self, context: StageContext) -> StageResult:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from models.options import whole
+
 
 @dataclass
 class ReportConfig:
@@ -11,4 +13,4 @@ class ReportConfig:
     """
 
     title: str | None = None
-    max_rows: int = 200
+    max_rows: int = whole(200)

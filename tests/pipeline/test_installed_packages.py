@@ -76,7 +76,7 @@ def test_a_target_on_the_command_line_and_in_yaml(site: Path, tmp_path: Path) ->
 def test_a_device_of_a_packages_is_left_to_the_worker(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for device in ("npu", "npu:1"):
         validate(compose("backend=chip", f"device={device}")[0])
-    with pytest.raises(ConfigurationError, match=r"device: got 'np u'; valid: cpu, cuda, cuda:N"):
+    with pytest.raises(ConfigurationError, match=r"device: got 'np u'; valid: cpu, cuda, cuda:0"):
         validate(compose("backend=chip", "device='np u'")[0])
     with pytest.raises(ConfigurationError, match=r"device: got 'npu'"):
         validate(compose("backend=inductor", "device=npu")[0])

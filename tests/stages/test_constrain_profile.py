@@ -78,7 +78,7 @@ def test_a_bad_file_is_an_error_that_names_it(tmp_path, text, words):
 def test_an_unknown_profile_lists_the_closest_first():
     with pytest.raises(ConfigurationError, match=r"valid: strict16"):
         load_profile("strict17")
-    with pytest.raises(ConfigurationError, match="no file"):
+    with pytest.raises(ConfigurationError, match="no such file"):
         load_profile("nowhere/chip.yaml")
     with pytest.raises(
         ConfigurationError, match=r"accel override: got 'alignmnt'; valid: alignment.*\nTry: alignment$"

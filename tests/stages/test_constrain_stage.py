@@ -123,3 +123,17 @@ def test_waivers_tell_when_they_end_and_that_they_did_nothing():
     messages = result.artifacts[TABLE]["message"]
     assert len(messages) and messages.str.endswith(" (waived until 2999-01-31: r)").all()
     assert "no finding is waived by dtype (no such thing)" in result.message
+
+
+def test_bytes_that_int64_can_not_hold_are_kept_as_they_are():
+    """A limit near int64's own asks for more of them: in the table, in its CSV, in the sum and over a grid."""
+    from stages.constrain.grid import check_grid
+
+    largest = 2**63 - 1
+    result = run({"alignment": largest, "alignment_dims": "all"})
+    costs = [int(cost) for cost in result.artifacts[TABLE]["cost_bytes"]]
+    assert costs[0] == 4 * (largest * 10 - 40) and max(costs) > largest
+    assert str(costs[0]) in encode(TABLE, result.artifacts[TABLE]).decode()
+    assert list(result.artifacts[SUMMARY]["cost_bytes"]) == [sum(costs)]
+    table = check_grid([GRAPH], AccelConfig(alignment_dims="all"), {"alignment": [8, largest]})
+    assert list(table["cost_bytes"])[1] == sum(costs)

@@ -194,7 +194,7 @@ def test_repeats_show_the_backends_own_jitter(adapter: str, unsteady: bool) -> N
     [
         ({"steps": 2}, "inference", "mode=training"),
         ({"optimizer": "adagard"}, "training", "adamw, sgd"),
-        ({"repeats": 0}, "training", "repeats: got 0; valid: a whole number from 1.\nTry: stages.kerneldiff.repeats=5"),
+        ({"repeats": 0}, "training", "got 0; valid: a whole number above 0.\nTry: stages.kerneldiff.repeats=5"),
         ({"steps": -1}, "training", "steps: got -1; valid: a whole number from 0."),
         ({"perturbations": -1}, "inference", "perturbations: got -1; valid: a whole number from 0."),
         ({"worst": -1}, "inference", "worst: got -1; valid: a whole number from 0."),

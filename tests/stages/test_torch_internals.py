@@ -148,3 +148,11 @@ def test_configuration_modules_have_a_file_and_read_the_environment_when_importe
     for config in (dynamo_config, inductor_config):
         assert config.__file__ is not None and "os.environ" in inspect.getsource(config)
         assert "install_config_module(sys.modules[__name__])" in inspect.getsource(config)
+
+
+def test_registered_names_are_those_of_the_registry() -> None:
+    """Read from torch's sources, without importing it."""
+    from stages.torch_internals.backends import registered_backends
+    from stages.torch_internals.registered_names import registered_names
+
+    assert list(registered_names()) == registered_backends()
