@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from models.errors import ConfigurationError, closest_first, invalid_choice
+from models.errors import ConfigurationError, DamagedError, closest_first, invalid_choice
 from pipeline.help import GROUPS, options
 from pipeline.keys import expected, fields_of, in_place, override_of, place_of, unknown_key
 from pipeline.schema import Config
@@ -32,6 +32,8 @@ def translate(
     chain = list(_chain(error))
     where = _where(chain, stored_file)
     for cause in chain:
+        if isinstance(cause, DamagedError):
+            return ConfigurationError(str(cause))
         if isinstance(cause, ConfigurationError):
             return _placed(cause, overrides, choices or {})
         if isinstance(cause, yaml.MarkedYAMLError):

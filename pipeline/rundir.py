@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from models.stored import parse_csv
 from stages.encoding import encode
 
 STAGES = ".stages"
@@ -80,6 +81,9 @@ class RunDirectory:
 
     def read_json(self, name: str) -> Any:
         return json.loads(self.read_bytes(name))
+
+    def read_table(self, name: str) -> list[dict[str, Any]]:
+        return parse_csv(self.read_bytes(name), self.path / name)
 
     def store_stage(self, record: dict[str, Any]) -> None:
         """Store a stage's record (name, status, seconds, message, summary, digest, artifacts, mistake)."""

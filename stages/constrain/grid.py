@@ -128,7 +128,7 @@ def check_grid(
         )
     table = pandas.DataFrame(rows)
     for column in ("nodes", "cost_bytes"):  # whole numbers stay so beside what is not known
-        table[column] = table[column].astype("Int64").astype(object).where(table[column].notna(), None)
+        table[column] = pandas.Series([row[column] for row in rows], dtype=object)
     by_rule = [column for column in table.columns if column.startswith("findings_")]
     table[by_rule] = table[by_rule].fillna(0).astype(int)
     return table

@@ -71,6 +71,11 @@ class Violation:
         return made
 
 
+def whole_type(column: "pandas.Series[Any]") -> str:
+    """The pandas type of whole numbers of which some are not known: Int64, object where one needs more than 64 bits."""
+    return "Int64" if all(value is None or abs(value) < 2**63 for value in column) else "object"
+
+
 @dataclass(frozen=True)
 class Violations:
     """All rows of one check, in the order of graphs and nodes.
@@ -97,7 +102,7 @@ class Violations:
         import pandas
 
         frame = pandas.DataFrame([asdict(row) for row in self.rows], columns=COLUMNS)
-        return frame.astype({"cost_bytes": "Int64", "cost_share": "Float64"})
+        return frame.astype({"cost_bytes": whole_type(frame["cost_bytes"]), "cost_share": "Float64"})
 
     @property
     def by_severity(self) -> dict[str, int]:
