@@ -18,6 +18,7 @@ from models.errors import UserError
 from pipeline import arguments
 from pipeline.help import CONF, help_text
 from pipeline.schema import register
+from pipeline.terminal import tell
 from stages.lower.config import shown_name
 from stages.lower.plugins import conf_folders
 from stages.wording import counted
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _main(words)
     except UserError as error:
-        sys.stderr.write(f"{error}\n")
+        tell(str(error))
         return EXIT_CONFIGURATION
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
@@ -119,6 +120,8 @@ def _hydra_session(args: argparse.Namespace) -> Iterator[_Session]:
 
     stored = arguments.stored_config(args.config_path, args.config_name)
     extra = arguments.config_directory(args.config_dir)
+    from pipeline.yaml_source import limit_yaml
+
     version.setbase("1.3")
     folders = ([extra] if extra is not None else []) + conf_folders()
     register(folders)
@@ -136,6 +139,7 @@ def _hydra_session(args: argparse.Namespace) -> Iterator[_Session]:
         search_path.prepend("command-line", f"file://{folder}", SearchPathQuery(provider="schema"))
     GlobalHydra.instance().clear()
     try:
+        limit_yaml()
         hydra = Hydra.create_main_hydra2("inductor-debug", search_path)
         yield _Session(hydra, name, args.overrides, str(stored or ""), _flags(stored, extra))
     finally:
