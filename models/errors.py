@@ -5,6 +5,7 @@
     UserError                  a mistake of the user's: one message, no traceback
     ├── ConfigurationError     a wrong name, key, type or value; found before anything ran (exit code 2)
     └── RunDirectoryError      a folder that should be a run and is not, or a damaged one (exit code 2)
+        └── DamagedError       a stored file that can't be read as what it should be
 """
 
 import difflib
@@ -27,6 +28,10 @@ class ConfigurationError(UserError):
 
 class RunDirectoryError(UserError):
     """A folder that is not a stored run, or whose files are damaged (exit code 2)."""
+
+
+class DamagedError(RunDirectoryError):
+    """A stored file that can't be read as what it should be: cut short, of another shape, too large, or no file."""
 
 
 def wrapped(error: BaseException, *, contexts: bool = False) -> Iterator[BaseException]:

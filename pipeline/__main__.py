@@ -18,7 +18,7 @@ def _run() -> int:
     try:
         _working_directory_last()
         from pipeline.entry import main
-        from pipeline.terminal import steady_streams
+        from pipeline.streams import steady_streams
 
         with steady_streams():
             return main()

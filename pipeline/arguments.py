@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from models.errors import ConfigurationError, closest_first, shown
+from models.errors import ConfigurationError, closest_first, invalid_choice, shown
+from models.stored import checked, read_yaml
 from stages.registry import CONFIGS
 
 OPEN_KEYS = (
@@ -159,11 +160,7 @@ def rerun_node(file: Path, base: dict[str, Any], overrides: Sequence[str]) -> di
         base: content of ``conf/config.yaml``.
         overrides: those of the command line; a group selected anew replaces the stored one.
     """
-    import yaml
-
-    stored = yaml.safe_load(file.read_text()) or {}
-    if not isinstance(stored, dict):
-        raise ConfigurationError(f"{file}: got {type(stored).__name__}, valid: a mapping of keys.")
+    stored = read_yaml(file, dict[str, Any] | None, aliases=True) or {}
     groups = ("model", "accel", "backend", "stages")
     replaced = overridden_groups(overrides, groups)
     defaults: list[Any] = []
@@ -172,10 +169,19 @@ def rerun_node(file: Path, base: dict[str, Any], overrides: Sequence[str]) -> di
         if group is None or group in replaced or group not in stored:
             defaults.append(entry)
         elif group == "stages":
-            defaults.append({"stages": list(stored["stages"] or {})})
+            defaults.append({"stages": _stage_names(stored["stages"] or {}, file)})
         else:
             defaults.append({group: None})
     body = {key: value for key, value in stored.items() if key not in replaced and key not in ("hydra", "defaults")}
     if isinstance(body.get("runner"), dict):  # what was allowed once, of one directory, is not allowed of another
         body["runner"] = {key: value for key, value in body["runner"].items() if key != "overwrite"}
     return {"defaults": defaults, "hydra": base["hydra"], **body}
+
+
+def _stage_names(stages: Any, file: Path) -> list[str]:
+    """The stages of a stored configuration: each becomes the name of a file, so none but ours is taken."""
+    names = list(checked(stages, dict[str, Any], file))
+    for name in names:
+        if name not in CONFIGS:
+            raise invalid_choice("stages", name, CONFIGS, where=str(file))
+    return names

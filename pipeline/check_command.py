@@ -3,24 +3,24 @@
 Imports torch only for names of operations that neither the captures nor our profiles hold.
 """
 
+import contextlib
 import datetime
 import itertools
-import json
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.errors import ConfigurationError, RunDirectoryError, UserError, invalid_choice
+from models.errors import DamagedError, RunDirectoryError
+from models.visible import visible
 from pipeline import store
-from pipeline.arguments import config_directory
+from pipeline.check_profile import Against, Asked, against
+from pipeline.folder import StoredFolder
 from pipeline.folders import made
-from pipeline.imports import append_working_directory
-from pipeline.rundir import MANIFEST, write_atomically
-from stages.constrain.config import AccelConfig
+from pipeline.rundir import write_atomically
 from stages.encoding import encode
 from stages.graphs import GraphRecord
+from stages.stored_graphs import read_graph
 from stages.wording import breaks_in_words
 
 if TYPE_CHECKING:
@@ -30,202 +30,40 @@ if TYPE_CHECKING:
 
 GRAPHS = "capture/graphs"
 BREAKS = "capture/breaks.json"
-_HYDRA = Path(".hydra") / "config.yaml"
 
 
 def read_graphs(run: Path) -> list[GraphRecord]:
     """The captured graphs of a run; RunDirectoryError where it has none, or they can't be read."""
-    files = sorted((run / GRAPHS).glob("*.json"))
-    if not files:
+    folder = StoredFolder(run)
+    names = [name for name in folder.names(f"{GRAPHS}/") if name.endswith(".json")]
+    if not names:
         store.read_summary(run)  # says that it is no run, where it is none
         raise RunDirectoryError(
-            f"{run}: holds no {GRAPHS}/*.json, so nothing can be checked; valid: a run with the stage capture.\n"
-            f"Try: inductor-debug rerun {run} stages=[capture]"
+            f"{visible(str(run))}: holds no {GRAPHS}/*.json, so nothing can be checked; valid: a run with the stage "
+            f"capture.\nTry: inductor-debug rerun {visible(str(run))} stages=[capture]"
         )
-    try:
-        return [GraphRecord.from_json(json.loads(file.read_bytes())) for file in files]
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunDirectoryError(
-            f"{run}: {GRAPHS} can't be read: {error!r}.\nTry: inductor-debug rerun {run} stages=[capture]"
-        ) from error
+    with _captured_anew(run):
+        return [read_graph(folder.read_json(name), run / name) for name in names]
 
 
 def read_breaks(run: Path) -> list[dict[str, Any]]:
     """The graph breaks of a run; RunDirectoryError where they can't be read."""
-    try:
-        breaks: list[dict[str, Any]] = json.loads((run / BREAKS).read_bytes())
-    except FileNotFoundError:  # a capture that stored none
-        return []
-    except ValueError as error:
-        raise RunDirectoryError(
-            f"{run}: {BREAKS} can't be read: {error!r}.\nTry: inductor-debug rerun {run} stages=[capture]"
-        ) from error
+    with _captured_anew(run):
+        try:
+            breaks: list[dict[str, Any]] = StoredFolder(run).read_json(BREAKS)
+        except FileNotFoundError:  # a capture that stored none
+            return []
     return breaks
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What a capture is checked against, as the command line says it.
-
-    Attributes:
-        accel: a profile's name or file; None for the run's own.
-        overrides: ``FIELD=VALUE`` words.
-        config_dir: a folder of the user's, whose ``accel/NAME.yaml`` are profiles too.
-    """
-
-    accel: str | None = None
-    overrides: Sequence[str] = ()
-    config_dir: Path | None = None
-
-    @classmethod
-    def of(cls, words: Sequence[str], accel: str | None, config_dir: Path | None) -> "Asked":
-        """From ``FIELD=VALUE`` words, of which ``accel=NAME`` is the same as ``--accel NAME``."""
-        named = [word.partition("=")[2] for word in words if word.startswith("accel=")]
-        names = list(dict.fromkeys([*named, *([] if accel is None else [accel])]))
-        if len(names) > 1:
-            raise UserError(f"check: got the profiles {', '.join(names)}; valid: one.\nTry: accel={names[0]}")
-        others = [word for word in words if not word.startswith("accel=")]
-        return cls(names[0] if names else None, others, config_dir)
-
-
-@dataclass(frozen=True)
-class Against:
-    """What a capture is checked against.
-
-    Attributes:
-        config: the profile. base: what the run's backend declared, which ``config`` edits; None for nothing.
-        note: what a reader must know about that; empty for nothing.
-    """
-
-    config: AccelConfig
-    base: "Profile | None" = None
-    note: str = ""
-
-
-def against(run: Path, asked: Asked) -> Against:
-    """The profile that is asked for, or the run's own: with ``accel=none`` what its backend declares.
-
-    The profile ``mock`` is what MOCK_* make of it: those of this process where it is asked for by name; of the run's
-    own those that were in force there, so that a check finds what the run found.
-
-    Raises:
-        ConfigurationError: there is no such profile, or a value of it or of a variable MOCK_* can't be read.
-    """
-    from stages.constrain import load_config
-    from stages.constrain.profile import apply_environment
-
-    append_working_directory()  # a custom rule of the user's may be there
-    if asked.config_dir is not None:
-        config_directory(str(asked.config_dir))
-    changes = _changes(asked.overrides)
-    if asked.accel is not None:
-        named = load_config(_named(asked.accel, asked.config_dir), **changes)
-        return Against(apply_environment(named, os.environ))
-    config = _own_profile(run, {})
-    then = _variables(run) if config.name == "mock" else {}
-    config = _own_profile(run, changes, apply_environment(config, then))
-    return Against(config, *(_declared(run) if config.name == "none" else (None, _told(then, config.name))))
-
-
-def _variables(run: Path) -> dict[str, str]:
-    """The variables MOCK_* that a run had; RunDirectoryError where its manifest can't be read."""
-    from stages.constrain.profile import PREFIX
-
+@contextlib.contextmanager
+def _captured_anew(run: Path) -> Iterator[None]:
+    """A damaged capture's message ends with the command that makes it anew."""
     try:
-        environment = json.loads((run / MANIFEST).read_bytes())["environment"]
-        return {name: str(value) for name, value in environment.items() if name.startswith(PREFIX)}
-    except FileNotFoundError:  # nothing says that there were any
-        return {}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RunDirectoryError(
-            f"{run / MANIFEST}: can't be read: {error!r}, so the variables MOCK_* of the run are not known.\n"
-            "Try: accel=mock"
-        ) from error
-
-
-def _told(then: Mapping[str, str], name: str) -> str:
-    """Which variables MOCK_* are in force, where the run had some or this process has others."""
-    from stages.constrain.profile import RULE_VARIABLES
-
-    own = {key: value for key, value in then.items() if key in RULE_VARIABLES}
-    here = {key: os.environ[key] for key in RULE_VARIABLES if key in os.environ}
-    if name != "mock" or (not own and own == here):
-        return ""
-    had = ", ".join(f"{key}={value}" for key, value in own.items()) or "no MOCK_*"
-    ignored = "; what is set here is not applied. Try: accel=mock" if here and here != own else ""
-    return f"note: the profile mock is as it was in the run, with {had}{ignored}"
-
-
-def _changes(overrides: Sequence[str]) -> dict[str, Any]:
-    from omegaconf import OmegaConf
-    from yaml import YAMLError
-
-    found: Any = OmegaConf.create()
-    for word in overrides:
-        try:
-            found = OmegaConf.merge(found, OmegaConf.from_dotlist([word.removeprefix("accel.")]))
-        except YAMLError as error:
-            raise ConfigurationError(
-                f"check: got {word!r}, whose value can't be read; valid: YAML.\nTry: quotes, as in denied=['*']"
-            ) from error
-    changes = OmegaConf.to_object(found)
-    assert isinstance(changes, dict)
-    return {str(key): value for key, value in changes.items()}
-
-
-def _named(accel: str, config_dir: Path | None) -> str | Path:
-    """A name or file as ``load_config`` takes it, a file of the user's folder by its name."""
-    if config_dir is None:
-        return accel
-    from stages.constrain.profile import profile_names
-
-    folder = config_directory(str(config_dir))
-    own = {file.stem: file for file in sorted((folder / "accel").glob("*.yaml"))} if folder else {}
-    if accel not in own and accel not in profile_names() and not Path(accel).suffix:
-        raise invalid_choice("accel", accel, [*own, *profile_names()], where=f"{config_dir} and conf")
-    return own.get(accel, accel)
-
-
-def _own_profile(run: Path, changes: dict[str, Any], config: AccelConfig | None = None) -> AccelConfig:
-    """A run's own profile, or ``config`` in its place, with fields replaced."""
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-    from yaml import YAMLError
-
-    from stages.constrain.profile import with_overrides
-
-    try:
-        stored = OmegaConf.load(run / _HYDRA).accel if config is None else OmegaConf.structured(config)
-        merged = OmegaConf.merge(OmegaConf.structured(AccelConfig), stored)
-        found = OmegaConf.to_object(with_overrides(merged, changes))
-    except ConfigurationError:
-        raise  # of an override, not of the file
-    except (OSError, YAMLError, AttributeError, OmegaConfBaseException) as error:
-        raise UserError(
-            f"check: {run / _HYDRA} has no profile that can be read: {error}\nTry: accel=strict16"
-        ) from error
-    assert isinstance(found, AccelConfig)
-    return found
-
-
-def _declared(run: Path) -> "tuple[Profile | None, str]":
-    """What the run's backend declared, and what to say about it."""
-    from stages.constrain.profile import read_profile
-    from stages.constrain.rulebook import DECLARES_NOTHING
-    from stages.constrain.stage import DECLARED
-
-    backend, again = store.row(run)["backend"], f"Try: inductor-debug rerun {run} stages=[capture,constrain]"
-    file = run / DECLARED
-    if not file.is_file():
-        known = backend is None or backend in DECLARES_NOTHING or (run / "constrain").is_dir()
-        missing = f"the rules that the backend {backend} may declare are not checked"
-        return None, "" if known else f"note: {missing}: the stage constrain, which stores them, did not run.\n{again}"
-    try:
-        stored = json.loads(file.read_bytes())
-        own = "; what its own check would find is not known here" if stored["own_check"] else ""
-        return read_profile(stored), f"note: the rules are those that the backend {backend} declares{own}"
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunDirectoryError(f"{file}: can't be read: {error!r}.\n{again}") from error
+        yield
+    except DamagedError as error:
+        again = f"Try: inductor-debug rerun {visible(str(run))} stages=[capture]"
+        raise DamagedError(f"{store.first_line(error)}\n{again}") from error
 
 
 def _valid(found: Against, graphs: Iterable[GraphRecord]) -> "tuple[Profile, str]":
@@ -281,11 +119,15 @@ def once(run: Path, asked: Asked, out: Path | None) -> Checked:
         write_atomically(file, encode(file.name, content))
     looked = bool(violations.profile.rules)
     failed, outside = judged(violations, read_breaks(run), looked)
-    message = "; ".join(filter(None, (message_of(violations, looked), outside)))
+    fits = message_of(violations, looked)
+    if found.passed_over and looked and not violations.rows:
+        fits = f"the other rules of {violations.profile.name} find nothing"
+    message = "; ".join(filter(None, (fits, outside)))
+    failed = failed or bool(found.passed_over and violations.profile.strict)
     nodes = itertools.chain.from_iterable(graph.nodes for graph in graphs)
     code = {str(node.source): node.source.code for node in nodes if node.source}
     lines = top_lines(map(vars, violations), code)
-    return Checked(table, folder, "\n".join(filter(None, (message, note))), failed, lines)
+    return Checked(table, folder, "\n".join(filter(None, (message, found.unlooked, note))), failed, lines)
 
 
 def grid(run: Path, asked: Asked, words: Sequence[str], out: Path | None) -> Checked:
@@ -302,7 +144,7 @@ def grid(run: Path, asked: Asked, words: Sequence[str], out: Path | None) -> Che
     title = f"{run.name} against {name}: {len(table):,} points of {', '.join(points)}"
     write_atomically(folder / "grid.csv", encode("grid.csv", table))
     write_atomically(folder / "grid.png", draw_grid(table, points, title))
-    return Checked(table, folder, _with_breaks(note, [run]))
+    return Checked(table, folder, "\n".join(filter(None, (found.unlooked, _with_breaks(note, [run])))))
 
 
 def models(runs: Sequence[Path], asked: Asked, out: Path | None) -> Checked:
@@ -316,14 +158,16 @@ def models(runs: Sequence[Path], asked: Asked, out: Path | None) -> Checked:
     table = coverage(graphs, profile)
     folder = _made(out, "coverage")
     write_atomically(folder / "coverage.csv", encode("coverage.csv", table))
-    return Checked(table, folder, _with_breaks(note, located))
+    return Checked(table, folder, "\n".join(filter(None, (found.unlooked, _with_breaks(note, located)))))
 
 
 def _with_breaks(note: str, runs: Iterable[Path]) -> str:
-    """A note with what the graphs of each run do not hold, and so no rule saw."""
+    """A note with what the graphs of each run do not hold, and so no rule saw, and which run's name can't be read."""
+    runs = list(runs)
+    damage = [f"note: {row[store.DAMAGE]}" for row in map(store.row, runs) if row[store.DAMAGE]]
     found = [(run, breaks_in_words(read_breaks(run))) for run in runs]
     told = [f"note: {run}: what runs outside the graphs is not counted ({words})" for run, words in found if words]
-    return "\n".join(filter(None, (note, *told)))
+    return "\n".join(filter(None, (note, *told, *damage)))
 
 
 def _made(out: Path | None, name: str) -> Path:

@@ -1,6 +1,5 @@
 """``inductor-debug``: ``run`` is ``python -m pipeline`` from any directory; the rest reads stored runs."""
 
-import json
 import os
 import re
 import sys
@@ -12,11 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from models.errors import UserError
-from pipeline import analysis, completion, entry, restoring, store
+from models.visible import visible
+from pipeline import analysis, completion, entry, restoring, store, trust
 from pipeline import check_command as checks
 from pipeline.analysis import comparison
 from pipeline.compiled_by import flat
-from pipeline.terminal import steady_streams
+from pipeline.folder import StoredFolder
+from pipeline.streams import steady_streams
+from pipeline.terminal import cell, print_json, print_table, say, tell
 from stages.wording import counted
 
 app = typer.Typer(
@@ -71,21 +73,23 @@ def _main(words: list[str]) -> int:
     try:
         code = app(words, prog_name="inductor-debug", standalone_mode=False)
     except UserError as error:
-        sys.stderr.write(f"{error}\n")
+        tell(str(error))
         return entry.EXIT_CONFIGURATION
     except OSError as error:
         if error.filename is None:
             raise
         named = os.fsdecode(error.filename2 or error.filename)
-        sys.stderr.write(f"{named}: {error.strerror}; valid: files that can be read and folders that can be written.\n"
-                         "Try: another folder, or free what the system says is in the way\n")  # fmt: skip
+        tell(
+            f"{named}: {error.strerror}; valid: files that can be read and folders that can be written.\n"
+            "Try: another folder, or free what the system says is in the way"
+        )
         return entry.EXIT_CONFIGURATION
     except Exception as error:
         if not hasattr(error, "exit_code") or not hasattr(error, "format_message"):
             raise  # not one of the command line parser's own
         commands = ", ".join(command.name or "" for command in app.registered_commands)
         said = " ".join(error.format_message().split())
-        sys.stderr.write(f"command line: {said}; valid commands: {commands}.\nTry: inductor-debug --help\n")
+        tell(f"command line: {said}; valid commands: {commands}.\nTry: inductor-debug --help")
         return entry.EXIT_CONFIGURATION
     return int(code or 0)
 
@@ -104,11 +108,14 @@ def list_command(
     root: Annotated[Path, typer.Argument(help="folder to look in")] = store.OUTPUTS,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    rows = [store.row(run) for run in store.find_runs(root)]
+    rows = [store.row(run) for run in store.find_runs(root, lambda told: tell(f"not listed: {told}"))]
     if output is Format.JSON:
-        _print_json(rows)
-    else:
-        _print_table(list(store.COLUMNS), rows)
+        print_json(rows)
+        return 0
+    print_table(list(store.COLUMNS), rows)
+    for row in rows:
+        if row[store.DAMAGE]:
+            tell(f"damaged: {row[store.DAMAGE]}")
     return 0
 
 
@@ -118,22 +125,22 @@ def show_command(
 ) -> int:
     summary = store.read_summary(store.locate(run))
     if output is Format.JSON:
-        _print_json(summary)
+        print_json(summary)
         return 0
     about = {**summary["run"], "verdict": summary["verdict"]}
-    _print_table(["key", "value"], [{"key": key, "value": _text(value)} for key, value in about.items()])
-    _print_table(["name", "status", "seconds", "message"], summary["stages"])
-    facts = [{"compiled by": key, "value": _text(value)} for key, value in flat(summary.get("compiled_by") or {})]
+    print_table(["key", "value"], [{"key": key, "value": cell(value)} for key, value in about.items()])
+    print_table(["name", "status", "seconds", "message"], summary["stages"])
+    facts = [{"compiled by": key, "value": cell(value)} for key, value in flat(summary.get("compiled_by") or {})]
     if facts:
-        _print_table(["compiled by", "value"], facts)
+        print_table(["compiled by", "value"], facts)
     for part in ("graphs", "violations", "numerics", "benchmark", "guards"):
         found = summary.get(part) or {}
         if part == "guards" and all(value is None for value in found.values()):
             continue  # most runs have no such stage
-        _print_table([part, "value"], [{part: key, "value": _text(value)} for key, value in found.items()])
+        print_table([part, "value"], [{part: key, "value": cell(value)} for key, value in found.items()])
     if summary.get("repros"):
         columns = list(dict.fromkeys(key for repro in summary["repros"] for key in repro))
-        _print_table(columns, summary["repros"])
+        print_table(columns, summary["repros"])
     return 0
 
 
@@ -141,23 +148,30 @@ def show_command(
     "rerun",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     help="Run a stored run again, in a new directory, with the variables that it had; KEY=VALUE words change its "
-    "configuration.",
+    "configuration. It executes what the run names, and asks first.",
 )
 def rerun_command(
     context: typer.Context,
     run: Annotated[Path, typer.Argument(help="the run's folder")],
+    yes: Annotated[bool, typer.Option("--yes", help="don't ask before what the run names is executed")] = False,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="also where versions, device or code are others: what differs is told")
     ] = False,
 ) -> int:
     run = store.locate(run)
-    if not (run / ".hydra" / "config.yaml").is_file():
+    try:
+        config = StoredFolder(run).read_yaml(store.HYDRA, dict[str, Any])
+    except FileNotFoundError:
         store.read_summary(run)  # says that it is no run, where it is none
-        raise UserError(f"{run}: holds no .hydra/config.yaml, so it can't be run again.\nTry: inductor-debug list")
+        shown = visible(str(run))
+        raise UserError(
+            f"{shown}: holds no {store.HYDRA}, so it can't be run again.\nTry: inductor-debug list"
+        ) from None
+    trust.confirm(visible(str(run)), trust.callables_in(config, context.args), yes)
     words = ["--config-path", str(run / ".hydra"), "--config-name", "config", *context.args]
     with restoring.restored(restoring.recorded(run)) as told:
         if told:
-            sys.stderr.write(f"as in {run}: {', '.join(told)}\n")
+            tell(f"as in {run}: {', '.join(told)}")
         return entry.main(words, refuse=not anyway)
 
 
@@ -181,6 +195,7 @@ def check_command(
     models: Annotated[bool, typer.Option("--models", help="what a chip must support to run all of the runs")] = False,
     accel: Annotated[str | None, typer.Option("--accel", help="the same as accel=NAME: another profile")] = None,
     config_dir: Annotated[Path | None, typer.Option("--config-dir", help="a folder with accel/NAME.yaml")] = None,
+    trusted: Annotated[bool, typer.Option("--trust", help="call the rules that the run itself names")] = False,
     out: Annotated[Path | None, typer.Option("--out", help="folder for the results; by default a new one")] = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
@@ -191,7 +206,7 @@ def check_command(
             f"check: got {counted(len(runs), 'run')}, {len(grid)} --grid and {'' if models else 'no '}--models; valid: "
             "one run, alone or with --grid, or runs with --models.\nTry: inductor-debug check RUN accel=strict16"
         )
-    asked = checks.Asked.of([word for word in words if word not in folders], accel, config_dir)
+    asked = checks.Asked.of([word for word in words if word not in folders], accel, config_dir, trusted)
     if models:
         found = checks.models(runs, asked, out)
     else:
@@ -199,18 +214,18 @@ def check_command(
     rows = [{str(key): None if value != value else value for key, value in row.items()}
             for row in found.table.to_dict("records")]  # fmt: skip
     if found.note:
-        sys.stderr.write(f"{found.note}\n")
+        tell(found.note)
     if output is Format.JSON:
-        _print_json(rows)
+        print_json(rows)
     else:
-        _print_table(list(found.table.columns), rows)
+        print_table(list(found.table.columns), rows)
         if found.lines:
-            print("lines that would repay a change most:")
-            _print_table(
+            say("lines that would repay a change most:")
+            print_table(
                 ["source", "code", "findings", "rules", "cost_bytes", "flops_share"],
                 [dict(line) for line in found.lines],
             )
-        print(f"stored in {found.folder}")
+        say(f"stored in {found.folder}")
     return 1 if found.failed else 0
 
 
@@ -253,13 +268,13 @@ def _print_analysis(found: analysis.Analysis, about: dict[str, str], rows: int |
     if output is Format.JSON:
         tables = {table.name: [{key: row.get(key) for key in table.columns} for row in table.rows[: rows or None]]
                   for table in found.tables}  # fmt: skip
-        _print_json({**about, "told": found.told, "tables": tables})
+        print_json({**about, "told": found.told, "tables": tables})
         return
     if "run" in about:
-        print(f"run: {about['run']}")
+        say(f"run: {about['run']}")
     for sentence in found.told:
-        print(sentence)
-    print()
+        say(sentence)
+    say()
     for table in found.tables:
         _print_part(table, ROWS if rows is None else rows or len(table.rows))
 
@@ -268,17 +283,18 @@ def _print_part(table: analysis.Table, limit: int) -> None:
     shown = table.rows[:limit]
     stored = f", in {table.file}" if table.file else ""
     left = f", {limit} shown (--rows 0 for all)" if len(table.rows) > limit else ""
-    print(f"{table.name} ({len(table.rows)}{left}{stored}):")
+    say(f"{table.name} ({len(table.rows)}{left}{stored}):")
     if shown:
         cells = [{key: _cut(row.get(key)) for key in table.columns} for row in shown]
-        _print_table(list(table.columns), cells)
+        print_table(list(table.columns), cells)
     else:
-        print("none\n")
+        say("none")
+        say()
 
 
 def _cut(value: Any) -> Any:
     """A cell that fits on a screen: whole paths, sentences and lists of nodes are in the file and in JSON."""
-    text = _PACKAGES.sub("", _text(value))
+    text = _PACKAGES.sub("", cell(value))
     return text if len(text) <= CELL or ("/" in text and " " not in text) else f"{text[: CELL - 1]}…"
 
 
@@ -302,31 +318,10 @@ def profiles_command(
     if output is ProfilesFormat.MARKDOWN:
         print(catalogue.markdown(), end="")
     elif output is ProfilesFormat.JSON:
-        _print_json(catalogue.rows())
+        print_json(catalogue.rows())
     else:
-        _print_table(list(catalogue.COLUMNS), catalogue.rows())
+        print_table(list(catalogue.COLUMNS), catalogue.rows())
     return 0
-
-
-def _print_json(content: Any) -> None:
-    print(json.dumps(content, indent=1, allow_nan=False))
-
-
-def _print_table(columns: list[str], rows: list[dict[str, Any]]) -> None:
-    """Columns as wide as their widest cell: a pipe or a CI log gets whole paths, never a cut one."""
-    cells = [columns, *([_text(row.get(column)) for column in columns] for row in rows)]
-    widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
-    for line in cells:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-    print()
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from pipeline.ownership import DirectoryRefused, claim_sweep, fingerprint, unwri
 from pipeline.restoring import Expected, recorded
 from pipeline.rundir import LOG
 from pipeline.schema import Config, register
+from pipeline.terminal import tell
 from stages.lower.config import shown_name
 from stages.lower.plugins import conf_folders
 from stages.wording import counted
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None, *, refuse: bool = False) -> int:
         with Interruption(at_once=True):
             return _main(words, refuse)
     except UserError as error:
-        sys.stderr.write(f"{error}\n")
+        tell(str(error))
         return EXIT_CONFIGURATION
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
@@ -145,6 +146,8 @@ def _hydra_session(args: argparse.Namespace, refuse: bool = False) -> Iterator[_
 
     stored = arguments.stored_config(args.config_path, args.config_name)
     extra = arguments.config_directory(args.config_dir)
+    from pipeline.yaml_source import limit_yaml
+
     version.setbase("1.3")
     folders = ([extra] if extra is not None else []) + conf_folders()
     register(folders)
@@ -163,6 +166,7 @@ def _hydra_session(args: argparse.Namespace, refuse: bool = False) -> Iterator[_
     GlobalHydra.instance().clear()
     started = datetime.datetime.now()
     try:
+        limit_yaml()
         hydra = Hydra.create_main_hydra2("inductor-debug", search_path)
         # one moment for the whole command: each composition names the same directories
         OmegaConf.register_new_resolver("now", started.strftime, use_cache=True, replace=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from models.errors import (
     ConfigurationError,
+    DamagedError,
     closest_first,
     example_of,
     invalid_choice,
@@ -49,6 +50,8 @@ def translate(
     chain = list(_chain(error))
     where = _where(chain, stored_file)
     for cause in chain:
+        if isinstance(cause, DamagedError):
+            return ConfigurationError(str(cause))
         if isinstance(cause, ConfigurationError):
             return _placed(cause, overrides, choices or {})
         if isinstance(cause, yaml.MarkedYAMLError):

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from models.errors import wrapped
+from models.stored import parse_csv
 from stages.encoding import encode
 
 from .ownership import (
@@ -149,6 +150,9 @@ class RunDirectory:
 
     def read_json(self, name: str) -> Any:
         return json.loads(self.read_bytes(name))
+
+    def read_table(self, name: str) -> list[dict[str, Any]]:
+        return parse_csv(self.read_bytes(name), self.path / name)
 
     def store_stage(self, record: dict[str, Any]) -> None:
         """Store a stage's record (name, status, seconds, message, summary, digest, artifacts, mistake)."""

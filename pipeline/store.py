@@ -1,13 +1,18 @@
 """Reads stored runs: finds them, and tells of one or of many from their ``summary.json``. Imports no torch."""
 
-import json
 import math
+import os
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
-from models.errors import RunDirectoryError, closest_first
+from models.errors import DamagedError, RunDirectoryError, closest_first
+from models.stored import files_below
+from models.visible import visible
+from pipeline.folder import StoredFolder
 from pipeline.rundir import CONFIGURATION_ERROR, LOG, SUMMARY
+from pipeline.summary import EXIT_CODES
 from stages.lower.config import shown_name
 
 OUTPUTS = Path("outputs")
@@ -15,15 +20,29 @@ _ABOUT = ("model", "accel", "backend", "dtype", "mode")
 COLUMNS = ("run", *_ABOUT, "verdict", "violations", "numerics", "speedup", "speedup_ci95", "seconds")
 """Columns of the table of runs."""
 
+DAMAGE = "damage"
+"""A further column: what can't be read of a run; None where all of its row could be."""
 
 NO_RESULT = "no result"
 """Shown as the verdict of a run that left no summary: it was killed, or it runs still."""
-_HYDRA = Path(".hydra") / "config.yaml"
+DAMAGED = "damaged"
+"""Shown as the verdict of a run whose summary can't be read."""
+HYDRA = ".hydra/config.yaml"
+"""The stored configuration."""
 _NEAREST = 3
 
 
-def find_runs(root: Path) -> list[Path]:
+def first_line(error: Exception) -> str:
+    """A message without what to type."""
+    return str(error).partition("\n")[0]
+
+
+def find_runs(root: Path, unlisted: Callable[[str], None] | None = None) -> list[Path]:
     """Run directories below ``root`` (or ``root`` itself), oldest first, those without a result included.
+
+    Args:
+        root: a folder.
+        unlisted: called with a message for a folder that can't be listed, so that what is in it is not known.
 
     Raises:
         RunDirectoryError: there is no such folder.
@@ -33,7 +52,8 @@ def find_runs(root: Path) -> list[Path]:
             f"ROOT: no folder {str(root)!r}; valid: a folder that holds runs, by default outputs.\n"
             "Try: inductor-debug list FOLDER"
         )
-    return sorted((folder for folder in {file.parent for file in root.rglob(LOG)} if _is_run(folder)), key=_started)
+    logged = (folder for folder, files in files_below(root, unlisted) if LOG in files)
+    return sorted(filter(_is_run, logged), key=_started)
 
 
 def _started(folder: Path) -> list[tuple[float, str]]:
@@ -43,7 +63,7 @@ def _started(folder: Path) -> list[tuple[float, str]]:
 
 
 def _is_run(folder: Path) -> bool:
-    return (folder / LOG).is_file() and ((folder / SUMMARY).is_file() or (folder / _HYDRA).is_file())
+    return any(os.path.lexists(folder / name) for name in (SUMMARY, HYDRA)) and os.path.lexists(folder / LOG)
 
 
 def locate(run: Path) -> Path:
@@ -75,31 +95,27 @@ def existing(run: Path) -> Path:
 
 def read_summary(run: Path) -> dict[str, Any]:
     """A run's ``summary.json``; RunDirectoryError where the folder is not a run or the file is damaged."""
-    file = run / SUMMARY
-    if not file.is_file():
-        raise _without_summary(run)
+    folder = StoredFolder(run)
     try:
-        found = json.loads(file.read_bytes())
-    except ValueError as error:
-        raise RunDirectoryError(f"{file}: not JSON ({error}).\nTry: inductor-debug rerun {run}") from error
-    if not isinstance(found, dict) or not {"run", "verdict", "stages"} <= found.keys():
-        raise RunDirectoryError(
-            f"{file}: has not the keys of a run's summary; valid: run, verdict, stages.\n"
-            f"Try: inductor-debug rerun {run}"
-        )
+        found: dict[str, Any] = folder.read_json(SUMMARY)
+    except FileNotFoundError:
+        raise _without_summary(run) from None
+    if found["verdict"] not in EXIT_CODES:
+        told = f"{visible(str(run / SUMMARY))}: verdict is {visible(repr(found['verdict']))}"
+        raise DamagedError(f"{told}; valid: {', '.join(EXIT_CODES)}.\nTry: inductor-debug rerun {visible(str(run))}")
     return found
 
 
 def _without_summary(run: Path) -> RunDirectoryError:
-    rejected = _rejection(run)
+    rejected, shown = _rejection(run), visible(str(run))
     if rejected:
-        return RunDirectoryError(f"{run}: nothing ran, the configuration was rejected. {rejected}")
+        return RunDirectoryError(f"{shown}: nothing ran, the configuration was rejected. {' '.join(rejected.split())}")
     if _is_run(run):
         return RunDirectoryError(
-            f"{run}: {NO_RESULT}: the run was killed, or it runs still; {LOG} tells how far it came.\n"
-            f"Try: inductor-debug rerun {run}"
+            f"{shown}: {NO_RESULT}: the run was killed, or it runs still; {LOG} tells how far it came.\n"
+            f"Try: inductor-debug rerun {shown}"
         )
-    known = [str(found) for found in find_runs(OUTPUTS)] if OUTPUTS.is_dir() else []
+    known = [visible(str(found)) for found in find_runs(OUTPUTS)] if OUTPUTS.is_dir() else []
     near = ", ".join(closest_first(str(run), known)[:_NEAREST])
     return RunDirectoryError(
         f"RUN: got {str(run)!r}; valid: a run's folder{f', such as {near}' if near else ''}.\nTry: inductor-debug list"
@@ -107,20 +123,22 @@ def _without_summary(run: Path) -> RunDirectoryError:
 
 
 def _rejection(run: Path) -> str:
-    """The message of a configuration that could not be run; empty where it was none."""
+    """The message of a configuration that could not be run; empty where it was none, or can't be read."""
     try:
-        return str(json.loads((run / CONFIGURATION_ERROR).read_bytes())["message"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return str(StoredFolder(run).read_json(CONFIGURATION_ERROR)["message"])
+    except (FileNotFoundError, DamagedError):
         return ""
 
 
 def row(run: Path) -> dict[str, Any]:
-    """One line of the table of runs, keys as in ``COLUMNS``; what a run without a result does not tell is None."""
+    """One line of the table of runs, keys as in ``COLUMNS`` and :data:`DAMAGE`; what a run does not tell is None."""
     try:
         summary = read_summary(run)
+    except DamagedError as error:
+        return dict.fromkeys(COLUMNS) | {"run": str(run), "verdict": DAMAGED, DAMAGE: first_line(error)}
     except RunDirectoryError:
         verdict = "rejected" if _rejection(run) else NO_RESULT
-        return dict.fromkeys(COLUMNS) | {"run": str(run), **_configured(run), "verdict": verdict}
+        return dict.fromkeys(COLUMNS) | {"run": str(run), **_configured(run), "verdict": verdict, DAMAGE: None}
     about, benchmark = summary["run"], summary.get("benchmark") or {}
     interval = benchmark.get("speedup_ci95")
     return {
@@ -130,29 +148,52 @@ def row(run: Path) -> dict[str, Any]:
         "violations": (summary.get("violations") or {}).get("total"),
         "numerics": (summary.get("numerics") or {}).get("verdict"),
         "speedup": benchmark.get("speedup"),
-        "speedup_ci95": None if interval is None else "{:.3g} to {:.3g}".format(*interval),
+        "speedup_ci95": None if not interval or None in interval else "{:.3g} to {:.3g}".format(*map(float, interval)),
         "seconds": about.get("seconds"),
+        DAMAGE: None,
     }
 
 
 def build_target(run: Path) -> str:
     """The dotted name of what builds a run's model; empty where the stored configuration does not tell."""
-    import yaml
-
     try:
-        return str(yaml.safe_load((run / _HYDRA).read_text())["model"]["build"].get("_target_") or "")
-    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError):
+        configured: _Configured = StoredFolder(run).read_yaml(HYDRA, _Configured)
+    except (FileNotFoundError, DamagedError):
         return ""
+    return str(configured["model"].get("build", {}).get("_target_") or "")
+
+
+class _Model(TypedDict):
+    name: str
+    build: NotRequired[dict[str, Any]]
+
+
+class _Accel(TypedDict):
+    name: str
+
+
+class _Backend(TypedDict):
+    name: str
+    adapter: str
+    _target_: NotRequired[str | None]
+
+
+class _Configured(TypedDict):
+    """What a listing takes from a stored configuration."""
+
+    model: _Model
+    accel: _Accel
+    backend: _Backend
+    dtype: str
+    mode: str
 
 
 def _configured(run: Path) -> dict[str, Any]:
     """What the stored configuration tells of a run; empty where it can't be read."""
-    import yaml
-
     try:
-        config = yaml.safe_load((run / _HYDRA).read_text())
-        backend = shown_name(*(config["backend"].get(key) for key in ("name", "adapter", "_target_")))
-        names = {"model": config["model"]["name"], "accel": config["accel"]["name"], "backend": backend}
-        return names | {key: config[key] for key in ("dtype", "mode")}
-    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        config: _Configured = StoredFolder(run).read_yaml(HYDRA, _Configured)
+    except (FileNotFoundError, DamagedError):
         return {}
+    backend = shown_name(*(config["backend"].get(key) for key in ("name", "adapter", "_target_")))  # type: ignore[arg-type]
+    names = {"model": config["model"]["name"], "accel": config["accel"]["name"], "backend": backend}
+    return {**names, "dtype": config["dtype"], "mode": config["mode"]}

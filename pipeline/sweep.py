@@ -2,12 +2,13 @@
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stages.encoding import jsonable
+from models.errors import DamagedError
+from models.stored import read_json, read_text
+from stages.stored_shapes import shape_of
 
 from . import summary
 from .rundir import CONFIGURATION_ERROR, SUMMARY, run_id, write_atomically
@@ -102,8 +103,8 @@ def _override_columns(overrides: Iterable[str]) -> dict[str, str]:
 def _hydra_overrides(job: Path) -> list[str]:
     """Overrides of a job that died before it wrote anything: Hydra's own file, a YAML list of strings."""
     try:
-        lines = (job / ".hydra" / "overrides.yaml").read_text().splitlines()
-    except FileNotFoundError:
+        lines = read_text(job / ".hydra" / "overrides.yaml", "yaml", job).splitlines()
+    except (FileNotFoundError, DamagedError):
         return []
     return [line[2:].strip().strip("'\"") for line in lines if line.startswith("- ")]
 
@@ -125,6 +126,6 @@ def _read_summary(job: Path) -> Any:
 
 def _read(path: Path) -> Any:
     try:
-        return jsonable(json.loads(path.read_bytes()))
-    except (FileNotFoundError, json.JSONDecodeError):
+        return read_json(path, shape_of(path.name), path.parent)
+    except (FileNotFoundError, DamagedError):
         return None

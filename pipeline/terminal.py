@@ -1,87 +1,56 @@
-"""Standard streams that hold: closed ones are opened on nothing, and a reader who leaves ends no command."""
+"""The one door to the terminal for what stored runs hold: tables, sentences, JSON and errors. Imports no torch.
 
-import contextlib
-import errno
-import io
-import logging
-import os
+Whatever passes here is printable: a control character of a stored text is shown as its escape, so that it can move no
+cursor, color nothing and forge no line.
+"""
+
+import json
 import sys
-from collections.abc import Iterator
-from typing import Any, TextIO
+from collections.abc import Sequence
+from typing import Any
 
-_GONE = (errno.EPIPE, errno.EIO)
-
-
-class _Steady(io.RawIOBase):
-    """Writes to a descriptor until that fails; from then on to nothing. What failed is in :attr:`error`."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        self.error: OSError | None = None
-
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self.descriptor
-
-    def isatty(self) -> bool:
-        return os.isatty(self.descriptor)
-
-    def write(self, content: "memoryview | bytes") -> int:  # type: ignore[override]
-        if self.error is None:
-            try:
-                return os.write(self.descriptor, content)
-            except OSError as error:
-                self.error = error
-        return len(content)
+from models.visible import visible, visible_lines
 
 
-@contextlib.contextmanager
-def steady_streams() -> Iterator[None]:
-    """While it is entered, writing to standard output and error raises nothing; logging's own failures say nothing.
-
-    A disk that is full behind standard output is told on standard error, once. A reader who has gone (``| head``, a
-    terminal that closed) is nothing to tell of.
-    """
-    before, raising = (sys.stdout, sys.stderr), logging.raiseExceptions
-    for descriptor in (0, 1, 2):
-        _open(descriptor)
-    streams = [_Steady(1), _Steady(2)]
-    ours = tuple(
-        _text(stream, old) if old is None or old is real else old
-        for stream, old, real in zip(streams, before, (sys.__stdout__, sys.__stderr__), strict=True)
-    )
-    sys.stdout, sys.stderr = ours
-    logging.raiseExceptions = False
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        lost = streams[0].error
-        if lost is not None and lost.errno not in _GONE:
-            sys.stderr.write(f"standard output can't be written: {lost.strerror}\n")
-        sys.stderr.flush()
-        sys.stdout, sys.stderr = before
-        logging.raiseExceptions = raising
+def say(text: str = "") -> None:
+    """One line on the standard output; a newline in it is shown."""
+    _write(f"{visible(text)}\n")
 
 
-def _open(descriptor: int) -> None:
-    """A closed descriptor would be given to the next file that is opened, and printed into."""
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        found = os.open(os.devnull, os.O_RDWR)
-        if found != descriptor:
-            os.dup2(found, descriptor)
-            os.close(found)
+def tell(message: str) -> None:
+    """A message of ours, of one line or several, on the standard error."""
+    sys.stderr.write(f"{_encodable(visible_lines(message), sys.stderr)}\n")
 
 
-def _text(stream: Any, old: TextIO | None) -> TextIO:
-    encoding = old.encoding if old is not None else "utf-8"
-    return io.TextIOWrapper(
-        io.BufferedWriter(stream),
-        encoding=encoding,
-        errors="backslashreplace",
-        line_buffering=True,
-    )
+def print_json(content: Any) -> None:
+    """Strict JSON. What lies beyond ASCII is escaped, as JSON escapes it."""
+    _write(json.dumps(content, indent=1, allow_nan=False).replace("\x7f", "\\u007f") + "\n")
+
+
+def print_table(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
+    """Columns as wide as their widest cell: a pipe or a CI log gets whole paths, never a cut one."""
+    cells = [list(columns), *([cell(row.get(column)) for column in columns] for row in rows)]
+    shown = [[visible(text) for text in line] for line in cells]
+    widths = [max(len(line[index]) for line in shown) for index in range(len(columns))]
+    for line in shown:
+        _write("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() + "\n")
+    _write("\n")
+
+
+def cell(value: Any) -> str:
+    """A value as a table shows it: text, a float to four digits, a dash for what is missing, anything else as JSON."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(_encodable(text, sys.stdout))
+
+
+def _encodable(text: str, stream: Any) -> str:
+    """Letters that the stream's encoding lacks (a terminal without UTF-8) as escapes."""
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)

@@ -7,10 +7,12 @@ A stage is told what earlier stages stored (``context.artifacts``) and, in the s
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from models.config import DTYPES, MODES, PRECISIONS, TF32, ModelConfig
 from models.options import chosen, whole
+from models.stored import parse_csv
 from stages.constrain.config import AccelConfig
 from stages.lower.config import BackendConfig
 
@@ -71,6 +73,10 @@ class Artifacts(Protocol):
     def read_text(self, name: str) -> str: ...
 
     def read_json(self, name: str) -> Any: ...
+
+    def read_table(self, name: str) -> list[dict[str, Any]]:
+        """A CSV file's rows, cells as text."""
+        ...
 
 
 @dataclass
@@ -186,6 +192,9 @@ class MemoryArtifacts:
         import json
 
         return json.loads(self._encoded(name))
+
+    def read_table(self, name: str) -> list[dict[str, Any]]:
+        return parse_csv(self._encoded(name), Path(name))
 
     def _encoded(self, name: str) -> bytes:
         if name not in self.content:

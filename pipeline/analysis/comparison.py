@@ -10,7 +10,8 @@ from pipeline import store
 from pipeline.analysis.kernels import launches_of
 from pipeline.analysis.stored import Analysis, Row, StoredRun, Table
 from pipeline.compiled_by import flat
-from pipeline.rundir import run_id
+from pipeline.folder import StoredFolder
+from pipeline.rundir import SUMMARY, run_id
 from stages.wording import counted
 
 APART = ("run", "schema", "stages", "repros", "compiled_by")
@@ -21,7 +22,7 @@ def runs_of(folders: Sequence[Path]) -> list[StoredRun]:
     """The runs of the folders, those below a sweep's each; UserError for fewer than two."""
     found: list[StoredRun] = []
     for folder in map(store.existing, folders):
-        below = [folder] if (folder / "summary.json").is_file() else store.find_runs(folder)
+        below = [folder] if StoredFolder(folder).has(SUMMARY) else store.find_runs(folder)
         found += [StoredRun(run) for run in below or [folder]]
     if len(found) < 2:
         raise UserError(
@@ -67,10 +68,10 @@ def _compiled_by(run: StoredRun) -> dict[str, Any]:
 
 
 def _settings(run: StoredRun) -> dict[str, Any]:
-    import yaml
-
-    file = run.folder / ".hydra" / "config.yaml"
-    config = yaml.safe_load(file.read_text()) if file.is_file() else {}
+    try:
+        config = run.artifacts.read_yaml(store.HYDRA, dict[str, Any])
+    except FileNotFoundError:  # a run of this package's own runner, without Hydra
+        return {}
     return {key: value for key, value in _flat(config) if not key.startswith(("hydra.", "runner."))}
 
 

@@ -4,7 +4,8 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from models.errors import UserError, closest_first
+from models.errors import DamagedError, UserError, closest_first
+from models.stored import DIGITS
 from pipeline.analysis.kernels import NEAREST, is_line, launches_of, place
 from pipeline.analysis.stored import Analysis, Row, StoredRun, Table, Wanted
 from stages.wording import counted
@@ -39,7 +40,7 @@ def fusion(run: StoredRun, wanted: Wanted) -> Analysis:
     for graph, decisions in decided.items():
         refused = [row for row in decisions if not row["fused"]]
         counts.append({"graph": graph, "fused": len(decisions) - len(refused), "refused": len(refused)}
-                      | {key: facts[graph][key] for key in COUNT_COLUMNS[1:3]})  # fmt: skip
+                      | {key: facts.get(graph, {}).get(key) for key in COUNT_COLUMNS[1:3]})  # fmt: skip
         chosen = [row for row in decisions if _concerns(row, wanted)]
         for row in chosen:
             if not row["fused"]:
@@ -68,6 +69,8 @@ def _decisions(run: StoredRun, graph: str) -> list[Row]:
     for node in run.json(f"lower/{graph}/nodes.json")["nodes"]:
         if node["source"]:
             file, _, number = node["source"].rpartition(":")
+            if not number.isdecimal() or len(number) > DIGITS:
+                raise DamagedError(f"{run.folder}: a node's source is {node['source']!r}; valid: FILE:LINE.")
             line = {"file": file, "line": int(number), "code": code.get(node["source"], "")}
             lines[node["node"]].append(line)
     rows = []

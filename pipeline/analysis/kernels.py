@@ -98,7 +98,7 @@ def is_kernel(launch: Mapping[str, Any], name: str) -> bool:
 def is_line(source: Mapping[str, Any], text: str) -> bool:
     """Whether ``FILE:LINE``, ``FILE`` or a part of the code means this line."""
     file, _, line = text.rpartition(":")
-    if file and line.isdigit():
+    if file and line.isdecimal():
         return int(line) == source["line"] and _ends_with(source["file"], file)
     return _ends_with(source["file"], text) or text in (source["code"] or "")
 

@@ -212,8 +212,8 @@ def summary(run: StoredRun, wanted: Wanted) -> Analysis:
 
     about = run.summary["run"]
     report = run.json("report/report.json") if run.has("report/report.json") else {}
-    told = [f"{about['model']}, {about['accel']}, {about['backend']}, {about.get('dtype')}, {about.get('mode')}: "
-            f"{run.summary['verdict']}", *report.get("findings", [])]  # fmt: skip
+    name = ", ".join(str(about.get(key)) for key in ("model", "accel", "backend", "dtype", "mode"))
+    told = [f"{name}: {run.summary['verdict']}", *report.get("findings", [])]
     stages = run.summary["stages"]
     files = Counter(name.split("/")[0] for name in run.names if "/" in name)
     asked = [{"type": name, "question": kind.question, **_answered(run, name)}

@@ -1,6 +1,8 @@
 """A stored run as an analysis reads it. What it does not hold is an error that says what to type to have it."""
 
-import json
+import contextlib
+import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -8,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import RunDirectoryError, UserError
+from models.visible import visible
 from pipeline import store
-from pipeline.rundir import RunDirectory
+from pipeline.folder import StoredFolder
 from stages.report.collect import stage_note
 from stages.report.reading import read_table
 
 Row = dict[str, Any]
+
+_GRAPH = re.compile(r"g\d{1,6}\.\w+")
+_WHOLE, _NUMBER = re.compile(r"-?(0|[1-9]\d{0,39})"), re.compile(r"-?\d{1,400}(\.\d{1,400})?([eE][-+]?\d{1,3})?")
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ class StoredRun:
     def __init__(self, folder: Path) -> None:
         self.folder = store.existing(folder)
         self.summary = store.read_summary(self.folder)
-        self.artifacts = RunDirectory(self.folder)
+        self.artifacts = StoredFolder(self.folder)
 
     @cached_property
     def names(self) -> list[str]:
@@ -82,23 +88,30 @@ class StoredRun:
     def graphs(self) -> list[str]:
         """Ids of the graphs that were lowered, forward before backward."""
         found = {name.split("/")[1] for name in self.names if name.startswith("lower/") and name.count("/") > 1}
-        ids = (name for name in found if f"lower/{name}/provenance.json" in self.names)
+        ids = (name for name in found if _GRAPH.fullmatch(name) and f"lower/{name}/provenance.json" in self.names)
         return sorted(ids, key=lambda name: (int(name.partition(".")[0][1:]), name.endswith("backward")))
 
     def has(self, name: str) -> bool:
         return name in self.names
 
     def json(self, name: str) -> Any:
-        """A JSON file's content; RunDirectoryError where it is damaged."""
-        try:
+        """A JSON file's content; RunDirectoryError where there is none, or not what was stored."""
+        with self._held(name):
             return self.artifacts.read_json(name)
-        except ValueError as error:
-            raise RunDirectoryError(
-                f"{self.folder / name}: not JSON ({error}).\nTry: inductor-debug rerun {self.folder}"
-            ) from error
 
     def text(self, name: str) -> str:
-        return self.artifacts.read_text(name)
+        """A text file's content; RunDirectoryError where there is none, or not what was stored."""
+        with self._held(name):
+            return self.artifacts.read_text(name)
+
+    @contextlib.contextmanager
+    def _held(self, name: str) -> Iterator[None]:
+        """A file that an answer needs and that is not there is an error that says what to type."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            told = f"{visible(str(self.folder))}: holds no {visible(name)}, so the answer is not known"
+            raise RunDirectoryError(f"{told}; valid: a whole run.\nTry: {self.rerun()}") from error
 
     def table(self, name: str) -> list[Row]:
         """A CSV file's rows, numbers and truth values as such, empty cells as None; [] where there is no such file."""
@@ -122,11 +135,11 @@ class StoredRun:
             because: why it is not there; by default what became of the stage.
         """
         reason = because or stage_note(self.summary["stages"], stage)
-        return UserError(f"{self.folder}: holds no {what}: {reason}.\nTry: {self.rerun(*changes)}")
+        return UserError(f"{visible(str(self.folder))}: holds no {what}: {reason}.\nTry: {self.rerun(*changes)}")
 
     def rerun(self, *changes: str) -> str:
         """The command that runs it again."""
-        return " ".join(["inductor-debug", "rerun", str(self.folder), *changes])
+        return " ".join(["inductor-debug", "rerun", visible(str(self.folder)), *changes])
 
     def wanted_graphs(self, wanted: Wanted, stage: str = "lower") -> list[str]:
         """Ids of the lowered graphs that are asked for; UserError where none was lowered, or none has that id."""
@@ -151,8 +164,7 @@ def parsed(cell: str | None) -> Any:
         return None
     if cell in ("True", "False"):
         return cell == "True"
-    try:
-        number = json.loads(cell)
-    except ValueError:
-        return cell
-    return number if isinstance(number, int | float) and number == number and abs(number) != float("inf") else cell
+    if _WHOLE.fullmatch(cell):
+        return int(cell)
+    number = float(cell) if _NUMBER.fullmatch(cell) else math.inf
+    return number if math.isfinite(number) else cell

@@ -1,7 +1,8 @@
 """A profile's YAML as typed configuration without OmegaConf, whose import costs more than a whole check.
 
 Only content that needs no judgement is taken: known keys, values of exactly the field's type, no interpolation, no key
-twice. For anything else the answer is None, and OmegaConf validates, converts or refuses it as it does in the pipeline.
+twice. For anything else of a user's own file the answer is None, and OmegaConf validates, converts or refuses it as it
+does in the pipeline; of a stored run's it is an error, for OmegaConf would look its interpolations up.
 """
 
 import functools
@@ -12,87 +13,102 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
+from models.errors import ConfigurationError
+from models.stored import read_own_yaml
+from models.visible import visible
+from models.yaml_limits import loader
 from stages.constrain.config import AccelConfig
 
 
 class _NotPlain(Exception):
-    """Something that OmegaConf has to look at."""
+    """Something that OmegaConf has to look at: a value and its key."""
 
 
 def plain_config(path: Path, overrides: Mapping[str, Any]) -> AccelConfig | None:
     """The configuration in a YAML file with fields replaced, or None where it is not plain.
 
     Args:
-        path: the file; one that can't be read is not plain.
+        path: the file.
         overrides: fields of AccelConfig.
+
+    Raises:
+        ConfigurationError: the file is beyond the limits of :mod:`models.stored`.
     """
     import yaml
 
+    content = read_own_yaml(path)
     try:
-        content = yaml.load(path.read_bytes(), _loader()) or {}
-        config = _value(dict(content) | dict(overrides), AccelConfig)
-    except (_NotPlain, yaml.YAMLError, OSError, ValueError, TypeError):
+        found = yaml.load(content, loader()) or {}
+        config = _value(dict(found) | dict(overrides), AccelConfig, "accel")
+    except (_NotPlain, yaml.YAMLError, ValueError, TypeError):
         return None
     assert isinstance(config, AccelConfig)
     return config
 
 
-@functools.cache
-def _loader() -> Any:
-    import yaml
+def stored_config(content: Mapping[str, Any], file: str) -> AccelConfig:
+    """The profile of a stored configuration; nothing is looked up for it.
 
-    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    Args:
+        content: its ``accel``.
+        file: which it came from, for messages.
 
-    class Loader(base):
-        """Refuses a key that is there twice."""
+    Raises:
+        ConfigurationError: a key that a profile has not, a value of another type, an interpolation, or no value.
+    """
+    try:
+        config = _value(dict(content), AccelConfig, "accel")
+    except _NotPlain as error:
+        key, value = error.args
+        told = visible(str(value))
+        why = "an interpolation, which is not resolved when a stored run is read" if "${" in told else "not its type"
+        raise ConfigurationError(
+            f"check: {visible(file)} has no profile that can be read: {visible(key)} is {told[:200]!r}, {why}; valid: "
+            f"plain values.\nTry: {visible(key)}=VALUE, or accel=strict16"
+        ) from error
+    assert isinstance(config, AccelConfig)
+    return config
 
-        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-            if len(set(keys)) != len(keys):
-                raise _NotPlain
-            return super().construct_mapping(node, deep=deep)
 
-    return Loader
-
-
-def _value(value: Any, kind: Any) -> Any:
+def _value(value: Any, kind: Any, key: str) -> Any:
     """``value`` as a field of type ``kind``; _NotPlain where it is not exactly that."""
     if isinstance(value, str) and ("${" in value or value == "???"):
-        raise _NotPlain
+        raise _NotPlain(key, value)
     origin, parameters = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
-        return None if value is None else _one_of(value, [item for item in parameters if item is not type(None)])
+        return None if value is None else _one_of(value, [item for item in parameters if item is not type(None)], key)
     if origin is list and type(value) in (list, tuple):
-        return [_value(item, parameters[0]) for item in value]
-    if origin is dict and type(value) is dict and all(type(key) is str for key in value):
-        return {key: _value(item, parameters[1]) for key, item in value.items()}
+        return [_value(item, parameters[0], f"{key}[{index}]") for index, item in enumerate(value)]
+    if origin is dict and type(value) is dict and all(type(name) is str for name in value):
+        return {name: _value(item, parameters[1], f"{key}.{name}") for name, item in value.items()}
     if kind is Any:
-        return _anything(value)
+        return _anything(value, key)
     if is_dataclass(kind) and isinstance(kind, type) and isinstance(value, dict):
         hints = _hints(kind)
-        if not set(value) <= set(hints):
-            raise _NotPlain
-        return kind(**{key: _value(item, hints[key]) for key, item in value.items()})
+        unknown = [name for name in value if name not in hints]
+        if unknown:
+            raise _NotPlain(f"{key}.{unknown[0]}", value[unknown[0]])
+        return kind(**{name: _value(item, hints[name], f"{key}.{name}") for name, item in value.items()})
     if kind in (str, int, bool, float) and type(value) is kind:
         return value
-    raise _NotPlain
+    raise _NotPlain(key, value)
 
 
-def _one_of(value: Any, kinds: list[Any]) -> Any:
+def _one_of(value: Any, kinds: list[Any], key: str) -> Any:
     """``value`` as the only, or the scalar, type of a union; _NotPlain where it is of none."""
     if len(kinds) > 1 and type(value) in kinds:
-        return _value(value, type(value))
-    return _value(value, kinds[0])
+        return _value(value, type(value), key)
+    return _value(value, kinds[0], key)
 
 
-def _anything(value: Any) -> Any:
+def _anything(value: Any, key: str) -> Any:
     if isinstance(value, (list, tuple)):
-        return [_value(item, Any) for item in value]
+        return [_value(item, Any, f"{key}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, dict):
-        return {key: _value(item, Any) for key, item in value.items()}
+        return {name: _value(item, Any, f"{key}.{name}") for name, item in value.items()}
     if value is None or type(value) in (str, int, bool, float):
         return value
-    raise _NotPlain
+    raise _NotPlain(key, value)
 
 
 @functools.cache

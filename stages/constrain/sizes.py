@@ -128,14 +128,15 @@ def values(size: Size, symbols: Symbols) -> list[int] | None:
     if tree is None:
         return None
     names = _names(tree)
-    ranges = []
+    ranges, count = [], 1
     for name in names:
         known = symbols.get(name, {})
         low, high = known.get("min"), known.get("max")
         if low is None or high is None:
             return None
         ranges.append(range(low, high + 1))
-    if math.prod(map(len, ranges)) > MOST_VALUES:
+        count *= max(0, high + 1 - low)
+    if count > MOST_VALUES:
         return None
     found = []
     for each in itertools.product(*ranges):
@@ -202,8 +203,42 @@ def _function(tree: ast.Call) -> str | None:
 def _parse(expression: str) -> ast.expr | None:
     try:
         return ast.parse(expression, mode="eval").body
-    except SyntaxError:
+    except (SyntaxError, ValueError):  # ValueError: a null byte
         return None
+
+
+MOST_LETTERS, MOST_LEVELS, MOST_BITS = 4000, 60, 960
+"""Of an expression that others wrote: its length, its nesting, and the bits of its value, which a float has to hold."""
+
+
+def readable(expression: str) -> bool:
+    """Whether an expression that others wrote is small enough to be worked with; one that says nothing is."""
+    if len(expression) > MOST_LETTERS:
+        return False
+    try:
+        tree = _parse(expression)
+    except (RecursionError, MemoryError):  # of Python's parser, nested too deep for it
+        return False
+    if tree is None:
+        return True
+    level, nodes = 0, list(ast.iter_child_nodes(tree))
+    while nodes and level <= MOST_LEVELS:
+        level, nodes = level + 1, [inner for node in nodes for inner in ast.iter_child_nodes(node)]
+    return level <= MOST_LEVELS and _bits(tree) <= MOST_BITS
+
+
+def _bits(tree: ast.expr) -> int:
+    """Bits of an expression's value at most, its symbols having 64."""
+    if isinstance(tree, ast.Constant):
+        return tree.value.bit_length() if isinstance(tree.value, int) else 0
+    if isinstance(tree, ast.BinOp):
+        left, right = _bits(tree.left), _bits(tree.right)
+        if isinstance(tree.op, ast.Pow):
+            exponent = tree.right.value if isinstance(tree.right, ast.Constant) else None
+            return left * max(exponent, 8) if isinstance(exponent, int) else left * 8
+        return left + right if isinstance(tree.op, ast.Mult) else max(left, right) + 1
+    inner = [_bits(node) for node in ast.iter_child_nodes(tree) if isinstance(node, ast.expr)]
+    return max(inner, default=64)
 
 
 def _factor(tree: ast.expr) -> int:

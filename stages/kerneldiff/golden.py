@@ -17,7 +17,6 @@ and, tensor by tensor, from the same weights.
 import contextlib
 import copy
 import hashlib
-import json
 import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -27,14 +26,17 @@ from typing import Any
 import torch
 
 from models.case import Case
-from models.errors import ConfigurationError
+from models.errors import ConfigurationError, DamagedError
 from models.nested import map_tensors
 from models.snapshot import same_bits
+from models.stored import checked, lies_within, read_json
+from models.visible import visible
 from stages.contract import ReferenceConfig, Settings
 from stages.kerneldiff import fingerprint, packing, sides
-from stages.kerneldiff.golden_store import FOLDER, SCHEMA, digest
+from stages.kerneldiff.golden_store import FILES, FOLDER, SCHEMA, About, Stamped, digest
 from stages.kerneldiff.record import TensorComparison
 from stages.kerneldiff.refilled import Contradiction, refilled
+from stages.stored_shapes import Diagnosis
 
 log = logging.getLogger(__name__)
 
@@ -244,8 +246,8 @@ class Golden:
 
     def _other(self, theirs: str, mine: str, cure: str) -> ConfigurationError:
         return ConfigurationError(
-            f"{KEY}: got {self.run}, made with {theirs}; this run has {mine}; valid: a run of the same model, inputs' "
-            f"shapes, mode, dtype and precision.\nTry: {cure}, {_HERE}"
+            f"{KEY}: got {self.run}, made with {visible(theirs)}; this run has {mine}; valid: a run of the same model, "
+            f"inputs' shapes, mode, dtype and precision.\nTry: {visible(cure)}, {_HERE}"
         )
 
 
@@ -256,23 +258,27 @@ def open_golden(run: str) -> Golden:
         ConfigurationError: no such directory, no golden in it, or one that is damaged.
     """
     folder = Path(run).expanduser() / FOLDER
-    if not (folder / "golden.json").is_file():
-        raise _missing(run)
+    golden = Golden(run, folder, {})
     try:
-        about = json.loads((folder / "golden.json").read_bytes())
-        told = about.pop("sha256")
-        schema = about["schema"]
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise Golden(run, folder, {})._damaged(f"golden.json can't be read: {error!r}") from error
-    golden = Golden(run, folder, about)
-    if told != digest(about):
-        raise golden._damaged("golden.json has not the SHA-256 that it tells")
-    if schema != SCHEMA:
-        raise _error(run, f"holds a golden of schema {schema}", f"schema {SCHEMA}", "inductor-debug rerun")
+        about = read_json(folder / "golden.json", Stamped, folder.parents[1])
+        told, schema = about.pop("sha256"), about["schema"]
+        if told != digest(about):
+            raise golden._damaged("golden.json has not the SHA-256 that it tells")
+        if schema != SCHEMA:
+            raise _error(run, f"holds a golden of schema {schema}", f"schema {SCHEMA}", "inductor-debug rerun")
+        golden.about = checked(about, About, folder / "golden.json")
+    except FileNotFoundError:
+        raise _missing(run) from None
+    except DamagedError as error:
+        raise golden._damaged(f"golden.json can't be read: {error}") from error
     for name, expected in about["files"].items():
         golden_file = folder / name
+        if name not in FILES:
+            raise golden._damaged(f"golden.json lists the file {name!r}")
         if not golden_file.is_file():
             raise golden._damaged(f"{name} is missing")
+        if not lies_within(golden_file, folder.parents[1]):
+            raise golden._damaged(f"{name} is a link that leads out of the run")
         size = golden_file.stat().st_size
         if size != expected["bytes"]:
             raise golden._damaged(f"{name} has {size:,} bytes, golden.json tells {expected['bytes']:,}")
@@ -284,10 +290,10 @@ def open_golden(run: str) -> Golden:
 
 def _missing(run: str) -> ConfigurationError:
     """The error for a run without a golden, with the reason where the run told it."""
-    told = ""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # no readable reason: the error stands without
-        note = json.loads((Path(run).expanduser() / "kerneldiff/diagnosis.json").read_bytes())["golden"]
-        told = f" ({note})"
+    told, folder = "", Path(run).expanduser()
+    with contextlib.suppress(FileNotFoundError, DamagedError):  # no readable reason: the error stands without
+        note = read_json(folder / "kerneldiff/diagnosis.json", Diagnosis, folder).get("golden")
+        told = f" ({visible(note)})" if note else ""
     return _error(
         run,
         f"holds no {FOLDER}/golden.json{told}",
@@ -298,7 +304,7 @@ def _missing(run: str) -> ConfigurationError:
 
 def _error(run: str, what: str, valid: str, cure: str) -> ConfigurationError:
     cure = f"{cure} {run}" if cure.endswith("rerun") else cure
-    return ConfigurationError(f"{KEY}: got {run!r}, which {what}; valid: {valid}.\nTry: {cure}, {_HERE}")
+    return ConfigurationError(f"{KEY}: got {run!r}, which {visible(what)}; valid: {valid}.\nTry: {cure}, {_HERE}")
 
 
 def _is_path(value: object) -> bool:

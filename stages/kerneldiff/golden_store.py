@@ -4,7 +4,7 @@ import hashlib
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from models.case import Case
 from stages.contract import Settings
@@ -12,10 +12,79 @@ from stages.encoding import jsonable
 from stages.kerneldiff import fingerprint, packing, sides
 
 FOLDER = "kerneldiff/golden"
+FILES = tuple(f"{name}.safetensors" for name in ("inputs", "reference", "gold", "weights"))
 SCHEMA = 1
 LIMIT = 64 * 2**20
 """Bytes that a golden takes at most, unless ``store_golden=true`` forces it: any inference's outputs fit, and so does
 the training of a small model; ResNet-18's gradients take 141 MB (float32, and float64 for gold), BERT's 2.1 GB."""
+
+
+class Stamped(TypedDict):
+    """golden.json: what any schema of it has."""
+
+    schema: int
+    sha256: str
+
+
+class _Reference(TypedDict):
+    backend: str
+    device: str | None
+    dtype: str | None
+
+
+class _MadeWith(TypedDict):
+    torch: str
+    device: str
+    machine: str
+    cpu_capability: str
+
+
+class _Random(TypedDict):
+    drew: bool
+    generator: str
+    gold: str
+
+
+class _Record(TypedDict):
+    """A tensor, or another leaf, as :mod:`stages.kerneldiff.packing` records it."""
+
+    type: str
+    dtype: NotRequired[str]
+    shape: NotRequired[list[int]]
+    stored: NotRequired[str]
+    sha256: NotRequired[str]
+    kind: NotRequired[str]
+    path: NotRequired[str]
+    value: NotRequired[str | list[str]]
+
+
+class _Tensors(TypedDict):
+    sha256: str
+    tensors: dict[str, _Record]
+
+
+class _Leaves(TypedDict):
+    reference: list[_Record]
+    gold: list[_Record]
+
+
+class _File(TypedDict):
+    bytes: int
+    sha256: str
+
+
+class About(TypedDict):
+    """golden.json without the SHA-256 of itself."""
+
+    settings: dict[str, Any]
+    seed: int
+    reference: _Reference
+    made_with: _MadeWith
+    random: _Random
+    weights: _Tensors
+    inputs: _Tensors
+    leaves: _Leaves
+    files: dict[str, _File]
 
 
 def store(

@@ -1,7 +1,5 @@
 """Stored artifacts as the report reads them: what is missing is None. Free of torch."""
 
-import csv
-import io
 from collections.abc import Callable
 from typing import Any
 
@@ -19,12 +17,11 @@ def read_json(artifacts: Artifacts, name: str) -> Any:
 
 
 def read_table(artifacts: Artifacts, name: str) -> list[Row] | None:
-    """A CSV artifact's rows, or None."""
+    """A CSV artifact's rows, their cells as text, or None."""
     try:
-        text = artifacts.read_text(name)
+        return artifacts.read_table(name)
     except FileNotFoundError:
         return None
-    return list(csv.DictReader(io.StringIO(text)))
 
 
 def capped(rows: list[Row] | None, name: str, max_rows: int, order: Callable[[Row], Any] | None = None) -> Row | None:

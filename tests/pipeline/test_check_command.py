@@ -87,7 +87,7 @@ def test_what_a_graph_break_hides_is_not_called_fit(
         assert "what runs outside the graphs is not counted (1 graph break)" in capsys.readouterr().err
     (run / "capture/breaks.json").write_text("[")
     assert main(["check", str(run), "accel=strict16", *out]) == 2
-    assert "capture/breaks.json can't be read" in capsys.readouterr().err
+    assert "capture/breaks.json: not JSON" in capsys.readouterr().err
 
 
 def test_a_grid_over_bytes_takes_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,7 +130,10 @@ def test_with_no_profile_the_rules_that_the_runs_backend_declared_are_checked(
     models = ["--models", "--out", str(tmp_path / "out")]
     assert [row["refused"] for row in rows_of(capsys, str(run), *models)[0]] == [0]
     (run / "constrain/declared.json").write_text("{}")
-    assert main(["check", str(run), *words]) == 2 and "declared.json: can't be read" in capsys.readouterr().err
+    assert (
+        main(["check", str(run), *words]) == 2
+        and "declared.json: its content is a mapping without 'name'" in capsys.readouterr().err
+    )
 
 
 def test_the_mocks_variables_are_those_of_the_run_or_of_here(
@@ -167,7 +170,7 @@ def test_the_mocks_variables_are_those_of_the_run_or_of_here(
     assert main(["check", *own]) == 0
     (run / "manifest.json").write_text("{")
     capsys.readouterr()
-    assert main(["check", *own]) == 2 and "manifest.json: can't be read" in capsys.readouterr().err
+    assert main(["check", *own]) == 2 and "manifest.json: not JSON" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["--grid", "nonsense"], [], ["--models", "--grid", "alignment=8"],
@@ -340,7 +343,7 @@ def test_a_run_without_a_capture_is_exit_code_2(tmp_path: Path, capsys: pytest.C
     run = stored_run(tmp_path / "run", 24)
     (run / "capture/graphs/g0.forward.json").write_text("{}")
     assert main(["check", str(run), "--grid", "alignment=8"]) == 2
-    assert "can't be read" in capsys.readouterr().err
+    assert "its content is a mapping without 'id'" in capsys.readouterr().err
     assert main(["check", str(tmp_path / "nowhere"), "--grid", "alignment=8"]) == 2
 
 

@@ -1,0 +1,28 @@
+"""Text that somebody else wrote, as it is shown: what would steer a terminal is seen, not sent. Free of torch."""
+
+import re
+
+_HIDDEN = re.compile(r"[^\x20-\x7e]")
+
+
+def visible(text: str) -> str:
+    """``text`` as one printable line: what is not printed as itself stands as its escape, ``\\u001b`` or ``\\n``.
+
+    Those are control characters (newline and tab too), what turns or hides text (bidirectional marks, zero widths),
+    separators other than a blank, and halves of a surrogate pair. Letters of any script stay.
+    """
+    return _HIDDEN.sub(_shown, text)
+
+
+def visible_lines(text: str) -> str:
+    """As :func:`visible`, but its newlines stay: for a message of our own that holds text of others."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def _shown(match: re.Match[str]) -> str:
+    letter = match[0]
+    if letter.isprintable():
+        return letter
+    if letter in "\n\t\r":
+        return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}[letter]
+    return f"\\u{ord(letter):04x}" if ord(letter) <= 0xFFFF else f"\\U{ord(letter):08x}"

@@ -1,0 +1,389 @@
+"""What each stored file must look like for what reads it: its shape, or its table's columns. Free of torch.
+
+Declared is what a reader needs. Keys and columns that are not named here may hold anything; a file that is not named
+here may have any content.
+"""
+
+import fnmatch
+import re
+from typing import Any, NotRequired, TypedDict
+
+from models.shapes import Number
+from models.stored import Column
+
+Size = int | str
+
+
+class Run(TypedDict, total=False):
+    """``run`` of summary.json."""
+
+    id: str
+    model: str | None
+    accel: str | None
+    backend: str | None
+    dtype: str | None
+    mode: str | None
+    device: str | None
+    seconds: Number | None
+    overrides: list[str]
+    flags: list[str]
+
+
+class StageEntry(TypedDict):
+    """One of ``stages`` of summary.json, and a stage's record."""
+
+    name: str
+    status: str
+    message: NotRequired[str | None]
+    seconds: NotRequired[Number | None]
+    mistake: NotRequired[str | None]
+
+
+class Violations(TypedDict, total=False):
+    """``violations`` of summary.json."""
+
+    total: int | None
+    by_rule: dict[str, int]
+    by_effect: dict[str, int]
+    strict: bool | None
+    profile: str | None
+    declared_by: str | None
+
+
+class Numerics(TypedDict, total=False):
+    """``numerics`` of summary.json."""
+
+    compared: int | None
+    failed: int | None
+    verdict: str | None
+
+
+class Benchmark(TypedDict, total=False):
+    """``benchmark`` of summary.json."""
+
+    reference: dict[str, Any] | None
+    test: dict[str, Any] | None
+    speedup: Number | None
+    speedup_ci95: tuple[Number, Number] | tuple[None, None] | None
+
+
+class Summary(TypedDict):
+    """summary.json."""
+
+    run: Run
+    verdict: str
+    stages: list[StageEntry]
+    graphs: NotRequired[dict[str, Any] | None]
+    violations: NotRequired[Violations | None]
+    numerics: NotRequired[Numerics | None]
+    benchmark: NotRequired[Benchmark | None]
+    guards: NotRequired[dict[str, Any] | None]
+    repros: NotRequired[list[dict[str, Any]] | None]
+
+
+class Rejection(TypedDict):
+    """configuration_error.json."""
+
+    message: str
+    overrides: NotRequired[list[str]]
+
+
+class Manifest(TypedDict, total=False):
+    """manifest.json."""
+
+    environment: dict[str, str]
+    files: dict[str, str]
+
+
+class Line(TypedDict):
+    """A source line of a kernel."""
+
+    file: str
+    line: int
+    code: str
+    own: bool
+
+
+class Buffer(TypedDict):
+    """A buffer that a kernel reads or writes."""
+
+    name: str
+    role: str
+    shape: list[Size]
+    dtype: str
+    bytes: int | None
+
+
+class Launch(TypedDict):
+    """One of ``kernels`` of provenance.json."""
+
+    name: str
+    handle: int | None
+    kind: str
+    file: str | None
+    nodes: list[str]
+    sources: list[Line]
+    reads: list[Buffer]
+    writes: list[Buffer]
+    bytes_read: int | None
+    bytes_written: int | None
+
+
+class Provenance(TypedDict):
+    """lower/GRAPH/provenance.json."""
+
+    kernels: list[Launch]
+
+
+class PostGradNode(TypedDict):
+    """One of ``nodes`` of nodes.json; ``source`` is ``file:line``."""
+
+    node: str
+    source: str | None
+
+
+class PostGradNodes(TypedDict):
+    """lower/GRAPH/nodes.json."""
+
+    nodes: list[PostGradNode]
+
+
+class Lowering(TypedDict):
+    """lower/summary.json."""
+
+    graphs: dict[str, dict[str, Any]]
+    inductor_options: NotRequired[dict[str, Any]]
+    compile_s: NotRequired[Number | None]
+
+
+class Break(TypedDict):
+    """A graph break."""
+
+    reason: str
+    detail: NotRequired[str | None]
+    kind: NotRequired[str]
+
+
+class HeldGuard(TypedDict):
+    """A guard."""
+
+    type: str
+    code: list[str]
+    source: str | None
+
+
+class CapturedGuard(HeldGuard):
+    """One of capture/guards.json."""
+
+    graph: str | None
+
+
+class GuardedGraph(TypedDict):
+    """One of ``graphs`` of guards/guards.json."""
+
+    graph: str | None
+    function: str
+    file: str
+    line: int
+    guards: list[HeldGuard]
+    dynamic_shapes: dict[str, Any]
+
+
+class Guards(TypedDict):
+    """guards/guards.json."""
+
+    graphs: list[GuardedGraph]
+    limits: list[dict[str, Any]]
+    not_established: list[str]
+
+
+class RaisedBySide(TypedDict):
+    """``error`` of diagnosis.json."""
+
+    side: NotRequired[str]
+    type: NotRequired[str]
+
+
+class Diagnosis(TypedDict):
+    """kerneldiff/diagnosis.json."""
+
+    error: NotRequired[RaisedBySide | None]
+    golden: NotRequired[str | None]
+
+
+class Applications(TypedDict):
+    """A place where a culprit is applied."""
+
+    name: str
+    index: int | None
+    definition: str | None
+    nodes: list[dict[str, Any]]
+
+
+class Pattern(TypedDict):
+    """``pattern`` of bisect.json."""
+
+    applications: NotRequired[list[Applications] | None]
+
+
+class Remedy(TypedDict):
+    """``remedy`` of bisect.json."""
+
+    kind: str
+    text: str
+
+
+class Bisection(TypedDict):
+    """bisect/bisect.json."""
+
+    verdict: str
+    answer: str
+    applications: list[Applications]
+    pattern: Pattern | None
+    remedy: Remedy | None
+
+
+class ReportData(TypedDict, total=False):
+    """report/report.json."""
+
+    findings: list[str]
+
+
+class Tensor(TypedDict):
+    """One of a node's ``outputs``."""
+
+    shape: list[Size]
+    dtype: str
+    stride: list[Size]
+    device: str
+    storage_offset: NotRequired[Size]
+    hints: NotRequired[list[int] | None]
+    storage_bytes: NotRequired[Size | None]
+    storage_hint: NotRequired[int | None]
+
+
+class Source(TypedDict):
+    """Where a node came from."""
+
+    file: str
+    line: int
+    code: NotRequired[str]
+    function: NotRequired[str]
+
+
+class Node(TypedDict):
+    """One of a graph's ``nodes``."""
+
+    name: str
+    op: str
+    target: str
+    outputs: list[Tensor]
+    source: Source | None
+    args: NotRequired[list[Any]]
+    kwargs: NotRequired[dict[str, Any]]
+    inputs: NotRequired[list[str]]
+    role: NotRequired[str]
+    module: NotRequired[str]
+    flops: NotRequired[int | None]
+    aliases: NotRequired[bool]
+    shares: NotRequired[str]
+    value: NotRequired[Size | None]
+    dispatched: NotRequired[list[str] | None]
+    body: NotRequired[list[dict[str, Any]] | None]
+
+
+class Graph(TypedDict):
+    """capture/graphs/GRAPH.json."""
+
+    id: str
+    kind: str
+    nodes: list[Node]
+    symbols: NotRequired[dict[str, dict[str, int | None]]]
+
+
+class DeclaredRule(TypedDict, total=False):
+    """A rule of declared.json, all fields."""
+
+    rule: str
+    effect: str | None
+    dims: str | None
+    roles: list[str] | None
+    unit: str | None
+    operations: list[str] | None
+    value: Any
+    source: str | None
+    version: str | None
+
+
+class DeclaredWaiver(TypedDict, total=False):
+    """A waiver of declared.json."""
+
+    rule: str
+    source: str
+    target: str
+    reason: str
+    expires: str | None
+
+
+class Declared(TypedDict):
+    """constrain/declared.json."""
+
+    name: str
+    strict: bool
+    rules: list[DeclaredRule]
+    waivers: list[DeclaredWaiver]
+    own_check: bool
+
+
+_JSON: dict[str, Any] = {
+    "summary.json": Summary,
+    "manifest.json": Manifest,
+    "configuration_error.json": Rejection,
+    ".stages/*.json": StageEntry,
+    "capture/graphs/*.json": Graph,
+    "capture/breaks.json": list[Break],
+    "capture/recompiles.json": list[dict[str, Any]],
+    "capture/guards.json": list[CapturedGuard],
+    "constrain/declared.json": Declared,
+    "guards/guards.json": Guards,
+    "lower/summary.json": Lowering,
+    "lower/*/provenance.json": Provenance,
+    "lower/*/nodes.json": PostGradNodes,
+    "kerneldiff/diagnosis.json": Diagnosis,
+    "bisect/bisect.json": Bisection,
+    "report/report.json": ReportData,
+}
+
+TEXT = r"(?s:.*)"
+WHOLE = r"(-?\d{1,40})?"
+NUMBER = r"([-+]?(\d{1,400}(\.\d{0,400})?|\.\d{1,400})([eE][-+]?\d{1,3})?|nan|inf|-inf)?"
+TRUTH = r"True|False|"
+
+_OPTIONAL = ("bound", "ratio", "elements")
+_TIMED = {"time_us": NUMBER}
+_CSV: dict[str, dict[str, str]] = {
+    "constrain/violations.csv": {
+        **dict.fromkeys(("graph", "node", "module", "source", "rule", "effect", "severity", "suggestion"), TEXT),
+        "cost_bytes": WHOLE, "cost_share": NUMBER},
+    "constrain/summary.csv": {"rule": TEXT, "effect": TEXT, "nodes_share": NUMBER, "bytes_share": NUMBER,
+                              "flops_share": NUMBER},
+    "kerneldiff/outputs.csv": {"kind": TEXT, "path": TEXT, "verdict": TEXT, "bound": TEXT, "ratio": NUMBER},
+    "lower/*/fusions.csv": {"first": TEXT, "second": TEXT, "fused": TRUTH, "reason": TEXT, "times": WHOLE,
+                            "first_nodes": TEXT, "second_nodes": TEXT},
+    "lower/*/autotuning.csv": {"operation": TEXT, "inputs": TEXT, "choice": TEXT, "milliseconds": NUMBER,
+                               "fastest": TRUTH},
+    "lower/values.csv": {"graph": TEXT, "call": WHOLE, "launch": WHOLE, "kernel": TEXT, "when": TEXT, "buffer": TEXT,
+                         "written": TRUTH, "state": TEXT, "elements": WHOLE},
+    **{f"profile/{name}.csv": _TIMED for name in ("lines", "kernels", "modules", "operations")},
+}  # fmt: skip
+
+
+def shape_of(name: str) -> Any:
+    """The shape of a JSON file, by its path relative to the run."""
+    return next((shape for pattern, shape in _JSON.items() if fnmatch.fnmatchcase(name, pattern)), Any)
+
+
+def columns_of(name: str) -> dict[str, Column]:
+    """A table's columns that are read, by its path relative to the run."""
+    found = next((columns for pattern, columns in _CSV.items() if fnmatch.fnmatchcase(name, pattern)), {})
+    return {column: Column(re.compile(cell), column not in _OPTIONAL) for column, cell in found.items()}
