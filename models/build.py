@@ -70,9 +70,9 @@ def build_case(
         seed_everything(seed)
         module, args, kwargs = _call(model_config)
         set_mode(module, mode)
-        _check_inputs(module, args, kwargs, _target(model_config))
         if model_config.inputs:
             args, kwargs = replace_inputs(model_config.inputs, module, args, kwargs)
+        _check_inputs(module, args, kwargs, _target(model_config))
     compute = getattr(torch, dtype)
     stored = torch.float32 if precision == "autocast" else compute
     cast = _cast_weights(module, stored)

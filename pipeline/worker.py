@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from models.errors import ConfigurationError, UserError, mistake_in, root_cause, wrapped
+from models.errors import ConfigurationError, UserError, is_out_of_memory, mistake_in, root_cause
 from stages.contract import Stage, StageContext, StageResult
 from stages.registry import CLASSES, build_stage
 
@@ -43,8 +43,6 @@ _HEADLINE_LIMIT = 300
 Emit = Callable[[dict[str, Any]], None]
 STOPPED_BY_STRICT = ("lower", "kerneldiff", "benchmark", "bisect", "profile")
 """Stages that a strict violation skips."""
-_OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "not enough memory", "std::bad_alloc",
-                  "out of memory", "unable to mmap", "can't start new thread")  # fmt: skip
 
 
 class Worker:
@@ -97,15 +95,29 @@ class Worker:
         first = next((name for name, stage in self.stages.items() if stage.uses_torch), None)
         if first is not None:
             self._checked(first, self._check_backend)
-            self._checked(first, lambda: self.context.case)
+            self._checked(first, self._build_case)
         for name, stage in self.stages.items():
             self._checked(name, lambda stage=stage: stage.check(self.context))  # type: ignore[misc]
+        if first is not None and "case" in self.context.live:
+            self._checked(first, self._check_eager)
 
     def _check_backend(self) -> None:
         """The run's backend, whichever of the stages that compile are selected."""
         from stages.lower import build_adapter
 
         build_adapter(self.plan.settings).validate()
+
+    def _build_case(self) -> None:
+        from stages.eager_check import built_case
+
+        built_case(self.context)
+
+    def _check_eager(self) -> None:
+        """That the model runs at all, on the inputs that were made for it."""
+        from stages.eager_check import check_eager
+
+        self.emit({"event": "progress", "name": "preflight", "text": "running the model once in eager mode"})
+        check_eager(self.context.case, self.plan.settings)
 
     def _know_device(self) -> None:
         """A device of a vendor's may be known to torch only once the backend was built, as the preflight does."""
@@ -224,16 +236,6 @@ class Worker:
 
     def _progress(self, text: str) -> None:
         self.emit({"event": "progress", "name": self.current, "text": text})
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error, or one that it wraps or came from, says that memory ran out."""
-    for item in wrapped(error, contexts=True):
-        if isinstance(item, MemoryError) or type(item).__name__ == "OutOfMemoryError":
-            return True
-        if isinstance(item, (RuntimeError, OSError)) and any(text in str(item).lower() for text in _OUT_OF_MEMORY):
-            return True
-    return False
 
 
 def headline(error: BaseException) -> str:

@@ -277,7 +277,7 @@ def test_inputs_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("tensors", "message"), [
-    ({"inputs_ids": torch.ones(1, 16)}, "model.inputs: got 'inputs_ids'.*valid: input_ids, attention_mask"),
+    ({"inputs_ids": torch.ones(1, 16)}, "model.inputs: got 'inputs_ids'.*valid: input_ids, .*attention_mask"),
     ({"input_ids": torch.ones(1, 8, dtype=torch.int64)}, r"has shape \[1, 8\]; valid: \[1, 16\]"),
     ({"input_ids": torch.ones(1, 16)}, "has dtype float32; valid: int64"),
     ({}, "holds no tensors"),
