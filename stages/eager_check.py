@@ -20,7 +20,7 @@ SHOWN = 16
 _JUDGED = ("cpu", "cuda")
 """Devices on which eager mode runs all that torch has; a vendor's may lack operators and be reached by compiling."""
 _OF_THE_DEVICE = ("AcceleratorError", "CudaError", "DeferredCudaCallError")
-_OURS = (__file__, *map(inspect.getfile, (Case, StageContext, build, huggingface)))
+_OURS = (__file__, *(str(inspect.getfile(item)) for item in (build, huggingface, Case, StageContext)))
 WORDS = 400
 """Characters of an error that a message has."""
 _OF_A_DTYPE = ("not implemented for", "same dtype", "expected scalar type", "dtype")

@@ -112,6 +112,13 @@ ARCHITECTURES = [
      {"input_features": (2, 80, 80), "decoder_input_ids": (2, 16)}),
     ("RobertaConfig", LAYERS | {"vocab_size": 99, "max_position_embeddings": 12}, {"input_ids": (2, 10)}),
     ("LlamaConfig", LAYERS | {"vocab_size": 99}, {"input_ids": (2, 16)}),
+    ("BrosConfig", LAYERS | {"vocab_size": 99, "hidden_size": 128},
+     {"input_ids": (2, 16), "bbox": (2, 16, 4)}),
+    ("DecisionTransformerConfig", {"n_layer": 1, "n_head": 1, "hidden_size": 32},
+     {"states": (2, 16, 17), "actions": (2, 16, 4), "returns_to_go": (2, 16, 1), "timesteps": (2, 16)}),
+    ("Blip2QFormerConfig", LAYERS | {"encoder_hidden_size": 24, "vocab_size": 99},
+     {"query_embeds": (2, 32, 32), "encoder_hidden_states": (2, 16, 24)}),
+    ("PatchTSTConfig", {"d_model": 32, "num_hidden_layers": 1, "context_length": 24}, {"past_values": (2, 24, 1)}),
 ]  # fmt: skip
 
 
