@@ -169,7 +169,7 @@ def complete(model: Any, made: dict[str, torch.Tensor], maker: FurtherInputs) ->
     or speaks of none. Modules and generators are left as found, but for what forward itself keeps.
     """
     parameters = inspect.signature(model.forward).parameters
-    if "grid_thw" in parameters:
+    if "grid_thw" in parameters and "grid_thw" not in made:
         first = next(iter(parameters))
         made[first] = torch.randn(_patches(maker, made), generator=maker.generator)
         made["grid_thw"] = torch.tensor([_GRID])

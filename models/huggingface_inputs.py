@@ -45,13 +45,18 @@ def make_inputs(
             made["attention_mask"] = torch.ones_like(made["input_ids"])
     if "pixel_values" in names and (main == "pixel_values" or hasattr(config, "projection_dim")):
         made["pixel_values"] = torch.randn(_image_shape(config, batch, image), generator=generator)
-    if main == "input_values":
+    if main == "input_values" and main not in shapes:
         made["input_values"] = torch.randn(_wave_shape(config, batch, sequence), generator=generator)
-    if main == "input_features":
+    if main == "input_features" and main not in shapes:
         made["input_features"] = torch.randn(_feature_shape(config, batch, sequence), generator=generator)
     if "decoder_input_ids" in names and getattr(config, "is_encoder_decoder", False):
         length = _readable(model, config, sequence, ("max_target_positions", *_LENGTH_FIELDS))
         made["decoder_input_ids"] = _tokens(_text_config(config), batch, length, generator)
+    for name, shape in shapes.items():
+        if name not in names and not any(item.kind == item.VAR_KEYWORD for item in names.values()):
+            valid = ", ".join(names)
+            raise ConfigurationError(f"model.build.input_shapes: got {name!r}; valid: {valid}.")
+        made[name] = _of_shape(name, [int(size) for size in shape], _text_config(config), generator)
     given = {
         "input_ids": lambda: _tokens(_text_config(config), batch, _readable(model, config, sequence), generator),
         "pixel_values": lambda: torch.randn(_image_shape(config, batch, image), generator=generator),
@@ -62,13 +67,7 @@ def make_inputs(
     maker = FurtherInputs(config, batch, sequence, given, generator)
     if main in names and main not in made and maker.knows(main):
         made[main] = maker.make(main, made)
-    if not shapes:  # who names shapes says what forward needs
-        complete(model, made, maker)
-    for name, shape in shapes.items():
-        if name not in names and not any(item.kind == item.VAR_KEYWORD for item in names.values()):
-            valid = ", ".join(names)
-            raise ConfigurationError(f"model.build.input_shapes: got {name!r}; valid: {valid}.")
-        made[name] = _of_shape(name, [int(size) for size in shape], _text_config(config), generator)
+    complete(model, made, maker)
     if not made:
         raise ConfigurationError(
             f"model=huggingface: {type(model).__name__}.forward takes {main!r}, which has no known shape.\n"

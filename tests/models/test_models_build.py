@@ -134,6 +134,12 @@ def test_huggingface_inputs_fit_the_forward(kind: str, overrides: Any, shapes: d
     assert getattr(output, "past_key_values", None) is None
 
 
+def test_a_shape_that_is_given_leaves_the_other_inputs_to_be_made() -> None:
+    build = huggingface("BrosConfig", LAYERS | {"vocab_size": 99, "hidden_size": 128})
+    case = build_case(config(build | {"input_shapes": {"token_type_ids": [2, 16]}}, batch_size=2))
+    assert {"input_ids", "token_type_ids", "bbox"} <= set(case.kwargs)
+
+
 def test_huggingface_head_class_and_training() -> None:
     overrides = SEQ2SEQ | {"num_labels": 3}
     build = huggingface("BartConfig", overrides, model_class="BartForSequenceClassification")

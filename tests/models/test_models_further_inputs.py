@@ -3,10 +3,13 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
+from models.errors import ConfigurationError
 from models.huggingface_further import FurtherInputs, complete
+from models.huggingface_inputs import make_inputs
 
 
 class Model(nn.Module):
@@ -50,3 +53,17 @@ def test_what_forward_can_do_without_is_not_made() -> None:
 def test_a_model_of_text_alone_is_not_run() -> None:
     model = Text(wants_boxes=False)
     assert list(completed(model)) == ["input_ids"] and model.calls == 0
+
+
+def test_a_shape_is_taken_where_none_can_be_guessed() -> None:
+    class Sound(nn.Module):
+        main_input_name = "input_features"
+        config = SimpleNamespace(is_encoder_decoder=False)
+
+        def forward(self, input_features: torch.Tensor) -> torch.Tensor:
+            return input_features
+
+    with pytest.raises(ConfigurationError, match=r"Try: '\+model.build.input_shapes.input_features=\[2,16,…\]'"):
+        make_inputs(Sound(), 2, 16, 8, {})
+    made = make_inputs(Sound(), 2, 16, 8, {"input_features": [2, 5, 7]})
+    assert made["input_features"].shape == (2, 5, 7)
