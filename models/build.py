@@ -11,6 +11,7 @@ from models.compat import prepare_torchvision
 from models.config import DTYPES, MODES, PRECISIONS, TF32, ModelConfig
 from models.errors import ConfigurationError, closest_first, invalid_choice
 from models.inputs_file import replace_inputs
+from models.mode import set_mode
 from models.nested import cast_in_place, counterpart, map_sharing
 from models.random_state import preserved_random_state, seed_everything
 from models.target import resolve_target
@@ -41,7 +42,7 @@ def build_case(
         dtype: of floating parameters, buffers and inputs, one of ``models.config.DTYPES``; with
             ``precision="autocast"`` autocast's dtype, the module staying in float32.
         device: e.g. "cpu", "cuda" or "cuda:1".
-        mode: "inference" (``module.eval()``) or "training" (``module.train()``).
+        mode: "inference" (``module.eval()``) or "training" (``module.train()``), see :func:`models.mode.set_mode`.
         precision: "cast" or "autocast".
         tf32: which float32 operations may use TF32 on CUDA: "none", "convolutions" or "all".
         seed: of the weights and the inputs, and of every step that the case runs.
@@ -68,10 +69,10 @@ def build_case(
     with preserved_random_state(torch.device("cpu")):
         seed_everything(seed)
         module, args, kwargs = _call(model_config)
-        module.train(mode == "training")
-        _check_inputs(module, args, kwargs, _target(model_config))
+        set_mode(module, mode)
         if model_config.inputs:
             args, kwargs = replace_inputs(model_config.inputs, module, args, kwargs)
+        _check_inputs(module, args, kwargs, _target(model_config))
     compute = getattr(torch, dtype)
     stored = torch.float32 if precision == "autocast" else compute
     cast = _cast_weights(module, stored)

@@ -2,7 +2,7 @@
 
 import inspect
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -265,7 +265,7 @@ def training_loss(output: Any) -> torch.Tensor:
     own = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
     if isinstance(own, torch.Tensor) and own.numel() == 1 and own.requires_grad:
         return own.reshape(())
-    tensors = [tensor for _, tensor in named_tensors(output, "output", objects=False)]
+    tensors = [part for _, tensor in named_tensors(output, "output", objects=False) for part in _rows(tensor)]
     floating = [tensor for tensor in tensors if tensor.is_floating_point()]
     if not any(tensor.requires_grad for tensor in floating):
         complex_ones = sum(tensor.is_complex() for tensor in tensors)
@@ -277,6 +277,11 @@ def training_loss(output: Any) -> torch.Tensor:
     accumulator = torch.float64 if any(tensor.dtype == torch.float64 for tensor in floating) else torch.float32
     squares = torch.stack([tensor.to(accumulator).square().sum() for tensor in floating])
     return squares.sum() / sum(tensor.numel() for tensor in floating)
+
+
+def _rows(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
+    """The rows of a strided nested tensor, which torch has hardly any operation for; any other is itself."""
+    return tensor.unbind() if tensor.is_nested and tensor.layout == torch.strided else [tensor]
 
 
 def inputs_by_name(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

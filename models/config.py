@@ -23,7 +23,8 @@ class ModelConfig:
         batch_size: leading dimension of the inputs.
         sequence_length: tokens in a sequence, for models that read sequences.
         image_size: height and width in pixels, for models that read images.
-        inputs: a ``.safetensors`` file of real inputs that replace the made ones, by argument name.
+        inputs: a ``.safetensors`` file of real inputs that replace the made ones, by argument name; what forward takes
+            and was not made is given too.
     """
 
     name: str = "???"

@@ -14,6 +14,11 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 
+OVERFLOWED = "storage size calculation overflowed"
+"""What torch says, in lower case, of a tensor with more bytes than it can count."""
+_OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "not enough memory", "std::bad_alloc",
+                  "out of memory", "unable to mmap", "can't start new thread", OVERFLOWED)  # fmt: skip
+
 
 class UserError(ValueError):
     """A mistake of the user's. The message says what was got, what is valid and what to type next."""
@@ -63,6 +68,16 @@ def root_cause(error: BaseException) -> BaseException:
 def mistake_in(error: BaseException) -> UserError | None:
     """The user's mistake that an error is or came from, whatever torch wrapped around it; None where there is none."""
     return next((item for item in wrapped(error) if isinstance(item, UserError)), None)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error, or one that it wraps or came from, says that memory ran out."""
+    for item in wrapped(error, contexts=True):
+        if isinstance(item, MemoryError) or type(item).__name__ == "OutOfMemoryError":
+            return True
+        if isinstance(item, (RuntimeError, OSError)) and any(text in str(item).lower() for text in _OUT_OF_MEMORY):
+            return True
+    return False
 
 
 def closest_first(given: str, choices: Iterable[str]) -> list[str]:

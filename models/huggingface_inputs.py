@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from models.errors import ConfigurationError
+from models.huggingface_further import FurtherInputs, complete, field
 from models.random_state import input_generator
 
 logger = logging.getLogger(__name__)
@@ -22,7 +23,8 @@ def make_inputs(
 
     Tokens are (batch, sequence) in int64 with an all-ones mask, and ``decoder_input_ids`` for an encoder-decoder;
     images (batch, channels, height, width), videos with frames before the channels, audio (batch, samples) or
-    (batch, bins, frames) or (batch, frames, bins), in float32 from a normal distribution.
+    (batch, bins, frames) or (batch, frames, bins), in float32 from a normal distribution. What forward needs besides
+    is made by name, see :func:`models.huggingface_further.complete`.
 
     Args:
         model: a transformers model on the CPU.
@@ -43,9 +45,9 @@ def make_inputs(
             made["attention_mask"] = torch.ones_like(made["input_ids"])
     if "pixel_values" in names and (main == "pixel_values" or hasattr(config, "projection_dim")):
         made["pixel_values"] = torch.randn(_image_shape(config, batch, image), generator=generator)
-    if main == "input_values":
+    if main == "input_values" and main not in shapes:
         made["input_values"] = torch.randn(_wave_shape(config, batch, sequence), generator=generator)
-    if main == "input_features":
+    if main == "input_features" and main not in shapes:
         made["input_features"] = torch.randn(_feature_shape(config, batch, sequence), generator=generator)
     if "decoder_input_ids" in names and getattr(config, "is_encoder_decoder", False):
         length = _readable(model, config, sequence, ("max_target_positions", *_LENGTH_FIELDS))
@@ -55,6 +57,17 @@ def make_inputs(
             valid = ", ".join(names)
             raise ConfigurationError(f"model.build.input_shapes: got {name!r}; valid: {valid}.")
         made[name] = _of_shape(name, [int(size) for size in shape], _text_config(config), generator)
+    given = {
+        "input_ids": lambda: _tokens(_text_config(config), batch, _readable(model, config, sequence), generator),
+        "pixel_values": lambda: torch.randn(_image_shape(config, batch, image), generator=generator),
+        "input_values": lambda: torch.randn(_wave_shape(config, batch, sequence), generator=generator),
+        "input_features": lambda: torch.randn(_feature_shape(config, batch, sequence), generator=generator),
+    }
+    given["decoder_input_ids"] = given["qformer_input_ids"] = given["input_ids"]
+    maker = FurtherInputs(config, batch, sequence, given, generator)
+    if main in names and main not in made and maker.knows(main):
+        made[main] = maker.make(main, made)
+    complete(model, made, maker)
     if not made:
         raise ConfigurationError(
             f"model=huggingface: {type(model).__name__}.forward takes {main!r}, which has no known shape.\n"
@@ -110,6 +123,9 @@ def _wave_shape(config: Any, batch: int, frames: int) -> list[int]:
     """Samples that the convolutions turn into ``frames`` frames; spectrogram models get their own fixed shape."""
     if hasattr(config, "max_length") and hasattr(config, "num_mel_bins"):
         return [batch, config.max_length, config.num_mel_bins]
+    hop = getattr(config, "hop_length", None)
+    if isinstance(hop, int):  # a codec, which reads channels
+        return [batch, getattr(config, "audio_channels", 1), frames * hop]
     samples = frames
     pairs = zip(getattr(config, "conv_kernel", ()), getattr(config, "conv_stride", ()), strict=True)
     for kernel, stride in reversed(list(pairs)):
@@ -121,9 +137,11 @@ def _feature_shape(config: Any, batch: int, frames: int) -> list[int]:
     bins = getattr(config, "num_mel_bins", None)
     if bins and hasattr(config, "max_source_positions") and not hasattr(config, "input_feat_per_channel"):
         return [batch, bins, 2 * config.max_source_positions]  # Whisper reads exactly this many frames
-    for name in ("input_feat_per_channel", "feature_projection_input_dim", "num_mel_bins", "input_dim"):
-        if isinstance(getattr(config, name, None), int):
-            return [batch, frames, getattr(config, name)]
+    if field(config, "num_mel_bins") and field(config, "spec_size"):  # CLAP: a picture of a fixed size
+        return [batch, 1, field(config, "spec_size") or 1, field(config, "num_mel_bins") or 1]
+    found = field(config, "input_feat_per_channel", "feature_projection_input_dim", "num_mel_bins", "input_dim")
+    if found is not None:
+        return [batch, frames, found]
     raise ConfigurationError(
         "model=huggingface: input_features of this architecture have no known shape.\n"
         f"Try: '+model.build.input_shapes.input_features=[{batch},{frames},…]'"

@@ -1,5 +1,6 @@
 """Real inputs from a safetensors file in the place of the made ones."""
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +16,30 @@ def replace_inputs(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Put the file's tensors in the place of the made inputs of the same name; inputs it does not name stay.
 
+    What forward takes by name and was not made is given besides, by keyword.
+
     Args:
         file: a ``.safetensors`` file, tensors by argument name (inside a container: ``name.key``).
         module: whose forward gives positional inputs their names.
         args, kwargs: the made inputs.
 
     Raises:
-        ConfigurationError: no such file, not safetensors, no tensors, a name that is no input, another shape, or
-            floats for integers.
+        ConfigurationError: no such file, not safetensors, no tensors, a name that forward does not take, another
+            shape than that of the made input, or floats for integers.
     """
     loaded = _load(file)
     inputs = inputs_by_name(module, args, kwargs)
     made = {path: tensor for name, value in inputs.items() for path, tensor in named_tensors(value, name)}
     by_identity: dict[int, torch.Tensor] = {}
+    parameters = inspect.signature(module.forward).parameters.values()
+    named = [item.name for item in parameters if item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)]
+    takes = [name for name in named if inputs.get(name) is None]
+    kwargs = kwargs | {name: tensor for name, tensor in loaded.items() if name in takes}
     for name, tensor in loaded.items():
+        if name in takes:
+            continue
         if name not in made:
-            raise invalid_choice("model.inputs", name, made, where=file)
+            raise invalid_choice("model.inputs", name, [*made, *takes], where=file)
         _check_fits(name, tensor, made[name], file)
         by_identity[id(made[name])] = tensor.requires_grad_(made[name].requires_grad)
     result: tuple[tuple[Any, ...], dict[str, Any]] = map_tensors(

@@ -73,7 +73,7 @@ def converted(
     tensors = list(tensors)
     groups: dict[tuple[Any, ...], list[torch.Tensor]] = {}
     for tensor in tensors:
-        if tensor.layout == torch.strided and not tensor.is_meta:
+        if is_plain(tensor) and not tensor.is_meta:
             view = tensor.is_conj(), tensor.is_neg()
             groups.setdefault((tensor.device, memory_of(tensor), tensor.dtype, *view), []).append(tensor)
     found: dict[int, torch.Tensor] = {}
@@ -114,11 +114,14 @@ def cast_in_place(tensors: Iterable[torch.Tensor], becomes: Callable[[torch.dtyp
 
     for key, new in converted(cast, chosen.values()).items():
         chosen[key].data = new
+        if new.layout == torch.jagged:  # whose values are an attribute of the object
+            vars(chosen[key]).update(vars(new))
 
 
 def _marked(converted: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     """With the marks that Dynamo reads: ``mark_dynamic`` leaves them in ``__dict__``, which a new tensor lacks."""
-    if converted is not tensor and converted.shape == tensor.shape:
+    has_shape = is_plain(tensor) or tensor.layout != torch.strided
+    if converted is not tensor and has_shape and converted.shape == tensor.shape:
         copy_marks(tensor, converted)
     return converted
 
@@ -137,6 +140,25 @@ def memory_of(tensor: torch.Tensor) -> int:
         return storage.data_ptr()
     except RuntimeError:
         return storage._cdata
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is strided and no nested one, whose rows may be of several sizes."""
+    return tensor.layout == torch.strided and not tensor.is_nested
+
+
+def strided_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The plain tensors that hold a tensor: itself, or what a sparse or nested one consists of; none if torch tells of
+    none."""
+    if tensor.is_nested:
+        return [tensor.values(), tensor.offsets()] if tensor.layout == torch.jagged else list(tensor.unbind())  # type: ignore[attr-defined]
+    if tensor.layout == torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    return [tensor] if tensor.layout == torch.strided else []
 
 
 def extent(tensor: torch.Tensor) -> int:

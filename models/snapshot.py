@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from models.nested import extent
+from models.nested import extent, is_plain, strided_parts
 from models.reach import is_open, reached, slots_of
 
 _OWN_MEMORY = ("cpu", "cuda", "meta")
@@ -156,7 +156,7 @@ def _place(tensor: torch.Tensor) -> tuple[Any, ...] | None:
 
     It can't on a device of PrivateUse1, whose tensors' storages may be empty.
     """
-    if tensor.layout != torch.strided or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+    if not is_plain(tensor) or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return None
     if tensor.device.type not in _OWN_MEMORY:
         return None
@@ -169,7 +169,11 @@ def _holds(tensor: torch.Tensor, content: torch.Tensor) -> bool:
 
 def _shaped_like(tensor: torch.Tensor, content: torch.Tensor) -> bool:
     """Whether shape and dtype are those of ``content``, and the tensor's memory reaches as far as they need."""
-    if tensor.shape != content.shape or tensor.dtype != content.dtype:
+    if tensor.dtype != content.dtype or tensor.layout != content.layout or tensor.is_nested != content.is_nested:
+        return False
+    if not is_plain(tensor):
+        return [part.shape for part in strided_parts(tensor)] == [part.shape for part in strided_parts(content)]
+    if tensor.shape != content.shape:
         return False
     return _place(tensor) is None or extent(tensor) * tensor.element_size() <= tensor.untyped_storage().nbytes()
 
@@ -184,23 +188,19 @@ def same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
         return left.is_meta == right.is_meta
     if left.device.type not in _OWN_MEMORY:
         left, right = left.cpu(), right.cpu()
-    if {type(left), type(right)} != {torch.Tensor} or left.layout != right.layout:
+    jagged = left.layout == right.layout == torch.jagged
+    if not jagged and ({type(left), type(right)} != {torch.Tensor} or left.layout != right.layout):
         return False
-    if left.layout == torch.strided and not left.is_nested:
-        return _same_strided(left, right)
-    pairs = list(zip(_sparse_parts(left), _sparse_parts(right), strict=True))
-    return bool(pairs) and all(mine.shape == other.shape and _same_strided(mine, other) for mine, other in pairs)
-
-
-def _sparse_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """The strided tensors that a sparse one consists of; none for another layout."""
-    if tensor.layout == torch.sparse_coo:
-        return [tensor._indices(), tensor._values()]
-    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
-    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
-        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
-    return []
+    mine, others = strided_parts(left), strided_parts(right)
+    pairs = list(zip(mine, others, strict=False))
+    return (
+        bool(pairs)
+        and len(mine) == len(others)
+        and all(
+            part.shape == other.shape and part.dtype == other.dtype and _same_strided(part, other)
+            for part, other in pairs
+        )
+    )
 
 
 def _same_strided(left: torch.Tensor, right: torch.Tensor) -> bool:

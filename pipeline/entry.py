@@ -24,6 +24,7 @@ from pipeline.restoring import Expected, recorded
 from pipeline.rundir import LOG
 from pipeline.schema import Config, register
 from pipeline.terminal import tell
+from stages.file_names import shortened
 from stages.lower.config import shown_name
 from stages.lower.plugins import conf_folders
 from stages.wording import counted
@@ -32,7 +33,6 @@ logger = logging.getLogger(__name__)
 
 EXIT_CONFIGURATION, EXIT_CRASHED, EXIT_INTERRUPTED = 2, 3, 130
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
-_SLUG_LIMIT = 120
 _OURS_TO_STORE = "hydra.output_subdir=null"
 
 
@@ -55,14 +55,14 @@ def main(argv: Sequence[str] | None = None, *, refuse: bool = False) -> int:
         return EXIT_INTERRUPTED
 
 
-def slug(text: object) -> str:
-    """A text as one file name: no slash, no blank, no shell character, at most 120 characters.
+def slug(text: object, limit: int = 60) -> str:
+    """A text as one file name: no slash, no blank, no shell character, at most ``limit`` bytes.
 
     The pluses before an override's key say nothing to a reader of the folder's name.
     """
     name = re.sub(r"(^|,)\++", r"\1", str(text))
     name = re.sub(r"[^\w.=,+-]+", "_", name).strip("._") or "default"
-    return name[:_SLUG_LIMIT]
+    return shortened(name, name, limit)
 
 
 def _main(argv: list[str], refuse: bool) -> int:

@@ -8,14 +8,12 @@ from pathlib import Path
 
 import psutil
 
-from models.errors import ConfigurationError, shown, wrapped
+from models.errors import OVERFLOWED, ConfigurationError, shown, wrapped
 from models.options import INT64
 from stages.contract import Settings
 
 from .watch import format_bytes
 
-OVERFLOWED = "storage size calculation overflowed"
-"""What torch says of a tensor whose bytes int64 can't count, in small letters."""
 _ASKED = re.compile(r"tried to allocate (\d+) bytes")
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
 

@@ -30,13 +30,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from models.errors import ConfigurationError, UserError, mistake_in, root_cause, wrapped
+from models.errors import ConfigurationError, UserError, is_out_of_memory, mistake_in, root_cause
 from stages.contract import Stage, StageContext, StageResult
 from stages.registry import CLASSES, build_stage
 
 from . import compiled_by
 from .imports import append_working_directory
-from .memory import OVERFLOWED, within_the_machine
+from .memory import within_the_machine
 from .plan import ALWAYS_LAST, Plan
 from .restoring import Expected
 from .rundir import FULL, MANIFEST, SUMMARY, DiskFull, RunDirectory, is_no_space
@@ -49,8 +49,6 @@ _HEADLINE_LIMIT = 300
 Emit = Callable[[dict[str, Any]], None]
 STOPPED_BY_STRICT = ("lower", "kerneldiff", "benchmark", "bisect", "profile")
 """Stages that a strict violation skips."""
-_OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "not enough memory", "std::bad_alloc",
-                  "out of memory", "unable to mmap", "can't start new thread", OVERFLOWED)  # fmt: skip
 
 
 class Worker:
@@ -116,6 +114,8 @@ class Worker:
         if first is not None:
             self._checked(first, self._describe_compiler)
         self._compare_with_stored()
+        if first is not None and "case" in self.context.live:
+            self._checked(first, self._check_eager)
 
     def _describe_compiler(self) -> None:
         """Tell what compiles, with the model and the backend as they were built."""
@@ -145,8 +145,17 @@ class Worker:
             available_device(device, "reference.device")
 
     def _build_case(self) -> None:
+        from stages.eager_check import built_case
+
         with within_the_machine(self.plan.settings):
-            assert self.context.case
+            built_case(self.context)
+
+    def _check_eager(self) -> None:
+        """That the model runs at all, on the inputs that were made for it."""
+        from stages.eager_check import check_eager
+
+        self.emit({"event": "progress", "name": "preflight", "text": "running the model once in eager mode"})
+        check_eager(self.context.case, self.plan.settings)
 
     def _know_device(self) -> None:
         """A device of a vendor's may be known to torch only once the backend was built, as the preflight does."""
@@ -272,16 +281,6 @@ class Worker:
 
     def _progress(self, text: str) -> None:
         self.emit({"event": "progress", "name": self.current, "text": text})
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error, or one that it wraps or came from, says that memory ran out."""
-    for item in wrapped(error, contexts=True):
-        if isinstance(item, MemoryError) or type(item).__name__ == "OutOfMemoryError":
-            return True
-        if isinstance(item, (RuntimeError, OSError)) and any(text in str(item).lower() for text in _OUT_OF_MEMORY):
-            return True
-    return False
 
 
 def headline(error: BaseException) -> str:

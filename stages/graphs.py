@@ -24,6 +24,10 @@ HIGHER_ORDER = "higher_order."
 GETITEM = "_operator.getitem"
 """Target of a node that takes one of an operation's several results."""
 
+STRIDED, JAGGED, NESTED = "strided", "jagged", "nested"
+DENSE = (STRIDED, "_mkldnn")
+"""Layouts of tensors that hold each of their elements once."""
+
 Size = int | str
 """A size or a stride: an integer, or a symbolic expression such as ``"s0*64"``."""
 
@@ -43,6 +47,9 @@ class TensorRecord:
             a packed tensor, an expanded one); None where they are the same, or not known. Views that the graph itself
             makes have none: their storage is that of what they look at. Equal tensors may differ in it.
         storage_hint: what symbolic ``storage_bytes`` were in this case.
+        layout: without the ``torch.`` prefix: ``"strided"``; ``"jagged"`` (a nested tensor: the size that differs by
+            row is a symbol without a hint), ``"nested"`` (a strided nested one, whose sizes are not known),
+            ``"sparse_coo"``, …. How many elements and bytes any but a strided one holds is not known.
     """
 
     shape: list[Size]
@@ -53,6 +60,7 @@ class TensorRecord:
     hints: list[int] | None = None
     storage_bytes: Size | None = field(default=None, compare=False)
     storage_hint: int | None = field(default=None, compare=False)
+    layout: str = STRIDED
 
     @property
     def concrete_shape(self) -> list[int] | None:
@@ -70,6 +78,8 @@ class TensorRecord:
     def nbytes(self) -> int | None:
         """Dense size in bytes, or None where a size or the dtype's width is unknown."""
         item, numel = ITEM_BYTES.get(self.dtype), self.numel
+        if self.layout not in DENSE:
+            return None
         return None if item is None or numel is None else item * numel
 
     @property

@@ -22,6 +22,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from models.case import Case
+from models.nested import strided_parts
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 SAMPLE_S = 0.002
@@ -76,9 +77,9 @@ def allocated_peak(case: Case, call: Callable[[], None]) -> int:
 
 
 def case_bytes(case: Case) -> int:
-    """Bytes of the parameters, buffers and inputs, each storage once; sparse tensors are left out."""
+    """Bytes of the parameters, buffers and inputs, each storage once."""
     tensors = [*case.module.parameters(), *case.module.buffers(), *case.named_inputs().values()]
-    storages = [tensor.untyped_storage() for tensor in tensors if tensor.layout == torch.strided]
+    storages = [part.untyped_storage() for tensor in tensors for part in strided_parts(tensor)]
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 

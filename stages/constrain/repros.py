@@ -10,6 +10,7 @@ from stages.constrain.operations import allow_list
 from stages.constrain.profile import Profile
 from stages.constrain.subjects import operands_of
 from stages.constrain.violations import Violation, Violations
+from stages.file_names import file_name
 from stages.graphs import ITEM_BYTES, GraphRecord, NodeRecord, TensorRecord
 from stages.repro import Check, GraphIndex, NotReproducible, Program, Script, Verification, script, verify
 from stages.wording import counted
@@ -326,9 +327,9 @@ def _written(group: _Group, names: set[str], profile: Profile) -> Repro:
 
 
 def _file_name(row: Violation, taken: set[str]) -> str:
-    stem = re.sub(r"[^\w.-]+", "_", f"{row.rule}-{row.graph}-{row.node}")[:120]
-    name, number = f"{stem}.py", 2
+    wanted = f"{row.rule}-{row.graph}-{row.node}"
+    name, number = file_name(wanted, ".py"), 2
     while name in taken:
-        name, number = f"{stem}-{number}.py", number + 1
+        name, number = file_name(f"{wanted}-{number}", ".py"), number + 1
     taken.add(name)
     return name

@@ -12,7 +12,7 @@ import torch
 
 from models.case import Case
 from models.errors import ConfigurationError, invalid_choice
-from models.nested import map_sharing, map_tensors
+from models.nested import is_plain, map_sharing, map_tensors, strided_parts
 from stages.guards.layouts import channels_last, other_layout, relaid, resized
 from stages.guards.records import Variation
 from stages.guards.wording import said
@@ -110,13 +110,18 @@ def _built(case: Case, kind: str, step: int, field: str, size: int, rebuilder: R
 
 
 def _size_change(case: Case, varied: Case) -> str:
-    before = {name: list(tensor.shape) for name, tensor in case.named_inputs().items()}
-    after = {name: list(tensor.shape) for name, tensor in varied.named_inputs().items()}
+    before = {name: _sizes(tensor) for name, tensor in case.named_inputs().items()}
+    after = {name: _sizes(tensor) for name, tensor in varied.named_inputs().items()}
     return _listed(
         f"{name} {before.get(name, 'missing')} → {after.get(name, 'missing')}"
         for name in dict.fromkeys([*before, *after])
         if before.get(name) != after.get(name)
     )
+
+
+def _sizes(tensor: torch.Tensor) -> list[Any]:
+    """The shape; of a nested or a sparse tensor those of what it consists of."""
+    return list(tensor.shape) if is_plain(tensor) else [list(part.shape) for part in strided_parts(tensor)]
 
 
 def _named_sizes(case: Case, kind: str, named: Mapping[str, int]) -> list[Planned]:
@@ -129,7 +134,7 @@ def _named_sizes(case: Case, kind: str, named: Mapping[str, int]) -> list[Planne
         if not -rank <= dim < rank:
             raise ConfigurationError(
                 f"stages.guards.dims.{kind}.{name}: got {dim}; valid: 0 to {rank - 1}, for {name} has the shape "
-                f"{list(inputs[name].shape)}.\nTry: stages.guards.dims.{kind}.{name}=0"
+                f"{_sizes(inputs[name])}.\nTry: stages.guards.dims.{kind}.{name}=0"
             )
     steps = []
     for step in (1, 2):

@@ -1,12 +1,12 @@
 """The pictures of a comparison, as PNG bytes, without a display: one over all tensors, and one each of some."""
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy
 import torch
 
+from stages.file_names import file_name
 from stages.kerneldiff import histogram
 from stages.kerneldiff.pictures.canvas import canvas_of, fold
 from stages.kerneldiff.pictures.summary import draw_summary
@@ -14,7 +14,7 @@ from stages.kerneldiff.pictures.tally import tally_of
 from stages.kerneldiff.pictures.tensor import draw
 from stages.kerneldiff.record import TensorComparison
 
-__all__ = ["draw", "draw_summary", "error_canvas", "file_name", "fold", "pictures"]
+__all__ = ["draw", "draw_summary", "error_canvas", "fold", "pictures"]
 
 FOLDER = "kerneldiff/plots/"
 
@@ -40,13 +40,8 @@ def pictures(
     for index, row in enumerate(failed):
         left, right = reference.get(row.kind, {}).get(row.place), test.get(row.kind, {}).get(row.path)
         if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor) and left.shape == right.shape:
-            found[f"{FOLDER}{file_name(index, row)}"] = draw(left, right, row)
+            found[FOLDER + file_name(f"{index:02d}-{row.kind}-{row.path}", ".png")] = draw(left, right, row)
     return found
-
-
-def file_name(index: int, row: TensorComparison) -> str:
-    """A safe file name for a row's picture, e.g. ``00-gradient-layer.0.weight.png``."""
-    return f"{index:02d}-{row.kind}-{re.sub(r'[^A-Za-z0-9._-]+', '_', row.path)[:80]}.png"
 
 
 def error_canvas(reference: torch.Tensor, test: torch.Tensor) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:

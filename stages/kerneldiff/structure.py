@@ -92,6 +92,8 @@ def _join(path: str, key: Any, top: bool) -> str:
 
 def _children(value: Any, above: tuple[int, ...], holding: set[int]) -> list[tuple[Any, Any]]:
     """``above``: ids of what holds ``value``, for an object may know that; ``holding``: of what holds tensors."""
+    if isinstance(value, torch.Tensor) and value.is_nested and value.layout == torch.strided:
+        return list(enumerate(value.unbind()))  # which torch compares by row alone, and tells no shape of
     if isinstance(value, (torch.Tensor, *LEAVES)):
         return []
     if isinstance(value, Mapping):  # transformers' ModelOutput is an OrderedDict

@@ -5,6 +5,8 @@ import re
 import textwrap
 from dataclasses import dataclass
 
+from stages.file_names import file_name
+
 KINDS = {"cpp_pybinding": "cpp", "cpp": "cpp", "triton": "triton"}
 SUFFIXES = {"cpp": "cpp", "triton": "py"}
 
@@ -26,7 +28,7 @@ class Kernel:
     @property
     def file(self) -> str:
         """Its file's name."""
-        return f"{self.name}.{SUFFIXES.get(self.kind, 'txt')}"
+        return file_name(self.name, f".{SUFFIXES.get(self.kind, 'txt')}")
 
 
 _CPP_DEFINITION = re.compile(r'^extern "C"\s+void\s+(?P<name>\w+)\([^;{}]*\)\s*\{.*?^\}', re.DOTALL | re.MULTILINE)

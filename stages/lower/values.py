@@ -35,6 +35,7 @@ import torch
 from torch import Tensor
 
 from models.case import Case
+from stages.file_names import file_name
 from stages.lower.compiled import compile_case
 from stages.lower.kernels import split_cpp_kernels
 from stages.lower.launches import find_launches
@@ -131,7 +132,10 @@ class ValueObserver:
         self, item: Printed, written: bool | None, before: dict[str, Tensor], kept: dict[str, Tensor], file: str
     ) -> dict[str, Any]:
         """The columns of a saved tensor, which is put into ``kept`` where it is to be stored."""
-        tensor = torch.load(item.path, weights_only=True, map_location="cpu")
+        try:
+            tensor = torch.load(item.path, weights_only=True, map_location="cpu")
+        except OSError as error:  # torch names the file after kernel and buffer, and looks at no limit
+            return {"note": f"not saved by torch: {error.strerror}; level 2 tells of this value"}
         columns = described(tensor)
         from stages.kerneldiff.packing import PLAIN
 
@@ -301,8 +305,7 @@ def _columns(item: Printed) -> dict[str, Any]:
 
 
 def _file(graph_id: str, call: int, launch: int, kernel: str) -> str:
-    safe = re.sub(r"[^\w.]+", "_", kernel)[:80]
-    return f"{FOLDER}/{graph_id}/{call}-{launch:04}-{safe}.safetensors"
+    return f"{FOLDER}/{graph_id}/{file_name(f'{call}-{launch:04}-{kernel}', '.safetensors')}"
 
 
 def _same(before: Tensor | None, after: Tensor) -> bool:

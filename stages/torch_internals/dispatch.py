@@ -17,7 +17,7 @@ from torch._subclasses import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from stages.torch_internals.fx_records import nested_graphs
-from stages.torch_internals.fx_values import node_value, size_of, tensors_in
+from stages.torch_internals.fx_values import expression_of, node_value, shape_of, size_of, tensors_in
 
 log = logging.getLogger(__name__)
 
@@ -193,7 +193,7 @@ class _Runner:
         if isinstance(value, slice):
             return (slice, *map(self._signature, (value.start, value.stop, value.step)))
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            return (type(value), str(value.node.expr))
+            return (type(value), str(expression_of(value)))
         return (type(value), value)
 
 
@@ -210,8 +210,9 @@ def _example(node: fx.Node, copies: bool, gradients: bool) -> Any:
 
 
 def _tensor_signature(tensor: Tensor) -> Any:
-    sizes = tuple(size_of(size) for size in tensor.shape)
-    strides = tuple(size_of(stride) for stride in tensor.stride()) if tensor.layout == torch.strided else ()
+    dense = tensor.layout == torch.strided and not tensor.is_nested
+    strides = tuple(size_of(stride) for stride in tensor.stride()) if dense else ()
+    sizes = tuple(shape_of(tensor))
     return (sizes, strides, tensor.dtype, tensor.device, tensor.layout, tensor.requires_grad, tensor.is_leaf)
 
 

@@ -23,7 +23,7 @@ from torch._guards import CompileContext
 from stages.capture.sources import SourceFinder, function_name, parse_frames
 from stages.graphs import SourceLine
 from stages.torch_internals.fx_records import PlaceholderInfo, RecordContext, module_path, source_of
-from stages.torch_internals.fx_values import node_value, size_of
+from stages.torch_internals.fx_values import node_value, shape_of
 
 CompileKey = tuple[int, int] | None
 """Frame and how many times it was compiled: what ties a guard or a break to the graph of the same compilation."""
@@ -145,7 +145,7 @@ def _tensor_condition(name: str, reference: Any) -> str:
     tensor = reference() if callable(reference) else reference
     if not isinstance(tensor, torch.Tensor):
         return f"check_tensor({name})"
-    shape = [size_of(size) for size in tensor.shape]
+    shape = shape_of(tensor)
     return (
         f"check_tensor({name}, {type(tensor).__name__}, {tensor.dtype}, device={str(tensor.device)!r}, "
         f"requires_grad={tensor.requires_grad}, traced_size={shape})"

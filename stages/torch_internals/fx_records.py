@@ -3,6 +3,7 @@
 import math
 import operator
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +14,15 @@ from torch.utils._pytree import tree_map
 from stages.capture.flops import count_flops, has_formula
 from stages.capture.sources import SourceFinder
 from stages.graphs import GraphRecord, NodeRecord, SourceLine
-from stages.torch_internals.fx_values import hint_of, node_value, size_of, tensor_record, tensors_in
+from stages.torch_internals.fx_values import (
+    expression_of,
+    hint_of,
+    node_value,
+    shape_of,
+    size_of,
+    tensor_record,
+    tensors_in,
+)
 from stages.torch_internals.history import origins_of
 from stages.torch_internals.storages import is_alias, storage_of, storages_of, with_shared, with_storage
 
@@ -163,9 +172,9 @@ def argument_json(value: Any) -> Any:
     if isinstance(value, slice):
         return {"slice": [argument_json(item) for item in (value.start, value.stop, value.step)]}
     if isinstance(value, _SYMBOLIC):
-        return str(value.node.expr)
+        return str(expression_of(value))
     if isinstance(value, torch.Tensor):
-        return {"tensor": [size_of(size) for size in value.shape], "dtype": str(value.dtype)}
+        return {"tensor": shape_of(value), "dtype": str(value.dtype)}
     if value is Ellipsis:
         return "..."
     if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format, complex)):
@@ -216,6 +225,8 @@ def _concrete(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)([_concrete(item) for item in value])
     if isinstance(value, torch.Tensor):
+        if value.layout != torch.strided or value.is_nested:
+            return None  # formulas count what a dense tensor of that shape would take
         if not any(isinstance(size, torch.SymInt) for size in value.shape):
             return value
         hints = [hint_of(size) for size in value.shape]
@@ -316,17 +327,21 @@ def graph_symbols(graph: fx.Graph, *, details: bool = True) -> dict[str, dict[st
     for node in graph.nodes:
         value = node_value(node)
         tensors = list(tensors_in(value))
-        sizes = [value] if isinstance(value, torch.SymInt) else [size for tensor in tensors for size in tensor.shape]
+        sizes = [value] if isinstance(value, torch.SymInt) else [size for item in tensors for size in _sizes(item)]
         if details:
             sizes += [storage.nbytes() for storage in map(storage_of, tensors) if storage is not None]
         for size in sizes:
-            if not isinstance(size, torch.SymInt):
+            if not isinstance(size, torch.SymInt) or isinstance(expression_of(size), str):
                 continue
             environment = size.node.shape_env
             for symbol in size.node.expr.free_symbols:
                 if str(symbol) not in symbols:
                     symbols[str(symbol)] = _symbol(symbol, environment)
     return dict(sorted(symbols.items()))
+
+
+def _sizes(tensor: torch.Tensor) -> Iterable[Any]:
+    return () if tensor.is_nested and tensor.layout == torch.strided else tensor.shape
 
 
 def _symbol(symbol: Any, environment: Any) -> dict[str, int | None]:
@@ -338,7 +353,13 @@ def _symbol(symbol: Any, environment: Any) -> dict[str, int | None]:
     def finite(bound: Any) -> int | None:
         return int(bound) if bound is not None and bound.is_number and bound.is_finite and abs(bound) < 2**62 else None
 
-    return {"hint": None if hint is None else int(hint), "min": finite(lower), "max": finite(upper)}
+    known = int(hint) if hint is not None and _is_number(hint) else None
+    return {"hint": known, "min": finite(lower), "max": finite(upper)}
+
+
+def _is_number(hint: Any) -> bool:
+    """False for the size of a jagged dimension, which is one a row."""
+    return isinstance(hint, int) or bool(hint.is_Integer)
 
 
 def graph_record(

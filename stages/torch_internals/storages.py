@@ -38,7 +38,7 @@ def _is_zero(expression: Any) -> bool:
 def storage_of(tensor: torch.Tensor) -> Any:
     """Of a strided tensor; None for those that ``vmap`` batches inside a Dynamo graph, which show none."""
     try:
-        return tensor.untyped_storage() if tensor.layout == torch.strided else None
+        return tensor.untyped_storage() if tensor.layout == torch.strided and not tensor.is_nested else None
     except NotImplementedError:  # no storage that could be shared is seen, and none is claimed
         return None
 

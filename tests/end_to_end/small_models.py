@@ -138,3 +138,27 @@ class Scaling(nn.Module):
 def scaling(batch_size: int = 2) -> tuple[nn.Module, tuple[torch.Tensor]]:
     """``Scaling`` and an input of shape (batch_size, 4)."""
     return Scaling(), (torch.randn(batch_size, 4),)
+
+
+class Masked(nn.Linear):
+    """A linear layer whose forward can't do without the input that has a default."""
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        return super().forward(x) * mask.reshape(-1, 1)  # type: ignore[union-attr]
+
+
+def masked() -> tuple[nn.Module, tuple[torch.Tensor]]:
+    """``Masked`` without its mask, which has the shape (2,)."""
+    return Masked(4, 4), (torch.randn(2, 4),)
+
+
+class Huge(nn.Linear):
+    """A linear layer that asks for 40 TB."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) + torch.zeros(10**13).sum()
+
+
+def huge() -> tuple[nn.Module, tuple[torch.Tensor]]:
+    """``Huge`` and one input."""
+    return Huge(4, 4), (torch.randn(2, 4),)

@@ -112,6 +112,13 @@ ARCHITECTURES = [
      {"input_features": (2, 80, 80), "decoder_input_ids": (2, 16)}),
     ("RobertaConfig", LAYERS | {"vocab_size": 99, "max_position_embeddings": 12}, {"input_ids": (2, 10)}),
     ("LlamaConfig", LAYERS | {"vocab_size": 99}, {"input_ids": (2, 16)}),
+    ("BrosConfig", LAYERS | {"vocab_size": 99, "hidden_size": 128},
+     {"input_ids": (2, 16), "bbox": (2, 16, 4)}),
+    ("DecisionTransformerConfig", {"n_layer": 1, "n_head": 1, "hidden_size": 32},
+     {"states": (2, 16, 17), "actions": (2, 16, 4), "returns_to_go": (2, 16, 1), "timesteps": (2, 16)}),
+    ("Blip2QFormerConfig", LAYERS | {"encoder_hidden_size": 24, "vocab_size": 99},
+     {"query_embeds": (2, 32, 32), "encoder_hidden_states": (2, 16, 24)}),
+    ("PatchTSTConfig", {"d_model": 32, "num_hidden_layers": 1, "context_length": 24}, {"past_values": (2, 24, 1)}),
 ]  # fmt: skip
 
 
@@ -125,6 +132,12 @@ def test_huggingface_inputs_fit_the_forward(kind: str, overrides: Any, shapes: d
     assert type(output) is type(gold)
     torch.testing.assert_close(output[0].double(), gold[0], rtol=1e-3, atol=1e-4)
     assert getattr(output, "past_key_values", None) is None
+
+
+def test_a_shape_that_is_given_leaves_the_other_inputs_to_be_made() -> None:
+    build = huggingface("BrosConfig", LAYERS | {"vocab_size": 99, "hidden_size": 128})
+    case = build_case(config(build | {"input_shapes": {"token_type_ids": [2, 16]}}, batch_size=2))
+    assert {"input_ids", "token_type_ids", "bbox"} <= set(case.kwargs)
 
 
 def test_huggingface_head_class_and_training() -> None:
@@ -277,7 +290,7 @@ def test_inputs_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("tensors", "message"), [
-    ({"inputs_ids": torch.ones(1, 16)}, "model.inputs: got 'inputs_ids'.*valid: input_ids, attention_mask"),
+    ({"inputs_ids": torch.ones(1, 16)}, "model.inputs: got 'inputs_ids'.*valid: input_ids, .*attention_mask"),
     ({"input_ids": torch.ones(1, 8, dtype=torch.int64)}, r"has shape \[1, 8\]; valid: \[1, 16\]"),
     ({"input_ids": torch.ones(1, 16)}, "has dtype float32; valid: int64"),
     ({}, "holds no tensors"),

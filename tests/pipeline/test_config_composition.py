@@ -103,7 +103,7 @@ def test_the_run_directory_is_named_after_the_choices_and_slashes_make_no_folder
     assert entry.slug("++model.build.width=8,+a=x+y,seed=1") == "model.build.width=8,a=x+y,seed=1"
     assert entry.slug("../org/model name") == "org_model_name"
     assert "/" not in entry.slug("a/b=c,d=/x")
-    assert len(entry.slug("x" * 500)) <= 120
+    assert len(entry.slug("层" * 500).encode()) <= 60 and entry.slug("x" * 500, 120) != entry.slug("x" * 501, 120)
 
 
 def test_a_stored_configuration_composes_on_the_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -304,7 +304,8 @@ def test_pictures_are_named_valid_and_of_what_can_be_drawn():
     leaves = {"output": {row.path: reference for row in rows}}
     others = {"output": {rows[0].path: test, rows[1].path: test[1:]}}
     found = pictures(rows, rows, leaves, others)
-    assert list(found) == ["kerneldiff/plots/summary.png", "kerneldiff/plots/00-output-a_b_x__.png"]
+    summary, picture = found
+    assert summary == "kerneldiff/plots/summary.png" and picture.startswith("kerneldiff/plots/00-output-a_b_x_")
     assert all(is_png(data) for data in found.values())
     assert pictures([], [], {}, {}) == {}
 

@@ -217,6 +217,16 @@ def test_what_is_left_out_of_the_stored_tensors_says_so(monkeypatch: pytest.Monk
     assert observer.stored_bytes == 2 * 280 and "1 over the limit" in observer.in_words()
 
 
+def test_a_value_that_torch_could_not_save_is_told_and_not_called_finite() -> None:
+    observer = ValueObserver(level=1)
+    kernel = "cpp_fused_" + "x" * 250
+    observer(lowered(), saving(("after", kernel, "buf0", NAN), ("after", "mm_out", "buf1", ONES)))
+    table = observer.table()
+    assert table["kernel"].tolist() == [kernel, "mm_out"] and table["state"].tolist() == ["", "finite"]
+    assert table["note"].tolist() == ["not saved by torch: File name too long; level 2 tells of this value", ""]
+    assert "not established of 1 value" in observer.in_words()
+
+
 def test_a_run_that_raises_leaves_what_was_told() -> None:
     observer = ValueObserver(level=2)
 
