@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from models.draws import Draws, recorded_draws, replayed
-from models.errors import ConfigurationError
+from models.errors import ConfigurationError, own_code
 from models.gold import as_written, double_arithmetic
 from models.nested import cast_in_place, counterpart, map_tensors, named_tensors
 from models.random_state import preserved_random_state, seed_everything
@@ -132,25 +132,32 @@ class Case:
         return output, loss
 
     def run(self, fn: Callable[..., Any] | None = None) -> StepResult:
-        """One step from the case's seed and its present state; module, inputs and generators are left as found."""
+        """One step from the case's seed and its present state; module, inputs and generators are left as found.
+
+        Raises:
+            InternalError: keeping the case's state or the step's results failed, which is no fault of the step's.
+            Exception: whatever the step raises.
+        """
         with self.preserved() as found:
-            before = self.state()
-            for tensor in before.values():  # of tensors that are no parameters too, which step() does not look for
-                if tensor.is_leaf:
-                    tensor.grad = None
+            with own_code("looked for what a step may write into"):
+                before = self.state()
+                for tensor in before.values():  # of tensors that are no parameters too, which step() does not look for
+                    if tensor.is_leaf:
+                        tensor.grad = None
             seed_everything(self.seed)
             self.synchronize()
             start = time.perf_counter()
             output, loss = self.step(fn)
             self.synchronize()
             seconds = time.perf_counter() - start
-            return StepResult(
-                output=map_tensors(lambda tensor: tensor.detach().clone(), output),
-                loss=None if loss is None else loss.detach().clone(),
-                gradients=self._take_gradients(),
-                written=self._written(before, found),
-                seconds=seconds,
-            )
+            with own_code("kept the results of a step"):
+                return StepResult(
+                    output=map_tensors(lambda tensor: tensor.detach().clone(), output),
+                    loss=None if loss is None else loss.detach().clone(),
+                    gradients=self._take_gradients(),
+                    written=self._written(before, found),
+                    seconds=seconds,
+                )
 
     def _written(
         self, before: dict[tuple[str, str], torch.Tensor], found: Snapshot
@@ -168,13 +175,18 @@ class Case:
         """Put the module, inputs and generators back on exit, as :class:`models.snapshot.Snapshot` does.
 
         Inside, gradients start as they are outside. Costs one copy of the parameters. Yields what will be put back.
+
+        Raises:
+            InternalError: keeping it, or putting it back, failed.
         """
-        state = Snapshot(self.module, self.args, self.kwargs, list(self.state().values()))
+        with own_code("kept the case's state"):
+            state = Snapshot(self.module, self.args, self.kwargs, list(self.state().values()))
         with preserved_random_state(self.device):
             try:
                 yield state
             finally:
-                state.restore()
+                with own_code("put the case's state back"):
+                    state.restore()
 
     def to_gold(self) -> "Case":
         """A deep copy in float64: the reference's mathematics without its rounding.

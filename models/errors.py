@@ -5,10 +5,12 @@
     UserError                  a mistake of the user's: one message, no traceback
     ├── ConfigurationError     a wrong name, key, type or value; found before anything ran (exit code 2)
     └── RunDirectoryError      a folder that should be a run and is not, or a damaged one (exit code 2)
+    InternalError              a mistake of this tool's own, met while it handled a model (exit code 3)
 """
 
 import difflib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class UserError(ValueError):
@@ -24,6 +26,43 @@ class ConfigurationError(UserError):
 
 class RunDirectoryError(UserError):
     """A folder that is not a stored run, or whose files are damaged (exit code 2)."""
+
+
+class InternalError(RuntimeError):
+    """This tool's own code raised while it kept, put back or compared what a model holds.
+
+    It is never told as the model's or the backend's: see :func:`own_code`.
+    """
+
+
+@contextmanager
+def own_code(doing: str) -> Iterator[None]:
+    """Inside is this tool's own code: what it raises becomes an :class:`InternalError`, user's mistakes excepted.
+
+    So do not the errors of memory that ran out, which are told as such.
+
+    Args:
+        doing: what the code does, for the message: "while it" and this.
+    """
+    try:
+        yield
+    except (UserError, InternalError):
+        raise
+    except Exception as error:
+        if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or lacks_memory(error):
+            raise
+        message = f"inductor-debug itself failed while it {doing}: {type(error).__name__}: {error}"
+        raise InternalError(message)  # noqa: B904 - not "from": the cause would be told in this error's place
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether torch's CPU allocator raised, which has no error of its own."""
+    return "can't allocate memory" in str(error)
+
+
+def internal_in(error: BaseException) -> InternalError | None:
+    """This tool's own mistake that an error is or came from; None where there is none."""
+    return next((item for item in wrapped(error) if isinstance(item, InternalError)), None)
 
 
 def wrapped(error: BaseException, *, contexts: bool = False) -> Iterator[BaseException]:

@@ -168,21 +168,21 @@ def _holds(tensor: torch.Tensor, content: torch.Tensor) -> bool:
 
 
 def _shaped_like(tensor: torch.Tensor, content: torch.Tensor) -> bool:
-    """Whether shape and dtype are those of ``content``, and the tensor's memory reaches as far as they need."""
-    if tensor.shape != content.shape or tensor.dtype != content.dtype:
+    """Whether device, shape and dtype are those of ``content``, and the tensor's memory reaches as far as they need."""
+    if (tensor.device, tensor.shape, tensor.dtype) != (content.device, content.shape, content.dtype):
         return False
     return _place(tensor) is None or extent(tensor) * tensor.element_size() <= tensor.untyped_storage().nbytes()
 
 
 def same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """True where both hold the same bits: 0.0 and -0.0 differ, a NaN is equal to itself.
+    """True where both hold the same bits, on whatever devices: 0.0 and -0.0 differ, a NaN is equal to itself.
 
     A tensor without values (meta) holds the same as any other of its shape; False where the bits can't be looked at.
     """
     left, right = left.detach(), right.detach()
     if left.is_meta or right.is_meta:
         return left.is_meta == right.is_meta
-    if left.device.type not in _OWN_MEMORY:
+    if left.device != right.device or left.device.type not in _OWN_MEMORY:
         left, right = left.cpu(), right.cpu()
     if {type(left), type(right)} != {torch.Tensor} or left.layout != right.layout:
         return False

@@ -13,7 +13,7 @@ import numpy
 import torch
 
 from models.case import Case, StepResult
-from models.errors import UserError, mistake_in, root_cause
+from models.errors import InternalError, UserError, internal_in, lacks_memory, mistake_in, root_cause
 from models.nested import cast_in_place, counterpart, map_sharing
 from models.reach import deep_copy, generators_of
 from stages.contract import ReferenceConfig, StageContext
@@ -55,8 +55,10 @@ class Side:
 class _Watched:
     """A callable that notes whether it took random numbers."""
 
-    def __init__(self, function: Callable[..., Any], case: Case) -> None:
-        self.function, self.device = function, case.device
+    function: Callable[..., Any]
+
+    def __init__(self, case: Case) -> None:
+        self.device = case.device
         self.own = generators_of(case.module, case.args, case.kwargs)
         self.before, self.after = b"", b""
 
@@ -84,26 +86,39 @@ def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) 
 
     Raises:
         UserError: a user's mistake is not a finding.
+        InternalError: this tool's own mistake is not the side's.
         MemoryError, torch.OutOfMemoryError: memory that ran out is the stage's result, not the comparison's.
     """
-    try:
-        with settings_put_back() as settings:
-            watched = _Watched(function(), case)
+    watched = _Watched(case)
+    with settings_put_back() as settings:
+        try:
+            watched.function = function()
             result = case.run(watched)
-    except (UserError, MemoryError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:
-        if mistake_in(error) is not None:
-            raise
-        if "can't allocate memory" in str(error):  # torch's CPU allocator raises a plain RuntimeError
-            raise MemoryError(str(error)) from error
-        log.exception("kerneldiff: the %s side raised", name)
-        return Side(error=describe(error))
+        except Exception as error:
+            if not blamed_on_side(error):
+                raise
+            log.exception("kerneldiff: the %s side raised", name)
+            return Side(error=describe(error))
     leaves = on_host(collect(result), case.device)
     foreign = case.gold and case.draws is not None and not case.draws.matched  # however its generator was left
     after = b"" if foreign else watched.after
     changed = {kind: set(leaves[kind]) for kind in STATE if kind in leaves}
     return Side(leaves, changed, watched.before != watched.after, after, settings)
+
+
+def blamed_on_side(error: Exception) -> bool:
+    """Whether what a step raised is a finding about the side that took it.
+
+    Raises:
+        MemoryError: torch's CPU allocator raised a plain RuntimeError.
+    """
+    if isinstance(error, (UserError, InternalError, MemoryError, torch.OutOfMemoryError)):
+        return False
+    if mistake_in(error) is not None or internal_in(error) is not None:
+        return False
+    if lacks_memory(error):
+        raise MemoryError(str(error)) from error
+    return True
 
 
 def describe(error: BaseException) -> dict[str, str]:

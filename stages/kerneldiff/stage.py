@@ -368,7 +368,7 @@ def _gold(case: Case, *, wanted: bool, drew: bool) -> sides.Side:
         raise
     except Exception as error:  # what a user's objects raise when they are copied
         log.exception("kerneldiff: the model can't be copied, so there is no gold")
-        return sides.Side(error=sides.describe(error))
+        return sides.Side(error=sides.describe(error) | {"who": "copying the model"})
     return sides.run_side("gold", golden, lambda: golden.module)
 
 
