@@ -11,6 +11,7 @@ import torch
 
 from models.draws import Draws, recorded_draws, replayed
 from models.errors import ConfigurationError, own_code
+from models.float64 import substituted
 from models.gold import as_written, double_arithmetic
 from models.nested import cast_in_place, counterpart, map_tensors, named_tensors
 from models.random_state import preserved_random_state, seed_everything
@@ -59,6 +60,7 @@ class Case:
             the case that it was made from, and nothing is autocast.
         beside_gold: True where the modes that gold runs in are on and change nothing, see :meth:`copied`.
         draws: the random numbers of one step, which gold repeats; None: gold draws for itself. See :meth:`watch_draws`.
+        substitutes: in gold, operations that lack float64 are computed otherwise, see :mod:`models.float64`.
         cast: in words, weights that the model made in another dtype and that were cast; empty where there are none.
     """
 
@@ -75,6 +77,7 @@ class Case:
     gold: bool = False
     beside_gold: bool = False
     draws: Draws | None = None
+    substitutes: bool = False
     cast: str = ""
 
     @property
@@ -248,6 +251,8 @@ class Case:
                 stack.enter_context(double_arithmetic(unseen=not slow))
                 if self.draws is not None:
                     stack.enter_context(replayed(self.draws if self.gold else Draws()))
+            if self.gold and self.substitutes:
+                stack.enter_context(substituted())
             if self.beside_gold:
                 stack.enter_context(as_written())
             if self.device.type == "cuda":

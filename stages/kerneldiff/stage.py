@@ -369,7 +369,9 @@ def _gold(case: Case, *, wanted: bool, drew: bool) -> sides.Side:
     except Exception as error:  # what a user's objects raise when they are copied
         log.exception("kerneldiff: the model can't be copied, so there is no gold")
         return sides.Side(error=sides.describe(error) | {"who": "copying the model"})
-    return sides.run_side("gold", golden, lambda: golden.module)
+    gold = sides.run_side("gold", golden, lambda: golden.module)
+    case.substitutes = golden.substitutes  # so do the copies that are made later, for steps and perturbed runs
+    return gold
 
 
 def _same_code(context: StageContext, compiled: Any, reference: ReferenceConfig, *, elsewhere: bool) -> str:
