@@ -13,7 +13,7 @@ from models.draws import Draws, recorded_draws, replayed
 from models.errors import ConfigurationError, own_code
 from models.float64 import substituted
 from models.gold import as_written, double_arithmetic
-from models.nested import cast_in_place, counterpart, map_tensors, named_tensors
+from models.nested import cast_in_place, counterpart, drained, kept, named_tensors
 from models.random_state import preserved_random_state, seed_everything
 from models.reach import deep_copy, tensors_in
 from models.snapshot import Snapshot
@@ -25,7 +25,7 @@ class StepResult:
     """What one step gave, detached from the module.
 
     Attributes:
-        output: the forward's output in its own nested structure, tensors cloned.
+        output: the forward's output in its own nested structure, tensors and torch's generators cloned.
         loss: scalar in training, None in inference.
         gradients: parameter name → gradient; a parameter that got none is missing. Other tensors of the module that
             require one are there by their path, inputs as ``input.NAME``.
@@ -117,7 +117,8 @@ class Case:
             fn: a callable with the module's signature, e.g. a compiled one. Default: the module itself.
 
         Returns:
-            The output as the callable returned it, and the loss (a scalar; None in inference).
+            The output as the callable returned it, iterators in it read to their end (:func:`models.nested.drained`),
+            and the loss (a scalar; None in inference).
 
         Raises:
             ConfigurationError: training, and no floating output depends on anything that requires a gradient.
@@ -126,10 +127,10 @@ class Case:
         with self._arithmetic():
             if self.mode == "inference":
                 with torch.no_grad(), self._autocast():
-                    return function(*self.args, **self.kwargs), None
+                    return drained(function(*self.args, **self.kwargs)), None
             self.drop_gradients()
             with self._autocast():
-                output = function(*self.args, **self.kwargs)
+                output = drained(function(*self.args, **self.kwargs))
             loss = training_loss(output)
             loss.backward()
         return output, loss
@@ -155,7 +156,7 @@ class Case:
             seconds = time.perf_counter() - start
             with own_code("kept the results of a step"):
                 return StepResult(
-                    output=map_tensors(lambda tensor: tensor.detach().clone(), output),
+                    output=kept(output),
                     loss=None if loss is None else loss.detach().clone(),
                     gradients=self._take_gradients(),
                     written=self._written(before, found),
