@@ -16,6 +16,7 @@ from models.gold import as_written, double_arithmetic
 from models.nested import cast_in_place, counterpart, drained, kept, named_tensors
 from models.random_state import preserved_random_state, seed_everything
 from models.reach import deep_copy, tensors_in
+from models.redraws import repeated
 from models.snapshot import Snapshot
 from models.tf32 import ROUNDOFF, tf32_allowed
 
@@ -60,6 +61,8 @@ class Case:
             the case that it was made from, and nothing is autocast.
         beside_gold: True where the modes that gold runs in are on and change nothing, see :meth:`copied`.
         draws: the random numbers of one step, which gold repeats; None: gold draws for itself. See :meth:`watch_draws`.
+        match: "all" or "used" where this case, which is not gold, repeats :attr:`draws` too, whatever code it runs; see
+            :mod:`models.redraws`.
         substitutes: in gold, operations that lack float64 are computed otherwise, see :mod:`models.float64`.
         cast: in words, weights that the model made in another dtype and that were cast; empty where there are none.
     """
@@ -77,6 +80,7 @@ class Case:
     gold: bool = False
     beside_gold: bool = False
     draws: Draws | None = None
+    match: str = ""
     substitutes: bool = False
     cast: str = ""
 
@@ -252,6 +256,8 @@ class Case:
                 stack.enter_context(double_arithmetic(unseen=not slow))
                 if self.draws is not None:
                     stack.enter_context(replayed(self.draws if self.gold else Draws()))
+            elif self.match and self.draws is not None:
+                stack.enter_context(repeated(self.draws, self.match))
             if self.gold and self.substitutes:
                 stack.enter_context(substituted())
             if self.beside_gold:

@@ -164,7 +164,11 @@ def _substitutes(func: Any) -> Iterator[Callable[..., Any]]:
 @cache
 def _formulas() -> dict[Any, Callable[..., Any]]:
     """Overload → formula, of those operations that this torch has."""
-    named = {"_grouped_mm": grouped_mm, "_scaled_mm": scaled_mm, "_weight_int8pack_mm": weight_int8pack_mm}
+    named: dict[str, Callable[..., Any]] = {
+        "_grouped_mm": grouped_mm,
+        "_scaled_mm": scaled_mm,
+        "_weight_int8pack_mm": weight_int8pack_mm,
+    }
     return {getattr(aten, name).default: formula for name, formula in named.items() if hasattr(aten, name)}
 
 

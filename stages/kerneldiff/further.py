@@ -167,6 +167,6 @@ def steps(
     }
     if floor:
         golden = case.to_gold()
-        trained["reference"].watched = case.draws is not None and base is case
+        trained["reference"].watched = case.draws is not None and base.module is case.module
         trained["gold"] = Trainee.of(golden, golden.module, *options)
     return train(trained, config.steps), trained

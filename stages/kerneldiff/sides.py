@@ -40,6 +40,7 @@ class Side:
         changed: names of what the step wrote into (:data:`STATE`), by kind.
         drew: True where the forward took random numbers.
         generator: digest of the random generators' state after the forward; equal ones mean equally many draws.
+        host: the same of Python's and NumPy's generators and the model's own alone.
         settings: what it changed of the whole process's settings, which were put back.
         error: type, message and traceback where it raised.
     """
@@ -48,6 +49,7 @@ class Side:
     changed: dict[str, set[str]] = field(default_factory=dict)
     drew: bool = False
     generator: bytes = b""
+    host: bytes = b""
     settings: list[str] = field(default_factory=list)
     error: dict[str, str] | None = None
 
@@ -60,24 +62,29 @@ class _Watched:
     def __init__(self, case: Case) -> None:
         self.device = case.device
         self.own = generators_of(case.module, case.args, case.kwargs)
-        self.before, self.after = b"", b""
+        self.before, self.after, self.host = b"", b"", b""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.before = generator_state(self.device, self.own)
         try:
             return self.function(*args, **kwargs)
         finally:
-            self.after = generator_state(self.device, self.own)
+            self.after, self.host = generator_state(self.device, self.own), _host_state(self.own)
 
 
 def generator_state(device: torch.device, own: Sequence[torch.Generator] = ()) -> bytes:
     """SHA-256 of the state of Python's and NumPy's generators, torch's on the CPU and on ``device``, and ``own``."""
-    states = [torch.get_rng_state(), *(generator.get_state() for generator in own)]
+    states = [torch.get_rng_state()]
     if device.type not in ("cpu", "meta"):
         states.append(torch.get_device_module(device).get_rng_state(device))
+    return hashlib.sha256(b"".join(state.cpu().numpy().tobytes() for state in states) + _host_state(own)).digest()
+
+
+def _host_state(own: Sequence[torch.Generator]) -> bytes:
+    """SHA-256 of the state of Python's and NumPy's generators, and ``own``."""
     legacy: dict[str, Any] = numpy.random.get_state(legacy=False)
     others = (random.getstate(), legacy["state"]["key"].tolist(), legacy["state"]["pos"], legacy["gauss"])
-    content = b"".join(state.cpu().numpy().tobytes() for state in states) + repr(others).encode()
+    content = b"".join(generator.get_state().cpu().numpy().tobytes() for generator in own) + repr(others).encode()
     return hashlib.sha256(content).digest()
 
 
@@ -109,7 +116,7 @@ def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) 
     foreign = case.gold and case.draws is not None and not case.draws.matched  # however its generator was left
     after = b"" if foreign else watched.after
     changed = {kind: set(leaves[kind]) for kind in STATE if kind in leaves}
-    return Side(leaves, changed, watched.before != watched.after, after, settings)
+    return Side(leaves, changed, watched.before != watched.after, after, watched.host, settings)
 
 
 def blamed_on_side(error: Exception) -> bool:

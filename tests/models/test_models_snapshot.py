@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 from models.case import Case
 from models.config import ModelConfig
@@ -58,9 +59,7 @@ def test_bits_are_compared_over_devices() -> None:
 @needs_a_second
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_a_tensor_that_a_step_makes_on_the_device_is_compared(mode: str) -> None:
-    module = nn.Sequential(
-        Net(), nn.utils.weight_norm(nn.Linear(4, 4)), nn.utils.prune.identity(nn.Linear(4, 4), "weight")
-    )
+    module = nn.Sequential(Net(), nn.utils.weight_norm(nn.Linear(4, 4)), prune.identity(nn.Linear(4, 4), "weight"))
     module.to(SECOND)  # which leaves plain attributes, weight_norm's and prune's weight among them, on the CPU
     assert module[1].weight.device.type == "cpu"
     result = run(context(module, torch.randn(2, 4, device=SECOND), mode))
