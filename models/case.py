@@ -10,11 +10,13 @@ from typing import Any
 import torch
 
 from models.draws import Draws, recorded_draws, replayed
-from models.errors import ConfigurationError
+from models.errors import ConfigurationError, own_code
+from models.float64 import substituted
 from models.gold import as_written, double_arithmetic
-from models.nested import cast_in_place, counterpart, map_tensors, named_tensors
+from models.nested import cast_in_place, counterpart, drained, kept, named_tensors
 from models.random_state import preserved_random_state, seed_everything
 from models.reach import deep_copy, tensors_in
+from models.redraws import repeated
 from models.snapshot import Snapshot
 from models.tf32 import ROUNDOFF, tf32_allowed
 
@@ -24,7 +26,7 @@ class StepResult:
     """What one step gave, detached from the module.
 
     Attributes:
-        output: the forward's output in its own nested structure, tensors cloned.
+        output: the forward's output in its own nested structure, tensors and torch's generators cloned.
         loss: scalar in training, None in inference.
         gradients: parameter name → gradient; a parameter that got none is missing. Other tensors of the module that
             require one are there by their path, inputs as ``input.NAME``.
@@ -59,6 +61,9 @@ class Case:
             the case that it was made from, and nothing is autocast.
         beside_gold: True where the modes that gold runs in are on and change nothing, see :meth:`copied`.
         draws: the random numbers of one step, which gold repeats; None: gold draws for itself. See :meth:`watch_draws`.
+        match: "all" or "used" where this case, which is not gold, repeats :attr:`draws` too, whatever code it runs; see
+            :mod:`models.redraws`.
+        substitutes: in gold, operations that lack float64 are computed otherwise, see :mod:`models.float64`.
         cast: in words, weights that the model made in another dtype and that were cast; empty where there are none.
     """
 
@@ -75,6 +80,8 @@ class Case:
     gold: bool = False
     beside_gold: bool = False
     draws: Draws | None = None
+    match: str = ""
+    substitutes: bool = False
     cast: str = ""
 
     @property
@@ -114,7 +121,8 @@ class Case:
             fn: a callable with the module's signature, e.g. a compiled one. Default: the module itself.
 
         Returns:
-            The output as the callable returned it, and the loss (a scalar; None in inference).
+            The output as the callable returned it, iterators in it read to their end (:func:`models.nested.drained`),
+            and the loss (a scalar; None in inference).
 
         Raises:
             ConfigurationError: training, and no floating output depends on anything that requires a gradient.
@@ -123,34 +131,41 @@ class Case:
         with self._arithmetic():
             if self.mode == "inference":
                 with torch.no_grad(), self._autocast():
-                    return function(*self.args, **self.kwargs), None
+                    return drained(function(*self.args, **self.kwargs)), None
             self.drop_gradients()
             with self._autocast():
-                output = function(*self.args, **self.kwargs)
+                output = drained(function(*self.args, **self.kwargs))
             loss = training_loss(output)
             loss.backward()
         return output, loss
 
     def run(self, fn: Callable[..., Any] | None = None) -> StepResult:
-        """One step from the case's seed and its present state; module, inputs and generators are left as found."""
+        """One step from the case's seed and its present state; module, inputs and generators are left as found.
+
+        Raises:
+            InternalError: keeping the case's state or the step's results failed, which is no fault of the step's.
+            Exception: whatever the step raises.
+        """
         with self.preserved() as found:
-            before = self.state()
-            for tensor in before.values():  # of tensors that are no parameters too, which step() does not look for
-                if tensor.is_leaf:
-                    tensor.grad = None
+            with own_code("looked for what a step may write into"):
+                before = self.state()
+                for tensor in before.values():  # of tensors that are no parameters too, which step() does not look for
+                    if tensor.is_leaf:
+                        tensor.grad = None
             seed_everything(self.seed)
             self.synchronize()
             start = time.perf_counter()
             output, loss = self.step(fn)
             self.synchronize()
             seconds = time.perf_counter() - start
-            return StepResult(
-                output=map_tensors(lambda tensor: tensor.detach().clone(), output),
-                loss=None if loss is None else loss.detach().clone(),
-                gradients=self._take_gradients(),
-                written=self._written(before, found),
-                seconds=seconds,
-            )
+            with own_code("kept the results of a step"):
+                return StepResult(
+                    output=kept(output),
+                    loss=None if loss is None else loss.detach().clone(),
+                    gradients=self._take_gradients(),
+                    written=self._written(before, found),
+                    seconds=seconds,
+                )
 
     def _written(
         self, before: dict[tuple[str, str], torch.Tensor], found: Snapshot
@@ -168,13 +183,18 @@ class Case:
         """Put the module, inputs and generators back on exit, as :class:`models.snapshot.Snapshot` does.
 
         Inside, gradients start as they are outside. Costs one copy of the parameters. Yields what will be put back.
+
+        Raises:
+            InternalError: keeping it, or putting it back, failed.
         """
-        state = Snapshot(self.module, self.args, self.kwargs, list(self.state().values()))
+        with own_code("kept the case's state"):
+            state = Snapshot(self.module, self.args, self.kwargs, list(self.state().values()))
         with preserved_random_state(self.device):
             try:
                 yield state
             finally:
-                state.restore()
+                with own_code("put the case's state back"):
+                    state.restore()
 
     def to_gold(self) -> "Case":
         """A deep copy in float64: the reference's mathematics without its rounding.
@@ -236,6 +256,10 @@ class Case:
                 stack.enter_context(double_arithmetic(unseen=not slow))
                 if self.draws is not None:
                     stack.enter_context(replayed(self.draws if self.gold else Draws()))
+            elif self.match and self.draws is not None:
+                stack.enter_context(repeated(self.draws, self.match))
+            if self.gold and self.substitutes:
+                stack.enter_context(substituted())
             if self.beside_gold:
                 stack.enter_context(as_written())
             if self.device.type == "cuda":

@@ -22,10 +22,11 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from models.gold import as_written
+from models.nested import memory_of
 
 aten = torch.ops.aten
 
-_ATTENTION = tuple(
+ATTENTION = tuple(
     getattr(aten, name).default
     for name in (
         "_scaled_dot_product_efficient_attention",
@@ -33,7 +34,7 @@ _ATTENTION = tuple(
         "_scaled_dot_product_cudnn_attention",
     )
 )
-_PURE = {
+PURE = {
     *("bernoulli_", "uniform_", "normal_", "exponential_", "random_", "geometric_", "cauchy_", "log_normal_"),
     *("bernoulli", "rand", "randn", "randint", "randperm", "normal", "rand_like", "randn_like", "randint_like"),
     *("multinomial", "poisson", "binomial"),
@@ -46,9 +47,11 @@ class Draw:
     """One random operation of the watched step.
 
     Attributes:
-        function: the ATen overload.
+        function: the ATen overload, or the higher-order operation that drew.
         state: of its device's generator, before it.
         args, kwargs: as given, tensors replaced by their :class:`Described`.
+        drawn: its result's tensors, described.
+        used: whether a later operation of the step took the result.
     """
 
     function: Any
@@ -56,6 +59,8 @@ class Draw:
     state: torch.Tensor
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    drawn: tuple["Described", ...] = ()
+    used: bool = False
 
 
 @dataclass
@@ -86,7 +91,7 @@ class Draws:
 def recorded_draws(step: Callable[[], Any]) -> Draws:
     """Watch one step, which must start from the state in which the sides to compare start."""
     recorder = _Recorder()
-    _states()  # not first within the step: a checkpointed part of it refuses that the device is initialized there
+    states()  # not first within the step: a checkpointed part of it refuses that the device is initialized there
     with recorder:
         step()
     return recorder.draws
@@ -104,32 +109,69 @@ def replayed(draws: Draws) -> Iterator[None]:
 
 
 class _Recorder(TorchDispatchMode):
+    supports_higher_order_operators = True
+
     def __init__(self) -> None:
         super().__init__()
         self.draws = Draws()
+        self.unused: list[tuple[torch.Tensor, Draw]] = []  # which keeps the tensors, so that no memory is reused
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Compiled code runs under this mode as it does without it."""
+        return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if torch.Tag.nondeterministic_seeded not in func.tags:
+        self._note_uses((args, kwargs))
+        if is_operator(func) and torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **kwargs)
         described_args, described_kwargs = pytree.tree_map_only(torch.Tensor, _described, (args, kwargs))
-        before = _states()
+        before = states()
         result = func(*args, **kwargs)
+        tensors = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
         for device, state in before.items():
-            if not _unmoved({device: state}):
-                self.draws.items.append(Draw(func, device, state, described_args, described_kwargs))
+            if not unmoved({device: state}):
+                drawn = tuple(_described(tensor) for tensor in tensors)
+                draw = Draw(func, device, state, described_args, described_kwargs, drawn)
+                self.draws.items.append(draw)
+                self.unused += [(tensor.detach(), draw) for tensor in tensors]
         return result
+
+    def _note_uses(self, arguments: Any) -> None:
+        if not self.unused:
+            return
+        read = {memory_of(leaf) for leaf in pytree.tree_leaves(arguments) if _has_memory(leaf)}
+        for tensor, draw in self.unused:
+            draw.used |= not _has_memory(tensor) or memory_of(tensor) in read
+        self.unused = [(tensor, draw) for tensor, draw in self.unused if not draw.used]
+
+
+def is_operator(func: Any) -> bool:
+    """Whether this is an operator's overload, no higher-order operation, of which it can't be told whether it draws."""
+    return isinstance(func, torch._ops.OpOverload)
+
+
+def may_draw(func: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether an operator may draw from a device's own generator."""
+    random = is_operator(func) and torch.Tag.nondeterministic_seeded in func.tags
+    return random and kwargs.get("generator") is None
+
+
+def _has_memory(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided and not leaf.is_meta
 
 
 class _Replay(TorchDispatchMode):
+    supports_higher_order_operators = True
+
     def __init__(self, draws: Draws) -> None:
         super().__init__()
         self.draws, self.position = draws, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        random = torch.Tag.nondeterministic_seeded in func.tags and kwargs.get("generator") is None
-        if not random or not self.draws.matched:
+        if not may_draw(func, kwargs) or not self.draws.matched:
             return func(*args, **kwargs)
         draw = self.draws.items[self.position] if self.position < len(self.draws.items) else None
         default = torch.get_default_dtype()
@@ -138,10 +180,10 @@ class _Replay(TorchDispatchMode):
         if result is not None:
             self.position += 1
             return result
-        before = _states()
+        before = states()
         result = func(*args, **kwargs)
         # what could draw and did not (attention without dropout) was not recorded either, and takes no place
-        self.draws.matched = _unmoved(before)
+        self.draws.matched = unmoved(before)
         return result
 
 
@@ -151,14 +193,14 @@ def _redrawn(draw: Draw, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     Args:
         default: dtype of what names none.
     """
-    if not torch.equal(_state(draw.device), draw.state):
+    if not torch.equal(state_of(draw.device), draw.state):
         return None  # another step, from another seed
     name = func.overloadpacket.__name__
     if name == "native_dropout":
         return _dropout(draw, *args, **kwargs)
-    if func is not draw.function or name not in _PURE:
+    if func is not draw.function or name not in PURE:
         return None
-    narrow = _like_recorded((args, kwargs), (draw.args, draw.kwargs))
+    narrow = like_recorded((args, kwargs), (draw.args, draw.kwargs))
     if narrow is None:
         return None
     drawn = draw.function(*narrow[0], **narrow[1])
@@ -174,17 +216,17 @@ def _dropout(draw: Draw, wide: torch.Tensor, probability: float, train: bool | N
         if like.shape != tuple(wide.shape) or draw.args[1] != probability:
             return None
         _, mask = draw.function(like.empty().fill_(1), probability, train)
-    elif draw.function in _ATTENTION:
+    elif draw.function in ATTENTION:
         query, keys = draw.args[0].shape, draw.args[2].shape[-2]
         if tuple(wide.shape) != (*query[:-1], keys):
             return None
-        mask = _attention_mask(draw)
+        mask = attention_mask(draw)
     else:
         return None
     return wide * mask * (1 / (1 - probability) if probability < 1 else 0.0), mask
 
 
-def _attention_mask(draw: Draw) -> torch.Tensor:
+def attention_mask(draw: Draw) -> torch.Tensor:
     """Which elements of ``softmax(q @ k.T)``, (batch, heads, queries, keys), the recorded kernel keeps; bool."""
     query, key, value, *rest = (item.empty().zero_() if isinstance(item, Described) else item for item in draw.args)
     kwargs = {name: item.empty().zero_() if isinstance(item, Described) else item for name, item in draw.kwargs.items()}
@@ -194,12 +236,12 @@ def _attention_mask(draw: Draw) -> torch.Tensor:
         count = min(width, keys - first)
         value.zero_()
         value[..., first : first + count, :count] = torch.eye(count, dtype=value.dtype, device=value.device)
-        _restore(draw)
+        restore(draw)
         kept[..., first : first + count] = draw.function(query, key, value, *rest, **kwargs)[0][..., :count] != 0
     return kept
 
 
-def _like_recorded(mine: Any, recorded: Any) -> Any:
+def like_recorded(mine: Any, recorded: Any) -> Any:
     """``mine`` with its tensors in the recorded dtypes and strides; None where a shape or another argument differs."""
     flat, spec = pytree.tree_flatten(mine)
     theirs, _ = pytree.tree_flatten(recorded)
@@ -222,27 +264,28 @@ def _described(tensor: torch.Tensor) -> Described:
     return Described(tuple(tensor.shape), tuple(tensor.stride()), tensor.detach().new_empty(0))
 
 
-def _states() -> dict[torch.device, torch.Tensor]:
+def states() -> dict[torch.device, torch.Tensor]:
     devices = [torch.device("cpu")]
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if accelerator is not None:
         devices.append(torch.device(accelerator.type, torch.accelerator.current_device_index()))
-    return {device: _state(device) for device in devices}
+    return {device: state_of(device) for device in devices}
 
 
-def _state(device: torch.device) -> torch.Tensor:
+def state_of(device: torch.device) -> torch.Tensor:
     if device.type == "cpu":
         return torch.get_rng_state()
     state: torch.Tensor = torch.get_device_module(device).get_rng_state(device)
     return state
 
 
-def _unmoved(before: dict[torch.device, torch.Tensor]) -> bool:
+def unmoved(before: dict[torch.device, torch.Tensor]) -> bool:
     """Whether the generators are where they were: nothing was drawn."""
-    return all(torch.equal(state, _state(device)) for device, state in before.items())
+    return all(torch.equal(state, state_of(device)) for device, state in before.items())
 
 
-def _restore(draw: Draw) -> None:
+def restore(draw: Draw) -> None:
+    """Put the generator into the state that it had before the draw."""
     if draw.device.type == "cpu":
         torch.set_rng_state(draw.state)
     else:

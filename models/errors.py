@@ -6,6 +6,7 @@
     ├── ConfigurationError     a wrong name, key, type or value; found before anything ran (exit code 2)
     └── RunDirectoryError      a folder that should be a run and is not, or a damaged one (exit code 2)
         └── DamagedError       a stored file that can't be read as what it should be
+    InternalError              a mistake of this tool's own, met while it handled a model (exit code 3)
 """
 
 import difflib
@@ -13,6 +14,7 @@ import math
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 OVERFLOWED = "storage size calculation overflowed"
 """What torch says, in lower case, of a tensor with more bytes than it can count."""
@@ -37,6 +39,38 @@ class RunDirectoryError(UserError):
 
 class DamagedError(RunDirectoryError):
     """A stored file that can't be read as what it should be: cut short, of another shape, too large, or no file."""
+
+
+class InternalError(RuntimeError):
+    """This tool's own code raised while it kept, put back or compared what a model holds.
+
+    It is never told as the model's or the backend's: see :func:`own_code`.
+    """
+
+
+@contextmanager
+def own_code(doing: str) -> Iterator[None]:
+    """Inside is this tool's own code: what it raises becomes an :class:`InternalError`, user's mistakes excepted.
+
+    So do not the errors of memory that ran out, which are told as such.
+
+    Args:
+        doing: what the code does, for the message: "while it" and this.
+    """
+    try:
+        yield
+    except (UserError, InternalError):
+        raise
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        message = f"inductor-debug itself failed while it {doing}: {type(error).__name__}: {error}"
+        raise InternalError(message)  # noqa: B904 - not "from": the cause would be told in this error's place
+
+
+def internal_in(error: BaseException) -> InternalError | None:
+    """This tool's own mistake that an error is or came from; None where there is none."""
+    return next((item for item in wrapped(error) if isinstance(item, InternalError)), None)
 
 
 def wrapped(error: BaseException, *, contexts: bool = False) -> Iterator[BaseException]:

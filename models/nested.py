@@ -3,6 +3,8 @@ user's own classes that hold tensors (a cache)."""
 
 import copy
 import dataclasses
+import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -28,12 +30,44 @@ def named_tensors(value: Any, path: str, *, objects: bool = True) -> Iterator[tu
 
 def map_tensors(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
     """``value`` rebuilt with ``function`` applied to every tensor; other leaves are kept as they are."""
-    return _mapped(function, value, {}, holders(value))
+    return _mapped(lambda leaf: function(leaf) if isinstance(leaf, torch.Tensor) else leaf, value, {}, holders(value))
 
 
-def _mapped(function: Callable[[torch.Tensor], Any], value: Any, made: dict[int, Any], holding: set[int]) -> Any:
-    """``made``: the copies of objects by their originals' id, for an object may hold itself; ``holding``: the ids of
-    what holds tensors."""
+def kept(value: Any) -> Any:
+    """``value`` rebuilt with clones of its tensors, detached, and of torch's generators, as both are now."""
+
+    def keep(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            return leaf.detach().clone()
+        return leaf.clone_state() if isinstance(leaf, torch.Generator) else leaf
+
+    return _mapped(keep, value, {}, holders(value))
+
+
+ITEMS = 100_000
+"""Items that are taken from an iterator at most: a generator may have no end."""
+
+
+def drained(value: Any) -> Any:
+    """``value`` with Python's own iterators (a generator, ``map``, ``zip``) in it as lists of what they give.
+
+    An iterator can be read once alone, and computes as it is read; a compiler may hand a list out in its place. It is
+    looked for in tuples, lists and dicts.
+    """
+    if isinstance(value, Iterator) and type(value).__module__ == "builtins":
+        return [drained(item) for item in itertools.islice(value, ITEMS)]
+    if type(value) in (tuple, list):
+        items = [drained(item) for item in value]
+        return value if all(map(operator.is_, items, value)) else type(value)(items)
+    if type(value) is dict:
+        parts = {key: drained(item) for key, item in value.items()}
+        return value if all(parts[key] is value[key] for key in value) else parts
+    return value
+
+
+def _mapped(function: Callable[[Any], Any], value: Any, made: dict[int, Any], holding: set[int]) -> Any:
+    """``function``: of every leaf; ``made``: the copies of objects by their originals' id, for an object may hold
+    itself; ``holding``: the ids of what holds tensors."""
     if isinstance(value, torch.Tensor):
         return function(value)
     if id(value) in made:
@@ -48,7 +82,7 @@ def _mapped(function: Callable[[torch.Tensor], Any], value: Any, made: dict[int,
         for key, item in list(_items(value)):
             object.__setattr__(result, key, _mapped(function, item, made, holding))
         return result
-    return value
+    return function(value)
 
 
 def map_sharing(function: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:

@@ -168,8 +168,10 @@ def _holds(tensor: torch.Tensor, content: torch.Tensor) -> bool:
 
 
 def _shaped_like(tensor: torch.Tensor, content: torch.Tensor) -> bool:
-    """Whether shape and dtype are those of ``content``, and the tensor's memory reaches as far as they need."""
-    if tensor.dtype != content.dtype or tensor.layout != content.layout or tensor.is_nested != content.is_nested:
+    """Whether device, layout, shape and dtype are those of ``content``, and the memory reaches as far as they need."""
+    if (tensor.device, tensor.dtype, tensor.layout) != (content.device, content.dtype, content.layout):
+        return False
+    if tensor.is_nested != content.is_nested:
         return False
     if not is_plain(tensor):
         return [part.shape for part in strided_parts(tensor)] == [part.shape for part in strided_parts(content)]
@@ -179,14 +181,14 @@ def _shaped_like(tensor: torch.Tensor, content: torch.Tensor) -> bool:
 
 
 def same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """True where both hold the same bits: 0.0 and -0.0 differ, a NaN is equal to itself.
+    """True where both hold the same bits, on whatever devices: 0.0 and -0.0 differ, a NaN is equal to itself.
 
     A tensor without values (meta) holds the same as any other of its shape; False where the bits can't be looked at.
     """
     left, right = left.detach(), right.detach()
     if left.is_meta or right.is_meta:
         return left.is_meta == right.is_meta
-    if left.device.type not in _OWN_MEMORY:
+    if left.device != right.device or left.device.type not in _OWN_MEMORY:
         left, right = left.cpu(), right.cpu()
     jagged = left.layout == right.layout == torch.jagged
     if not jagged and ({type(left), type(right)} != {torch.Tensor} or left.layout != right.layout):

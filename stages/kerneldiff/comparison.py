@@ -1,5 +1,6 @@
 """One tensor, or one nested structure, against another."""
 
+import hashlib
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
@@ -278,7 +279,7 @@ class KernelDiff:
         elif alike:
             row.verdict = "exact"
         else:
-            row.verdict, row.message = "defect", f"{reference!r} in the reference, {test!r} in the test"
+            row.verdict, row.message = "defect", f"{_shown(reference)} in the reference, {_shown(test)} in the test"
         return partial(_itself, row)
 
     @property
@@ -299,6 +300,14 @@ class KernelDiff:
 
 def _itself(row: TensorComparison) -> TensorComparison:
     return row
+
+
+def _shown(value: Any) -> str:
+    """A leaf that is no tensor, in words; a generator by the start of its state's digest."""
+    if isinstance(value, torch.Generator):
+        state = hashlib.sha256(value.get_state().numpy().tobytes()).hexdigest()[:8]
+        return f"a generator of {value.device} in state {state}"
+    return repr(value)
 
 
 def _fits(*values: object) -> bool:
@@ -323,10 +332,13 @@ def _equal(reference: Any, test: Any) -> bool | None:
     """Whether two leaves of one type that are no tensors are equal; None where that can't be told.
 
     What defines no equality is equal where it is the same class, function or module, or an object of a user's own class
-    with the same attributes, none of which holds tensors (else it would have been entered).
+    with the same attributes, none of which holds tensors (else it would have been entered). Generators of torch's are
+    equal that will draw the same.
     """
     if isinstance(reference, _UNIQUE):
         return reference is test
+    if isinstance(reference, torch.Generator):
+        return reference.device == test.device and torch.equal(reference.get_state(), test.get_state())
     if holds_tensors((reference, test)):  # a set of them has no order
         return None
     try:

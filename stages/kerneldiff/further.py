@@ -10,7 +10,7 @@ import torch
 
 from models.case import Case
 from models.draws import Draws
-from models.errors import ConfigurationError, UserError, mistake_in
+from models.errors import ConfigurationError
 from models.options import check_declared
 from stages.contract import Settings, StageContext
 from stages.kerneldiff import conditioning, sides
@@ -18,7 +18,7 @@ from stages.kerneldiff.comparison import KernelDiff
 from stages.kerneldiff.config import KernelDiffConfig
 from stages.kerneldiff.record import raised
 from stages.kerneldiff.repeats import repeated
-from stages.kerneldiff.steps import Trainee, parameters, parameters_after, train
+from stages.kerneldiff.steps import SideRaised, Trainee, parameters, parameters_after, train
 
 log = logging.getLogger(__name__)
 
@@ -84,14 +84,14 @@ def further(
             found.artifacts["kerneldiff/drift.csv"], found_note = _stepped(
                 context, config, cases, compiled, difference, floor=bool(ran[2].leaves)
             )
-        except (UserError, MemoryError, torch.OutOfMemoryError):
-            raise
-        except Exception as error:
-            if mistake_in(error) is not None:
-                raise
-            log.exception("kerneldiff: a side raised in the optimizer steps")
-            told = sides.describe(error)
-            difference.rows.append(raised("parameter", "all parameters", "in the optimizer steps a side", told))
+        except SideRaised as error:
+            cause = error.__cause__
+            assert isinstance(cause, Exception)
+            if not sides.blamed_on_side(cause):
+                raise cause from None
+            log.exception("kerneldiff: the %s side raised in the optimizer steps", error.side)
+            who = f"in the optimizer steps the {error.side} side"
+            difference.rows.append(raised("parameter", "all parameters", who, sides.describe(cause)))
         else:
             found.note += found_note
     return found
@@ -165,6 +165,6 @@ def steps(
     }
     if floor:
         golden = case.to_gold()
-        trained["reference"].watched = case.draws is not None and base is case
+        trained["reference"].watched = case.draws is not None and base.module is case.module
         trained["gold"] = Trainee.of(golden, golden.module, *options)
     return train(trained, config.steps), trained

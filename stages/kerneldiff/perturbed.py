@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from models.case import Case
-from models.errors import UserError
+from models.errors import InternalError, UserError
 from stages.kerneldiff import sides
 from stages.kerneldiff.decomposed import Decomposed
 
@@ -79,7 +79,7 @@ def _decomposed(base: Case, run: Runner) -> sides.Side:
     try:
         with Decomposed():
             return run("decomposed reference", base)
-    except (UserError, MemoryError, torch.OutOfMemoryError):
+    except (UserError, InternalError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
         log.exception("kerneldiff: the decomposed reference raised")

@@ -11,6 +11,7 @@ import torch
 
 from stages.kerneldiff import sides
 from stages.kerneldiff.comparison import TensorComparison, compare_tensors
+from stages.kerneldiff.other_draws import OTHERS, Draws
 from stages.kerneldiff.verdict import FLOORS
 
 REPEATABLE = 16
@@ -86,27 +87,40 @@ def _repeated(leaf: torch.Tensor, again: object) -> TensorComparison:
 
 
 def review(
-    reference: sides.Side, gold: sides.Side, test: sides.Side, roundoff: float, rows: list[TensorComparison]
+    reference: sides.Side,
+    gold: sides.Side,
+    test: sides.Side,
+    roundoff: float,
+    rows: list[TensorComparison],
+    draws: Draws,
 ) -> str:
     """Withdraw verdicts that random draws make meaningless; returns what was found, in words.
 
-    Where the test side's draws differ from the reference's, a difference says nothing about the backend, and where
-    gold's do, the floor measures dropout masks, not rounding. Draws differ where a generator was left in another
-    state; equal states are not proof of equal draws, so a floor above the square root of the unit roundoff (half the
-    digits) in an output says the same of gold. Then only bits and the tolerance count: a row that keeps neither is
-    ``not_established``.
+    Where the test side's draws differ from the reference's, a difference says nothing about the backend: what fails is
+    ``not_established``, the structure too, for another layer may have been dropped. What passes stands: no floor is so
+    wide that other numbers would be within it. Where gold's draws differ, the floor measures dropout masks, not
+    rounding. They do where gold left a generator in another state; equal states are not proof of equal draws, so a
+    floor above the square root of the unit roundoff (half the digits) in an output says the same of gold. Then only
+    bits and the tolerance count: a row that keeps neither is ``not_established``.
+
+    Args:
+        draws: what is known of the test side's.
     """
     if not reference.drew:
         return "the test side alone drew random numbers, or seeded" if test.drew else "no random numbers were drawn"
-    if test.generator != reference.generator:
-        found = "the test side drew other random numbers than the reference"
-    else:
-        wide = [row for row in rows if row.kind in ("output", "loss") and _relative_floor(row) > math.sqrt(roundoff)]
-        if not gold.leaves or (gold.generator == reference.generator and not wide):
-            return "all sides drew the same random numbers"
+    found = draws.found or "all sides drew the same random numbers"
+    if draws.differ:
+        found = draws.found or OTHERS
+        failed = [row for row in rows if row.failed]
+        for row in failed:
+            row.verdict, row.bound, row.message = "not_established", "random", found
+        if not failed:
+            found += ", but nothing that it gave is beyond its bound"
+    wide = [row for row in rows if row.kind in ("output", "loss") and _relative_floor(row) > math.sqrt(roundoff)]
+    if gold.leaves and (gold.generator != reference.generator or wide):
         found = "reference and gold drew different random numbers, so there is no noise floor"
-    for row in rows:
-        judge_without_floor(row, found, draws_differ=test.generator != reference.generator)
+        for row in rows:
+            judge_without_floor(row, found, draws_differ=draws.differ)
     return found
 
 

@@ -10,6 +10,7 @@ import torch
 from models.case import Case
 from stages.kerneldiff import random_draws, sides
 from stages.kerneldiff.comparison import KernelDiff, compare_tensors
+from stages.kerneldiff.other_draws import Draws
 from stages.kerneldiff.record import raised
 
 JITTER_COLUMNS = ["kind", "path", "runs", "differing", "max_abs", "rmse"]
@@ -68,7 +69,7 @@ def repeated(
             side.leaves = sides.with_state(side.leaves, places, case, exact=side is gold)
         theirs = sides.with_state(again.leaves, places, case)
         other = _others(found, first.leaves, theirs, runs)
-        _judge(number, replace(again, leaves=theirs), (reference, test, gold), other, difference, found)
+        _judge(number, case, replace(again, leaves=theirs), (reference, test, gold), other, difference, found)
     return found
 
 
@@ -108,6 +109,7 @@ def _pairs(first: sides.Leaves, again: sides.Leaves) -> Iterator[tuple[str, str,
 
 def _judge(
     number: int,
+    case: Case,
     again: sides.Side,
     ran: tuple[sides.Side, sides.Side, sides.Side],
     paths: dict[str, list[str]],
@@ -126,7 +128,8 @@ def _judge(
         mine, theirs, exact = ({path: part[path] for path in names if path in part} for part in sources)
         own.compare_leaves(mine, theirs, exact, kind=kind)
     if again.generator != test.generator:  # else what the first run's draws mean holds for this one's too
-        random_draws.review(reference, gold, again, difference.options["roundoff"] or 0.0, own.rows)
+        draws = Draws(case, again, differ=again.generator != reference.generator)
+        random_draws.review(reference, gold, again, difference.options["roundoff"] or 0.0, own.rows, draws)
     lost = sides.written_by_one(reference, again)
     for row in own.rows:
         if not row.failed:

@@ -107,8 +107,9 @@ def unsettled(name: str, side: sides.Side) -> StageResult:
 
 
 def without_gold(error: dict[str, str] | None) -> str:
-    """What the message of a run adds where gold raised ``error``."""
-    return f"; no gold, so a tolerance decides: float64 raised {_first_line(error)}" if error else ""
+    """What the message of a run adds where gold raised ``error``, or what its ``who`` names."""
+    who = (error or {}).get("who", "float64")
+    return f"; no gold, so a tolerance decides: {who} raised {_first_line(error)}" if error else ""
 
 
 def _first_line(error: dict[str, str]) -> str:

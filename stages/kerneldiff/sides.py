@@ -13,7 +13,7 @@ import numpy
 import torch
 
 from models.case import Case, StepResult
-from models.errors import UserError, mistake_in, root_cause
+from models.errors import InternalError, UserError, internal_in, is_out_of_memory, mistake_in, root_cause
 from models.nested import cast_in_place, counterpart, map_sharing
 from models.reach import deep_copy, generators_of
 from stages.contract import ReferenceConfig, StageContext
@@ -40,6 +40,7 @@ class Side:
         changed: names of what the step wrote into (:data:`STATE`), by kind.
         drew: True where the forward took random numbers.
         generator: digest of the random generators' state after the forward; equal ones mean equally many draws.
+        host: the same of Python's and NumPy's generators and the model's own alone.
         settings: what it changed of the whole process's settings, which were put back.
         error: type, message and traceback where it raised.
     """
@@ -48,6 +49,7 @@ class Side:
     changed: dict[str, set[str]] = field(default_factory=dict)
     drew: bool = False
     generator: bytes = b""
+    host: bytes = b""
     settings: list[str] = field(default_factory=list)
     error: dict[str, str] | None = None
 
@@ -55,55 +57,81 @@ class Side:
 class _Watched:
     """A callable that notes whether it took random numbers."""
 
-    def __init__(self, function: Callable[..., Any], case: Case) -> None:
-        self.function, self.device = function, case.device
+    function: Callable[..., Any]
+
+    def __init__(self, case: Case) -> None:
+        self.device = case.device
         self.own = generators_of(case.module, case.args, case.kwargs)
-        self.before, self.after = b"", b""
+        self.before, self.after, self.host = b"", b"", b""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.before = generator_state(self.device, self.own)
         try:
             return self.function(*args, **kwargs)
         finally:
-            self.after = generator_state(self.device, self.own)
+            self.after, self.host = generator_state(self.device, self.own), _host_state(self.own)
 
 
 def generator_state(device: torch.device, own: Sequence[torch.Generator] = ()) -> bytes:
     """SHA-256 of the state of Python's and NumPy's generators, torch's on the CPU and on ``device``, and ``own``."""
-    states = [torch.get_rng_state(), *(generator.get_state() for generator in own)]
+    states = [torch.get_rng_state()]
     if device.type not in ("cpu", "meta"):
         states.append(torch.get_device_module(device).get_rng_state(device))
+    return hashlib.sha256(b"".join(state.cpu().numpy().tobytes() for state in states) + _host_state(own)).digest()
+
+
+def _host_state(own: Sequence[torch.Generator]) -> bytes:
+    """SHA-256 of the state of Python's and NumPy's generators, and ``own``."""
     legacy: dict[str, Any] = numpy.random.get_state(legacy=False)
     others = (random.getstate(), legacy["state"]["key"].tolist(), legacy["state"]["pos"], legacy["gauss"])
-    content = b"".join(state.cpu().numpy().tobytes() for state in states) + repr(others).encode()
+    content = b"".join(generator.get_state().cpu().numpy().tobytes() for generator in own) + repr(others).encode()
     return hashlib.sha256(content).digest()
 
 
 def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) -> Side:
     """One step of ``case`` through what ``function()`` gives; an exception of either becomes ``Side.error``.
 
+    Gold that raises is run a second time with ``case.substitutes`` set, for an operation may lack float64.
+
     Raises:
         UserError: a user's mistake is not a finding.
+        InternalError: this tool's own mistake is not the side's.
         MemoryError, torch.OutOfMemoryError: memory that ran out is the stage's result, not the comparison's.
     """
-    try:
-        with settings_put_back() as settings:
-            watched = _Watched(function(), case)
+    watched = _Watched(case)
+    with settings_put_back() as settings:
+        try:
+            watched.function = function()
             result = case.run(watched)
-    except (UserError, MemoryError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:
-        if mistake_in(error) is not None:
-            raise
-        if "can't allocate memory" in str(error):  # torch's CPU allocator raises a plain RuntimeError
-            raise MemoryError(str(error)) from error
-        log.exception("kerneldiff: the %s side raised", name)
-        return Side(error=describe(error))
+        except Exception as error:
+            if not blamed_on_side(error):
+                raise
+            if case.gold and not case.substitutes:
+                log.info("kerneldiff: %s raised, and is run again without the operations that lack float64", name)
+                case.substitutes = True
+                return run_side(name, case, function)
+            log.exception("kerneldiff: the %s side raised", name)
+            return Side(error=describe(error))
     leaves = on_host(collect(result), case.device)
     foreign = case.gold and case.draws is not None and not case.draws.matched  # however its generator was left
     after = b"" if foreign else watched.after
     changed = {kind: set(leaves[kind]) for kind in STATE if kind in leaves}
-    return Side(leaves, changed, watched.before != watched.after, after, settings)
+    return Side(leaves, changed, watched.before != watched.after, after, watched.host, settings)
+
+
+def blamed_on_side(error: Exception) -> bool:
+    """Whether what a step raised is a finding about the side that took it.
+
+    Raises:
+        MemoryError: torch's CPU allocator raised a plain RuntimeError.
+    """
+    if isinstance(error, (UserError, InternalError, MemoryError, torch.OutOfMemoryError)):
+        return False
+    if mistake_in(error) is not None or internal_in(error) is not None:
+        return False
+    if is_out_of_memory(error):
+        raise MemoryError(str(error)) from error
+    return True
 
 
 def describe(error: BaseException) -> dict[str, str]:

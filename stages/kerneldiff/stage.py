@@ -10,12 +10,22 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from models.case import Case
-from models.errors import ConfigurationError, UserError
+from models.errors import ConfigurationError
 from stages.capture.breaks import without_graph
 from stages.contract import ReferenceConfig, Stage, StageContext, StageResult
-from stages.kerneldiff import conditioning, eager_attention, further, random_draws, sides, storage_floor, systematic
+from stages.kerneldiff import (
+    conditioning,
+    eager_attention,
+    further,
+    other_draws,
+    random_draws,
+    sides,
+    storage_floor,
+    systematic,
+)
 from stages.kerneldiff.comparison import KernelDiff
 from stages.kerneldiff.config import KernelDiffConfig
+from stages.kerneldiff.gold_side import gold_side
 from stages.kerneldiff.golden import Golden, open_golden
 from stages.kerneldiff.golden_store import store
 from stages.kerneldiff.record import TensorComparison
@@ -125,7 +135,7 @@ class KernelDiffStage(Stage):
             return Standard(context.case, reference, sides.Side(), base, unsettled("reference", reference))
         context.progress("gold")
         ideal = context.case if right is None else right
-        gold = _gold(ideal, wanted=self._floor_decides, drew=reference.drew and base is ideal)
+        gold = gold_side(ideal, wanted=self._floor_decides, drew=reference.drew and base is ideal)
         return Standard(context.case, reference, gold, base)
 
     def judge(
@@ -173,15 +183,16 @@ class KernelDiffStage(Stage):
             return unsettled("test", test)
         golden = origin if isinstance(origin, Golden) else None
         settings = golden.reference if golden else context.settings.reference
-        difference = self._difference(case)
+        ran = dataclasses.replace(reference), test, dataclasses.replace(gold)
         context.progress("comparing")
-        sides.keep_changed(case, reference, test, gold)
-        if settings.dtype or settings.device:
-            reference.leaves = sides.round_to(reference.leaves, test.leaves)
-        for kind in ("output", "loss", "gradient", *sides.STATE):
-            difference.compare_leaves(
-                reference.leaves.get(kind, {}), test.leaves.get(kind, {}), gold.leaves.get(kind, {}), kind=kind
-            )
+        difference = self._compare(case, settings, reference, test, gold)
+        draws = other_draws.Draws(case, test, differ=reference.drew and test.generator != reference.generator)
+        if difference.failed and reference.drew and origin is case and settings.backend == "eager":
+            context.progress("looking at each random number that the test side draws")
+            draws = other_draws.look(case, compiled[0], reference, test)
+            if draws.test is not test:
+                (reference, _, gold), case, test = ran, draws.case, draws.test
+                difference = self._compare(case, settings, reference, test, gold)
         beside = further.Further()
         if isinstance(origin, Case):
             beside = further.further(
@@ -193,7 +204,7 @@ class KernelDiffStage(Stage):
         accept_statistics(difference.rows, sides.written_by_one(reference, test) | beside.lost)
         note = self._reconsider(context, difference, case, origin, (reference.leaves, test.leaves, gold.leaves))
         roundoff = max(case.unit_roundoff, raised.roundoff)
-        random = random_draws.review(reference, gold, test, roundoff, difference.rows)
+        random = random_draws.review(reference, gold, test, roundoff, difference.rows, draws)
         if isinstance(origin, Case) and settings.backend == "eager":
             random = self._repeat(context, origin, reference, roundoff, difference.rows) or random
             self._copy(context, origin, reference, roundoff, difference.rows)
@@ -292,15 +303,26 @@ class KernelDiffStage(Stage):
             self.golden = golden
         return self.golden
 
-    def _difference(self, case: Case) -> KernelDiff:
+    def _compare(
+        self, case: Case, settings: ReferenceConfig, reference: sides.Side, test: sides.Side, gold: sides.Side
+    ) -> KernelDiff:
+        """The rows of what the sides gave; each side gets leaves for the state that another one wrote into."""
         options = self.config
-        return KernelDiff(
+        difference = KernelDiff(
             atol=options.atol,
             rtol=options.rtol,
             factor=options.factor,
             roundoff=case.unit_roundoff,
             worst=options.worst,
         )
+        sides.keep_changed(case, reference, test, gold)
+        if settings.dtype or settings.device:
+            reference.leaves = sides.round_to(reference.leaves, test.leaves)
+        for kind in ("output", "loss", "gradient", *sides.STATE):
+            difference.compare_leaves(
+                reference.leaves.get(kind, {}), test.leaves.get(kind, {}), gold.leaves.get(kind, {}), kind=kind
+            )
+        return difference
 
     def _result(
         self,
@@ -348,29 +370,6 @@ def _compiled(context: StageContext, keep: list[Any], compile: Callable[[], "Com
 
     keep.append(compiled_case(context) if compile is None else compile())
     return keep[0]
-
-
-def _gold(case: Case, *, wanted: bool, drew: bool) -> sides.Side:
-    """The gold side; empty where a tolerance decides, or where float64 is the case's own dtype.
-
-    Args:
-        drew: the reference, which ran this case, took random numbers: gold repeats them, unless the case's device
-            is one for which gold is computed on the host.
-    """
-    if not wanted or case.dtype == torch.float64:
-        return sides.Side()
-    if case.device.type not in sides.COMPUTES_FLOAT64:
-        case, drew = sides.moved(case, case.dtype, torch.device("cpu")), False
-    if drew:
-        case.watch_draws()
-    try:
-        golden = case.to_gold()
-    except (UserError, MemoryError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:  # what a user's objects raise when they are copied
-        log.exception("kerneldiff: the model can't be copied, so there is no gold")
-        return sides.Side(error=sides.describe(error))
-    return sides.run_side("gold", golden, lambda: golden.module)
 
 
 def _same_code(context: StageContext, compiled: Any, reference: ReferenceConfig, *, elsewhere: bool) -> str:

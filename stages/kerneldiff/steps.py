@@ -30,6 +30,16 @@ DRIFT_COLUMNS = [
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}
 
 
+class SideRaised(Exception):
+    """A step of one side raised, which is its cause.
+
+    Attributes:
+        side: whose step it was; "a" where that is not known.
+    """
+
+    side = "a"
+
+
 @dataclass
 class Trainee:
     """One side: its case, what it runs, its optimizer and its state after the steps so far.
@@ -63,15 +73,22 @@ class Trainee:
         return cls(case, function, OPTIMIZERS[optimizer](parameters, lr=learning_rate), _state_of(case), frozen)
 
     def step(self, index: int) -> None:
-        """Put this side's state in; one forward, backward and optimizer step; keep the state that it left."""
+        """Put this side's state in; one forward, backward and optimizer step; keep the state that it left.
+
+        Raises:
+            SideRaised: forward, backward or the optimizer raised; what keeps the state is this tool's own.
+        """
         self.state.restore()
         seed_everything(self.case.seed + index)
-        if self.watched:
-            self.draws.append(recorded_draws(self._forward_backward))
-        else:
-            case = replace(self.case, draws=self.draws[index]) if self.draws else self.case
-            self._forward_backward(case)
-        self.optimizer.step()
+        try:
+            if self.watched:
+                self.draws.append(recorded_draws(self._forward_backward))
+            else:
+                case = replace(self.case, draws=self.draws[index]) if self.draws else self.case
+                self._forward_backward(case)
+            self.optimizer.step()
+        except Exception as error:
+            raise SideRaised from error
         self.case.drop_gradients()
         self.state = _state_of(self.case)
         self.values = {
@@ -112,9 +129,13 @@ def train(sides: dict[str, Trainee], steps: int) -> pd.DataFrame:
             stack.enter_context(case.preserved())
         for index in range(steps):
             for name, side in sides.items():
-                if name == "gold":
+                if name == "gold" or side.case.match:
                     side.draws = sides["reference"].draws
-                side.step(index)
+                try:
+                    side.step(index)
+                except SideRaised as error:
+                    error.side = name
+                    raise
             rows.append({"step": index + 1} | _losses(sides) | _drift(sides))
     return pd.DataFrame(rows, columns=DRIFT_COLUMNS)
 

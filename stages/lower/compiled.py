@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from models.case import Case
+from models.random_state import seed_everything
 from stages.contract import StageContext
 from stages.lower.adapter import AcceleratorAdapter
 from stages.lower.adapters import InductorAdapter, build_adapter
@@ -98,7 +99,7 @@ def compile_case(
         adapter = InductorAdapter(adapter.inductor | dict(inductor_options))
     compiled = CompiledCase(case, adapter, rewrite)
     with case.preserved(), compiled.tracing():
-        torch.manual_seed(case.seed)
+        seed_everything(case.seed)  # by Python's and NumPy's numbers too a model may choose what is compiled
         began = time.perf_counter()
         case.step(compiled)
         case.synchronize()

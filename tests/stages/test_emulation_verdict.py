@@ -106,7 +106,8 @@ def test_random_numbers_drawn_alike_still_count() -> None:
     context.case.module = torch.nn.Sequential(context.case.module, torch.nn.Dropout(0.2))
     result = judged(context)
     assert result.status == "passed", result.message
-    assert result.artifacts["kerneldiff/diagnosis.json"]["random"] == "all sides drew the same random numbers"
+    found = result.artifacts["kerneldiff/diagnosis.json"]["random"]  # an error beyond float32's floor had it looked at
+    assert found.endswith("it was judged with the reference's random numbers")
 
 
 def test_a_wide_sum_beside_narrow_storage_is_none() -> None:

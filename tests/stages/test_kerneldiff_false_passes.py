@@ -128,7 +128,7 @@ def test_a_later_run_that_fails_is_a_result(adapter: str, verdict: str, told: st
 def test_steps_that_raise_leave_what_was_compared() -> None:
     result = run(small("LaterRaises"), steps=2)
     assert result.summary["numerics"]["verdict"] == "not_established"
-    assert "in the optimizer steps a side raised RuntimeError: kernel launch failed" in result.message
+    assert "in the optimizer steps the test side raised RuntimeError: kernel launch failed" in result.message
     assert "gradient" in set(result.artifacts["kerneldiff/outputs.csv"]["kind"])
 
 

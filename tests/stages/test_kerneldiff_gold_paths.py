@@ -15,6 +15,7 @@ from models.config import ModelConfig
 from models.gold import double_arithmetic
 from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
 from stages.kerneldiff.config import KernelDiffConfig
+from stages.kerneldiff.sides import run_side
 from stages.kerneldiff.stage import KernelDiffStage
 from stages.lower.adapter import AcceleratorAdapter
 from stages.lower.config import BackendConfig
@@ -234,3 +235,79 @@ def test_attention_without_dropout_does_not_stop_gold_from_drawing_alike(
         result = compared(opt(dtype), tokens, adapter=adapter, dtype=dtype, mode="training")
     assert numerics(result) in verdicts, result.message
     assert result.artifacts["kerneldiff/diagnosis.json"]["random"] == "all sides drew the same random numbers"
+
+
+class Experts(nn.Module):
+    """Two experts as one grouped product, which has no float64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(2, 16, 24) / 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        ends = torch.tensor([3, 8], dtype=torch.int32)
+        return F.gelu(F.grouped_mm(x, self.weight, offs=ends))
+
+
+@pytest.mark.parametrize(
+    ("adapter", "mode", "verdict"),
+    [
+        ("SlightlyOff", "inference", "within_floor"),
+        ("Scaled", "inference", "defect"),
+        ("Scaled", "training", "defect"),
+    ],
+)
+def test_a_floor_decides_where_an_operation_lacks_float64(adapter: str, verdict: str, mode: str) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(8, 16, dtype=torch.bfloat16)
+    result = compared(Experts().bfloat16(), x, adapter=adapter, mode=mode, dtype=x.dtype)
+    assert numerics(result) == verdict, result.message
+    bounds = set(result.artifacts["kerneldiff/outputs.csv"]["bound"])
+    assert bounds <= {"floor_rms", "floor_max", "bits"} and "no gold" not in result.message
+
+
+@pytest.mark.parametrize("name", ["mixtral", "qwen3_moe", "gpt_oss"])
+def test_mixtures_of_experts_of_transformers_have_gold(name: str) -> None:
+    prepare_torchvision()
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    sizes = {
+        "vocab_size": 64, "hidden_size": 32, "intermediate_size": 32, "moe_intermediate_size": 16, "head_dim": 8,
+        "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "num_experts": 4,
+        "num_local_experts": 4, "num_experts_per_tok": 2, "layer_types": ["full_attention"], "pad_token_id": 0,
+    }  # fmt: skip
+    known = AutoConfig.for_model(name).to_dict()
+    config = AutoConfig.for_model(name, **{key: value for key, value in sizes.items() if key in known})
+    torch.manual_seed(0)
+    module = AutoModelForCausalLM.from_config(config).train()
+    ids = torch.randint(1, 64, (2, 8))
+    case = Case(name, module, (), {"input_ids": ids}, "training", torch.float32, torch.device("cpu"))
+    reference, gold = case.run(), run_side("gold", exact := case.to_gold(), lambda: exact.module)
+    assert gold.error is None, gold.error
+    logits = gold.leaves["output"]["logits"]
+    error = (reference.output.logits.double() - logits).square().mean().sqrt()
+    assert logits.dtype == torch.float64 and 0 < error < 1e-6 * logits.square().mean().sqrt()
+    assert len(gold.leaves["gradient"]) == len(reference.gradients)
+
+
+@torch.library.custom_op("inductor_debug_tests::float32_alone", mutates_args=())
+def float32_alone(x: torch.Tensor) -> torch.Tensor:
+    if x.dtype != torch.float32:
+        raise RuntimeError("this kernel is float32 alone")
+    return x * 2
+
+
+@float32_alone.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+class WithAKernel(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return float32_alone(torch.tanh(x))
+
+
+def test_the_operation_that_lacks_float64_is_named() -> None:
+    result = compared(WithAKernel(), torch.randn(8, 16), adapter="SlightlyOff")
+    named = "float64 raised LacksFloat64: inductor_debug_tests.float32_alone.default has no float64: this kernel is"
+    assert named in result.message
