@@ -90,7 +90,7 @@ def _forget_names() -> None:
     for name, found in list(registry._COMPILER_FNS.items()):
         if isinstance(found, WatchedBackend):
             del registry._COMPILER_FNS[name]
-            registry._BACKENDS[name] = _Known(found)
+            registry._BACKENDS[name] = _Known(found)  # type: ignore[assignment]
 
 
 class _Known:
