@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -158,7 +159,7 @@ def _chosen_values(rows: list[Row], wanted: Wanted) -> list[Row]:
             and wanted.graph in (None, row["graph"])]  # fmt: skip
 
 
-def _lines_of(run: StoredRun, row: Row) -> list[str]:
+def _lines_of(run: StoredRun, row: Mapping[str, Any]) -> list[str]:
     """The model's lines behind the launch that wrote a printed value; none where that is not known."""
     if row["graph"] not in run.graphs or row.get("handle") is None:
         return []
