@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from pipeline.analysis import kernels
 from pipeline.analysis.kernels import NEAREST
 from pipeline.analysis.stored import Analysis, Row, StoredRun, Table, Wanted, parsed
 from stages.guards.suggestions import for_break
+from stages.lower.held import brought_by, held_rows, place_of
 from stages.report import bisection, fit, numbers
 from stages.wording import breaks_in_words, counted
 
@@ -18,8 +20,8 @@ DYNAMIC_COLUMNS = ("graph", "function", "file", "line", "guards", "kept", "relax
 CAPTURED_BREAK_COLUMNS = ("graph", "kind", "reason", "suggestion", "file", "line", "code")
 NUMBER_COLUMNS = ("kind", "path", "verdict", "bound", "ratio", "max_abs", "max_rel", "rmse", "max_ulp", "nan_reference",
                   "nan_test", "message")  # fmt: skip
-VALUE_COLUMNS = ("graph", "launch", "kernel", "when", "buffer", "written", "state", "shape", "dtype", "mean", "min",
-                 "max", "file", "note")  # fmt: skip
+VALUE_COLUMNS = ("graph", "launch", "kernel", "when", "buffer", "written", "holds", "writer", "state", "shape", "dtype",
+                 "mean", "min", "max", "file", "note")  # fmt: skip
 PROFILED = ("lines", "kernels", "modules", "operations")
 
 
@@ -120,16 +122,15 @@ def values(run: StoredRun, wanted: Wanted) -> Analysis:
             because=f"they are what {' and '.join(how)} tell",
         )
     chosen = _chosen_values(rows, wanted)
-    held = [row for row in chosen if row["when"] != "before" or row["written"]]
+    held = list(held_rows(chosen))
     unjudged = sum(bool(row["buffer"]) and not row["state"] and row.get("value") is None and row.get("elements") != 0
                    for row in held)  # fmt: skip
     told = []
     for state, word in (("nan", "NaN"), ("inf", "infinity")):
         first = next((row for row in held if row["state"] == state), None)
         if first is not None:
-            where = f"{first['when']} {first['kernel']}" if first["kernel"] else "among its inputs"
-            told.append(f"the first {word}: {first['graph']}, {where}, in {first['buffer']}")
-            told += [f"  from {line}" for line in _lines_of(run, rows, first)]
+            told.append(f"the first {word}: {place_of(first)}")
+            told += [f"  from {line}" for line in _lines_of(run, first)]
         elif any(row["state"] for row in held):
             told.append(f"no {word} in what was printed")
     if unjudged:
@@ -158,17 +159,13 @@ def _chosen_values(rows: list[Row], wanted: Wanted) -> list[Row]:
             and wanted.graph in (None, row["graph"])]  # fmt: skip
 
 
-def _lines_of(run: StoredRun, rows: list[Row], row: Row) -> list[str]:
-    """The model's lines behind the launch that a printed value is of; none where that is not known."""
-    if row["graph"] not in run.graphs or row["launch"] is None:
+def _lines_of(run: StoredRun, row: Mapping[str, Any]) -> list[str]:
+    """The model's lines behind the launch that wrote a printed value; none where that is not known."""
+    if row["graph"] not in run.graphs or row.get("handle") is None:
         return []
-    told = {each["launch"] for each in rows
-            if (each["graph"], each["call"], each["kernel"]) == (row["graph"], row["call"], row["kernel"])}  # fmt: skip
-    launches = [each for each in kernels.launches_of(run, row["graph"]) if each["name"] == row["kernel"]]
-    before = sorted(told).index(row["launch"])
-    if before >= len(launches):
-        return []
-    return [f"{kernels.place(line)}: {line['code']}" for line in launches[before]["sources"] if line["own"]]
+    writer = brought_by(row) or f"{row['kernel']}:{row['handle']}"
+    written = [each for each in kernels.launches_of(run, row["graph"]) if f"{each['name']}:{each['handle']}" == writer]
+    return [f"{kernels.place(line)}: {line['code']}" for each in written for line in each["sources"] if line["own"]]
 
 
 def bisect(run: StoredRun, wanted: Wanted) -> Analysis:

@@ -179,10 +179,10 @@ class Investigation:
             tried[frozenset(switches)] = probe.fault
         if not switches:
             return False
-        culprits = self._search(switches, link, f"which of the {group}?", tried)
-        if not culprits:
+        found = self._search(switches, link, f"which of the {group}?", tried)
+        if not found:
             return False
-        self._narrow(culprits, link)
+        self._narrow(found, link)
         return True
 
     def _operations(self) -> list[Switch]:
@@ -200,9 +200,10 @@ class Investigation:
         link: str,
         purpose: str,
         tried: Mapping[frozenset[Switch], str] | None = None,
+        with_off: frozenset[Switch] = frozenset(),
     ) -> list[Switch] | None:
         def ask(off: frozenset[Switch]) -> str:
-            return self._probe(Setting(link, off), purpose).fault
+            return self._probe(Setting(link, with_off | off), purpose).fault
 
         search = Search(ask, tried)
         try:
@@ -212,21 +213,17 @@ class Investigation:
         self.narrow = search.narrow
         return found
 
-    def _narrow(self, culprits: list[Switch], link: str) -> None:
-        """From a culprit's name to its application, to the pattern in it, and to what a person can type."""
-        result, group, narrow = self.result, culprits[0].group, self.narrow
-        result.group, result.names = group, [switch.key for switch in culprits]
-        applied = self._applications(culprits, link)
-        single = culprits
-        if len(culprits) == 1 and len(applied) > 1:
-            each = [Switch(group, item.key, item.occurrence) for item in applied]
-            tried = {frozenset(each): GONE}
-            single = self._search(each, link, f"which application of {culprits[0].key}?", tried) or culprits
-            single = culprits if len(single) == len(each) else single
+    def _narrow(self, found: list[Switch], link: str) -> None:
+        """From names to applications, to the pattern in a pass, and to what a person can type."""
+        result, group, narrow = self.result, found[0].group, self.narrow
+        result.group, result.names = group, [switch.key for switch in found]
+        applied = self._applications(found, link)
+        single = self._single_out(found, applied, link)
         off = frozenset(single)
         if not self._confirm(off, link):
             return
         result.verdict, result.applied = "found" if narrow else "narrowed", len(applied)
+        result.faults = self._faults(single, link) if narrow else [result.names]
         if link == BACKEND and group in INSIDE_INDUCTOR:
             result.subsystem = "inductor"
         elif group == DECOMPOSITION:
@@ -238,7 +235,45 @@ class Investigation:
             self._find_pattern(single[0], known, link)
         if group == OPTIONS:
             self._find_lowerings(link)
-        self._find_remedy(culprits, link)
+        self._find_remedy(found, link)
+
+    def _single_out(self, found: list[Switch], applied: list[Application], link: str) -> list[Switch]:
+        """The applications that must be off, each name's looked for with the other names off; a name where it is all.
+
+        ``located`` becomes False where that could not be told of a name.
+        """
+        chosen = list(found)
+        for switch in found:
+            each = [Switch(item.group, item.key, item.occurrence) for item in applied if item.key == switch.key]
+            if len(each) < 2:
+                continue
+            others = frozenset(other for other in chosen if other.key != switch.key)
+            purpose = f"which application of {switch.key}?"
+            some = self._search(each, link, purpose, {frozenset(each): GONE}, with_off=others)
+            self.result.located &= some is not None and self.narrow
+            if some is not None and len(some) < len(each):
+                place = chosen.index(switch)
+                chosen[place : place + 1] = some
+        return chosen
+
+    def _faults(self, single: list[Switch], link: str) -> list[list[str]]:
+        """The names by fault: what stays with all but one name off is one fault, and equal errors are the same one."""
+        names = list(dict.fromkeys(switch.key for switch in single))
+        if len(names) == 1:
+            return [names]
+        faults: list[tuple[Outcome, list[str]]] = []
+        for name in names:
+            setting = Setting(link, frozenset(switch for switch in single if switch.key != name))
+            made = next((probe for probe in self.result.probes if probe.setting == setting), None)
+            alone = made or self._probe(setting, f"is it a fault of its own, with {name} alone on?")
+            same = next((fault for outcome, fault in faults if outcome.equal_errors(alone.outcome)), None)
+            if alone.fault != PRESENT:
+                return [names]
+            if same is None:
+                faults.append((alone.outcome, [name]))
+            else:
+                same.append(name)
+        return [fault for _, fault in faults]
 
     def _applications(self, switches: list[Switch], link: str) -> list[Application]:
         """The applications of these switches, from the latest probe at this link in which the compiler ended well."""
@@ -250,7 +285,7 @@ class Investigation:
         return found
 
     def _confirm(self, off: frozenset[Switch], link: str) -> bool:
-        """Once more with the culprit alone off, and once with everything on."""
+        """Once more with what was found alone off, and once with everything on."""
         passes = frozenset(switch for switch in off if switch.group in PASSES)
         split = any(switch.group == OPERATIONS for switch in off)
         without = self.result.probes[-1]
@@ -268,30 +303,30 @@ class Investigation:
         if self._probe(Setting(link), "is it there again?").fault != PRESENT:
             self.result.verdict = UNKNOWN
 
-    # more about a culprit
+    # more about what was found
 
-    def _find_pattern(self, culprit: Switch, applications: list[Application], link: str) -> None:
-        """The pattern of a pattern-matcher pass that is to blame."""
+    def _find_pattern(self, found: Switch, applications: list[Application], link: str) -> None:
+        """The one pattern of a pattern-matcher pass without which the fault goes away."""
         inside = [
             item for item in applications
-            if item.group == PATTERNS and item.within is not None and culprit.covers(*item.within)
+            if item.group == PATTERNS and item.within is not None and found.covers(*item.within)
         ]  # fmt: skip
-        found = self._search([Switch(PATTERNS, key) for key in keys_of(inside, PATTERNS)], link, "which pattern of it?")
-        if found is not None and len(found) == 1:
-            self.result.pattern = [item for item in inside if item.key == found[0].key]
+        ones = self._search([Switch(PATTERNS, key) for key in keys_of(inside, PATTERNS)], link, "which pattern of it?")
+        if ones is not None and len(ones) == 1:
+            self.result.pattern = [item for item in inside if item.key == ones[0].key]
 
     def _find_lowerings(self, link: str) -> None:
-        """Where an option is to blame, the operations at which it shows."""
+        """The lowerings without which the fault goes away too, where it does with an option."""
         probe = self._without_all(LOWERINGS, link)
         if probe.fault == GONE:
             keys = [Switch(LOWERINGS, key) for key in keys_of(probe.outcome.applications, LOWERINGS)]
             found = self._search(keys, link, "at which lowerings?") or []
             self.result.also = [switch.key for switch in found]
 
-    def _find_remedy(self, culprits: list[Switch], link: str) -> None:
-        group, names = culprits[0].group, [switch.key for switch in culprits]
+    def _find_remedy(self, found: list[Switch], link: str) -> None:
+        group, names = found[0].group, [switch.key for switch in found]
         if group in OPTION_GROUPS:
-            self._option_remedy(culprits, self.result.confirmed["off"])
+            self._option_remedy(found, self.result.confirmed["off"])
         elif group == LOWERINGS:
             calls = "; ".join(f"make_fallback(torch.ops.{name}, override_decomp=True)" for name in names)
             text = f"import torch; from torch._inductor.lowering import make_fallback; {calls}"
@@ -303,20 +338,20 @@ class Investigation:
             self._try_remedy(setting, "does it help the whole backend?", "python", text)
         elif group == DECOMPOSITION:
             text = f"leave {', '.join(names)} out of the decompositions of {self.facts['name']}"
-            setting = Setting(BACKEND, frozenset(culprits))
+            setting = Setting(BACKEND, frozenset(found))
             self._try_remedy(setting, "does it help the whole backend?", "edit", text)
         elif group in (*PASSES, PATTERNS, CUDAGRAPHS):
-            self._pass_remedy(culprits, link)
+            self._pass_remedy(found, link)
 
     def _try_remedy(self, setting: Setting, purpose: str, kind: str, text: str) -> None:
         probe = self._probe(setting, purpose)
         if probe.fault == GONE:
             self.result.remedy = Remedy(kind, text, probe.number)
 
-    def _pass_remedy(self, culprits: list[Switch], link: str) -> None:
-        tries = ["triton.cudagraphs=false"] if culprits[0].group == CUDAGRAPHS else []
-        if culprits[0].group in PASSES and self.facts["disabled_passes"]:
-            tries = [f"disabled_passes={','.join(dict.fromkeys(switch.key for switch in culprits))}"]
+    def _pass_remedy(self, found: list[Switch], link: str) -> None:
+        tries = ["triton.cudagraphs=false"] if found[0].group == CUDAGRAPHS else []
+        if found[0].group in PASSES and self.facts["disabled_passes"]:
+            tries = [f"disabled_passes={','.join(dict.fromkeys(switch.key for switch in found))}"]
         for text in [*tries, "pattern_matcher=false"]:
             option = Switch(OPTIONS, text)
             probe = self._probe(Setting(link, frozenset({option})), "does an option help?")

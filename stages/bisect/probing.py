@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -255,4 +256,10 @@ def outcome_of(result: StageResult) -> Outcome:
         return Outcome(RAISED, failure_class(error), result.message, compared)
     if compared == "not_established":
         return Outcome(UNKNOWN, "", result.message, compared)
-    return Outcome(DEFECT if compared == "defect" else OK, "", result.message, compared)
+    rows = result.artifacts["kerneldiff/outputs.csv"].itertuples()
+    errors = {f"{row.kind} {row.path}": (_number(row.rmse), row.verdict == "defect") for row in rows}
+    return Outcome(DEFECT if compared == "defect" else OK, "", result.message, compared, errors=errors)
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)

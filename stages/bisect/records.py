@@ -1,5 +1,6 @@
 """What a bisection is made of: switches, settings of them, what a probe found, and the answer. Free of torch."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -158,6 +159,7 @@ class Outcome:
         graphs: Dynamo graphs that were compiled.
         applications: everything with a switch that the compiler came to.
         died: the process of the probe ended, or was ended, so that there are no applications.
+        errors: compared tensor → its RMS error, and whether that is a defect.
     """
 
     verdict: str
@@ -168,10 +170,26 @@ class Outcome:
     graphs: int = 0
     applications: list[Application] = field(default_factory=list)
     died: bool = False
+    errors: dict[str, tuple[float, bool]] = field(default_factory=dict)
+
+    def equal_errors(self, other: "Outcome") -> bool:
+        """Whether the tensors that are defects in either have the same error in both, or nothing tells."""
+        both = {**self.errors, **other.errors}
+        names = [name for name in both if any(item.errors.get(name, (0, False))[1] for item in (self, other))]
+        return all(
+            name in self.errors and name in other.errors and _close(self.errors[name][0], other.errors[name][0])
+            for name in names
+        )
 
     def same_fault(self, other: "Outcome") -> bool:
         """Whether both are faults of one kind: defects, or failures of the same class."""
         return self.verdict == other.verdict != OK and self.failure == other.failure
+
+
+def _close(first: float, second: float) -> bool:
+    """Within a tenth, which rounding does not come to; two that are not finite are."""
+    finite = [math.isfinite(item) for item in (first, second)]
+    return abs(first - second) <= 0.1 * max(first, second) if all(finite) else not any(finite)
 
 
 PRESENT, GONE, OTHER = "present", "gone", "other"
@@ -213,7 +231,7 @@ class Remedy:
 
 @dataclass
 class Bisection:
-    """The answer.
+    """The answer: with what the fault goes away. That is what hides it, and not necessarily where it is.
 
     Attributes:
         verdict: ``found``: a single switch, or a few together, make the fault go away, and on again it is back.
@@ -225,11 +243,14 @@ class Bisection:
         fault: what was looked for: ``kind`` (defect, raised), ``failure``, ``message``; None where there is none.
         subsystem: ``dynamo``, ``aot_autograd``, ``decompositions``, ``backend`` or ``inductor``; else None.
         group, names: what within it: one of :data:`SINGULAR`'s keys, and the switches that it takes together.
-        applications: of these, those that are to blame; ``applied`` is how many there were in the compilation.
-        pattern: the pattern of a pass that is to blame, with its applications.
-        also: the lowerings at which an option that is to blame shows.
+        faults: these switches by the fault that goes away without them. Several: with the switches of all others off,
+            each fault is still there, and its errors are not those of the others.
+        applications: of these switches, those that must be off; ``applied`` is how many there were in the compilation.
+        located: whether fewer of the applications were tried; where not, none of them is named.
+        pattern: the pattern of that pass without which the fault goes away, with its applications.
+        also: lowerings without which it goes away too, where an option makes it go away.
         remedy: what to type.
-        confirmed: the probes with only the culprit off, and with everything on again.
+        confirmed: the probes with only these switches off, and with everything on again.
         probes: all of them.
     """
 
@@ -239,8 +260,10 @@ class Bisection:
     subsystem: str | None = None
     group: str | None = None
     names: list[str] = field(default_factory=list)
+    faults: list[list[str]] = field(default_factory=list)
     applications: list[Application] = field(default_factory=list)
     applied: int = 0
+    located: bool = True
     pattern: list[Application] = field(default_factory=list)
     also: list[str] = field(default_factory=list)
     remedy: Remedy | None = None

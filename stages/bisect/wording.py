@@ -15,6 +15,10 @@ from stages.bisect.records import (
 )
 from stages.wording import counted
 
+HIDES = "that hides it, and is not necessarily where it is"
+SHOWN = 3
+"""Places of one switch that a message shows."""
+
 COLUMNS = ["probe", "purpose", "compiler", "setting", "fault", "verdict", "failure", "graphs", "seconds", "message"]
 
 
@@ -36,12 +40,10 @@ def _finding(result: Bisection, facts: dict[str, Any]) -> str:
     where = _subsystem(result, facts)
     if result.verdict == "subsystem":
         return f"{where}, but no single switch in it explains the fault"
-    told = _culprit(result)
-    if result.pattern:
-        told += f", there {_names([result.pattern[0].key])}{_code(result.pattern)}"
-    told += _nodes(result.pattern or result.applications)
+    told = _gone_with(result)
     if result.also:
-        told += f"; it shows at the lowering of {_names(result.also)}"
+        told += f"; it goes away too without the lowering of {_names(result.also)}"
+    told += f"; {HIDES}"
     if result.remedy is None:
         return f"{where}: {told}; no option that was tried makes it go away"
     how = {"option": "type: ", "python": "run in Python first: ", "edit": ""}[result.remedy.kind]
@@ -77,24 +79,41 @@ def _subsystem(result: Bisection, facts: dict[str, Any]) -> str:
     return words.get(str(result.subsystem), str(result.subsystem))
 
 
-def _culprit(result: Bisection) -> str:
+def _gone_with(result: Bisection) -> str:
+    """What was seen: with what the fault goes away, fault by fault where there are several."""
+    if len(result.faults) > 1:
+        each = [f"one goes away without {_switches(result, names)}" for names in result.faults]
+        return f"{len(result.faults)} independent faults: {'; '.join(each)}"
+    if result.group in OPTION_GROUPS:
+        return f"the fault goes away with {_names(result.names)}"
+    fewer = "; with fewer of them off something else fails" if result.verdict == "narrowed" else ""
+    return f"the fault goes away without {_switches(result, result.names)}{fewer}"
+
+
+def _switches(result: Bisection, names: list[str]) -> str:
+    """``the lowering of aten.erf.default at erf, nets.py:3: …``; no place where none was tried apart."""
     assert result.group is not None
     noun = SINGULAR[result.group]
-    if result.group in OPTION_GROUPS:
-        return f"with {_names(result.names)} the fault is gone"
-    if len(result.names) > 1:
+    chosen = [item for item in result.applications if item.key in names]
+    if len(names) > 1:
         plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
-        together = f"{len(result.names)} {plural} together: {_names(result.names)}"
-        if result.verdict == "narrowed":
-            return f"it is among {together}; with fewer of them off something else fails"
-        return f"it takes {together}"
+        places = (f"{name}{_nodes([item for item in chosen if item.key == name])}" for name in names)
+        told = _names([*places] if result.located else names)
+        return f"{len(names)} {plural} together: {told}"
     of = "of " if result.group in (LOWERINGS, DECOMPOSITION) else ""
-    blamed = len(result.applications)
-    share = (
-        f" (all {blamed} applications)" if blamed == result.applied else f" ({blamed} of {result.applied} applications)"
-    )
-    place = "" if result.pattern else _code(result.applications)
-    return f"the {noun} {of}{result.names[0]}{share if result.applied > 1 else ''}{place}"
+    share = ""
+    if len(result.names) == 1 and result.applied > 1:
+        count = len(chosen)
+        share = (
+            f" (all {count} applications)"
+            if count == result.applied
+            else f" ({count} of {result.applied} applications)"
+        )
+    place = "" if result.pattern else _code(chosen)
+    told = f"the {noun} {of}{names[0]}{share}{place}"
+    if result.pattern:
+        told += f", there {_names([result.pattern[0].key])}{_code(result.pattern)}"
+    return told + (_nodes(result.pattern or chosen) if result.located else "")
 
 
 def _code(applications: list[Application]) -> str:
@@ -107,14 +126,20 @@ def _names(names: list[str]) -> str:
 
 
 def _nodes(applications: list[Application]) -> str:
-    """The first node that is acted on, with the model's line."""
-    nodes = [node for item in applications for node in item.nodes]
+    """The first node that each application acts on, with the model's line; of many applications the first few."""
+    places = list(dict.fromkeys(filter(None, map(_node, applications))))
+    more = f" and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
+    return f" at {' and at '.join(places[:SHOWN])}{more}" if places else ""
+
+
+def _node(application: Application) -> str:
+    nodes = application.nodes
     best = next((node for node in nodes if node.source), nodes[0] if nodes else None)
-    if best is None:
+    if best is None or not (best.name or best.source):
         return ""
-    graph = f" of the {best.graph} graph" if best.graph else ""
-    name = f" at {best.name}{graph}" if best.name else ""
-    return f"{name}, {best.source}: {best.code}" if best.source else name
+    graph = f" of the {best.graph} graph" if best.graph and best.name else ""
+    source = f"{best.source}: {best.code}" if best.source else ""
+    return ", ".join(filter(None, (f"{best.name}{graph}", source)))
 
 
 def rows(result: Bisection) -> list[dict[str, Any]]:
@@ -144,7 +169,10 @@ def as_json(result: Bisection) -> dict[str, Any]:
         "fault": result.fault,
         "subsystem": result.subsystem,
         "kind": None if result.group is None else SINGULAR[result.group],
+        "relation": _relation(result),
         "names": result.names,
+        "faults": result.faults,
+        "located": result.located,
         "applied": result.applied,
         "applications": [_application(item) for item in result.applications],
         "pattern": None if not result.pattern else {
@@ -163,6 +191,13 @@ def as_json(result: Bisection) -> dict[str, Any]:
         "compilations": result.compilations,
         "seconds": round(result.seconds, 3),
     }  # fmt: skip
+
+
+def _relation(result: Bisection) -> str | None:
+    """What was seen of the names: with an option set, or with the other switches off, the fault goes away."""
+    if not result.names:
+        return None
+    return "goes_away_with" if result.group in OPTION_GROUPS else "goes_away_without"
 
 
 def _application(item: Application) -> dict[str, Any]:

@@ -14,6 +14,8 @@ import torch
 from stages.graphs import SourceLine
 
 TORCH_ROOT = str(Path(torch.__file__).parent) + "/"
+MACHINERY = (TORCH_ROOT + "fx/", TORCH_ROOT + "_dynamo/")
+"""What runs a model under the compiler: its lines say nothing of the model."""
 MODEL_FOLDERS = {"transformers": "models", "torchvision": "models"}
 """Libraries of models: package → the folder that holds the models; the rest of the package is helpers."""
 
@@ -52,7 +54,7 @@ class SourceFinder:
 
     The innermost frame wins among, in this order: a file outside torch, the standard library and installed packages,
     or a file of an installed package that defines one of the model's modules (of transformers and torchvision their
-    ``models`` folder only); then any file outside torch; then any file.
+    ``models`` folder only); then any file outside torch; then any file but those of Dynamo and FX.
 
     Args:
         module: the model; its modules' classes tell which installed packages are the model's own.
@@ -78,9 +80,11 @@ class SourceFinder:
             yield f"{folder}/" if is_package else file
 
     def _rank(self, file: str) -> int:
-        """0 the model's own code, 1 other code outside torch, 2 torch's or generated code."""
+        """0 the model's own code, 1 other code outside torch, 2 torch's or generated code, 3 what runs the model."""
         if file not in self._ranks:
-            if file.startswith((TORCH_ROOT, "<")):
+            if file.startswith(MACHINERY):
+                rank = 3
+            elif file.startswith((TORCH_ROOT, "<")):
                 rank = 2
             elif file.startswith(self._own) or not file.startswith(self._libraries):
                 rank = 0
@@ -105,22 +109,34 @@ class SourceFinder:
         """Whether a line is one that the model runs: of the model's own file, and not of a constructor."""
         return self._rank(line.file) == 0 and line.function != "__init__"
 
-    def find(self, trace: str | None, module: str = "") -> SourceLine | None:
-        """The user's line of a formatted stack trace; for no trace the function of torch's own layer at that path."""
-        if not trace:
-            return self._layer(module)
-        if trace not in self._found:
-            self._found[trace] = self.own_frame(parse_frames(trace))
-        return self._found[trace]
+    def in_torch(self, line: SourceLine) -> bool:
+        """Whether a line is torch's, or of generated code."""
+        return self._rank(line.file) >= 2
 
-    def _layer(self, path: str) -> SourceLine | None:
+    def find(self, trace: str | None, module: str = "", kind: type | None = None) -> SourceLine | None:
+        """The user's line of a formatted stack trace; where none is in it, the function of torch's own layer.
+
+        Dynamo leaves the frames of ``torch.nn.modules`` out of a stack. Of a layer of torch's that is a model, or is in
+        an ``nn.Sequential`` that is, nothing is left of it, or frames of torch's machinery alone.
+
+        Args:
+            module: path of the layer in the model.
+            kind: the layer's class, where its path is not known in the model.
+        """
+        if trace and trace not in self._found:
+            self._found[trace] = self.own_frame(parse_frames(trace))
+        line = self._found[trace] if trace else None
+        return line if line is not None and not self.in_torch(line) else self._layer(module, kind) or line
+
+    def _layer(self, path: str, kind: type | None) -> SourceLine | None:
         only = len(self._kinds) == 1
-        return self.forward_of(self._kinds[path]) if path in self._kinds and (path or only) else None
+        found = self._kinds[path] if kind is None and path in self._kinds and (path or only) else kind
+        return None if found is None else self.forward_of(found)
 
     def forward_of(self, kind: type) -> SourceLine | None:
-        """Where ``forward`` of a module class begins; None for a class that is not torch's own."""
+        """Where ``forward`` of a layer of torch's begins; None for another class, and for a graph's own module."""
         code = getattr(inspect.unwrap(getattr(kind, "forward", kind)), "__code__", None)
-        if code is None or not code.co_filename.startswith(TORCH_ROOT):
+        if code is None or not code.co_filename.startswith(TORCH_ROOT) or code.co_filename.startswith(MACHINERY):
             return None
         line = linecache.getline(code.co_filename, code.co_firstlineno).strip()
         return SourceLine(code.co_filename, code.co_firstlineno, line, code.co_name)

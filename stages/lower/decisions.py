@@ -59,12 +59,13 @@ def autotuning(schedule: "Schedule") -> pd.DataFrame:
 def kernel_table(kernels: list[dict[str, Any]]) -> pd.DataFrame:
     """``kernels.csv``: one row a launch, for a spreadsheet; ``provenance.json`` has the same in full.
 
-    ``source`` is the line of the model whose operations handle the most elements, ``lines`` how many there are.
+    ``source`` is the line that most of the launch came from: whose operations handle the most elements, or for whose
+    operations it prepares the most (``main`` of ``provenance.json``, with the share); ``lines`` how many there are.
     """
     columns = ["name", "handle", "kind", "file", "nodes", "modules", "source", "lines", "bytes_read", "bytes_written"]
     rows = []
     for kernel in kernels:
-        source = next((f"{line['file']}:{line['line']}" for line in kernel["sources"]), "")
+        source = "" if kernel["main"] is None else f"{kernel['main']['file']}:{kernel['main']['line']}"
         row = {key: kernel[key] for key in ("name", "handle", "kind", "file", "bytes_read", "bytes_written")}
         rows.append(
             row

@@ -1,5 +1,6 @@
 """The kernels of one graph: what each computes, reads and writes, and the lines of the model that it came from."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,9 @@ def describe_kernels(
         line, code, own}], the model's own first, of these the one whose operations handle the most elements), ``own``
         (whether a line of the model's own is among them), ``prepares`` (of a kernel that came from no operation: the
         ``name:handle`` of those that lend it their lines), ``copies`` (of one that did: the buffers that it only copies
-        into another layout beside what it computes, each with the ``name:handle`` ``for`` which), ``reads`` and
+        into another layout beside what it computes, each with the ``name:handle`` ``for`` which), ``main`` (the line
+        that most of it came from, as of ``sources`` or of what it prepares, with its ``share``: :func:`_main`),
+        ``reads`` and
         ``writes`` ([{name, role, shape, dtype, bytes, accessed_bytes}]) and their ``bytes_read`` and ``bytes_written``,
         None where a size is not known. ``accessed_bytes`` are those of the ``bytes`` that the kernel's loops come to at
         most: few rows of a table in which it looks something up. Of a library's function they are all.
@@ -60,6 +63,7 @@ def describe_kernels(
             found = (pre_grad[item] for item in origins if item in pre_grad)
             lines.update(dict.fromkeys((finder.find(node.stack_trace, node.module) for node in found), 0))
         record = _record(launch.kernel, launch.handle, defined.get(launch.kernel), lines, finder)
+        record["shares"] = {(line.file, line.line): count for line, count in lines.items() if line is not None}
         record |= {
             "nodes": launch.nodes,
             "pre_grad": origins,
@@ -71,6 +75,10 @@ def describe_kernels(
         if not record["sources"]:
             _lend_of_calls(record, lowered, finder)
     _lend_lines(records, [launch.copied for launch in launches])
+    for record in records:
+        record["main"] = _main(record, records)
+    for record in records:
+        del record["shares"]
     launched = {record["name"] for record in records}
     return records + [
         _record(name, "", kernel, {}, finder) | _traffic(lowered, None)
@@ -116,11 +124,45 @@ def _lend_lines(records: Sequence[Record], copied: Sequence[Mapping[str, str]]) 
                 {"buffer": name, "for": _key(user)} for name, found in users.items() for user in found if user["own"]
             ]
             continue
-        lenders = [user for buffer in record["writes"] for user in readers[buffer["name"]] if user["own"]]
+        lent = [(buffer, user) for buffer in record["writes"] for user in readers[buffer["name"]] if user["own"]]
+        lenders = [user for _, user in lent]
         lines = {(line["file"], line["line"]): line for user in lenders for line in user["sources"] if line["own"]}
         record["prepares"] = [_key(user) for user in lenders]
-        record["sources"] = [*lines.values(), *record["sources"]]
+        elements: Counter[tuple[str, int]] = Counter()
+        for buffer, user in lent:
+            elements[_place(user["sources"][0])] += _elements(buffer)
+        record["shares"] = dict(elements)
+        record["sources"] = [*sorted(lines.values(), key=lambda line: -elements[_place(line)]), *record["sources"]]
         record["own"] = bool(lines)
+
+
+def _main(record: Record, records: Sequence[Record]) -> Record | None:
+    """The line that most of a launch came from: by elements, of each operation those of its largest tensor.
+
+    What is prepared for another launch (a weight in another layout, a cast) counts for that one's line, with the
+    elements of the buffer that is written, in equal parts where several launches read it.
+    """
+    lines = {_place(line): line for line in record["sources"]}
+    elements: dict[tuple[str, int], float] = defaultdict(float, record["shares"])
+    sizes = {buffer["name"]: _elements(buffer) for buffer in record["writes"]}
+    launches = {_key(other): other for other in records}
+    readers = Counter(item["buffer"] for item in record["copies"])
+    for item in record["copies"]:
+        line = launches[item["for"]]["sources"][0]
+        lines.setdefault(_place(line), line)
+        elements[_place(line)] += sizes.get(item["buffer"], 0) / readers[item["buffer"]]
+    best = max(lines, key=lambda place: (lines[place]["own"], elements[place]), default=None)
+    total = sum(elements.values())
+    return None if best is None else lines[best] | {"share": elements[best] / total if total else None}
+
+
+def _place(line: Record) -> tuple[str, int]:
+    return line["file"], line["line"]
+
+
+def _elements(buffer: Record) -> int:
+    sizes = buffer["shape"]
+    return math.prod(sizes) if all(isinstance(size, int) for size in sizes) else 0
 
 
 def _lend_of_calls(record: Record, lowered: "LoweredGraph", finder: SourceFinder) -> None:
@@ -164,6 +206,7 @@ def _record(
         "own": any(source["own"] for source in sources),
         "prepares": [],
         "copies": [],
+        "main": None,
     }
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _HANDLES = re.compile(r"\[Provenance debug handles\]\s*(?P<launches>.+?)\s*$")
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_REUSE = re.compile(r"(?P<new>\w+) = (?:std::move\()?(?P<old>\w+)\)?;.*(?:#|//) reuse")
+_REUSE = re.compile(r"(?P<new>\w+) = (?P<old>.+?);.*(?:#|//) reuse")
 _COMMENTS = ("#", "//")
 _NEARBY = 40
 """Lines after a handle in which its launch is looked for."""
@@ -109,6 +109,16 @@ def _copied(launch: Launch, buffers: "Mapping[str, BufferInfo]", called: Collect
     return {info.name: info.origin for info in made if info.origin in others}
 
 
+def reused_buffers(source_code: str, buffers: Collection[str]) -> dict[str, str]:
+    """Buffer → the buffer whose memory it has, as the generated module says it: with its layout, or another one."""
+    found = {}
+    for match in _REUSE.finditer(source_code):
+        old = next((name for name in _NAME.findall(match["old"]) if name in buffers), None)
+        if old is not None:
+            found[match["new"]] = old
+    return found
+
+
 def _earlier(names: Iterable[str], reuses: Mapping[str, str]) -> list[str]:
     """The names that the memory of these buffers had before."""
     found: list[str] = []
@@ -156,7 +166,7 @@ def _recorded(lowered: "LoweredGraph", generated: Collection[str]) -> list[Launc
     buffers = lowered.schedule.buffers
     names = {name for node in lowered.schedule.nodes for name in node.writes} | set(buffers)
     given = launch_buffers(lowered.source_code, names)
-    reuses = {match["new"]: match["old"] for match in _REUSE.finditer(lowered.source_code)}
+    reuses = reused_buffers(lowered.source_code, names)
     graphs: Mapping[str, list[str]] = defaultdict(list)
     for node in lowered.nodes:
         graph, slash, name = node.name.rpartition("/")

@@ -8,7 +8,6 @@ The first call is what a user waits for, so a graph that fits is checked on reco
 FLOPs; they are made where something was found.
 """
 
-import functools
 import itertools
 import logging
 import os
@@ -26,7 +25,7 @@ from stages.graphs import GraphRecord
 from stages.lower.adapter import AcceleratorAdapter, run_as_traced
 from stages.lower.mock_options import MockOptions, split_options
 from stages.lower.violated import SHOWN, ProfileViolated, described, unwaived
-from stages.torch_internals.frames import watch_frames
+from stages.torch_internals.frames import WatchedBackend
 
 if TYPE_CHECKING:
     from stages.constrain import Profile
@@ -261,6 +260,35 @@ def _with_calls(record: GraphRecord, gm: fx.GraphModule) -> GraphRecord:
     return replace(record, nodes=nodes)
 
 
+_adapters: dict[tuple[Any, ...], MockAdapter] = {}
+"""What a call of torch.compile asked for → its adapter, so that graphs are numbered and the profile is read once."""
+
+
+def _adapter(kind: type[MockAdapter], mode: str | None, options: Mapping[str, Any] | None) -> MockAdapter:
+    given = dict(options or {})
+    environment = sorted((key, value) for key, value in os.environ.items() if key.startswith(PREFIX))
+    file = Path(str(given.get("profile", "")))
+    edited = file.stat().st_mtime_ns if file.is_file() else 0
+    key = (kind, mode, edited, repr(sorted(given.items(), key=str)), *environment)
+    if key not in _adapters:
+        mock_options, profile = split_options(given, key="options", mode=mode)
+        config = None
+        if profile:
+            from stages.constrain.profile import load_config
+
+            config = load_config(profile.pop("profile", "mock"), **profile)
+        _adapters[key] = kind(config, mock_options)
+    return _adapters[key]
+
+
+def _watched(kind: type[MockAdapter]) -> Callable[[Callable[..., Any]], WatchedBackend]:
+    def tell(told: str, mode: str | None = None, options: Any = None) -> None:
+        _adapter(kind, mode, options).tell_outside(told)
+
+    return lambda backend: WatchedBackend(backend, tell)
+
+
+@_watched(MockAdapter)
 def mock_backend(
     gm: fx.GraphModule,
     example_inputs: Sequence[Tensor],
@@ -284,6 +312,7 @@ def mock_backend(
     return _adapter(MockAdapter, mode, options).dynamo_backend()(gm, example_inputs)
 
 
+@_watched(AotMockAdapter)
 def aot_mock_backend(
     gm: fx.GraphModule,
     example_inputs: Sequence[Tensor],
@@ -293,32 +322,3 @@ def aot_mock_backend(
 ) -> Callable[..., Any]:
     """``torch.compile(model, backend="aot_mock")``: as :func:`mock_backend`, for AOTAutograd's forward and backward."""
     return _adapter(AotMockAdapter, mode, options).dynamo_backend()(gm, example_inputs)
-
-
-_adapters: dict[tuple[Any, ...], MockAdapter] = {}
-"""What a call of torch.compile asked for → its adapter, so that graphs are numbered and the profile is read once."""
-
-
-def _adapter(kind: type[MockAdapter], mode: str | None, options: Mapping[str, Any] | None) -> MockAdapter:
-    given = dict(options or {})
-    environment = sorted((key, value) for key, value in os.environ.items() if key.startswith(PREFIX))
-    file = Path(str(given.get("profile", "")))
-    edited = file.stat().st_mtime_ns if file.is_file() else 0
-    key = (kind, mode, edited, repr(sorted(given.items(), key=str)), *environment)
-    if key not in _adapters:
-        mock_options, profile = split_options(given, key="options", mode=mode)
-        config = None
-        if profile:
-            from stages.constrain.profile import load_config
-
-            config = load_config(profile.pop("profile", "mock"), **profile)
-        _adapters[key] = kind(config, mock_options)
-    return _adapters[key]
-
-
-def _outside(kind: type[MockAdapter], told: str, mode: str | None = None, options: Any = None) -> None:
-    _adapter(kind, mode, options).tell_outside(told)
-
-
-watch_frames(mock_backend, functools.partial(_outside, MockAdapter))
-watch_frames(aot_mock_backend, functools.partial(_outside, AotMockAdapter))

@@ -7,10 +7,13 @@ column          what
 ==============  =======================================================================================================
 graph, call     graph id, and the how many-th run of that graph in the step
 launch          number of the launch within the run; empty for a graph's inputs
-kernel, when    what is launched; ``before`` or ``after``, or ``input``
+kernel, handle  what is launched, as in ``kernels.csv``; no handle where the launch was not found there
+when            ``before`` or ``after``, or ``input``
 buffer          as in ``output_code.cpp``
-written         False: this launch is the first to write the buffer, and what its memory holds before means nothing;
-                empty where the launch was not found in the generated code, and where no buffer is told of
+written         False: nothing has written the buffer's memory yet, and what it holds means nothing; empty where the
+                launch was not found in the generated code, and where no buffer is told of
+holds, writer   whose value the memory holds (another buffer's where its memory is reused, as by a kernel that works in
+                place), and ``kernel:handle`` of the launch that wrote it; no writer of a graph's inputs
 elements …      ``elements, dtype, shape, stride, device``
 mean, min, max  in float32 as the printer computes them (level 2), in float64 of the saved tensor (level 1); none of a
                 complex one
@@ -37,8 +40,7 @@ from torch import Tensor
 from models.case import Case
 from stages.file_names import file_name
 from stages.lower.compiled import compile_case
-from stages.lower.kernels import split_cpp_kernels
-from stages.lower.launches import find_launches
+from stages.lower.held import Held, Memory, held_rows, place_of
 from stages.lower.printed import Printed, parse_printed, state_of
 from stages.native_output import copied_stdout
 from stages.wording import counted
@@ -50,16 +52,13 @@ if TYPE_CHECKING:
 
 TABLE = "lower/values.csv"
 FOLDER = "lower/values"
-COLUMNS = ["graph", "call", "launch", "kernel", "when", "buffer", "written", "elements", "dtype", "shape", "stride",
-           "device", "mean", "min", "max", "state", "value", "file", "note"]  # fmt: skip
+COLUMNS = ["graph", "call", "launch", "kernel", "handle", "when", "buffer", "written", "holds", "writer", "elements",
+           "dtype", "shape", "stride", "device", "mean", "min", "max", "state", "value", "file", "note"]  # fmt: skip
 STORED_LIMIT = 64 * 2**20
 """Bytes of tensors that level 1 stores in a run."""
 
 SAVE, NAMES = 1, 3
 """Levels of the printer."""
-
-_PRINTING = re.compile(r"^\s*(?:aoti_torch_(?:print|save)_tensor_handle|printf)\(.*\n", re.MULTILINE)
-"""What the printer puts into the generated code."""
 
 
 @dataclass
@@ -103,28 +102,31 @@ class ValueObserver:
     def _keep(self, lowered: "LoweredGraph", printed: Sequence[Printed]) -> None:
         call = self._calls.get(lowered.id, 0)
         self._calls[lowered.id] = call + 1
-        first_writes = written_by(lowered)
+        memory = Memory(lowered)
         named = [named_by_path(item, lowered.schedule.buffers) if item.path else item for item in printed]
         wanted = {kernel.lower() for kernel in self.kernels}
         told = {item.kernel for item in named} | set(self.silent)
-        self.silent += [name for name in first_writes if name not in told and (not wanted or name.lower() in wanted)]
+        kernels = dict.fromkeys(launch.kernel for launch in memory.launches)
+        self.silent += [name for name in kernels if name not in told and (not wanted or name.lower() in wanted)]
         launches = list(numbered(named))
         last = {item.path: index for index, (_, item) in enumerate(launches)}
-        done: set[tuple[str, str]] = set()
+        places = _places(launches, memory)
         before: dict[str, Tensor] = {}
         tensors: dict[tuple[int, str], dict[str, Tensor]] = {}
         for index, (launch, item) in enumerate(launches):
             if wanted and item.kernel.lower() not in wanted:
                 continue
-            written = _is_written(item, first_writes, done)
-            if item.when == "after":
-                done.add((item.kernel, item.buffer))
-            row = {"graph": lowered.id, "call": call, "launch": launch, "written": written} | _columns(item)
+            place = places.get(launch)
+            held = _held(item, place, memory)
+            row: dict[str, Any] = {"graph": lowered.id, "call": call, "launch": launch} | _columns(item)
+            row |= {"written": held.written, "holds": held.buffer, "writer": held.writer}
+            row["handle"] = None if place is None else int(memory.launches[place].handle)
             if item.path and last[item.path] != index:
                 row["note"] = "overwritten: a later launch of this kernel saved this buffer under the same name"
             elif item.path:
                 key = (-1 if launch is None else launch, item.kernel)
-                row |= self._saved(item, written, before, tensors.setdefault(key, {}), _file(lowered.id, call, *key))
+                file = _file(lowered.id, call, *key)
+                row |= self._saved(item, held.written, before, tensors.setdefault(key, {}), file)
             self.rows.append(row)
         self._store(lowered.id, call, tensors)
 
@@ -162,15 +164,16 @@ class ValueObserver:
     def table(self) -> pd.DataFrame:
         """See the module's docstring."""
         table = pd.DataFrame(self.rows, columns=COLUMNS)
-        return table.astype({"call": "Int64", "launch": "Int64", "elements": "Int64", "written": "boolean"})
+        whole = dict.fromkeys(("call", "launch", "handle", "elements"), "Int64")
+        return table.astype(whole | {"written": "boolean"})
 
     def artifacts(self) -> dict[str, Any]:
         """The table and the stored tensors."""
         return {TABLE: self.table(), **self.files}
 
-    def first(self, state: str) -> dict[str, Any] | None:
+    def first(self, state: str) -> Mapping[str, Any] | None:
         """The first row of that state, of memory that was written; None where there is none."""
-        return next((row for row in self._held() if row["state"] == state), None)
+        return next((row for row in held_rows(self.rows) if row["state"] == state), None)
 
     def in_words(self) -> str:
         """For the stage's message: how much was told, and where the first NaN or infinity is."""
@@ -183,18 +186,13 @@ class ValueObserver:
         over = f", {left} over the limit of {STORED_LIMIT >> 20} MiB left out" if left else ""
         words = f"the printer {verb} {counted(len(self.rows), 'value')} around {launches}{over}"
         words += f", nothing of {', '.join(self.silent)}" if self.silent else ""
-        unjudged = sum(is_unjudged(row) for row in self._held())
+        unjudged = sum(is_unjudged(row) for row in held_rows(self.rows))
         words += f"; not established of {counted(unjudged, 'value')}" if unjudged else ""
         for state, name in (("nan", "NaN"), ("inf", "infinity")):
             row = self.first(state)
             if row is not None:
-                kernel = f"{row['when']} {row['kernel']}" if row["kernel"] else "among its inputs"
-                return f"{words}; the first {name} is in {row['graph']}, {kernel}, in {row['buffer']}"
+                return f"{words}; the first {name} is in {place_of(row)}"
         return f"{words}; no NaN or infinity among {'the others' if unjudged else 'them'}"
-
-    def _held(self) -> Iterator[dict[str, Any]]:
-        """Rows of memory that was written."""
-        return (row for row in self.rows if row["when"] != "before" or row["written"])
 
 
 def is_unjudged(row: Mapping[str, Any]) -> bool:
@@ -213,18 +211,23 @@ def observe(case: Case, adapter: "AotInductorAdapter", observer: ValueObserver) 
     return compiled.compile_s
 
 
-def written_by(lowered: "LoweredGraph") -> dict[str, set[str] | None]:
-    """Kernel → the buffers that its launches are the first to write; None where one of them was not found."""
-    lowered = replace(lowered, source_code=_PRINTING.sub("", lowered.source_code))
-    generated = {kernel.name for kernel in split_cpp_kernels(lowered.source_code)}
-    found: dict[str, set[str] | None] = {}
-    for launch in find_launches(lowered, generated):
-        known = found.setdefault(launch.kernel, set())
-        if not launch.scheduled or known is None:
-            found[launch.kernel] = None
-        else:
-            known |= {name for node in launch.scheduled for name in node.writes}
-    return found
+def _places(launches: Sequence[tuple[int | None, Printed]], memory: Memory) -> dict[int | None, int | None]:
+    """Number of a launch that was told of → its place among the graph's launches; None where it was not found."""
+    told: dict[int, tuple[str, list[str]]] = {}
+    for launch, item in launches:
+        if launch is not None:
+            told.setdefault(launch, (item.kernel, []))[1].append(item.buffer)
+    return {launch: memory.follow(*of) for launch, of in told.items()}
+
+
+def _held(item: Printed, place: int | None, memory: Memory) -> Held:
+    if not item.buffer:
+        return Held()
+    if item.when == "input":
+        return Held(True, item.buffer)
+    if place is None:
+        return Held(True if item.when == "after" else None)
+    return memory.before(place, item.buffer) if item.when == "before" else memory.after(place, item.buffer)
 
 
 def numbered(printed: Sequence[Printed]) -> Iterator[tuple[int | None, Printed]]:
@@ -270,18 +273,6 @@ def described(tensor: Tensor) -> dict[str, Any]:
     if tensor.is_complex():
         return columns | {"state": state_of(low, high)}
     return columns | {"mean": float(wide.mean()), "min": low, "max": high, "state": state_of(low, high)}
-
-
-def _is_written(
-    item: Printed, first_writes: Mapping[str, set[str] | None], done: Collection[tuple[str, str]]
-) -> bool | None:
-    """Whether the buffer's memory holds a value; None where no buffer is told of, or the launch was not found."""
-    if not item.buffer:
-        return None
-    if item.when != "before" or (item.kernel, item.buffer) in done:
-        return True
-    known = first_writes.get(item.kernel)
-    return None if known is None else item.buffer not in known
 
 
 def _columns(item: Printed) -> dict[str, Any]:

@@ -36,4 +36,4 @@ def not_established(data: Mapping[str, Any] | None) -> list[str]:
     """What the bisection could not tell."""
     if data is None or data["verdict"] in ("found", "none"):
         return []
-    return [f"Which part of the compiler is to blame: {data['answer']}."]
+    return [f"With which part of the compiler off the fault goes away: {data['answer']}."]

@@ -1,9 +1,11 @@
 """What Dynamo leaves to Python without a graph. A backend is called for graphs alone, so here each frame is looked at.
 
-Relies on ``convert_frame.ConvertFrameAssert.__call__`` with its ``_torchdynamo_orig_backend``, ``_one_graph``,
-``_export`` and ``_box``, on ``InstructionTranslatorBase.log_graph_break``, on ``exc.BackendCompilerFailed``, on
-``compiler_fn`` and ``kwargs`` of torch.compile's backend, and on ``__compiled_fn…``, the name by which a converted
-frame calls its graph.
+Relies on ``convert_frame.ConvertFrameAssert``, its ``__init__`` with ``compiler_fn``, and its
+``_torchdynamo_orig_backend``, ``_one_graph``, ``_export`` and ``_box``, on
+``InstructionTranslatorBase.log_graph_break``, on ``exc.BackendCompilerFailed``, on ``compiler_fn`` and ``kwargs`` of
+torch.compile's backend, on ``__compiled_fn…``, the name by which a converted frame calls its graph, and of
+``backends.registry`` on ``_BACKENDS`` (name → entry point), ``_COMPILER_FNS`` (name → what it led to) and on
+``_tags``, which ``register_backend`` sets.
 """
 
 import contextlib
@@ -16,50 +18,112 @@ from unittest import mock
 
 import torch
 from torch._dynamo import convert_frame, exc, symbolic_convert
+from torch._dynamo.backends import registry
 
 from stages.capture.sources import function_name
 
 _GRAPH = "__compiled_fn"
-_watched: dict[Any, Callable[..., None]] = {}
-"""Backend → what is told of the frames that Dynamo converts for it."""
 
 
-def watch_frames(backend: Callable[..., Any], tell: Callable[..., None]) -> None:
-    """From now on ``tell`` hears of each frame that ``torch.compile(…, backend)`` runs in Python without a graph.
+class WatchedBackend:
+    """A backend that hears of each frame that ``torch.compile(…, backend)`` runs in Python without a graph.
 
     Told are a graph break before a frame's first operation, and a frame that Dynamo gives up (a break from which it
     can't resume, or too many recompilations). A break after a graph is told to the backend with that graph. Not seen
     are frames that Dynamo never looks at, and those that hold no tensor.
 
+    torch has no hook for this. So what converts frames for this backend is made ours where ``torch.compile`` makes it,
+    object by object: torch's class is patched from when torch looks the backend up until then. No import changes torch,
+    nothing stays changed when ``torch.compile`` returned, and what converts for other backends is torch's own always.
+
     Args:
-        backend: as registered with torch; other backends are converted as before.
+        compiler: the backend, as ``torch.compile`` takes it.
         tell: gets why, in words, and the ``mode`` and ``options`` of torch.compile; what it raises, the caller of the
             compiled function gets as a failure of the backend.
     """
-    _watched[backend] = tell
-    original = convert_frame.ConvertFrameAssert.__call__
-    if getattr(original, "_watches", False):
+
+    def __init__(self, compiler: Callable[..., Any], tell: Callable[..., None]) -> None:
+        self.__wrapped__, self.tell = compiler, tell
+        self.__doc__, self.__module__, self.__qualname__ = compiler.__doc__, compiler.__module__, compiler.__qualname__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__wrapped__(*args, **kwargs)
+
+    @property
+    def __name__(self) -> str:
+        """torch.compile reads it of a backend that it is given."""
+        _await_converter()
+        return self.__wrapped__.__name__
+
+    @property
+    def _tags(self) -> tuple[str, ...]:
+        return ()
+
+    @_tags.setter
+    def _tags(self, value: tuple[str, ...]) -> None:
+        """torch sets them of a backend that it found by name."""
+        _await_converter()
+
+
+def _await_converter() -> None:
+    """Until torch has made what converts frames for a watched backend: make that one ours, then restore torch's own."""
+    original = convert_frame.ConvertFrameAssert.__init__
+    if getattr(original, "_awaits", False):
         return
 
     @functools.wraps(original)
-    def convert(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
-        found = _watch_of(self)
-        if found is None:
-            return original(self, frame, *args, **kwargs)
+    def init(self: Any, compiler_fn: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, compiler_fn, *args, **kwargs)
+        if _watch_of(compiler_fn) is None:
+            return
+        convert_frame.ConvertFrameAssert.__init__ = original  # type: ignore[method-assign]
+        _forget_names()
+        if not self._one_graph and not self._export:  # there a break is an error already
+            self.__class__ = _WatchedFrames
+
+    init._awaits = True  # type: ignore[attr-defined]
+    convert_frame.ConvertFrameAssert.__init__ = init  # type: ignore[method-assign]
+
+
+def _forget_names() -> None:
+    """Have torch look watched backends up again by name, as the first time: it keeps what their entry points led to."""
+    for name, found in list(registry._COMPILER_FNS.items()):
+        if isinstance(found, WatchedBackend):
+            del registry._COMPILER_FNS[name]
+            registry._BACKENDS[name] = _Known(found)  # type: ignore[assignment]
+
+
+class _Known:
+    """In the place of an entry point that was loaded."""
+
+    def __init__(self, backend: WatchedBackend) -> None:
+        self._backend = backend
+
+    def load(self) -> WatchedBackend:
+        return self._backend
+
+
+class _WatchedFrames(convert_frame.ConvertFrameAssert):
+    """Converts frames as torch does, for a watched backend, and tells those without a graph.
+
+    It stands between torch's functions on the stack, by which torch knows the caller of a frame. So a frame under
+    ``torch.compiler.disable(recursive=False)`` is converted, and thus checked, in place of being run in Python.
+    """
+
+    def __call__(self, frame: Any, *args: Any, **kwargs: Any) -> Any:
+        tell = _watch_of(self)
+        assert tell is not None, "it was made for a watched backend"
         with _noted_breaks() as breaks:
             try:
-                result = original(self, frame, *args, **kwargs)
+                result = super().__call__(frame, *args, **kwargs)
             except (exc.Unsupported, exc.UserError) as error:
                 if not getattr(self._box, "error_on_graph_break", False) and not _hides_nothing(str(error)):
-                    _tell(self, found, frame.f_code, _in_words(error, _stack(error)), cause=error)
+                    _tell(self, tell, frame.f_code, _in_words(error, _stack(error)), cause=error)
                 raise
         hiding = [reason for reason in breaks if not _hides_nothing(reason)]
         if hiding and not _calls_graph(result):
-            _tell(self, found, frame.f_code, hiding[-1])
+            _tell(self, tell, frame.f_code, hiding[-1])
         return result
-
-    convert._watches = True  # type: ignore[attr-defined]
-    convert_frame.ConvertFrameAssert.__call__ = convert  # type: ignore[method-assign]
 
 
 def _hides_nothing(reason: str) -> bool:
@@ -67,18 +131,14 @@ def _hides_nothing(reason: str) -> bool:
     return reason.startswith(("Observed exception", "Call to `torch._dynamo.graph_break()`"))
 
 
-def _watch_of(converter: Any) -> Callable[..., None] | None:
-    if converter._one_graph or converter._export:  # there a break is an error already
-        return None
-    backend = converter
+def _watch_of(backend: Any) -> Callable[..., None] | None:
+    """What a watched backend is to be told with, behind all that torch wraps it in; None for any other."""
     while hasattr(backend, "_torchdynamo_orig_backend"):
         backend = backend._torchdynamo_orig_backend
-    function = getattr(backend, "compiler_fn", backend)
-    try:
-        tell = _watched.get(function)
-    except TypeError:  # a backend without a hash
-        return None
-    return None if tell is None else functools.partial(tell, **getattr(backend, "kwargs", {}))
+    found = getattr(backend, "compiler_fn", backend)
+    return (
+        functools.partial(found.tell, **getattr(backend, "kwargs", {})) if isinstance(found, WatchedBackend) else None
+    )
 
 
 def _tell(

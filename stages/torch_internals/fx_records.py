@@ -202,20 +202,16 @@ def module_path(node: fx.Node, modules: dict[int, str]) -> str:
 
 def source_of(node: fx.Node, context: RecordContext) -> SourceLine | None:
     """The user's line; where there is none, that of the layer of torch's that the node ran in."""
-    return context.sources.find(node.meta.get("stack_trace")) or _layer(node, context)
+    return context.sources.find(node.meta.get("stack_trace"), kind=_layer(node))
 
 
-def _layer(node: fx.Node, context: RecordContext) -> SourceLine | None:
-    """The function of the innermost module, where that is torch's own.
-
-    Dynamo leaves the frames of ``torch.nn.modules`` out of a node's stack, so that nothing is left of the stack of a
-    layer that is a model, or is in an ``nn.Sequential`` that is.
-    """
+def _layer(node: fx.Node) -> type | None:
+    """The class of the innermost module."""
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
     if not stack:
         return None
     _, (_, kind) = next(reversed(stack.items()))
-    return context.sources.forward_of(kind) if isinstance(kind, type) else None
+    return kind if isinstance(kind, type) else None
 
 
 def _concrete(value: Any) -> Any:
@@ -254,13 +250,14 @@ def node_flops(node: fx.Node) -> int | None:
 def _source_and_module(
     node: fx.Node, context: RecordContext, done: dict[str, NodeRecord]
 ) -> tuple[SourceLine | None, str]:
-    source = context.sources.find(node.meta.get("stack_trace"))
+    found = context.sources.find(node.meta.get("stack_trace"))
+    source = None if found is None or context.sources.in_torch(found) else found
     module = module_path(node, context.modules)
     sequence = node.meta.get("seq_nr", -1)
     if source is None or not module:
         forward_source, forward_module = context.by_sequence.get(sequence, (None, ""))
         source, module = source or forward_source, module or (forward_module if source is None else module)
-    source = source or _layer(node, context)
+    source = source or context.sources.find(None, kind=_layer(node)) or found
     if source is None:  # e.g. where autograd sums two gradients: the line of what is summed
         for argument in reversed(node.all_input_nodes):
             if argument.op != "placeholder" and done[argument.name].source is not None:

@@ -57,7 +57,7 @@ def _(reader: Reader) -> None:
 @from_own("Which pass, lowering or option breaks my numbers?", BLOCK)
 def _(reader: Reader) -> None:
     assert reader.code == 1
-    assert "cpp.inject_relu_bug_TESTING_ONLY=null the fault is gone" in reader.told
+    assert "the fault goes away with cpp.inject_relu_bug_TESTING_ONLY=null" in reader.told
     assert "the lowering of aten.relu.default" in reader.told and "remedy (option): " in reader.told
     assert {"present", "gone"} <= {row["fault"] for row in reader.tables["probes"]}
 

@@ -63,6 +63,8 @@ each other."""
 
 RESNET18_COPIES: Label = {STEM_CONV, CONV1, CONV2, DOWNSAMPLE}
 """What a kernel that computes nothing may prepare."""
+RESNET18_COPIES_FIRST = STEM_CONV
+"""What the first such kernel prepares most for: the image and the first weight, 639,744 of its 1,229,568 bytes."""
 
 # transformers/models/bert/modeling_bert.py
 _bert = "transformers.models.bert.modeling_bert:"

@@ -19,6 +19,7 @@ from stages.lower.stage import LowerStage
 
 from provenance_by_hand import (  # isort: skip
     FIRST, GRADIENT_FIRST, GRADIENT_GELU, LABELS, LINES, RESNET18_BLOCKS, RESNET18_CALLS, RESNET18_COPIES,
+    RESNET18_COPIES_FIRST,
 )  # fmt: skip
 from provenance_lines import Line, place, places, run_lines  # isort: skip
 
@@ -132,6 +133,15 @@ def test_copies_and_library_calls_lead_to_their_lines(run: Run) -> None:
     kernels = run.provenance("g0.forward")["kernels"]
     copies = [kernel for kernel in run.generated("g0.forward") if kernel["prepares"]]
     assert all(own_places(kernel) <= places(RESNET18_COPIES) and not kernel["nodes"] for kernel in copies)
+    assert f"{copies[0]['main']['file']}:{copies[0]['main']['line']}" == place(RESNET18_COPIES_FIRST)
+    assert copies[0]["main"]["share"] == pytest.approx(0.52, abs=0.005)
+    for kernel in copies:
+        prepared = dict.fromkeys(own_places(kernel), 0.0)
+        for buffer in kernel["writes"]:
+            for user in (user for user in kernels if buffer["name"] in [read["name"] for read in user["reads"]]):
+                (line,) = own_places(user)
+                prepared[line] += buffer["bytes"]
+        assert f"{kernel['main']['file']}:{kernel['main']['line']}" == max(prepared, key=lambda line: prepared[line])
     calls = [line for kernel in kernels if kernel["kind"] == "extern" for line in own_places(kernel)]
     assert sorted(calls) == sorted(map(place, RESNET18_CALLS)) and calls[0] == place(RESNET18_CALLS[0])
     assert all(kernel["bytes_read"] and kernel["bytes_written"] for kernel in kernels)

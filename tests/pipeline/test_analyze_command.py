@@ -160,16 +160,23 @@ def test_the_candidates_of_an_operation_are_held_against_the_best(
 
 
 def test_the_first_nan_is_of_memory_that_was_written(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    columns = ["graph", "call", "launch", "kernel", "when", "buffer", "written", "state"]
-    softmax = "cpp_fused_softmax_1"
-    rows = [["g0.forward", 0, 0, "cpp_fused_mul_0", "before", "buf0", False, "nan"],
-            ["g0.forward", 0, 0, "cpp_fused_mul_0", "after", "buf0", True, "finite"],
-            ["g0.forward", 0, 1, softmax, "after", "buf1", True, "finite"],
-            ["g0.forward", 0, 2, softmax, "before", "buf1", True, "nan"]]  # fmt: skip
+    columns = ["graph", "call", "launch", "kernel", "handle", "when", "buffer", "written", "holds", "writer", "state"]
+    scale, softmax = "cpp_fused_mul_0", "cpp_fused_softmax_1"
+    rows = [["g0.forward", 0, 0, scale, 1, "before", "buf0", False, "", "", "nan"],
+            ["g0.forward", 0, 0, scale, 1, "after", "buf0", True, "buf0", f"{scale}:1", "finite"],
+            ["g0.forward", 0, 1, softmax, 30, "before", "buf3", True, "buf0", f"{scale}:1", "nan"],
+            ["g0.forward", 0, 1, softmax, 30, "after", "buf3", True, "buf3", f"{softmax}:30", "nan"]]  # fmt: skip
     write(run, {"lower/values.csv": table(columns, *rows)})
     found = asked("--type", "values", capsys=capsys)
+    given = f"whose memory holds buf0, written by {scale}:1: it came from there or from before"
     assert found["told"] == [
-        "the first NaN: g0.forward, before cpp_fused_softmax_1, in buf1",
+        f"the first NaN: g0.forward, before {softmax}, in buf3, {given}",
+        f"  from {FILE}:12: x = self.scale(x)",
+        "no infinity in what was printed",
+    ]
+    write(run, {"lower/values.csv": table(columns, rows[0], rows[1], rows[3])})
+    assert asked("--type", "values", capsys=capsys)["told"] == [
+        f"the first NaN: g0.forward, after {softmax}, in buf3",
         f"  from {FILE}:14: return x.softmax(-1)",  # the second launch of that kernel
         "no infinity in what was printed",
     ]

@@ -23,11 +23,13 @@ from stages.bisect.records import (
     UNKNOWN,
     Application,
     Bisection,
+    NodeSeen,
     Outcome,
     Setting,
     Switch,
 )
 from stages.bisect.search import MOST, Search, TooMany
+from stages.bisect.wording import as_json
 
 LETTERS = [Switch(LOWERINGS, letter) for letter in "abcdefghij"]
 
@@ -163,13 +165,95 @@ def test_two_lowerings_that_are_both_wrong_are_both_named() -> None:
     rule = behind(BACKEND, lambda off: OK if {"b", "d"} <= off else DEFECT)
     result = bisected(Compiler(rule, {LOWERINGS: list("abcde")}))
     assert (result.verdict, result.names) == ("found", ["b", "d"])
-    assert "it takes 2 lowerings together: b and d" in result.answer
+    assert "the fault goes away without 2 lowerings together: b and d" in result.answer
+
+
+class TwoFaults(Compiler):
+    """Operations that come several times, each at a node of its own; ``wrong`` tells what each costs that is on.
+
+    Args:
+        keys: the operations, in order.
+        wrong: (operation, occurrence) → output → error. The largest shows.
+    """
+
+    def __init__(self, keys: list[str], wrong: dict[tuple[str, int], dict[str, float]]) -> None:
+        super().__init__(lambda link, off: OK, {})
+        self.wrong = wrong
+        self.applied = [
+            Application(LOWERINGS, key, keys[:place].count(key), [NodeSeen("", f"node_{place}", key)])
+            for place, key in enumerate(keys)
+        ]
+
+    def probe(self, setting: Setting) -> Outcome:
+        self.settings.append(setting)
+        on = [] if setting.link != BACKEND else [
+            errors for place, errors in self.wrong.items()
+            if not any(switch.covers(LOWERINGS, *place) for switch in setting.off)
+            and place[0] not in setting.fallback
+        ]  # fmt: skip
+        errors = {
+            name: (max(each.get(name, 0.0) for each in on), True) for name in {key for each in on for key in each}
+        }
+        return Outcome(DEFECT if on else OK, "", "", "", 0.5, 1, list(self.applied), errors=errors)
+
+
+OPERATIONS_OF_A_MODEL = ["mm", "gelu", "mm", "add", "mm", "gelu", "mm", "add"]
+
+
+def test_two_faults_that_have_nothing_to_do_with_each_other_are_told_as_two() -> None:
+    wrong = {("gelu", 1): {"output": 2.0}, ("mm", 3): {"output": 5.0}}
+    compiler = TwoFaults(OPERATIONS_OF_A_MODEL, wrong)
+    result = bisected(compiler)
+    assert (result.verdict, result.names, result.faults) == ("found", ["mm", "gelu"], [["mm"], ["gelu"]])
+    assert [(item.key, item.occurrence) for item in result.applications] == [("gelu", 1), ("mm", 3)]
+    told = "2 independent faults: one goes away without the lowering of mm at node_6; "
+    assert told + "one goes away without the lowering of gelu at node_5; " in result.answer
+    assert len(compiler.settings) <= 30
+    off = next(probe for probe in result.probes if probe.number == result.confirmed["off"])
+    assert off.setting.off == {Switch(LOWERINGS, "gelu", 1), Switch(LOWERINGS, "mm", 3)}
+
+
+def test_one_fault_that_two_operations_keep_is_one() -> None:
+    """Either of them makes the same error, so that both must be off: nothing says that these are two faults."""
+    wrong = {("gelu", 1): {"output": 2.0}, ("mm", 3): {"output": 2.0}}
+    result = bisected(TwoFaults(OPERATIONS_OF_A_MODEL, wrong))
+    assert result.faults == [["mm", "gelu"]]
+    assert "goes away without 2 lowerings together: mm at node_6 and gelu at node_5" in result.answer
+
+
+def test_a_fault_in_another_output_is_another_fault() -> None:
+    wrong = {("gelu", 0): {"logits": 2.0}, ("add", 1): {"loss": 2.0}, ("mm", 0): {"logits": 2.0}}
+    result = bisected(TwoFaults(OPERATIONS_OF_A_MODEL, wrong))
+    assert result.faults == [["mm", "gelu"], ["add"]]
+
+
+def test_places_of_one_operation_are_all_told() -> None:
+    wrong = {("mm", 0): {"output": 2.0}, ("mm", 3): {"output": 5.0}}
+    result = bisected(TwoFaults(OPERATIONS_OF_A_MODEL, wrong))
+    assert "the lowering of mm (2 of 4 applications) at node_0 and at node_6; " in result.answer
+
+
+def test_no_place_is_named_that_was_not_tried() -> None:
+    """More applications than the search looks for together: all that is known is the operation."""
+    wrong = {("mm", place): {"output": 2.0} for place in range(MOST + 1)}
+    result = bisected(TwoFaults(["mm"] * (MOST + 3), wrong))
+    assert not result.located and "node_" not in result.answer and "the lowering of mm" in result.answer
+
+
+def test_what_was_seen_is_data() -> None:
+    rule = behind(BACKEND, lambda off: OK if "c" in off else DEFECT)
+    found = as_json(bisected(Compiler(rule, {LOWERINGS: list("abc")})))
+    assert (found["relation"], found["names"], found["faults"]) == ("goes_away_without", ["c"], [["c"]])
+    assert "TorchInductor: the fault goes away without the lowering of c; that hides it, and is not" in found["answer"]
+    assert as_json(bisected(Compiler(from_link(DYNAMO), {})))["relation"] is None
 
 
 def test_an_option_is_typed_and_its_lowerings_are_told() -> None:
     rule = behind(BACKEND, lambda off: OK if off & {"cpp.simdlen=1", "c"} else DEFECT)
     result = bisected(Compiler(rule, {LOWERINGS: list("abcde")}, **{OPTIONS: ["x=1", "cpp.simdlen=1", "y=2"]}))
     assert (result.group, result.names, result.also) == (OPTIONS, ["cpp.simdlen=1"], ["c"])
+    assert as_json(result)["relation"] == "goes_away_with"
+    assert "the fault goes away with cpp.simdlen=1; it goes away too without the lowering of c; " in result.answer
     assert result.remedy is not None and result.remedy.text == "backend.inductor.cpp.simdlen=1"
 
 
@@ -190,7 +274,7 @@ def test_what_could_not_be_told_apart_is_narrowed_down() -> None:
     rule = behind(BACKEND, lambda off: OK if {"a", "b"} <= off else f"{RAISED} Other" if "a" in off else DEFECT)
     result = bisected(Compiler(rule, {LOWERINGS: list("abcd")}))
     assert (result.verdict, result.names) == ("narrowed", ["a", "b"])
-    assert "among 2 lowerings together: a and b; with fewer of them off something else fails" in result.answer
+    assert "2 lowerings together: a and b; with fewer of them off something else fails" in result.answer
 
 
 def test_a_lowering_is_not_taken_for_the_pass_that_leads_to_it() -> None:

@@ -26,6 +26,7 @@ def test_dynamo_names() -> None:
 
 def test_frame_names() -> None:
     from torch._dynamo import convert_frame, exc, types
+    from torch._dynamo.backends import registry
 
     converter = convert_frame.ConvertFrameAssert(lambda gm, inputs: gm, one_graph=False)
     assert {"_torchdynamo_orig_backend", "_one_graph", "_export", "_box"} <= set(vars(converter))
@@ -33,6 +34,9 @@ def test_frame_names() -> None:
     assert issubclass(exc.BackendCompilerFailed, exc.TorchDynamoException)
     assert not issubclass(exc.BackendCompilerFailed, (exc.Unsupported, exc.UserError))  # Dynamo would suppress it
     assert {"compiler_fn", "kwargs"} <= set(vars(torch._TorchCompileWrapper("eager", None, None, None)))
+    assert {"compiler_fn"} <= set(inspect.signature(convert_frame.ConvertFrameAssert.__init__).parameters)
+    registered = inspect.getsource(registry)
+    assert all(name in registered for name in ("_COMPILER_FNS[name] = ", "_BACKENDS[", ".load()", "._tags = "))
 
 
 def test_guard_hook_names() -> None:

@@ -1,0 +1,156 @@
+"""Whose value a buffer's memory holds: kernels that work in place, and memory that is used again under another name."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import pytest
+import torch
+
+from models.case import Case
+from stages.lower.adapters import build_adapter
+from stages.lower.aot_inductor import AotInductorAdapter
+from stages.lower.compiled import compile_case
+from stages.lower.config import BackendConfig
+from stages.lower.held import Held, Memory
+from stages.lower.launches import reused_buffers
+from stages.lower.values import ValueObserver
+from stages.torch_internals.inductor import LoweredGraph
+from stages.torch_internals.inductor_scheduler import BufferInfo, Schedule, ScheduledNode
+
+from native_printer import print_tensor  # isort: skip
+
+NAN, ONES = torch.full((70,), math.nan), torch.ones(70)
+
+CODE = """
+    // [Provenance debug handles] mm_out:1
+    mm_out(buf0, arg0_1);
+    auto buf1 = std::move(buf0);  // reuse
+    // [Provenance debug handles] cpp_relu:2
+    cpp_relu(buf1);
+    // [Provenance debug handles] mm_out:3
+    mm_out(buf2, buf1);
+    auto buf3 = wrap_with_raii_handle_if_needed(reinterpret_tensor_wrapper(buf2, 1, int_array_0, int_array_1, 0L)); // reuse
+    // [Provenance debug handles] cpp_relu:4
+    cpp_relu(buf3);
+"""  # noqa: E501
+
+
+def lowered() -> LoweredGraph:
+    """A product, in place of it another kernel, and the same again."""
+    names = ("arg0_1", "buf0", "buf1", "buf2", "buf3")
+    roles = dict.fromkeys(names, "buffer") | {"arg0_1": "input"}
+    buffers = {name: BufferInfo(name, roles[name], [70], [1], "float32", "cpu", 280) for name in names}
+    nodes = [
+        ScheduledNode(f"op{index}", [f"op{index}"], [names[index]], [f"buf{index}"], [], [],
+                      "generated" if index % 2 else "extern")
+        for index in range(4)
+    ]  # fmt: skip
+    kernel = '#include "x.h"\nextern "C"  void  cpp_relu(float* in_out_ptr0)\n{\n}\n'
+    return LoweredGraph(
+        "g0.forward",
+        language="cpp",
+        schedule=Schedule(nodes=nodes, buffers=buffers),
+        source_code=kernel + CODE,
+        kernel_nodes={key: [] for key in ("mm_out:1", "cpp_relu:2", "mm_out:3", "cpp_relu:4")},
+    )
+
+
+def observed(*labels: tuple[str, torch.Tensor], kernels: Sequence[str] = ()) -> ValueObserver:
+    observer = ValueObserver(level=2, kernels=kernels)
+
+    def run() -> Sequence[torch.Tensor]:
+        for label, tensor in labels:
+            print_tensor(tensor, label)
+        return [ONES]
+
+    observer(lowered(), run)
+    return observer
+
+
+def test_memory_is_followed_through_every_form_of_reuse() -> None:
+    assert reused_buffers(CODE, ["buf0", "buf1", "buf2", "buf3"]) == {"buf1": "buf0", "buf3": "buf2"}
+    python = "  buf3 = reinterpret_tensor(buf1, (2,), (1,), 0); del buf1  # reuse\n  buf4 = buf2; del buf2  # reuse"
+    assert reused_buffers(python, ["buf1", "buf2"]) == {"buf3": "buf1", "buf4": "buf2"}
+
+
+def test_whose_value_it_is_before_and_after_each_launch() -> None:
+    memory = Memory(lowered())
+    assert [launch.key for launch in memory.launches] == ["mm_out:1", "cpp_relu:2", "mm_out:3", "cpp_relu:4"]
+    assert memory.before(0, "buf0") == Held(False)  # nobody wrote it
+    assert memory.before(0, "arg0_1") == Held(True, "arg0_1")
+    assert memory.before(1, "buf1") == Held(True, "buf0", "mm_out:1")
+    assert memory.after(1, "buf1") == Held(True, "buf1", "cpp_relu:2")
+    assert memory.before(2, "buf1") == Held(True, "buf1", "cpp_relu:2")
+    assert memory.before(3, "buf3") == Held(True, "buf2", "mm_out:3")
+
+
+def test_launches_of_one_kernel_are_told_apart_by_their_buffers() -> None:
+    memory = Memory(lowered())
+    assert memory.follow("cpp_relu", ["buf3"]) == 3  # of the one before nothing was printed
+    assert memory.follow("cpp_relu", ["buf1"]) is None  # they come in order
+    assert Memory(lowered()).follow("mm_out", ["buf2", "buf1"]) == 2
+
+
+@pytest.mark.parametrize("kernels", [[], ["cpp_relu"]])
+def test_a_kernel_that_works_in_place_is_not_blamed_for_the_nan_that_it_was_given(kernels: list[str]) -> None:
+    printed = [
+        ("before_launch - mm_out - buf0", NAN),  # nothing wrote it yet
+        ("after_launch - mm_out - buf0", ONES),
+        ("before_launch - cpp_relu - buf1", ONES),
+        ("after_launch - cpp_relu - buf1", ONES),
+        ("before_launch - mm_out - buf2", NAN),
+        ("before_launch - mm_out - buf1", ONES),
+        ("after_launch - mm_out - buf2", NAN),
+        ("before_launch - cpp_relu - buf3", NAN),
+        ("after_launch - cpp_relu - buf3", NAN),
+    ]
+    observer = observed(*(item for item in printed if not kernels or "cpp_relu" in item[0]), kernels=kernels)
+    row = observer.table().query("kernel == 'cpp_relu' and when == 'before'").iloc[-1]
+    assert (row["written"], row["holds"], row["writer"], row["handle"]) == (True, "buf2", "mm_out:3", 4)
+    given = "before cpp_relu, in buf3, whose memory holds buf2, written by mm_out:3: it came from there or from before"
+    expected = given if kernels else "after mm_out, in buf2"
+    assert observer.in_words().endswith(f"the first NaN is in g0.forward, {expected}")
+
+
+class Born(torch.nn.Module):
+    """A NaN is born in the logarithm, between two products; what comes after works in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(16, 16), torch.nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.first(x)
+        hidden = hidden + torch.log(hidden.sum() * 0 - 1)
+        return torch.relu(self.second(hidden)) + 1
+
+
+@pytest.fixture
+def case() -> Iterator[Case]:
+    torch._dynamo.reset()
+    args = (torch.randn(4, 16, generator=torch.Generator().manual_seed(0)),)
+    yield Case("born", Born().requires_grad_(False), args, {}, "inference", torch.float32, torch.device("cpu"))
+    torch._dynamo.reset()
+
+
+def told(case: Case, kernels: Sequence[str]) -> ValueObserver:
+    torch._dynamo.reset()
+    options = {"print_values": 2, "kernels": list(kernels)}
+    quick = {"aot_inductor": {"compile_wrapper_opt_level": "O0"}}
+    adapter = build_adapter(BackendConfig("aot_inductor", "aot_inductor", options, quick))
+    assert isinstance(adapter, AotInductorAdapter)
+    observer = ValueObserver(2, kernels)
+    compile_case(case, adapter.printing(observer))
+    return observer
+
+
+@pytest.mark.slow
+def test_the_first_nan_is_where_it_was_born_with_a_filter_and_without(case: Case) -> None:
+    whole = told(case, [])
+    first = whole.first("nan")
+    assert first is not None and first["when"] == "after" and "log" in first["kernel"]
+    (relu,) = {name for name in whole.table()["kernel"] if "relu" in name}
+    assert not whole.table()["written"].isna().any()
+    filtered = told(case, [relu]).first("nan")
+    assert filtered is not None and filtered["when"] == "before" and filtered["holds"] != filtered["buffer"]
+    assert str(filtered["writer"]).startswith("aoti_torch_cpu_addmm_out:")  # it works in that one's place
