@@ -25,6 +25,7 @@ _AT_LEAST: dict[str, float] = {
     "model.sequence_length": 1,
     "model.image_size": 1,
     "seed": 0,
+    "stages.benchmark.processes": 2,
     "stages.benchmark.warmup": 0,
     "stages.benchmark.repeats": 1,
     "stages.benchmark.max_repeats": 1,
@@ -118,7 +119,7 @@ def _check_numbers(config: Config) -> None:
     for key, least in _AT_LEAST.items():
         value = _lookup(config, key)
         if value is not None and not value >= least:
-            raise _out_of_range(key, value, f"{least} or more", max(least, 1))
+            raise _out_of_range(key, value, f"{least:g} or more", max(least, 1))
     for key, limit in _MORE_THAN.items():
         value = _lookup(config, key)
         if value is not None and not value > limit:

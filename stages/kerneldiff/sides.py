@@ -239,8 +239,12 @@ def moved(case: Case, dtype: torch.dtype, device: torch.device) -> Case:
     )
 
 
-def reference_function(context: StageContext, case: Case) -> Callable[..., Any]:
-    """What the reference runs: the module itself, or the module through the adapter of ``reference.backend``."""
+def reference_function(context: StageContext, case: Case, *, loads: bool = False) -> Callable[..., Any]:
+    """What the reference runs: the module itself, or the module through the adapter of ``reference.backend``.
+
+    Args:
+        loads: load what another process of the run compiled, where it can be.
+    """
     name = context.settings.reference.backend
     if name == "eager":
         return case.module
@@ -250,7 +254,8 @@ def reference_function(context: StageContext, case: Case) -> Callable[..., Any]:
 
     known = name in BUILT_IN or name in installed_adapters()
     adapter = build_adapter(BackendConfig(name=name, adapter=name if known else "dynamo"))
-    compiled: Callable[..., Any] = torch.compile(case.module, backend=adapter.dynamo_backend())
+    backend = adapter.loading_backend() if loads else adapter.dynamo_backend()
+    compiled: Callable[..., Any] = torch.compile(case.module, backend=backend)
     return compiled
 
 
