@@ -175,8 +175,8 @@ def kernels_of(lowered: "LoweredGraph") -> tuple[list[Kernel], list[str]]:
 
 
 def summary(compiled: CompiledCase, graphs: dict[str, Any]) -> dict[str, Any]:
-    """``lower/summary.json``: ``compile_s`` (wall seconds of the first step), ``caches`` (was it cold), what was patched,
-    facts by graph."""
+    """``lower/summary.json``: ``compile_s`` (wall seconds of the first step), ``caches`` (was it cold?), what was
+    patched, facts by graph."""
     return {
         "backend": compiled.backend,
         "compile_s": compiled.compile_s,
