@@ -1,7 +1,7 @@
 """How often a benchmark's interval tells the truth: fresh commands, the same code on both sides or 1.2 times the work.
 
-Each command is a whole run of the stage ``benchmark`` on a small model, both sides of which go through Dynamo to
-torch's own operations; a planted one does one operation in five twice. Commands run ``--parallel`` at a time, each on
+Each command is a whole run of the stage ``benchmark`` on a small model, both sides behind ``aot_eager``; in a planted
+pair the test side does one product in five twice. Commands run ``--parallel`` at a time, each on
 ``--cores`` cores of its own, with ``--busy`` further processes on the same cores that never rest.
 
 Usage: ``python tests/performance/aa_pairs.py [--pairs 40] [--planted 40] [--parallel 1] [--cores 1] [--busy 0]
@@ -29,16 +29,16 @@ from typing import Any
 
 HERE = Path(__file__).parent
 PLANTED = 1 / 1.2
+SAME, MORE = "backend=aot_eager", "backend._target_=paired_models.OneFifthMore"
 _SPIN = "while True: pass"
 
 
-def command(adapter: str, run: Path, processes: int) -> list[str]:
+def command(backend: str, run: Path, processes: int) -> list[str]:
     """One benchmark of ``paired_models.chain``."""
     return [
         sys.executable, "-P", "-m", "pipeline", "model=custom", "model.build._target_=paired_models.chain",
-        "model.name=chain", "model.batch_size=192", f"backend._target_=paired_models.{adapter}",
-        "reference.backend=eager_noexcept", "stages=[benchmark]", f"stages.benchmark.processes={processes}",
-        f"hydra.run.dir={run}",
+        "model.name=chain", "model.batch_size=512", backend, "reference.backend=aot_eager", "stages=[benchmark]",
+        f"stages.benchmark.processes={processes}", f"hydra.run.dir={run}",
     ]  # fmt: skip
 
 
@@ -56,12 +56,12 @@ def neighbours(count: int, cores: Sequence[int]) -> Iterator[None]:
             process.wait()
 
 
-def measure(adapter: str, run: Path, cores: Sequence[int], options: argparse.Namespace) -> dict[str, Any]:
+def measure(backend: str, run: Path, cores: Sequence[int], options: argparse.Namespace) -> dict[str, Any]:
     """One command's interval and whether it is established."""
     paths = [str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
     variables = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
     variables |= {"OMP_NUM_THREADS": str(options.threads)} if options.threads else {}
-    pinned = ["taskset", "-c", ",".join(map(str, cores)), *command(adapter, run, options.processes)]
+    pinned = ["taskset", "-c", ",".join(map(str, cores)), *command(backend, run, options.processes)]
     with neighbours(options.busy, cores):
         finished = subprocess.run(pinned, env=variables, cwd=run.parent, capture_output=True, text=True)
     if not (run / "summary.json").is_file():
@@ -71,7 +71,7 @@ def measure(adapter: str, run: Path, cores: Sequence[int], options: argparse.Nam
     if found["speedup"] is None:
         sys.exit(finished.stdout + finished.stderr)
     return {
-        "adapter": adapter,
+        "backend": backend,
         "speedup": found["speedup"],
         "interval": found["speedup_ci95"],
         "established": found["established"],
@@ -93,8 +93,8 @@ def wilson(hits: int, of: int) -> str:
 
 def report(rows: Sequence[dict[str, Any]]) -> None:
     """Print the counts."""
-    same = [row for row in rows if row["adapter"] == "Same"]
-    planted = [row for row in rows if row["adapter"] != "Same"]
+    same = [row for row in rows if row["backend"] == SAME]
+    planted = [row for row in rows if row["backend"] == MORE]
     holds = {id(row): row["interval"][0] <= 1 <= row["interval"][1] for row in rows}
     claimed = [row for row in same if row["established"]]
     for name, count, of in (
@@ -133,7 +133,7 @@ def main() -> None:
     free: queue.Queue[list[int]] = queue.Queue()
     for slot in range(options.parallel):
         free.put(usable[slot * options.cores : (slot + 1) * options.cores])
-    kinds = (("Same", options.pairs), ("OneFifthMore", options.planted))
+    kinds = ((SAME, options.pairs), (MORE, options.planted))
     most = max(options.pairs, options.planted)
     wanted = [kind for index in range(most) for kind, count in kinds if index < count]
     rows: list[dict[str, Any]] = []
@@ -143,13 +143,13 @@ def main() -> None:
         try:
             rows.append(measure(job[1], Path(folder) / f"{job[0]}", cores, options))
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+            if options.json:
+                options.json.write_text(json.dumps(rows, indent=1))
         finally:
             free.put(cores)
 
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.parallel) as pool:
-        for _ in pool.map(one, enumerate(wanted)):
-            if options.json:
-                options.json.write_text(json.dumps(rows, indent=1))
+        list(pool.map(one, enumerate(wanted)))
     report(rows)
 
 

@@ -1,8 +1,9 @@
 """Latency and peak memory on CUDA by the pipeline and by a script that imports nothing of it, in turn.
 
-For each model, each repetition runs the pipeline's stage ``benchmark`` (``--processes`` fresh sampling processes) and
-as many fresh processes of ``cuda_bare.py``, half of them before and half after. Both sides are compared as geometric
-means over the processes' medians; peak memory is of the process that held that side alone.
+First each model is compiled once on either side. Then, for each model, each repetition runs the pipeline's stage
+``benchmark`` (``--processes`` fresh sampling processes) and as many fresh processes of ``cuda_bare.py``, half of them
+before and half after. Both sides are compared as geometric means over the processes' medians; peak memory is of the
+processes that held that side alone.
 
 Usage: ``python tests/performance/cuda_agreement.py [--models bert,resnet18,ssm] [--repetitions 3] [--processes 4]
 [--set NAME=VALUE] [--json FILE]``. Prints a row for each repetition, model and side: ours, the script's, and the ratio.
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +28,18 @@ MEASURES = {"wall_ms": "median_ms", "events_ms": "device_ms", "peak_bytes": "pea
 """The script's figure → the pipeline's."""
 
 
-def pipeline(
-    model: str, processes: int, rounds: int, run: Path, cache: Path, variables: dict[str, str]
-) -> dict[str, Any]:
+def pipeline(model: str, options: argparse.Namespace, run: Path, cache: Path, variables: dict[str, str]) -> Any:
     """The benchmark part of a run's summary."""
     command = [
         sys.executable, "-P", "-m", "pipeline", f"model={model}", "device=cuda", "stages=[benchmark]",
-        f"stages.benchmark.processes={processes}", f"stages.benchmark.repeats={rounds}",
-        f"stages.benchmark.max_repeats={rounds}", f"hydra.run.dir={run}", "runner.cache=true",
+        f"stages.benchmark.processes={options.processes}", f"stages.benchmark.repeats={options.rounds}",
+        f"stages.benchmark.max_repeats={options.rounds}", f"hydra.run.dir={run}", "runner.cache=true",
         f"runner.cache_dir={cache}",
     ]  # fmt: skip
     finished = subprocess.run(command, env=variables, capture_output=True, text=True)
     if not (run / "summary.json").is_file():
         sys.exit(finished.stdout + finished.stderr)
-    result: dict[str, Any] = json.loads((run / "summary.json").read_text())["benchmark"]
+    result = json.loads((run / "summary.json").read_text())["benchmark"]
     if result["speedup"] is None:
         sys.exit(finished.stdout + finished.stderr)
     return result
@@ -69,7 +69,7 @@ def compare(model: str, options: argparse.Namespace, folder: Path, repetition: i
     for index in range(half):
         scripts.append(bare(model, index, options.rounds, folder / model, variables))
     run = folder / f"{model}-{repetition}"
-    ours = pipeline(model, options.processes, options.rounds, run, folder / "ours", variables)
+    ours = pipeline(model, options, run, folder / "ours", variables)
     for index in range(half, options.processes):
         scripts.append(bare(model, index, options.rounds, folder / model, variables))
     rows = []
@@ -89,6 +89,20 @@ def compare(model: str, options: argparse.Namespace, folder: Path, repetition: i
     return rows
 
 
+def fill_caches(options: argparse.Namespace, folder: Path) -> None:
+    """Compile each model once on either side, all at the same time, so that what is timed later loads its code."""
+    least = argparse.Namespace(processes=2, rounds=3)
+    variables = {**os.environ, **dict(item.split("=", 1) for item in options.set)}
+    with ThreadPoolExecutor() as pool:
+        started = []
+        for model in options.models.split(","):
+            run = folder / f"{model}-0"
+            started.append(pool.submit(pipeline, model, least, run, folder / "ours", variables))
+            started.append(pool.submit(bare, model, 0, 3, folder / model, variables))
+        for item in started:
+            item.result()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", default="bert,resnet18,ssm")
@@ -101,6 +115,7 @@ def main() -> None:
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
+        fill_caches(options, Path(folder))
         for repetition in range(1, options.repetitions + 1):
             for model in options.models.split(","):
                 rows += compare(model, options, Path(folder), repetition)
