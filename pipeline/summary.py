@@ -13,8 +13,8 @@ EXIT_PASSED, EXIT_FAILED, EXIT_CONFIGURATION, EXIT_CRASHED = 0, 1, 2, 3
 EXIT_CODES = {PASSED: EXIT_PASSED, FAILED: EXIT_FAILED, CRASHED: EXIT_CRASHED}
 
 _SIDE = dict.fromkeys(
-    ("median_ms", "iqr_ms", "ci95_ms", "device_ms", "samples", "processes", "compile_s", "compile_kind",
-     "peak_memory_bytes")
+    ("median_ms", "iqr_ms", "ci95_ms", "device_ms", "device_waited", "samples", "processes", "compile_s",
+     "compile_kind", "peak_memory_bytes")
 )  # fmt: skip
 _EMPTY: dict[str, Any] = {
     "graphs": dict.fromkeys(("dynamo", "forward", "backward", "breaks", "guards", "nodes")),

@@ -22,31 +22,36 @@ def stepper(case: Case, function: Callable[..., Any]) -> Callable[[], None]:
     return call
 
 
-def device_timer(case: Case, function: Callable[..., Any]) -> Callable[[], float] | None:
-    """What takes one step and returns the milliseconds that the device took for it, by CUDA events; None off CUDA.
+class DeviceClock:
+    """Takes steps of ``case`` through ``function`` and tells how long the device took for each, by CUDA events.
 
-    The device is kept busy until the host has queued the step, as far as the host can run ahead: the time is the
-    device's work alone, without its waiting for the host.
+    The device is kept busy until the host has queued the step, as far as the host can run ahead: the time is then the
+    device's work alone, without its waiting for the host. A step that itself waits for the device (``item()``) takes
+    that lead away.
+
+    Attributes:
+        waited: whether the device began a step before all of it was queued, so that waiting is in its times.
     """
-    if case.device.type != "cuda":
-        return None
-    from stages.torch_internals.device_clock import occupy
 
-    lead = [0.0]
+    def __init__(self, case: Case, function: Callable[..., Any]) -> None:
+        self.case, self.function = case, function
+        self.waited = False
+        case.synchronize()
+        start = time.perf_counter()
+        case.step(function)
+        case.synchronize()
+        self._lead = min(max(1.5e3 * (time.perf_counter() - start), _LEAD_MS[0]), _LEAD_MS[1])
 
-    def timed() -> float:
-        with torch.cuda.device(case.device):
+    def __call__(self) -> float:
+        """One step; its milliseconds on the device."""
+        from stages.torch_internals.device_clock import occupy
+
+        with torch.cuda.device(self.case.device):
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            start = time.perf_counter()
-            if lead[0]:
-                occupy(lead[0])
+            occupy(self._lead)
             begin.record()
-            case.step(function)
-            queued = time.perf_counter() - start
+            self.case.step(self.function)
+            self.waited = self.waited or begin.query()
             end.record()
-            case.synchronize()
-        lead[0] = min(max(1.5 * queued * 1e3, _LEAD_MS[0]), _LEAD_MS[1])
+            self.case.synchronize()
         return float(begin.elapsed_time(end))
-
-    timed()  # how long the host needs to queue a step
-    return timed

@@ -127,13 +127,12 @@ def usable_cores() -> float:
 def _quota() -> float | None:
     """Cores that the control group allows; None where there is no limit, or it can't be read."""
     try:
-        limit, period = (_CGROUPS / "cpu.max").read_text().split()
-        return None if limit == "max" else int(limit) / int(period)
+        allowed, window = (_CGROUPS / "cpu.max").read_text().split()
+        return None if allowed == "max" else int(allowed) / int(window)
     except (OSError, ValueError):
         pass
     try:
-        folder = _CGROUPS / "cpu"
-        limit, period = (int((folder / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period"))
+        limit, period = (int((_CGROUPS / "cpu" / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period"))
         return limit / period if limit > 0 else None
     except (OSError, ValueError):
         return None

@@ -37,6 +37,8 @@ class Sampled:
         memory: side → peaks in bytes, of the sides that this process held alone.
         load: its surroundings; ``on_host``: whether the host did the work of either side.
         stopped, environment: why timing ended, and what may disturb it.
+        device_waited: side → whether waiting for the host is in the device's times.
+        raised: what it raised, in words.
     """
 
     index: int
@@ -48,6 +50,7 @@ class Sampled:
     on_host: bool = True
     stopped: str = ""
     environment: dict[str, Any] = field(default_factory=dict)
+    device_waited: dict[str, bool] = field(default_factory=dict)
     raised: str | None = None
 
     def take(self, event: Mapping[str, Any]) -> None:
@@ -69,6 +72,7 @@ class Sampled:
             load.pop("taken")
             self.on_host = load.pop("on_host")
             self.load, self.stopped, self.environment = Load(**load), rest["stopped"], rest["environment"]
+            self.device_waited = rest["device_waited"]
 
     def column(self, side: str, name: str = "ms") -> list[float]:
         """One side's samples; those that are None left out."""

@@ -6,7 +6,7 @@ It builds the case, loads the run's compiled code, measures, and tells through J
     {"event": "warm", "side", "seconds"}                  the first untimed step of a side
     {"event": "memory", "side", ...}                      peaks of one step, of a side that the process held alone
     {"event": "sample", "side", "index", "ms", "device_ms", "started"}
-    {"event": "done", "stopped", "load", "environment"}
+    {"event": "done", "stopped", "load", "environment", "device_waited"}
     {"event": "raised", "text"}                           in place of ``done``; the traceback is on standard error
 """
 
@@ -26,7 +26,7 @@ import torch
 
 from models.case import Case
 from stages.benchmark import timing
-from stages.benchmark.calls import device_timer, stepper
+from stages.benchmark.calls import DeviceClock, stepper
 from stages.benchmark.config import BenchmarkConfig
 from stages.benchmark.interference import LoadMeter
 from stages.benchmark.memory import allocated_peak, peak_memory
@@ -109,8 +109,8 @@ class Sampler:
                 self.emit({"event": "warm", "side": side, "seconds": time.perf_counter() - start})
 
     def _sample(self, cases: Mapping[str, Case], functions: Mapping[str, Callable[..., Any]]) -> None:
-        clocks = {side: device_timer(cases[side], functions[side]) for side in timing.SIDES}
-        device = {side: clock for side, clock in clocks.items() if clock is not None}
+        on_device = all(case.device.type == "cuda" for case in cases.values())
+        clocks = {side: DeviceClock(cases[side], functions[side]) for side in timing.SIDES} if on_device else {}
         on_host = any(case.device.type == "cpu" for case in cases.values())
         meter = LoadMeter(torch.get_num_threads(), on_host=on_host)
         samples = timing.interleave(
@@ -121,7 +121,7 @@ class Sampler:
             budget_s=self.options.budget_s / self.processes,
             seed=self.context.settings.seed,
             first=self.index % 2,
-            device=device if len(device) == len(clocks) else None,
+            device=dict(clocks),
         )
         load = meter.read()
         for side in timing.SIDES:
@@ -131,7 +131,8 @@ class Sampler:
                 self.emit({"event": "sample", "side": side, "index": index, "ms": ms, "device_ms": own,
                            "started": started})  # fmt: skip
         told = dataclasses.asdict(load) | {"taken": load.taken, "on_host": on_host}
-        self.emit({"event": "done", "stopped": samples.stopped, "load": told, "environment": environment()})
+        self.emit({"event": "done", "stopped": samples.stopped, "load": told, "environment": environment(),
+                   "device_waited": {side: clock.waited for side, clock in clocks.items()}})  # fmt: skip
 
 
 def peaks(case: Case, call: Callable[[], None], *, alone: bool) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from stages.wording import counted
 
 SAMPLE_COLUMNS = ["process", "side", "index", "ms", "device_ms", "started"]
 SUMMARY_COLUMNS = [
-    "side", "median_ms", "iqr_ms", "ci95_low_ms", "ci95_high_ms", "device_ms", "samples", "processes", "compile_s",
-    "compile_kind", "compile_reason", "peak_memory_bytes", "peak_host_bytes", "host_method",
+    "side", "median_ms", "iqr_ms", "ci95_low_ms", "ci95_high_ms", "device_ms", "device_waited", "samples",
+    "processes", "compile_s", "compile_kind", "compile_reason", "peak_memory_bytes", "peak_host_bytes", "host_method",
 ]  # fmt: skip
 MEMORY = ("peak_memory_bytes", "peak_host_bytes", "host_method")
 _ONE_PROCESS = "it was sampled in one process, so that nothing tells how much processes differ"
@@ -33,6 +33,7 @@ def figures_of(found: list[Sampled], compile_s: float | None, caches: dict[str, 
             "iqr_ms": timing.interquartile_range(every),
             "ci95_ms": latency.ends,
             "device_ms": interval.latency(device).value if device else None,
+            "device_waited": any(sampled.device_waited.get(side) for sampled in found) if device else None,
             "samples": len(every),
             "processes": len(found),
             **dict.fromkeys(MEMORY),
@@ -95,6 +96,8 @@ def message(figures: dict[str, dict[str, Any]], ratio: interval.Interval, reason
     text += f", {test['samples']} samples a side in {counted(test['processes'], 'process', 'processes')}"
     if None not in (reference["device_ms"], test["device_ms"]):
         text += f"; the device alone {milliseconds(reference['device_ms'])} → {milliseconds(test['device_ms'])}"
+        waited = [side for side in timing.SIDES if figures[side]["device_waited"]]
+        text += f" (waits for the host included: {', '.join(waited)})" if waited else ""
     if reason is not None:
         text = f"speed not established: {reason}; measured {text}"
     elif ratio.low is not None and ratio.high is not None and ratio.low <= 1 <= ratio.high:

@@ -1,7 +1,7 @@
 """Interleaved timing of two callables in one process. Free of torch."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy
@@ -38,7 +38,7 @@ def interleave(
     budget_s: float,
     seed: int = 0,
     first: int = 0,
-    device: dict[str, Callable[[], float]] | None = None,
+    device: Mapping[str, Callable[[], float]] | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Samples:
     """Time ``calls["reference"]`` and ``calls["test"]`` in turn, the order reversed every round.

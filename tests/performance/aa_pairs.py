@@ -10,7 +10,7 @@ Usage: ``python tests/performance/aa_pairs.py [--pairs 40] [--planted 40] [--par
 - covered: the A/A interval holds 1.0 (of those that claim to be established, and of all)
 - wrong: established, and the interval does not hold the truth's side: 1.0 outside in A/A
 - silent: not established because of interference
-- found: planted, established, and the whole interval below 1.0; true: it holds 1/1.2 as well
+- found: planted, established, and the whole interval below 1.0
 """
 
 import argparse
@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-PLANTED = 1 / 1.2
 SAME, MORE = "backend=aot_eager", "backend._target_=paired_models.OneFifthMore"
 _SPIN = "while True: pass"
 
@@ -107,8 +106,6 @@ def report(rows: Sequence[dict[str, Any]]) -> None:
             sum(row["established"] and row["interval"][1] < 1 for row in planted),
             len(planted),
         ),
-        ("planted true (holds 1/1.2)", sum(row["interval"][0] <= PLANTED <= row["interval"][1] for row in planted),
-         len(planted)),
     ):  # fmt: skip
         if of:
             print(f"{name:42} {wilson(count, of)}")

@@ -6,8 +6,8 @@ before and half after. Both sides are compared as geometric means over the proce
 processes that held that side alone.
 
 Usage: ``python tests/performance/cuda_agreement.py [--models bert,resnet18,ssm] [--repetitions 3] [--processes 4]
-[--set NAME=VALUE] [--json FILE]``. Prints a row for each repetition, model and side: ours, the script's, and the ratio.
-Exit code 1 where one differs by more than ``--limit`` (0.05).
+[--cores 2,3] [--set NAME=VALUE] [--json FILE]``. Prints a row for each repetition, model and side: ours, the script's,
+and the ratio. Exit code 1 where one differs by more than ``--limit`` (0.05).
 """
 
 import argparse
@@ -109,6 +109,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--processes", type=int, default=4, help="of each of the two, in each repetition")
     parser.add_argument("--rounds", type=int, default=20, help="timed steps of each side in each process")
+    parser.add_argument("--cores", help="all that is timed runs on these: launching work varies with the core")
     parser.add_argument("--limit", type=float, default=0.05)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a variable for both")
     parser.add_argument("--json", type=Path, help="where to store the rows")
@@ -116,6 +117,8 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         fill_caches(options, Path(folder))
+        if options.cores:
+            os.sched_setaffinity(0, {int(core) for core in options.cores.split(",")})
         for repetition in range(1, options.repetitions + 1):
             for model in options.models.split(","):
                 rows += compare(model, options, Path(folder), repetition)
