@@ -141,9 +141,9 @@ def speed_interval(benchmark: Mapping[str, Any] | None) -> tuple[float, float] |
 def speed_doubt(benchmark: Mapping[str, Any] | None) -> str:
     """Why the speed-up is not established, whatever its interval; empty where it is."""
     found = benchmark or {}
-    return (
-        "" if found.get("established") is not False else str(found.get("not_established") or "the run does not say why")
-    )
+    if found.get("established") is not False:
+        return ""
+    return str(found.get("not_established") or "the run does not say why")
 
 
 def short(value: Any) -> str:
