@@ -43,7 +43,8 @@ def variables(tmp_path):
 
 
 def stages_of_a_run(variables, monkeypatch, **given):
-    """Lower and benchmark in this process, as a worker runs them."""
+    """Lower and benchmark in this process, as a worker runs them; the temporary folder is this process's."""
+    variables = {name: value for name, value in variables.items() if name != "TMPDIR"}
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
         monkeypatch.setenv(name, variables[name])
     torch._dynamo.reset()
