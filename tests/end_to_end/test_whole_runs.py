@@ -139,6 +139,18 @@ def test_compile_time_contains_the_compilation(inference_run: Finished) -> None:
     assert test["compile_kind"] == "cold"
 
 
+@pytest.mark.parametrize(("kind", "graphs"), [("inference_run", 1), ("training_run", 2)])
+def test_sampling_processes_load_what_lower_compiled(kind: str, graphs: int, request: pytest.FixtureRequest) -> None:
+    finished: Finished = request.getfixturevalue(kind)
+    told = finished.json("benchmark/environment.json")
+    assert told["compiled_again"] == [f"nothing: {graphs} graph{'s' * (graphs > 1)} loaded"] * 2
+    for process in told["processes"]:
+        caches = process["first_test_step"]["caches"]
+        assert (caches["loaded"], caches["missed"], caches["refused"], caches["made"]) == (graphs, 0, 0, 0)
+    samples = finished.table("benchmark/samples.csv")
+    assert set(samples["process"]) == {0, 1}
+
+
 def test_report_stands_alone_and_shows_the_verdict(inference_run: Finished) -> None:
     page = (inference_run.directory / "report/report.html").read_text()
     assert "passed" in page.lower() and "small_models.py" in page

@@ -1,11 +1,14 @@
 """In which process, with which variables and in which temporary folder a stage runs."""
 
+import os
+import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
 from runner_support import Outcome, execute
 
+from pipeline.manifest import git_state
 from pipeline.plan import batch_of
 
 pytestmark = pytest.mark.usefixtures("stages_on_path")
@@ -73,3 +76,16 @@ def test_stages_share_a_process_as_long_as_their_variables_agree() -> None:
     assert batch_of(stages[2:], [SET]) == ["benchmark", "profile"]
     assert batch_of(["benchmark", "report"], [SET]) == ["benchmark", "report"]
     assert batch_of(["guards", "report"], [SET]) == ["guards", "report"]
+
+
+def test_reading_a_repositorys_state_writes_nothing_into_it(tmp_path: Path) -> None:
+    file = tmp_path / "net.py"
+    file.write_text("x = 1\n")
+    author = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "net.py"], [*author, "commit", "-q", "-m", "x"]):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+    os.utime(file, (1, 1))  # git status would look at the file again, and note that in the index
+    index = (tmp_path / ".git" / "index").read_bytes()
+    state = git_state(tmp_path)
+    assert state is not None and state["dirty"] is False
+    assert (tmp_path / ".git" / "index").read_bytes() == index
