@@ -162,7 +162,7 @@ def _selected(value: Any, keys: list[str]) -> Any:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]
+    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]  # status would write the repository's index
     return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
 
 

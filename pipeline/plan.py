@@ -1,15 +1,13 @@
 """What the parent process tells a worker: plain JSON, so that nothing is pickled. Free of torch and Hydra."""
 
 import dataclasses
-import types
 import typing
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from models.errors import invalid_choice
 from stages.contract import Settings
-from stages.registry import CONFIGS
+from stages.plain import from_plain, to_plain
+from stages.registry import CONFIGS, TIMED
 
 ALWAYS_LAST = "report"
 
@@ -23,7 +21,9 @@ class Plan:
         settings: the run's settings.
         stages: stage name → its options, in order of execution.
         run: the ``run`` part of ``summary.json``, without ``seconds``.
-        remaining: stages that this worker has to run.
+        remaining: stages that have no result yet.
+        batch: those of them that this worker has to run; None for all.
+        reproduction: names of environment variables that the run set for bit reproduction alone, not the user.
         preflight: build and check every remaining stage first, and call a mistake found there a configuration error.
         stage_classes: stages beyond the registry's, name → ``"module:Class"``.
         memory_limit: bytes of private writable memory the process may have, or None.
@@ -38,6 +38,8 @@ class Plan:
     stages: dict[str, Any]
     run: dict[str, Any]
     remaining: list[str]
+    batch: list[str] | None = None
+    reproduction: list[str] = field(default_factory=list)
     preflight: bool = True
     stage_classes: dict[str, str] = field(default_factory=dict)
     memory_limit: int | None = None
@@ -48,7 +50,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-able dict."""
-        plain: dict[str, Any] = _plain(self)
+        plain: dict[str, Any] = to_plain(self)
         return plain
 
     @classmethod
@@ -61,10 +63,20 @@ class Plan:
         return cls(**(data | {"settings": from_plain(Settings, data["settings"]), "stages": stages}))
 
 
+def batch_of(remaining: list[str], reproduction: typing.Sequence[str]) -> list[str]:
+    """The stages at the head of ``remaining`` that can share a process: timed ones take none with variables that a run
+    sets for bit reproduction alone. The report does not care."""
+    if not reproduction:
+        return list(remaining)
+    timed = remaining[0] in TIMED
+    others = [index for index, name in enumerate(remaining) if name != ALWAYS_LAST and (name in TIMED) != timed]
+    return remaining[: others[0]] if others else list(remaining)
+
+
 def settings_of(config: Any) -> Settings:
     """The settings within a whole configuration (any object or dataclass that has their fields)."""
     values = {item.name: getattr(config, item.name) for item in dataclasses.fields(Settings)}
-    settings: Settings = from_plain(Settings, _plain(values))
+    settings: Settings = from_plain(Settings, to_plain(values))
     return settings
 
 
@@ -72,34 +84,3 @@ def execution_order(names: typing.Iterable[str]) -> list[str]:
     """The stages in the order given, with the report last: it tells of all others."""
     names = list(names)
     return [name for name in names if name != ALWAYS_LAST] + [name for name in names if name == ALWAYS_LAST]
-
-
-def _plain(value: Any) -> Any:
-    """``value`` with dataclasses as dicts and tuples as lists; a number stays what it is, an infinity too."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = dataclasses.asdict(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def from_plain(annotation: Any, value: Any, *, key: str = "") -> Any:
-    """Build a (nested) dataclass from dicts and lists; ConfigurationError for a key that it does not have."""
-    if dataclasses.is_dataclass(annotation) and isinstance(annotation, type):
-        if not isinstance(value, dict):
-            return value
-        hints = typing.get_type_hints(annotation)
-        for name in value:
-            if name not in hints:
-                raise invalid_choice(key or annotation.__name__, name, hints)
-        prefix = f"{key}." if key else ""
-        return annotation(**{name: from_plain(hints[name], item, key=prefix + name) for name, item in value.items()})
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in (typing.Union, types.UnionType):
-        inner = [argument for argument in arguments if argument is not type(None)]
-        return value if value is None or len(inner) != 1 else from_plain(inner[0], value, key=key)
-    if origin is list and isinstance(value, list):
-        return [from_plain(arguments[0], item, key=key) for item in value]
-    if origin is dict and isinstance(value, dict):
-        return {name: from_plain(arguments[1], item, key=f"{key}.{name}") for name, item in value.items()}
-    return value

@@ -12,6 +12,7 @@ import logging
 import os
 import site
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -19,19 +20,31 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import ConfigurationError, UserError
+from stages.contract import Settings
 from stages.lower.plugins import adapter_distributions
+from stages.registry import TIMED
 
 from . import compiled_by, manifest, summary
 from .folders import made
 from .interruption import Interruption
 from .ownership import claim_run, fingerprint, unwritable
-from .plan import Plan, execution_order, settings_of
+from .plan import Plan, batch_of, execution_order, settings_of
 from .restoring import Expected
 from .rundir import CONFIGURATION_ERROR, FULL, MANIFEST, SUMMARY, DiskFull, RunDirectory, is_no_space, run_id
 from .session import PREFLIGHT, WorkerSession, log_event
 from .watch import memory_limit_of
 
 logger = logging.getLogger("pipeline.runner")
+
+
+_CACHES = {
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "TRITON_CACHE_DIR": "triton",
+    "CUDA_CACHE_PATH": "cuda",
+    "MPLCONFIGDIR": "mpl",
+    "TMPDIR": "tmp",  # where torch keeps precompiled headers, whatever its cache's folder is
+}
+"""Environment variable → folder within the cache."""
 
 
 def run(
@@ -139,7 +152,8 @@ class Runner:
         self.began = time.time()
         settings = settings_of(config)
         order = execution_order(config.stages)
-        self.environment = self._environment(settings.device)
+        self.environment = self._environment()
+        self.reproduction = _for_reproduction(settings, self.environment)
         self.plan = Plan(
             directory=str(rundir.path),
             settings=settings,
@@ -161,10 +175,12 @@ class Runner:
             stage_classes=dict(stage_classes or {}),
             memory_limit=self.memory_limit,
             log_limit=self.log_limit,
+            reproduction=list(self.reproduction),
         )
-        described = manifest.describe_run(settings, self.environment)
+        variables = self.environment | self.reproduction
+        described = manifest.describe_run(settings, variables)
         self.plan.manifest = described | {"identity": rundir.identity, "started_at": self.began}
-        self.plan.compiled_by = compiled_by.described(described, os.environ, self.environment, adapter_distributions())
+        self.plan.compiled_by = compiled_by.described(described, os.environ, variables, adapter_distributions())
         self.plan.expected = None if expected is None else dataclasses.asdict(expected)
         self.devices: Any = None
 
@@ -194,7 +210,8 @@ class Runner:
         while self.plan.remaining:
             self.interruption.check()
             before = len(self.plan.remaining)
-            self._run_worker()
+            self.plan.batch = batch_of(self.plan.remaining, self.plan.reproduction)
+            self._run_worker(self.environment | ({} if self.plan.batch[0] in TIMED else self.reproduction))
             self._forget_finished()
             self.plan.preflight = False
             assert len(self.plan.remaining) < before, "every worker finishes a stage or is blamed for one"
@@ -204,20 +221,22 @@ class Runner:
         from .worker import Worker
 
         before = dict(os.environ)
-        os.environ.update(self.environment)
+        os.environ.update(self.environment | self.reproduction)
+        tempfile.tempdir = None  # what it found before, it would keep
         try:
-            Worker(self.plan, self._handle_in_process).run()
+            Worker(self.plan, self._handle_in_process, isolated=False).run()
         finally:
             os.environ.clear()
             os.environ.update(before)
+            tempfile.tempdir = None
 
     def _handle_in_process(self, event: dict[str, Any]) -> None:
         log_event(event)
         if event["event"] == "devices":
             self.devices = event["found"]
 
-    def _run_worker(self) -> None:
-        session = WorkerSession(self.plan, self.environment, self.rundir, self.options.timeout_s)
+    def _run_worker(self, environment: Mapping[str, str]) -> None:
+        session = WorkerSession(self.plan, environment, self.rundir, self.options.timeout_s)
         try:
             session.serve(self.interruption.check)
         finally:
@@ -273,22 +292,30 @@ class Runner:
             sys.stderr.write(f"{mistake}\n")
         return summary.exit_code(records.values())
 
-    def _environment(self, device: str) -> dict[str, str]:
+    def _environment(self) -> dict[str, str]:
         """The worker's variables. With ``runner.cache=false`` every cache is private to the run and removed after it:
         a compilation is then as cold as it claims, and nothing is written outside the run directory."""
         cache = _shared_cache(self.options) if self.options.cache else self.rundir.make_cache()
-        cache_variables = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton", "MPLCONFIGDIR": "mpl"}
         environment = dict(os.environ)
-        for variable, folder in cache_variables.items():
+        for variable, folder in _CACHES.items():
             made(cache / folder, "runner.cache_dir")
             environment[variable] = str(cache / folder)
         environment["PYTHONHASHSEED"] = "0"
         environment["MPLBACKEND"] = "Agg"
         environment.setdefault("HF_HUB_OFFLINE", "1")  # nothing is downloaded
         environment["PYTHONPATH"] = _python_path(environment.get("PYTHONPATH", ""))
-        if device.startswith("cuda"):
-            environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         return environment
+
+
+def _for_reproduction(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables that equal bits need, where the user did not set them.
+
+    cuBLAS may otherwise take another workspace, and with it another order of sums, in another run. With it BERT's eager
+    step on an H200 took up to three times as long: what is timed runs without.
+    """
+    on_cuda = any((device or "").startswith("cuda") for device in (settings.device, settings.reference.device))
+    wanted = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"} if on_cuda else {}
+    return {name: value for name, value in wanted.items() if name not in environment}
 
 
 def _python_path(inherited: str) -> str:

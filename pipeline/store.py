@@ -141,14 +141,16 @@ def row(run: Path) -> dict[str, Any]:
         return dict.fromkeys(COLUMNS) | {"run": str(run), **_configured(run), "verdict": verdict, DAMAGE: None}
     about, benchmark = summary["run"], summary.get("benchmark") or {}
     interval = benchmark.get("speedup_ci95")
+    shown = None if not interval or None in interval else "{:.3g} to {:.3g}".format(*map(float, interval))
+    established = benchmark.get("established") is not False
     return {
         "run": str(run),
         **{key: about.get(key) for key in _ABOUT},
         "verdict": summary["verdict"],
         "violations": (summary.get("violations") or {}).get("total"),
         "numerics": (summary.get("numerics") or {}).get("verdict"),
-        "speedup": benchmark.get("speedup"),
-        "speedup_ci95": None if not interval or None in interval else "{:.3g} to {:.3g}".format(*map(float, interval)),
+        "speedup": benchmark.get("speedup") if established else None,
+        "speedup_ci95": shown if established else "not established",
         "seconds": about.get("seconds"),
         DAMAGE: None,
     }

@@ -12,14 +12,21 @@ PASSED, FAILED, CRASHED, TIMED_OUT, SKIPPED = "passed", "failed", "crashed", "ti
 EXIT_PASSED, EXIT_FAILED, EXIT_CONFIGURATION, EXIT_CRASHED = 0, 1, 2, 3
 EXIT_CODES = {PASSED: EXIT_PASSED, FAILED: EXIT_FAILED, CRASHED: EXIT_CRASHED}
 
-_SIDE = dict.fromkeys(("median_ms", "iqr_ms", "ci95_ms", "samples", "compile_s", "peak_memory_bytes"))
+_SIDE = dict.fromkeys(
+    ("median_ms", "iqr_ms", "ci95_ms", "device_ms", "device_waited", "samples", "processes", "compile_s",
+     "compile_kind", "peak_memory_bytes")
+)  # fmt: skip
 _EMPTY: dict[str, Any] = {
     "graphs": dict.fromkeys(("dynamo", "forward", "backward", "breaks", "guards", "nodes")),
     "violations": {"total": None, "by_rule": {}, "by_effect": {}, "strict": None, "profile": None, "declared_by": None},
     "numerics": dict.fromkeys(
         ("compared", "failed", "max_abs", "max_rel", "rmse", "max_ulp", "verdict", "first_divergence")
     ),
-    "benchmark": {"reference": dict(_SIDE), "test": dict(_SIDE), "speedup": None, "speedup_ci95": None},
+    "benchmark": {
+        "reference": dict(_SIDE),
+        "test": dict(_SIDE),
+        **dict.fromkeys(("speedup", "speedup_ci95", "established", "not_established")),
+    },
     "guards": dict.fromkeys(
         (
             "graphs",

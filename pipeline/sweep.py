@@ -88,7 +88,7 @@ def _row(sweep_dir: Path, job: Path, refused: tuple[str, list[str]] | None = Non
     row |= {"numerics": numerics["verdict"]} | {key: numerics[key] for key in ("max_abs", "max_rel", "rmse", "max_ulp")}
     for side in ("reference", "test"):
         row |= {f"{side}.{key}": result["benchmark"][side][key] for key in _BENCHMARK}
-    return row | {"speedup": result["benchmark"]["speedup"]}
+    return row | {key: result["benchmark"][key] for key in ("speedup", "established")}
 
 
 def _first_trouble(stages: Sequence[dict[str, Any]]) -> str:

@@ -57,13 +57,16 @@ class Worker:
     Args:
         plan: what to run.
         emit: told of every event.
+        isolated: whether this is a process of its own, which may start others to measure in.
     """
 
-    def __init__(self, plan: Plan, emit: Emit) -> None:
+    def __init__(self, plan: Plan, emit: Emit, *, isolated: bool = True) -> None:
         self.plan = plan
         self.emit = emit
         self.directory = RunDirectory(Path(plan.directory), identity=plan.run.get("identity", ""))
-        self.context = StageContext(plan.settings, self.directory, progress=self._progress)
+        self.context = StageContext(
+            plan.settings, self.directory, progress=self._progress, children=self._children() if isolated else None
+        )
         self.stages: dict[str, Stage] = {}
         self.current = ""
         CLASSES.update(plan.stage_classes)
@@ -88,11 +91,15 @@ class Worker:
             self.emit({"event": "preflight_ok"})
         else:
             self._know_device()
-        for name in self.plan.remaining:
+        for name in self.plan.remaining if self.plan.batch is None else self.plan.batch:
             if name not in self.directory.stage_records():
                 self._run_stage(name)
         self.emit({"event": "devices", "found": describe_devices()})
         self.emit({"event": "done"})
+
+    def _children(self) -> dict[str, str]:
+        """The variables of processes that measure."""
+        return {name: value for name, value in os.environ.items() if name not in self.plan.reproduction}
 
     def _build(self, name: str) -> None:
         try:

@@ -5,7 +5,7 @@ A stage is told what earlier stages stored (``context.artifacts``) and, in the s
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
@@ -90,6 +90,8 @@ class StageContext:
             compiled case, see ``stages.lower.compiled_case``). Empty in a fresh process: never rely on a key.
         progress: call with a short text to show progress.
         left: see :meth:`leave`.
+        children: environment variables for processes in which a stage measures, without those that the run set for bit
+            reproduction alone; None where a stage must do all in this process (a debugger, a notebook).
     """
 
     settings: Settings
@@ -97,6 +99,7 @@ class StageContext:
     live: dict[str, Any] = field(default_factory=dict)
     progress: Callable[[str], None] = lambda text: None
     left: "list[StageResult]" = field(default_factory=list)
+    children: Mapping[str, str] | None = None
 
     def leave(self, artifacts: dict[str, Any], summary: dict[str, Any]) -> None:
         """Store what a failure left, whether the stage then raises or makes a result of it; once an artifact's path.

@@ -31,6 +31,9 @@ CONFIGS: dict[str, type] = {
 OFF_BY_DEFAULT = ("bisect", "profile", "guards")
 """Stages that only run where they are named; the others are the default list, in the order of :data:`CONFIGS`."""
 
+TIMED = ("benchmark", "profile")
+"""Stages whose results are times: they run without what a run sets for bit reproduction alone."""
+
 CLASSES = {
     "capture": "stages.capture.stage:CaptureStage",
     "constrain": "stages.constrain.stage:ConstrainStage",

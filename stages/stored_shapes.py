@@ -65,6 +65,8 @@ class Benchmark(TypedDict, total=False):
     test: dict[str, Any] | None
     speedup: Number | None
     speedup_ci95: tuple[Number, Number] | tuple[None, None] | None
+    established: bool | None
+    not_established: str | None
 
 
 class Summary(TypedDict):

@@ -8,15 +8,18 @@ from models.options import real, whole
 @dataclass
 class BenchmarkConfig:
     """Attributes:
-    warmup: untimed calls of each side.
-    repeats: timed calls of each side at least.
-    max_repeats: timed calls of each side at most.
-    relative_ci: stop once the 95 % interval of the ratio of medians is this narrow, relative to the ratio.
-    budget_s: seconds after which timing stops, ``repeats`` or not, once each side has at least 3 samples.
+    processes: fresh processes that sample, one after the other; the 95 % intervals cover their spread.
+    warmup: untimed calls of each side in each process.
+    repeats: timed calls of each side in each process at least.
+    max_repeats: timed calls of each side in each process at most.
+    relative_ci: a process stops once the 95 % interval of its own ratio of medians is this narrow, relative to it.
+    budget_s: seconds of timing after which it stops, ``repeats`` or not, all processes together and their start aside;
+        each side gets at least 3 samples in each process.
     """
 
+    processes: int = whole(5, least=2)
     warmup: int = whole(3)
-    repeats: int = whole(10, least=1)
+    repeats: int = whole(5, least=1)
     max_repeats: int = whole(20, least=1)
     relative_ci: float = real(0.05, above=0)
     budget_s: float = real(60.0, above=0)

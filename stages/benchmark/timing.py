@@ -1,7 +1,7 @@
-"""Interleaved timing of two callables and the interval of the ratio of their medians."""
+"""Interleaved timing of two callables in one process. Free of torch."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy
@@ -9,19 +9,22 @@ import numpy
 RESAMPLES = 1000
 LEAST = 3
 """Samples of a side before the budget may end the timing."""
+SIDES = ("reference", "test")
 
 
 @dataclass
 class Samples:
-    """Timed calls.
+    """Timed calls of one process.
 
     Attributes:
-        milliseconds: by side, in the order taken.
+        milliseconds: by side, wall time in the order taken.
+        device: by side, the device's own time of a call of its own beside each; empty where there is no device's clock.
         started: by side, seconds since the timing began.
         stopped: why timing ended: ``interval``, ``max_repeats`` or ``budget``.
     """
 
     milliseconds: dict[str, list[float]] = field(default_factory=lambda: {"reference": [], "test": []})
+    device: dict[str, list[float]] = field(default_factory=lambda: {"reference": [], "test": []})
     started: dict[str, list[float]] = field(default_factory=lambda: {"reference": [], "test": []})
     stopped: str = ""
 
@@ -34,6 +37,8 @@ def interleave(
     relative_ci: float,
     budget_s: float,
     seed: int = 0,
+    first: int = 0,
+    device: Mapping[str, Callable[[], float]] | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Samples:
     """Time ``calls["reference"]`` and ``calls["test"]`` in turn, the order reversed every round.
@@ -41,15 +46,23 @@ def interleave(
     A round is one call of each, so that a drift of the machine meets both sides alike. Ends once each side has
     ``repeats`` samples and the ratio's 95 % interval is at most ``relative_ci`` times the ratio wide, at
     ``max_repeats``, or when ``budget_s`` is spent and each side has :data:`LEAST` samples. Calls must synchronise.
+
+    Args:
+        first: which side begins the first round: 0 the reference, 1 the test.
+        device: by side, what takes one more call and returns the device's milliseconds of it.
     """
     samples = Samples()
     began = clock()
     for index in range(max(max_repeats, LEAST)):
-        for side in ("reference", "test") if index % 2 == 0 else ("test", "reference"):
+        order = SIDES if (index + first) % 2 == 0 else SIDES[::-1]
+        for side in order:
             start = clock()
             calls[side]()
             samples.milliseconds[side].append((clock() - start) * 1e3)
             samples.started[side].append(start - began)
+        for side in order if device else ():
+            assert device is not None
+            samples.device[side].append(device[side]())
         count = index + 1
         if count >= LEAST and clock() - began > budget_s:
             samples.stopped = "budget"
@@ -62,26 +75,18 @@ def interleave(
 
 
 def _tight(samples: Samples, relative_ci: float, seed: int) -> bool:
-    low, high = speedup_interval(samples.milliseconds["reference"], samples.milliseconds["test"], seed)
-    return high - low <= relative_ci * speedup(samples.milliseconds["reference"], samples.milliseconds["test"])
+    reference, test = (samples.milliseconds[side] for side in SIDES)
+    low, high = ratio_interval(reference, test, seed)
+    return high - low <= relative_ci * float(numpy.median(reference) / numpy.median(test))
 
 
-def speedup(reference: list[float], test: list[float]) -> float:
-    """Median of the reference over median of the test: above 1 the test is faster."""
-    return float(numpy.median(reference) / numpy.median(test))
+def ratio_interval(reference: list[float], test: list[float], seed: int = 0) -> tuple[float, float]:
+    """95 % percentile bootstrap interval of the ratio of medians within one process; seeded.
 
-
-def speedup_interval(reference: list[float], test: list[float], seed: int = 0) -> tuple[float, float]:
-    """95 % percentile bootstrap interval of :func:`speedup` (Efron and Tibshirani 1993, chapter 13); seeded."""
+    (Efron and Tibshirani 1993, chapter 13.) It says when a process has sampled enough, and nothing of other processes.
+    """
     draw = numpy.random.default_rng(seed)
-    ratios = _medians(reference, draw) / _medians(test, draw)
-    low, high = numpy.percentile(ratios, [2.5, 97.5])
-    return float(low), float(high)
-
-
-def median_interval(values: list[float], seed: int = 0) -> tuple[float, float]:
-    """95 % percentile bootstrap interval of the median; seeded."""
-    low, high = numpy.percentile(_medians(values, numpy.random.default_rng(seed)), [2.5, 97.5])
+    low, high = numpy.percentile(_medians(reference, draw) / _medians(test, draw), [2.5, 97.5])
     return float(low), float(high)
 
 

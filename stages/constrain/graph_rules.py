@@ -163,7 +163,8 @@ def custom_function(path: str) -> Callable[..., Any]:
         found = getattr(importlib.import_module(module), name) if module else None
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(
-            f"accel.rules: the custom rule's _target_ {path!r} can't be imported: {error}"
+            f"accel.rules: the custom rule's _target_ {path!r} can't be imported: {error}; valid: "
+            "package.module.function.\nTry: PYTHONPATH=FOLDER that holds it"
         ) from error
     if not callable(found):
         raise ConfigurationError(

@@ -267,14 +267,19 @@ def moved(case: Case, dtype: torch.dtype, device: torch.device) -> Case:
     )
 
 
-def reference_function(context: StageContext, case: Case) -> Callable[..., Any]:
-    """What the reference runs: the module itself, or the module through the adapter of ``reference.backend``."""
+def reference_function(context: StageContext, case: Case, *, loads: bool = False) -> Callable[..., Any]:
+    """What the reference runs: the module itself, or the module through the adapter of ``reference.backend``.
+
+    Args:
+        loads: load what another process of the run compiled, where it can be.
+    """
     from stages.lower.adapters import reference_adapter
 
     adapter = reference_adapter(context.settings)
     if adapter is None:
         return case.module
-    compiled: Callable[..., Any] = torch.compile(case.module, backend=adapter.dynamo_backend())
+    backend = adapter.loading_backend() if loads else adapter.dynamo_backend()
+    compiled: Callable[..., Any] = torch.compile(case.module, backend=backend)
     return compiled
 
 

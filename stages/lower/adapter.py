@@ -24,6 +24,7 @@ class AcceleratorAdapter(ABC):
         name: shown in messages; by default the class's name.
         lowers: True where compiling leaves an intermediate representation that the lower stage can show.
         emulates: True where executing leaves findings about an accelerator's numerics (``stages.lower.emulated``).
+        loads: True where :meth:`loading_backend` loads what another process compiled.
         roundoff: unit roundoff of the coarsest format that it stores numbers in, where that is not their dtype; else 0.
         decompositions: operator → function, applied by AOTAutograd before :meth:`compile` sees the graph.
     """
@@ -31,6 +32,7 @@ class AcceleratorAdapter(ABC):
     name: str
     lowers: bool = False
     emulates: bool = False
+    loads: bool = False
     roundoff: float = 0.0
     decompositions: Mapping[Any, Callable[..., Any]] | None = None
 
@@ -108,6 +110,13 @@ class AcceleratorAdapter(ABC):
         return aot_backend(
             forward=self.compile, backward=self.compile, inference=self.compile, decompositions=self.decompositions
         )
+
+    def loading_backend(self) -> Callable[..., Any]:
+        """As :meth:`dynamo_backend`, of code that another process of the run compiled, where that can be loaded.
+
+        By default nothing can: it compiles anew.
+        """
+        return self.dynamo_backend()
 
 
 def run_as_traced(gm: fx.GraphModule) -> Callable[..., Sequence[Tensor]]:

@@ -78,6 +78,16 @@ class InductorAdapter(AcceleratorAdapter):
 
         return RecordingCompiler(self.options)
 
+    @property
+    def loads(self) -> bool:  # type: ignore[override]
+        """Not where a subclass has a compiler of its own."""
+        return type(self).dynamo_backend is InductorAdapter.dynamo_backend
+
+    def loading_backend(self) -> Callable[..., Any]:
+        from stages.torch_internals.inductor import LoadingCompiler
+
+        return LoadingCompiler(self.options) if self.loads else self.dynamo_backend()
+
 
 class DynamoAdapter(AcceleratorAdapter):
     """A backend registered with torch, by this or any installed package.

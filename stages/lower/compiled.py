@@ -13,6 +13,7 @@ from models.random_state import seed_everything
 from stages.contract import StageContext
 from stages.lower.adapter import AcceleratorAdapter
 from stages.lower.adapters import InductorAdapter, build_adapter
+from stages.lower.caching import CacheUse, cache_use
 from stages.lower.violated import violation_in
 
 if TYPE_CHECKING:
@@ -27,24 +28,44 @@ class CompiledCase:
         adapter: what compiled it.
         given: graphs that Dynamo gave to the backend.
         compile_s: wall seconds of the first step, the compilation of forward and (in training) backward included.
+        caches: what that compilation met in the compilers' caches: whether it was cold.
         options: what was patched in TorchInductor's configuration for it; empty for other backends.
     """
 
     def __init__(
-        self, case: Case, adapter: AcceleratorAdapter, rewrite: Callable[[str, str], str] | None = None
+        self,
+        case: Case,
+        adapter: AcceleratorAdapter,
+        rewrite: Callable[[str, str], str] | None = None,
+        *,
+        stores: bool = False,
+        loads: bool = False,
     ) -> None:
         self.adapter = adapter
         self.backend = adapter.name
         self.compile_s: float | None = None
+        self.caches = CacheUse()
         self.options: dict[str, Any] = dict(adapter.options) if isinstance(adapter, InductorAdapter) else {}
         self.given = 0
-        self._compiler = adapter.dynamo_backend()
+        self._compiler = adapter.loading_backend() if loads else adapter.dynamo_backend()
         if rewrite is not None and self.loads_modules:
             cast(Any, self._compiler).rewrite = rewrite
+        if stores and adapter.loads:
+            cast(Any, self._compiler).stores = True
         self._function: Callable[..., Any] = torch.compile(case.module, backend=self._counted())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
+
+    def first_step(self, case: Case) -> None:
+        """One step, in which compilation happens, timed; not undone."""
+        with self.tracing(), cache_use(self.adapter.lowers) as self.caches:
+            seed_everything(case.seed)  # by Python's and NumPy's numbers too a model may choose what is compiled
+            began = time.perf_counter()
+            case.step(self)
+            case.synchronize()
+            self.compile_s = time.perf_counter() - began
+        self.adapter.validate_compiled()
 
     def tracing(self) -> contextlib.AbstractContextManager[None]:
         """To be open around the first step: what Dynamo reads of TorchInductor's options while it traces."""
@@ -82,6 +103,8 @@ def compile_case(
     adapter: AcceleratorAdapter,
     inductor_options: Mapping[str, Any] | None = None,
     rewrite: Callable[[str, str], str] | None = None,
+    *,
+    stores: bool = False,
 ) -> CompiledCase:
     """Compile a case and take its first step, in which compilation happens. The case is left as it was.
 
@@ -89,6 +112,7 @@ def compile_case(
         inductor_options: options of TorchInductor on top of the adapter's, for this compilation alone.
         rewrite: graph id, text of a module that TorchInductor generated → the text that is loaded in its place. Without
             effect where no module is loaded, see :attr:`CompiledCase.loads_modules`.
+        stores: keep the compiled graphs in the cache for :func:`load_case`, where ``adapter.loads``.
 
     Raises:
         ConfigurationError: an option that TorchInductor does not have, or that the adapter can't meet in this case.
@@ -97,14 +121,19 @@ def compile_case(
     if inductor_options:
         assert isinstance(adapter, InductorAdapter), f"{adapter.name} has no TorchInductor options"
         adapter = InductorAdapter(adapter.inductor | dict(inductor_options))
-    compiled = CompiledCase(case, adapter, rewrite)
-    with case.preserved(), compiled.tracing():
-        seed_everything(case.seed)  # by Python's and NumPy's numbers too a model may choose what is compiled
-        began = time.perf_counter()
-        case.step(compiled)
-        case.synchronize()
-        compiled.compile_s = time.perf_counter() - began
-    adapter.validate_compiled()
+    compiled = CompiledCase(case, adapter, rewrite, stores=stores)
+    with case.preserved():
+        compiled.first_step(case)
+    return compiled
+
+
+def load_case(case: Case, adapter: AcceleratorAdapter) -> CompiledCase:
+    """As :func:`compile_case`, of what another process of the run compiled and stored.
+
+    What can't be loaded is compiled. The case's state is not put back: no second copy of the weights is made.
+    """
+    compiled = CompiledCase(case, adapter, loads=True)
+    compiled.first_step(case)
     return compiled
 
 
@@ -118,7 +147,7 @@ def compiled_case(context: StageContext) -> CompiledCase:
         adapter = build_adapter(context.settings)
         context.progress(f"compiling with {adapter.name}")
         try:
-            context.live["compiled"] = compile_case(context.case, adapter)
+            context.live["compiled"] = compile_case(context.case, adapter, stores=True)
         except Exception as error:
             violated = violation_in(error)
             if adapter.emulates:

@@ -1,5 +1,6 @@
 """The lower stage: what TorchInductor made of each graph, kernels with their source lines; or what emulation found."""
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from stages.contract import Artifacts, Stage, StageContext, StageResult
@@ -182,10 +183,12 @@ def kernels_of(lowered: "LoweredGraph") -> tuple[list[Kernel], list[str]]:
 
 
 def summary(compiled: CompiledCase, graphs: dict[str, Any]) -> dict[str, Any]:
-    """``lower/summary.json``: ``compile_s`` (wall seconds of the first step), what was patched, facts by graph."""
+    """``lower/summary.json``: ``compile_s`` (wall seconds of the first step), ``caches`` (was it cold?), what was
+    patched, facts by graph."""
     return {
         "backend": compiled.backend,
         "compile_s": compiled.compile_s,
+        "caches": dataclasses.asdict(compiled.caches),
         "inductor_options": compiled.options,
         "graphs": graphs,
     }

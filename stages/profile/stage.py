@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from models.case import Case
 from models.options import check_declared
-from stages.benchmark.stage import environment
+from stages.benchmark.sampling import environment
 from stages.contract import Stage, StageContext, StageResult
 from stages.lower.adapters import build_adapter
 from stages.lower.compiled import CompiledCase, compile_case, compiled_case

@@ -124,8 +124,10 @@ def not_established(data: Mapping[str, Any]) -> list[str]:
         notes.append(f"Where the numbers first go wrong: {localization}.")
     notes.extend(bisection.not_established(data["bisection"]))
     notes.extend(profiling.not_established(data["profile"]))
-    interval = speed_interval(data["benchmark"])
-    if interval and interval[0] <= 1 <= interval[1]:
+    interval, doubt = speed_interval(data["benchmark"]), speed_doubt(data["benchmark"])
+    if doubt:
+        notes.append(f"How fast it is: {doubt}.")
+    elif interval and interval[0] <= 1 <= interval[1]:
         notes.append(f"Whether it is faster or slower: the speed-up's 95 % interval, {short(interval[0])} to "
                      f"{short(interval[1])}, contains 1.")  # fmt: skip
     verdict = numerics.get("summary", {}).get("verdict")
@@ -138,6 +140,14 @@ def speed_interval(benchmark: Mapping[str, Any] | None) -> tuple[float, float] |
     """The speed-up's 95 % interval, where there is one."""
     found = (benchmark or {}).get("speedup_ci95")
     return (float(found[0]), float(found[1])) if found and None not in found else None
+
+
+def speed_doubt(benchmark: Mapping[str, Any] | None) -> str:
+    """Why the speed-up is not established, whatever its interval; empty where it is."""
+    found = benchmark or {}
+    if found.get("established") is not False:
+        return ""
+    return str(found.get("not_established") or "the run does not say why")
 
 
 def short(value: Any) -> str:
@@ -217,13 +227,16 @@ def _findings(data: Mapping[str, Any]) -> list[str]:
 def _speed(benchmark: Mapping[str, Any], wrong: bool) -> str:
     """The speed-up, with what weakens it said beside it."""
     sides = [(benchmark.get(side) or {}).get("median_ms") for side in ("reference", "test")]
+    doubt = speed_doubt(benchmark)
     text = f"{short(benchmark['speedup'])} times as fast as the reference"
+    text = f"not established, {doubt}; measured {text}" if doubt else text
     if None not in sides:
         text += f" (median step {short(sides[0])} ms → {short(sides[1])} ms)"
     interval = speed_interval(benchmark)
     if interval:
         text += f", 95 % interval {short(interval[0])} to {short(interval[1])}"
-        text += "; the interval contains 1, so no difference is established" if interval[0] <= 1 <= interval[1] else ""
+        unclear = not doubt and interval[0] <= 1 <= interval[1]
+        text += "; the interval contains 1, so no difference is established" if unclear else ""
     return text + ("; the code timed failed the comparison of numbers." if wrong else ".")
 
 

@@ -27,6 +27,7 @@ from torch import fx
 
 from stages.graphs import GraphRecord
 from stages.torch_internals.fx_records import PlaceholderInfo
+from stages.torch_internals.graph_cache import graphs_stored
 from stages.torch_internals.inductor_nodes import (
     PostGradNode,
     PreGradNode,
@@ -123,6 +124,7 @@ class RecordingCompiler:
     Attributes:
         rewrite: graph id, text of a generated module → what is loaded in its place; None loads what was generated. The
             recorded source code is what was generated in either case.
+        stores: whether the compiled graphs are stored for :class:`LoadingCompiler`. They are not loaded here.
         loads_modules: whether it is generated modules that run.
     """
 
@@ -132,6 +134,7 @@ class RecordingCompiler:
         self.options = dict(options or {})
         self.graphs: dict[str, LoweredGraph] = {}
         self.rewrite: Callable[[str, str], str] | None = None
+        self.stores = False
         self._count = 0
 
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Callable[..., Any]:
@@ -182,7 +185,9 @@ class RecordingCompiler:
             passes = stack.enter_context(recorded(lowered.schedule))
             passes["_post_fusion_custom_pass"] = _with_nodes(passes["_post_fusion_custom_pass"], lowered, scatters(gm))
             # The backward is compiled later, outside the patch around compile_fx, hence here again.
-            stack.enter_context(patched_config(self.options | passes))
+            stack.enter_context(patched_config(self.options | passes, graphs=self.stores))
+            if self.stores:
+                stack.enter_context(graphs_stored())
             stack.enter_context(_as_cpp_wrapper(kwargs))
             stack.enter_context(_recorded_runnable(lowered))
             if backward:
@@ -206,6 +211,33 @@ class RecordingCompiler:
         )
         has_code = hasattr(compiled, "source_code")
         name_missing(lowered, nothing=not lowered.schedule.ir_pre_fusion and not has_code)
+
+
+class LoadingCompiler:
+    """A ``torch.compile`` backend that loads what a :class:`RecordingCompiler` of this run stored.
+
+    What is not there it compiles, by the same options.
+
+    Args:
+        options: as of :class:`RecordingCompiler`.
+    """
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        self.options = dict(options or {})
+
+    def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Callable[..., Any]:
+        from torch._inductor.compile_fx import compile_fx
+
+        with patched_config(self.options, graphs=True):
+            compiled: Any = compile_fx(gm, list(example_inputs), inner_compile=self._inner_compile)
+        return compiled
+
+    def _inner_compile(self, gm: fx.GraphModule, inputs: Sequence[Any], **kwargs: Any) -> Any:
+        from torch._inductor.compile_fx import compile_fx_inner
+
+        # The backward is compiled later, outside the patch around compile_fx, hence here again.
+        with patched_config(self.options, graphs=True), _as_cpp_wrapper(kwargs):
+            return compile_fx_inner(gm, inputs, **kwargs)
 
 
 def _as_cpp_wrapper(kwargs: Mapping[str, Any]) -> contextlib.AbstractContextManager[Any]:
@@ -241,16 +273,17 @@ def _with_nodes(
 
 
 @contextlib.contextmanager
-def patched_config(options: Mapping[str, Any]) -> Iterator[None]:
+def patched_config(options: Mapping[str, Any], *, graphs: bool = False) -> Iterator[None]:
     """Inductor's configuration with ``options`` and provenance tracking on, restored on exit.
 
-    The graph caches are off: a hit would return a graph whose IR nobody saw. Compiled kernels are still found in
-    Inductor's code cache.
+    Args:
+        graphs: use Inductor's local cache of compiled graphs. It is off otherwise: a hit would return a graph whose IR
+            nobody saw. Compiled kernels are found in Inductor's code cache all the same.
     """
     import torch._functorch.config as functorch_config
     import torch._inductor.config as inductor_config
 
-    own = {"trace.provenance_tracking_level": 1, "fx_graph_cache": False, "fx_graph_remote_cache": False}
+    own = {"trace.provenance_tracking_level": 1, "fx_graph_cache": graphs, "fx_graph_remote_cache": False}
     caches = {"enable_autograd_cache": False, "enable_remote_autograd_cache": False}
     known = {key: value for key, value in caches.items() if hasattr(functorch_config, key)}
     with inductor_config.patch(own | dict(options)), functorch_config.patch(known):

@@ -54,4 +54,9 @@ def command(*arguments: str, cwd: Path, module: str = "pipeline") -> subprocess.
 
 
 SMALL = ("model=custom", "model.build._target_=small_models.block", "model.name=block")
-QUICK = ("stages.benchmark.repeats=3", "stages.benchmark.max_repeats=3", "stages.benchmark.warmup=1")
+QUICK = (
+    "stages.benchmark.processes=2",
+    "stages.benchmark.repeats=3",
+    "stages.benchmark.max_repeats=3",
+    "stages.benchmark.warmup=1",
+)

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.slow  # each run starts a process of a fresh environmen
 PROJECT = TESTS.parent
 PERCEPTRON = ("model=custom", "model.build._target_=small_models.perceptron", "model.name=perceptron")
 BLOCK = ("model=custom", "model.build._target_=small_models.block", "model.name=block")
-QUICK = ("stages.benchmark.repeats=3", "stages.benchmark.max_repeats=3", "stages.benchmark.warmup=1",
-         "stages.kerneldiff.plots=false")  # fmt: skip
+QUICK = ("stages.benchmark.processes=2", "stages.benchmark.repeats=3", "stages.benchmark.max_repeats=3",
+         "stages.benchmark.warmup=1", "stages.kerneldiff.plots=false")  # fmt: skip
 SEGFAULT = "killed by SIGSEGV"
 
 

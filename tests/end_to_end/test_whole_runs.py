@@ -137,7 +137,20 @@ def test_outputs_loss_and_gradients_are_compared(training_run: Finished) -> None
 def test_compile_time_contains_the_compilation(inference_run: Finished) -> None:
     test = inference_run.summary["benchmark"]["test"]
     assert test["compile_s"] > 1.0  # a C++ compiler ran; the lazy call takes a millisecond
-    assert test["samples"] == 3 and test["peak_memory_bytes"] > 0
+    assert test["samples"] == 2 * 3 and test["peak_memory_bytes"] > 0  # two processes
+    assert test["compile_kind"] == "cold"
+
+
+@pytest.mark.parametrize(("kind", "graphs"), [("inference_run", 1), ("training_run", 2)])
+def test_sampling_processes_load_what_lower_compiled(kind: str, graphs: int, request: pytest.FixtureRequest) -> None:
+    finished: Finished = request.getfixturevalue(kind)
+    told = finished.json("benchmark/environment.json")
+    assert told["compiled_again"] == [f"nothing: {graphs} graph{'s' * (graphs > 1)} loaded"] * 2
+    for process in told["processes"]:
+        caches = process["first_test_step"]["caches"]
+        assert (caches["loaded"], caches["missed"], caches["refused"], caches["made"]) == (graphs, 0, 0, 0)
+    samples = finished.table("benchmark/samples.csv")
+    assert set(samples["process"]) == {0, 1}
 
 
 def test_report_stands_alone_and_shows_the_verdict(inference_run: Finished) -> None:

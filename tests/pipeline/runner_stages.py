@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -189,11 +191,26 @@ class Constrain(Stage):
         return StageResult("failed", "2 violations", summary={"violations": violations})
 
 
-class Lower(Plain):
+class Surroundings(Stage):
+    """Stores what surrounds it: its process and the variables that a run sets for it."""
+
+    uses_torch = False
+
+    def run(self, context: StageContext) -> StageResult:
+        told = {"pid": os.getpid(), "temporary": tempfile.gettempdir(), "workspace": workspace(os.environ)}
+        told["children"] = None if context.children is None else workspace(context.children)
+        return StageResult("passed", "", {f"{self.name}/surroundings.json": told})
+
+
+def workspace(variables: Mapping[str, str]) -> str | None:
+    return variables.get("CUBLAS_WORKSPACE_CONFIG")
+
+
+class Lower(Surroundings):
     name = "lower"
 
 
-class Benchmark(Plain):
+class Benchmark(Surroundings):
     name = "benchmark"
 
 
@@ -201,7 +218,7 @@ class Bisect(Plain):
     name = "bisect"
 
 
-class Profile(Plain):
+class Profile(Surroundings):
     name = "profile"
 
 

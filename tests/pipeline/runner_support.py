@@ -43,10 +43,13 @@ class Outcome:
         return (self.path / "run.log").read_text()
 
 
-def make_config(*stages: str, seed: int = 0, options: dict[str, Any] | None = None, **runner: Any) -> Config:
+def make_config(
+    *stages: str, seed: int = 0, device: str = "cpu", options: dict[str, Any] | None = None, **runner: Any
+) -> Config:
     """A configuration that runs the named test stages."""
     chosen = {name: (options or {}).get(name, {}) for name in stages}
-    return Config(model=ModelConfig(name="toy"), stages=chosen, seed=seed, runner=RunnerConfig(**runner))
+    settings = {"model": ModelConfig(name="toy"), "seed": seed, "device": device}
+    return Config(**settings, stages=chosen, runner=RunnerConfig(**runner))
 
 
 def execute(path: Path, *stages: str, keep_rejected: bool = False, **config: Any) -> Outcome:

@@ -129,6 +129,22 @@ def test_a_speed_up_is_listed_with_its_interval(tmp_path: Path, capsys: pytest.C
     assert (row["speedup"], row["speedup_ci95"]) == (1.31, "0.912 to 1.75")
 
 
+def test_a_speed_up_that_is_not_established_is_not_listed_as_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make_run(tmp_path / "day" / "1-a")
+    content = json.loads((folder / "summary.json").read_text())
+    reason = "other programs took 84 % of the 2 cores that timing needed"
+    doubted = {"established": False, "not_established": reason}
+    content["benchmark"] = {"speedup": 151.0, "speedup_ci95": [129.0, 292.0]} | doubted
+    (folder / "summary.json").write_text(json.dumps(content))
+    assert cli.main(["list", str(tmp_path), "--format", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["speedup"], row["speedup_ci95"]) == (None, "not established")
+    assert cli.main(["show", str(folder)]) == 0
+    assert reason in capsys.readouterr().out
+
+
 def test_show_tells_of_guards_and_reproductions_where_there_are_any(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

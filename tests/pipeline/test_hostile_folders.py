@@ -109,6 +109,7 @@ def test_a_damaged_or_hostile_folder_is_told_as_one_and_harms_nothing(
     monkeypatch.setenv(damage.SECRET, damage.SECRET_VALUE)
     monkeypatch.setenv(damage.MARKER, str(marker))
     monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "evil", raising=False)  # an earlier payload would hide this one
     monkeypatch.chdir(folder)
     before = trial.digest(tmp_path / "runs")
     answers = [without(item, tmp_path) for item in asked(folder, neighbour, tmp_path / "out")]

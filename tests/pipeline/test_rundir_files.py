@@ -83,7 +83,9 @@ def test_every_key_of_the_summary_is_there_when_nothing_ran() -> None:
         "schema", "run", "compiled_by", "verdict", "stages", "graphs", "violations", "numerics", "benchmark", "guards",
         "repros",
     ]  # fmt: skip
-    assert set(result["benchmark"]) == {"reference", "test", "speedup", "speedup_ci95"}
+    assert set(result["benchmark"]) == {
+        "reference", "test", "speedup", "speedup_ci95", "established", "not_established"
+    }  # fmt: skip
     assert result["numerics"]["verdict"] is None and result["violations"]["total"] is None
 
 

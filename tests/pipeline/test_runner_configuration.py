@@ -7,11 +7,12 @@ import pytest
 from runner_support import execute, make_config
 
 from models.errors import ConfigurationError
-from pipeline.plan import Plan, execution_order, from_plain, settings_of
+from pipeline.plan import Plan, execution_order, settings_of
 from pipeline.watch import memory_limit_of
 from stages.benchmark.config import BenchmarkConfig
 from stages.constrain.config import AccelConfig, Waiver
 from stages.contract import Settings
+from stages.plain import from_plain
 
 pytestmark = pytest.mark.usefixtures("stages_on_path")
 

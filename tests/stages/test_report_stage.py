@@ -237,6 +237,17 @@ def test_a_speed_up_that_is_not_established_is_said():
     assert not any("contains 1" in line for line in [*data["findings"], *data["not_established"]])
 
 
+def test_a_speed_up_that_interference_may_have_made_is_no_headline():
+    busy = summary()
+    reason = "other programs took 84 % of the 2 cores that timing needed"
+    doubted = {"speedup": 151.0, "speedup_ci95": [129.0, 292.0], "established": False, "not_established": reason}
+    busy["benchmark"] = busy["benchmark"] | doubted
+    html, data = report(full(**{"summary.json": busy}))
+    assert any(line.startswith(f"Speed: not established, {reason}; measured 151 times") for line in data["findings"])
+    assert f"How fast it is: {reason}." in data["not_established"]
+    assert f"{reason}. What was measured:" in "".join(Text(html).words)
+
+
 def test_a_defect_without_localization_is_said():
     _, data = report(full(**{"kerneldiff/diagnosis.json": {"localization": "not established: it did not run"}}))
     assert data["not_established"] == [OUTSIDE, "Where the numbers first go wrong: not established: it did not run."]

@@ -160,3 +160,21 @@ def test_registered_names_are_those_of_the_registry() -> None:
     from stages.torch_internals.registered_names import registered_names
 
     assert list(registered_names()) == registered_backends()
+
+
+def test_graph_cache_names() -> None:
+    from torch._dynamo.utils import counters
+    from torch._inductor import codecache, config
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    assert callable(codecache.FxGraphCache.prepare_key) and callable(codecache.FxGraphCache._lookup_graph)
+    lookup = inspect.getsource(codecache.FxGraphCache.load_with_key)
+    assert "compiled_graph, cache_info = FxGraphCache._lookup_graph(" in lookup
+    assert all(f'"fxgraph_cache_{what}"' in inspect.getsource(codecache) for what in ("hit", "miss", "bypass"))
+    assert isinstance(counters["inductor"], dict) and isinstance(config.fx_graph_cache, bool)
+    assert config._pre_fusion_custom_pass is None and config._post_fusion_custom_pass is None
+    assert isinstance(codecache._HEADER_DIR, str) and isinstance(cache_dir(), str)
+
+
+def test_device_clock_names() -> None:
+    assert callable(torch.cuda._sleep)

@@ -320,7 +320,6 @@ def _combinations() -> Iterator[Line]:
                       {"MOCK_MAX_MEMORY": "-1"}, {"MOCK_MAX_MEMORY": HUGE + "GiB"}, {"MOCK_STRICT": ""}):  # fmt: skip
         yield Line("variable", ("accel=mock",), environment=variables)
     yield Line("combination", ("model=custom",))
-    yield Line("combination", ("backend=dynamo",))
     yield Line("combination", ("-sc", "install=bash"), says=("inductor-debug completion bash",), wrong=("-sc",))
 
 
@@ -352,6 +351,7 @@ stages=[constrain]
 stages=[report,lower,constrain]
 stages=[kerneldiff] | stages.kerneldiff.steps=2
 backend=eager | backend.inductor.debug=true
+backend=dynamo
 backend=dynamo | backend.name=nosuch
 backend=mock | backend.options.nosuch=1
 """

@@ -1,0 +1,176 @@
+"""What else the machine did while a process sampled, and whether that could carry the result. Free of torch.
+
+A neighbour does not slow both sides alike: a side that divides its work over all cores waits for the slowest of them,
+so that a ratio of two sides can be off by any factor, and off alike in every process. No interval shows that.
+"""
+
+import math
+import os
+import resource
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+SHARE = 0.1
+"""Share of the cores that timing needed above which what others took of them makes a result not established."""
+WINDOW_S = 0.3
+"""Least seconds over which the load is observed: the kernel counts processor time in ticks of about 10 ms."""
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class Load:
+    """One process's surroundings while it sampled.
+
+    Attributes:
+        wall_s: seconds that were observed.
+        usable: cores that this process may use: its affinity, and the control group's quota.
+        needed: cores that the work occupies: torch's threads on the CPU, one where a device does the work.
+        threads: torch's threads within an operation.
+        own: cores that this process occupied on average.
+        others: cores, of those in its affinity, that anything else occupied on average; None where the system does not
+            count them.
+        waited: share of its threads' runnable time in which another thread had the core; None where not counted.
+        involuntary: context switches that the system forced on this process.
+    """
+
+    wall_s: float
+    usable: float
+    needed: float
+    threads: int
+    own: float
+    others: float | None
+    waited: float | None
+    involuntary: int
+
+    @property
+    def taken(self) -> float | None:
+        """Share of the needed cores that others had."""
+        if self.others is None:
+            return None
+        return max(0.0, self.others + self.needed - self.usable) / self.needed
+
+
+class LoadMeter:
+    """Observes from its construction to :meth:`read`.
+
+    Args:
+        threads: torch's threads within an operation.
+        on_host: whether the host does the work; else one core feeds a device.
+    """
+
+    def __init__(self, threads: int, *, on_host: bool) -> None:
+        self.threads, self.on_host = threads, on_host
+        self._wall, self._before = time.perf_counter(), _counters()
+
+    def read(self) -> Load:
+        """The load so far, over :data:`WINDOW_S` at least: it waits for the rest, in which others are counted too."""
+        sampled = time.perf_counter() - self._wall
+        run = _counters()
+        if sampled < WINDOW_S:
+            time.sleep(WINDOW_S - sampled)
+        wall, after = time.perf_counter() - self._wall, _counters()
+        usable = usable_cores()
+        own = after["own"] - self._before["own"]
+        busy = None if after["busy"] is None else after["busy"] - self._before["busy"]
+        # A counter that stood still while this process worked is none.
+        counted = busy is not None and (busy > 0 or own < 0.05)
+        waited, ran = (_difference(run, self._before, name) for name in ("waited", "ran"))
+        return Load(
+            wall_s=wall,
+            usable=usable,
+            needed=max(1.0, min(self.threads, usable) if self.on_host else 1.0),
+            threads=self.threads,
+            own=own / wall,
+            others=max(0.0, busy - own) / wall if counted and busy is not None else None,
+            waited=waited / (waited + ran) if waited is not None and ran else None,
+            involuntary=int(run["involuntary"] - self._before["involuntary"]),
+        )
+
+
+def reason_against(loads: Sequence[Load], on_host: bool) -> str | None:
+    """Why the loads of all processes could carry a result; None where they could not.
+
+    Args:
+        on_host: whether the host does the work on either side: then threads are compared with cores.
+    """
+    if not loads:
+        return "no process told of its surroundings"
+    first = loads[0]
+    if on_host and first.threads > math.ceil(first.usable):
+        return (
+            f"torch uses {first.threads} threads on {first.usable:g} usable cores, which then wait for each other; "
+            f"type OMP_NUM_THREADS={max(1, int(first.usable))} before the command"
+        )
+    taken = [(load.taken, load.wall_s) for load in loads]
+    known = [(share, wall) for share, wall in taken if share is not None]
+    if len(known) < len(taken):
+        return "the load by other programs can't be measured on this system"
+    share = sum(share * wall for share, wall in known) / sum(wall for _, wall in known)
+    if share > SHARE:
+        noun = "core" if first.needed == 1 else "cores"
+        return f"other programs took {100 * share:.0f} % of the {first.needed:g} {noun} that timing needed"
+    return None
+
+
+def usable_cores() -> float:
+    """Cores that this process may use: those of its affinity, or less where its control group has a quota."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _quota()
+    return float(cores) if quota is None else min(float(cores), quota)
+
+
+def _quota() -> float | None:
+    """Cores that the control group allows; None where there is no limit, or it can't be read."""
+    try:
+        allowed, window = (_CGROUPS / "cpu.max").read_text().split()
+        return None if allowed == "max" else int(allowed) / int(window)
+    except (OSError, ValueError):
+        pass
+    try:
+        limit, period = (int((_CGROUPS / "cpu" / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period"))
+        return limit / period if limit > 0 else None
+    except (OSError, ValueError):
+        return None
+
+
+def _counters() -> dict[str, Any]:
+    """Seconds and counts since whenever: of this process, and of all processes on the cores of its affinity."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "own": usage.ru_utime + usage.ru_stime,
+        "involuntary": usage.ru_nivcsw,
+        "busy": _busy(),
+        **_scheduled(),
+    }
+
+
+def _busy() -> float | None:
+    """Seconds in which the cores of this process's affinity were not idle, time stolen by other machines included."""
+    every = psutil.cpu_times(percpu=True)
+    if hasattr(os, "sched_getaffinity") and len(every) == os.cpu_count():
+        every = [times for core, times in enumerate(every) if core in os.sched_getaffinity(0)]
+    idle = ("idle", "iowait", "guest", "guest_nice")  # the last two are within user and nice
+    return float(sum(value for times in every for name, value in times._asdict().items() if name not in idle))
+
+
+def _scheduled() -> dict[str, float | None]:
+    """Seconds that this process's threads ran, and waited for a core (``/proc/PID/task/TID/schedstat``, Linux)."""
+    ran = waited = 0.0
+    try:
+        for thread in Path("/proc/self/task").iterdir():
+            run, wait, _ = (thread / "schedstat").read_text().split()
+            ran, waited = ran + int(run) / 1e9, waited + int(wait) / 1e9
+    except (OSError, ValueError):
+        return {"ran": None, "waited": None}
+    return {"ran": ran, "waited": waited}
+
+
+def _difference(after: dict[str, Any], before: dict[str, Any], name: str) -> float | None:
+    if after[name] is None or before[name] is None:
+        return None
+    return max(0.0, float(after[name] - before[name]))

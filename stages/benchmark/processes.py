@@ -1,0 +1,150 @@
+"""Sampling processes as the stage sees them: started one after the other, their results, and their ends. No torch."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from stages.benchmark.config import BenchmarkConfig
+from stages.benchmark.interference import Load
+from stages.benchmark.timing import SIDES
+from stages.contract import Settings
+from stages.plain import to_plain
+
+
+class SamplingRaised(RuntimeError):
+    """A sampling process raised; the message is that of what it raised."""
+
+
+class SamplingDied(RuntimeError):
+    """A sampling process ended without a result: killed by a signal, or by itself."""
+
+
+@dataclass
+class Sampled:
+    """What one process found.
+
+    Attributes:
+        index: of the process, from 0.
+        rows: one a timed call: ``side``, ``index``, ``ms``, ``device_ms``, ``started``.
+        compiled: seconds of the test side's first step, whether its backend ``loads`` stored code, and ``caches``.
+        warm: side → seconds of its first untimed step.
+        memory: side → peaks in bytes, of the sides that this process held alone.
+        load: its surroundings; ``on_host``: whether the host did the work of either side.
+        stopped, environment: why timing ended, and what may disturb it.
+        device_waited: side → whether waiting for the host is in the device's times.
+        raised: what it raised, in words.
+    """
+
+    index: int
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    compiled: dict[str, Any] = field(default_factory=dict)
+    warm: dict[str, float] = field(default_factory=dict)
+    memory: dict[str, dict[str, Any]] = field(default_factory=dict)
+    load: Load | None = None
+    on_host: bool = True
+    stopped: str = ""
+    environment: dict[str, Any] = field(default_factory=dict)
+    device_waited: dict[str, bool] = field(default_factory=dict)
+    raised: str | None = None
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Keep what an event tells (see :mod:`stages.benchmark.sampling`)."""
+        kind = event["event"]
+        rest = {key: value for key, value in event.items() if key != "event"}
+        if kind == "sample":
+            self.rows.append(rest)
+        elif kind == "compiled":
+            self.compiled = rest
+        elif kind == "warm":
+            self.warm[rest["side"]] = rest["seconds"]
+        elif kind == "memory":
+            self.memory[rest.pop("side")] = rest
+        elif kind == "raised":
+            self.raised = rest["text"]
+        elif kind == "done":
+            load = dict(rest["load"])
+            load.pop("taken")
+            self.on_host = load.pop("on_host")
+            self.load, self.stopped, self.environment = Load(**load), rest["stopped"], rest["environment"]
+            self.device_waited = rest["device_waited"]
+
+    def column(self, side: str, name: str = "ms") -> list[float]:
+        """One side's samples; those that are None left out."""
+        return [row[name] for row in self.rows if row["side"] == side and row[name] is not None]
+
+
+def sample_in_process(
+    settings: Settings,
+    options: BenchmarkConfig,
+    index: int,
+    processes: int,
+    environment: Mapping[str, str],
+) -> Sampled:
+    """Start one sampling process with these variables, and wait for its result.
+
+    Raises:
+        SamplingRaised: something in it raised.
+        SamplingDied: it ended without a result.
+    """
+    request = {
+        "settings": to_plain(settings),
+        "options": to_plain(options),
+        "index": index,
+        "processes": processes,
+        "path": sys.path,
+        "parent": os.getpid(),
+    }
+    found, name = Sampled(index), f"sampling process {index + 1} of {processes}"
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as results:
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "stages.benchmark.sampling", str(writing)],
+                stdin=subprocess.PIPE,
+                env=dict(environment),
+                pass_fds=[writing],
+            )
+        finally:
+            os.close(writing)
+        try:
+            _send(process.stdin, json.dumps(request).encode())
+            for line in results:
+                if line.endswith(b"\n"):  # one that was cut off is of a process that died
+                    found.take(json.loads(line))
+            process.wait()
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    if found.raised is not None:
+        raise SamplingRaised(f"{name}: {found.raised}")
+    if found.load is None or any(not found.column(side) for side in SIDES):
+        raise SamplingDied(f"{name} {ended(process.returncode)} before it had a result; see run.log")
+    return found
+
+
+def ended(returncode: int) -> str:
+    """How a process ended: the signal's name, or the exit code."""
+    if returncode >= 0:
+        return f"ended by itself with exit code {returncode}"
+    known = {item.value for item in signal.Signals}
+    return f"was killed by {signal.Signals(-returncode).name if -returncode in known else f'signal {-returncode}'}"
+
+
+def sample_here(run: Callable[[Callable[[dict[str, Any]], None]], None]) -> Sampled:
+    """What ``run``, given where to tell events, finds in this process."""
+    found = Sampled(0)
+    run(found.take)
+    return found
+
+
+def _send(pipe: IO[bytes] | None, content: bytes) -> None:
+    assert pipe is not None
+    with contextlib.suppress(BrokenPipeError), pipe:  # a process that dies at once is noticed by its exit
+        pipe.write(content)

@@ -1,0 +1,227 @@
+"""One sampling process: ``python -P -m stages.benchmark.sampling RESULTS_FD``, with its request as JSON on its input.
+
+It builds the case, loads the run's compiled code, measures, and tells through JSON lines on the results' descriptor::
+
+    {"event": "compiled", "seconds", "loads", "caches"}   the test side's first step
+    {"event": "warm", "side", "seconds"}                  the first untimed step of a side
+    {"event": "memory", "side", ...}                      peaks of one step, of a side that the process held alone
+    {"event": "sample", "side", "index", "ms", "device_ms", "started"}
+    {"event": "done", "stopped", "load", "environment", "device_waited"}
+    {"event": "raised", "text"}                           in place of ``done``; the traceback is on standard error
+"""
+
+import ctypes
+import dataclasses
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import psutil
+import torch
+
+from models.case import Case
+from stages.benchmark import timing
+from stages.benchmark.calls import DeviceClock, stepper
+from stages.benchmark.config import BenchmarkConfig
+from stages.benchmark.interference import LoadMeter
+from stages.benchmark.memory import allocated_peak, peak_memory
+from stages.contract import MemoryArtifacts, Settings, StageContext
+from stages.plain import from_plain
+from stages.torch_internals.dynamo_options import in_force
+
+log = logging.getLogger(__name__)
+
+Emit = Callable[[dict[str, Any]], None]
+
+
+class Sampler:
+    """Samples both sides of a run in this process.
+
+    Args:
+        context: of the run; its case is taken where there is one, else built. In a process of its own nothing is put
+            back, and no copy of the weights is made.
+        options: the stage's.
+        index: of this process, from 0.
+        processes: how many there are; the budget is divided by them.
+        emit: told of every event.
+        load: makes the compiled test side of the case.
+    """
+
+    def __init__(
+        self,
+        context: StageContext,
+        options: BenchmarkConfig,
+        index: int,
+        processes: int,
+        emit: Emit,
+        load: Callable[[Case], Any],
+    ) -> None:
+        self.context, self.options = context, options
+        self.index, self.processes = index, processes
+        self.emit, self.load = emit, load
+        self._warmed: set[str] = set()
+
+    def run(self) -> None:
+        """Measure and sample. A process begins with one side, which it holds alone while it measures its memory:
+        the first process with the reference, the second with the test side.
+        """
+        cases: dict[str, Case] = {}
+        functions: dict[str, Callable[..., Any]] = {}
+        for side in timing.SIDES if self.index % 2 == 0 else timing.SIDES[::-1]:
+            cases[side] = self._case(side, cases)
+            functions[side] = self._function(side, cases[side])
+            call = stepper(cases[side], functions[side])
+            self._warm(side, call)
+            if self.index == timing.SIDES.index(side) or self.processes == 1:
+                self.emit({"event": "memory", "side": side} | peaks(cases[side], call, alone=self.processes > 1))
+        self._sample(cases, functions)
+
+    def _case(self, side: str, cases: Mapping[str, Case]) -> Case:
+        """The case of one side; the same object for both where they do not differ in dtype or device."""
+        from stages.kerneldiff.sides import case_for
+
+        if side == "reference":
+            return case_for(self.context.case, self.context.settings.reference)
+        return self.context.case
+
+    def _function(self, side: str, case: Case) -> Callable[..., Any]:
+        from stages.kerneldiff.sides import reference_function
+
+        if side == "reference":
+            return reference_function(self.context, case, loads=True)
+        compiled = self.load(case)
+        caches = dataclasses.asdict(compiled.caches)
+        self.emit(
+            {"event": "compiled", "seconds": compiled.compile_s, "loads": compiled.adapter.loads, "caches": caches}
+        )
+        function: Callable[..., Any] = compiled
+        return function
+
+    def _warm(self, side: str, call: Callable[[], None]) -> None:
+        for index in range(max(self.options.warmup, 1)):
+            start = time.perf_counter()
+            call()
+            if index == 0:
+                self.emit({"event": "warm", "side": side, "seconds": time.perf_counter() - start})
+
+    def _sample(self, cases: Mapping[str, Case], functions: Mapping[str, Callable[..., Any]]) -> None:
+        on_device = all(case.device.type == "cuda" for case in cases.values())
+        clocks = {side: DeviceClock(cases[side], functions[side]) for side in timing.SIDES} if on_device else {}
+        on_host = any(case.device.type == "cpu" for case in cases.values())
+        meter = LoadMeter(torch.get_num_threads(), on_host=on_host)
+        samples = timing.interleave(
+            {side: stepper(cases[side], functions[side]) for side in timing.SIDES},
+            repeats=self.options.repeats,
+            max_repeats=self.options.max_repeats,
+            relative_ci=self.options.relative_ci,
+            budget_s=self.options.budget_s / self.processes,
+            seed=self.context.settings.seed,
+            first=self.index % 2,
+            device=dict(clocks),
+        )
+        load = meter.read()
+        for side in timing.SIDES:
+            times = zip(samples.milliseconds[side], samples.started[side], strict=True)
+            for index, (ms, started) in enumerate(times):
+                own = samples.device[side][index] if samples.device[side] else None
+                self.emit({"event": "sample", "side": side, "index": index, "ms": ms, "device_ms": own,
+                           "started": started})  # fmt: skip
+        told = dataclasses.asdict(load) | {"taken": load.taken, "on_host": on_host}
+        self.emit({"event": "done", "stopped": samples.stopped, "load": told, "environment": environment(),
+                   "device_waited": {side: clock.waited for side, clock in clocks.items()}})  # fmt: skip
+
+
+def peaks(case: Case, call: Callable[[], None], *, alone: bool) -> dict[str, Any]:
+    """Peaks in bytes of one step; ``peak_memory_bytes`` is the allocator's of the device that the case is on.
+
+    Weights, inputs and what the step allocates at its highest. None where the device does not tell (what the host's
+    allocator held is not the device's memory), and on a device where the process holds more than this side.
+
+    Args:
+        alone: whether it holds this side alone, without copies of the weights.
+    """
+    with peak_memory(case.device) as peak:
+        call()
+    on_device = peak.device if alone else None
+    return {
+        "peak_memory_bytes": allocated_peak(case, call) if case.device.type == "cpu" else on_device,
+        "peak_host_bytes": peak.host,
+        "host_method": peak.method,
+    }
+
+
+def environment() -> dict[str, Any]:
+    """What may disturb a timing: load averages, processors, torch's threads, processor frequency (None: unknown)."""
+    frequency = psutil.cpu_freq() if hasattr(psutil, "cpu_freq") else None
+    return {
+        "load_average": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
+        "cpu_count": os.cpu_count(),
+        "cpu_usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "threads": torch.get_num_threads(),
+        "interop_threads": torch.get_num_interop_threads(),
+        "cpu_mhz": frequency.current if frequency else None,
+        "memory_available_bytes": psutil.virtual_memory().available,
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Serve one request. Exit code 0 where it was sampled, 1 where something raised, which is told."""
+    results = int(arguments[0])
+    os.set_inheritable(results, False)
+    request = json.loads(sys.stdin.read())
+    _end_with(request["parent"])
+    logging.basicConfig(level="INFO", format="[%(asctime)s][%(name)s][%(levelname)s] - %(message)s")
+    sys.path += [path for path in request["path"] if path not in sys.path]
+    with open(results, "w", encoding="utf-8") as file:
+
+        def emit(event: dict[str, Any]) -> None:
+            file.write(json.dumps(event) + "\n")
+            file.flush()
+
+        try:
+            settings: Settings = from_plain(Settings, request["settings"])
+            with in_force(settings.backend.dynamo):
+                _sampler(settings, request, emit).run()
+        except Exception as error:  # a model, or a backend, may raise anything: the stage makes a result of it
+            log.exception("benchmark: the sampling process raised")
+            emit({"event": "raised", "text": f"{type(error).__name__}: {error}"})
+            return 1
+    return 0
+
+
+def _sampler(settings: Settings, request: Mapping[str, Any], emit: Emit) -> Sampler:
+    from stages.lower.adapters import build_adapter
+    from stages.lower.compiled import load_case
+
+    options: BenchmarkConfig = from_plain(BenchmarkConfig, request["options"])
+    adapter = build_adapter(settings)  # before the case is built: it may add the case's device to torch
+    adapter.validate()
+    context = StageContext(settings, MemoryArtifacts())
+    return Sampler(
+        context, options, request["index"], request["processes"], emit, lambda case: load_case(case, adapter)
+    )
+
+
+def _end_with(parent: int) -> None:
+    """Let the system end this process when its parent ends, which may have happened already."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _leave(code: int) -> None:
+    """End the process without the seconds that Python needs to take torch apart."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    ctypes.CDLL(None).fflush(None)
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    _leave(main(sys.argv[1:]))

@@ -1,0 +1,149 @@
+"""What all sampling processes together come to: the figures of both sides, the tables and the message."""
+
+import dataclasses
+from typing import Any
+
+import pandas as pd
+
+from stages.benchmark import interval, timing
+from stages.benchmark.interference import reason_against
+from stages.benchmark.processes import Sampled
+from stages.contract import Settings, StageResult
+from stages.wording import counted
+
+SAMPLE_COLUMNS = ["process", "side", "index", "ms", "device_ms", "started"]
+SUMMARY_COLUMNS = [
+    "side", "median_ms", "iqr_ms", "ci95_low_ms", "ci95_high_ms", "device_ms", "device_waited", "samples",
+    "processes", "compile_s", "compile_kind", "compile_reason", "peak_memory_bytes", "peak_host_bytes", "host_method",
+]  # fmt: skip
+MEMORY = ("peak_memory_bytes", "peak_host_bytes", "host_method")
+_ONE_PROCESS = "it was sampled in one process, so that nothing tells how much processes differ"
+
+
+def figures_of(found: list[Sampled], compile_s: float | None, caches: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Side → its part of ``summary.json``: the latency's geometric mean over the processes' medians, and the rest."""
+    figures: dict[str, dict[str, Any]] = {}
+    for side in timing.SIDES:
+        by_process = [sampled.column(side) for sampled in found]
+        device = [times for sampled in found if (times := sampled.column(side, "device_ms"))]
+        every = [value for samples in by_process for value in samples]
+        latency = interval.latency(by_process)
+        figures[side] = {
+            "median_ms": latency.value,
+            "iqr_ms": timing.interquartile_range(every),
+            "ci95_ms": latency.ends,
+            "device_ms": interval.latency(device).value if device else None,
+            "device_waited": any(sampled.device_waited.get(side) for sampled in found) if device else None,
+            "samples": len(every),
+            "processes": len(found),
+            **dict.fromkeys(MEMORY),
+            **next((sampled.memory[side] for sampled in found if side in sampled.memory), {}),
+        }
+    figures["test"] |= {
+        "compile_s": compile_s,
+        "compile_kind": caches["kind"],
+        "compile_reason": f"wall time of the first step, compilation included; {caches['kind']}: {caches['reason']}",
+    }
+    return figures
+
+
+def report_of(figures: dict[str, dict[str, Any]], found: list[Sampled], settings: Settings) -> StageResult:
+    """The stage's result: passed, with what is not established said in the message and in ``summary.json``."""
+    if settings.reference.backend == "eager":
+        figures["reference"] |= {"compile_s": 0.0, "compile_kind": None, "compile_reason": "eager compiles nothing"}
+    else:
+        figures["reference"] |= {"compile_s": None, "compile_kind": None, "compile_reason": "it was not timed apart"}
+    reference, test = ([sampled.column(side) for sampled in found] for side in timing.SIDES)
+    ratio = interval.speedup(reference, test)
+    reason = not_established(found)
+    rows = [{"process": sampled.index} | row for sampled in found for row in sampled.rows]
+    table = []
+    for side, figure in figures.items():
+        low, high = figure["ci95_ms"] or (None, None)
+        table.append({"side": side, **figure, "ci95_low_ms": low, "ci95_high_ms": high})
+    summary = figures | {
+        "speedup": ratio.value,
+        "speedup_ci95": ratio.ends,
+        "established": reason is None,
+        "not_established": reason,
+    }
+    return StageResult(
+        "passed",
+        message(figures, ratio, reason),
+        {
+            "benchmark/samples.csv": pd.DataFrame(rows, columns=SAMPLE_COLUMNS),
+            "benchmark/summary.csv": pd.DataFrame(table, columns=SUMMARY_COLUMNS),
+            "benchmark/environment.json": _environment(found, reason),
+        },
+        {"benchmark": summary},
+    )
+
+
+def not_established(found: list[Sampled]) -> str | None:
+    """Why the speed-up is not established, whatever its interval; None where it is."""
+    if len(found) < 2:
+        return _ONE_PROCESS
+    loads = [sampled.load for sampled in found if sampled.load is not None]
+    return reason_against(loads, found[0].on_host)
+
+
+def message(figures: dict[str, dict[str, Any]], ratio: interval.Interval, reason: str | None) -> str:
+    """One line for a person; what is not established comes first."""
+    reference, test = figures["reference"], figures["test"]
+    text = f"{milliseconds(reference['median_ms'])} → {milliseconds(test['median_ms'])}, {ratio.value:.3g}×"
+    if ratio.low is not None and ratio.high is not None:
+        text += f" (95 %: {ratio.low:.3g} to {ratio.high:.3g})"
+    text += f", {test['samples']} samples a side in {counted(test['processes'], 'process', 'processes')}"
+    if None not in (reference["device_ms"], test["device_ms"]):
+        text += f"; the device alone {milliseconds(reference['device_ms'])} → {milliseconds(test['device_ms'])}"
+        waited = [side for side in timing.SIDES if figures[side]["device_waited"]]
+        text += f" (waits for the host included: {', '.join(waited)})" if waited else ""
+    if reason is not None:
+        text = f"speed not established: {reason}; measured {text}"
+    elif ratio.low is not None and ratio.high is not None and ratio.low <= 1 <= ratio.high:
+        text += "; no difference established"
+    if test["compile_s"] is not None:
+        text += f"; first step {test['compile_s']:.3g} s ({test['compile_kind']})"
+    return text
+
+
+def _environment(found: list[Sampled], reason: str | None) -> dict[str, Any]:
+    """``benchmark/environment.json``: what each process met, and whether it compiled anything."""
+    return {
+        "not_established": reason,
+        "compiled_again": [compiled_again(sampled) for sampled in found],
+        "processes": [
+            {
+                "process": sampled.index,
+                "stopped": sampled.stopped,
+                "first_warm_step_s": sampled.warm,
+                "first_test_step": sampled.compiled,
+                "load": None
+                if sampled.load is None
+                else dataclasses.asdict(sampled.load) | {"taken": sampled.load.taken},
+                "after": sampled.environment,
+            }
+            for sampled in found
+        ],
+    }
+
+
+def compiled_again(sampled: Sampled) -> str:
+    """What one sampling process compiled, in words."""
+    caches = sampled.compiled["caches"]
+    if not sampled.compiled["loads"]:
+        return "all: this backend's code can't be loaded by another process"
+    parts = []
+    if caches["missed"]:
+        parts.append(f"{counted(caches['missed'], 'graph')} not found among the stored ones")
+    if caches["refused"]:
+        parts.append(f"{counted(caches['refused'], 'graph')} that torch can't store")
+    if caches["made"]:
+        parts.append(f"{counted(caches['made'], 'file')} by the compilers")
+    loaded = f"{counted(caches['loaded'], 'graph')} loaded"
+    return f"{', '.join(parts)}; {loaded}" if parts else f"nothing: {loaded}"
+
+
+def milliseconds(value: float) -> str:
+    """Three digits or all whole ones, never an exponent: ``0.0123 ms``, ``20.1 ms``, ``2012 ms``."""
+    return f"{value:.0f} ms" if value >= 100 else f"{value:.3g} ms"

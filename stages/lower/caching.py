@@ -1,0 +1,65 @@
+"""Whether a compilation was cold: what compilers had left in TorchInductor's and Triton's caches, and what it added."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+COLD, PARTLY_WARM, WARM, UNKNOWN = "cold", "partly warm", "warm", "unknown"
+
+
+@dataclass
+class CacheUse:
+    """What one compilation met in the caches, and left there.
+
+    Attributes:
+        kind: ``cold`` (they held nothing that a compiler made), ``warm`` (what was needed was there: no compiler ran),
+            ``partly warm`` (it made some files, and may have loaded others), or ``unknown``.
+        reason: the same in words.
+        folders: the caches.
+        found: compiled files that were there before: libraries, precompiled headers, device code.
+        made: those that were added.
+        loaded: graphs that came out of the cache of compiled graphs as a whole.
+        missed, refused: graphs that were not there, and those that can't be stored.
+    """
+
+    kind: str = UNKNOWN
+    reason: str = "nothing was compiled"
+    folders: list[str] = field(default_factory=list)
+    found: int = 0
+    made: int = 0
+    loaded: int = 0
+    missed: int = 0
+    refused: int = 0
+
+
+@contextmanager
+def cache_use(lowers: bool) -> Iterator[CacheUse]:
+    """Observe a compilation; the result is complete after the block.
+
+    Args:
+        lowers: whether it goes through TorchInductor. What other backends cache, nobody here knows.
+    """
+    use = CacheUse(reason="the backend does not compile through TorchInductor; caches of its own were not looked at")
+    if not lowers:
+        yield use
+        return
+    from stages.torch_internals.graph_cache import GraphLookups, cache_folders, compiled_files
+
+    before, lookups = compiled_files(), GraphLookups.now()
+    yield use
+    asked = GraphLookups.now().since(lookups)
+    use.folders = [str(folder) for folder in cache_folders()]
+    use.found, use.made = len(before), len(compiled_files() - before)
+    use.loaded, use.missed, use.refused = asked.found, asked.missed, asked.refused
+    use.kind, use.reason = _judged(use)
+
+
+def _judged(use: CacheUse) -> tuple[str, str]:
+    where = use.folders[0]
+    if use.found == 0:
+        if use.loaded:
+            return WARM, f"{use.loaded} compiled graphs came out of the cache in {where}"
+        return COLD, "the caches held no compiled file before"
+    if use.made == 0:
+        return WARM, f"no compiler ran: what was needed was among {use.found} compiled files in {where}"
+    return PARTLY_WARM, f"{use.made} files were compiled, beside {use.found} that were already in {where}"

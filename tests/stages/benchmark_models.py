@@ -1,0 +1,55 @@
+"""Models and backends for sampling processes, which import them by name."""
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, fx, nn
+
+from models.errors import ConfigurationError
+from stages.lower.adapter import AcceleratorAdapter, run_as_traced
+
+
+def net() -> tuple[nn.Module, tuple[Tensor]]:
+    """Two projections and a GELU, compiled to one kernel."""
+    return nn.Sequential(nn.Linear(16, 24), nn.GELU(), nn.Linear(24, 8)), (torch.randn(2, 16),)
+
+
+class Slow(nn.Module):
+    """Waits in forward until it is ended."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        os.write(1, b"sampling\n")
+        signal.pause()
+        return x
+
+
+def slow() -> tuple[nn.Module, tuple[Tensor]]:
+    """``Slow`` and an input."""
+    return Slow(), (torch.randn(2),)
+
+
+class Crashing(AcceleratorAdapter):
+    """Its kernels end the process."""
+
+    def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
+        def kernel(*inputs: Tensor) -> Sequence[Tensor]:
+            os.kill(os.getpid(), signal.SIGSEGV)
+            return run_as_traced(gm)(*inputs)
+
+        return kernel
+
+
+class Refusing(AcceleratorAdapter):
+    """Finds a mistake that only compiling can tell."""
+
+    def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
+        raise ConfigurationError("backend.options.x: got 1; valid: 2.\nTry: backend.options.x=2")
+
+
+class Tells(AcceleratorAdapter):
+    """Raises what the process's environment says of cuBLAS."""
+
+    def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
+        raise RuntimeError(f"workspace={os.environ.get('CUBLAS_WORKSPACE_CONFIG')}")
