@@ -25,6 +25,7 @@ import psutil
 import torch
 
 from models.case import Case
+from models.errors import root_cause
 from stages.benchmark import timing
 from stages.benchmark.calls import DeviceClock, stepper
 from stages.benchmark.config import BenchmarkConfig
@@ -189,7 +190,8 @@ def main(arguments: list[str]) -> int:
                 _sampler(settings, request, emit).run()
         except Exception as error:  # a model, or a backend, may raise anything: the stage makes a result of it
             log.exception("benchmark: the sampling process raised")
-            emit({"event": "raised", "text": f"{type(error).__name__}: {error}"})
+            cause = root_cause(error)
+            emit({"event": "raised", "text": f"{type(cause).__name__}: {cause}"})
             return 1
     return 0
 

@@ -97,7 +97,7 @@ def test_a_mistake_that_compiling_tells_stays_one(variables, monkeypatch):
 
 
 def test_what_raises_in_a_process_is_told(variables):
-    with pytest.raises(SamplingRaised, match=r"sampling process 2 of 2: .*workspace=None"):
+    with pytest.raises(SamplingRaised, match="sampling process 2 of 2: RuntimeError: workspace=None"):
         sample_in_process(settings(adapter="Tells"), QUICK, 1, 2, variables)
 
 
