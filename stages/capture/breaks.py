@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from models.errors import root_cause
+
 if TYPE_CHECKING:
     from stages.contract import StageContext
 
@@ -29,9 +31,17 @@ def in_words(breaks: Iterable[Mapping[str, Any]]) -> str:
 
 
 def without_graph(context: "StageContext") -> str:
-    """As :func:`in_words`, for a stage whose compilation gave no graph: by what capture stored, else traced once."""
+    """As :func:`in_words`, for a stage whose compilation gave no graph: by what capture stored, else traced once.
+
+    Where Dynamo raises (an option suppressed that in the compilation itself) that is what is told.
+    """
     if BREAKS in context.artifacts.names(BREAKS):
         return in_words(context.artifacts.read_json(BREAKS))
     from stages.capture.compilation import capture
 
-    return in_words(capture(context.case).breaks)
+    try:
+        breaks = capture(context.case).breaks
+    except Exception as error:  # noqa: BLE001 - whatever stopped Dynamo is why there is no graph
+        cause = root_cause(error)
+        return f"Dynamo raised {type(cause).__name__}: {str(cause).partition(chr(10))[0]}"
+    return in_words(breaks)
