@@ -136,7 +136,7 @@ def test_what_compiled_a_run_is_recorded_and_a_rerun_restores_it_or_refuses(
     assert record["options"]["inductor"]["freezing"] is True and record["options"]["dynamo"] == {"allow_rnn": True}
 
     monkeypatch.setenv("TORCHINDUCTOR_MAX_AUTOTUNE", "1")
-    again = command("rerun", "first", "hydra.run.dir=second", cwd=tmp_path, module="pipeline.cli")
+    again = command("rerun", "first", "--yes", "hydra.run.dir=second", cwd=tmp_path, module="pipeline.cli")
     assert again.returncode == 0, again.stdout + again.stderr
     assert "TORCHINDUCTOR_FREEZING=1" in again.stderr and "without TORCHINDUCTOR_MAX_AUTOTUNE" in again.stderr
     assert Finished(0, "", tmp_path / "second").summary["compiled_by"] == record
@@ -149,8 +149,8 @@ def test_what_compiled_a_run_is_recorded_and_a_rerun_restores_it_or_refuses(
     summary = first.summary
     summary["compiled_by"]["versions"]["torch"] = "1.0"
     (tmp_path / "first" / "summary.json").write_text(json.dumps(summary))
-    refused = command("rerun", "first", "hydra.run.dir=fourth", cwd=tmp_path, module="pipeline.cli")
+    refused = command("rerun", "first", "--yes", "hydra.run.dir=fourth", cwd=tmp_path, module="pipeline.cli")
     assert refused.returncode == 2 and not (tmp_path / "fourth").exists()
     assert "versions.torch: '1.0' then" in refused.stderr and "--anyway" in refused.stderr
-    anyway = command("rerun", "first", "--anyway", "hydra.run.dir=fourth", cwd=tmp_path, module="pipeline.cli")
+    anyway = command("rerun", "first", "--anyway", "--yes", "hydra.run.dir=fourth", cwd=tmp_path, module="pipeline.cli")
     assert anyway.returncode == 0 and "versions.torch: '1.0' then" in anyway.stdout

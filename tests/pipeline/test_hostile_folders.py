@@ -161,7 +161,7 @@ def test_rerun_says_what_it_would_execute_and_without_an_answer_runs_nothing(
     folder, _ = trial.place("rule that is a callable", good, tmp_path, seed=0)
     monkeypatch.chdir(tmp_path)
     started: list[list[str]] = []
-    monkeypatch.setattr(cli.entry, "main", lambda argv: started.append(list(argv)) or 0)
+    monkeypatch.setattr(cli.entry, "main", lambda argv, **_: started.append(list(argv)) or 0)
     assert cli.main(["rerun", str(folder), *words]) == (0 if words else 2)
     told = capsys.readouterr().err
     named = "model.build._target_=nets.build, accel.rules[0].value._target_=evil.pwn"

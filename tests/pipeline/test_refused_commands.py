@@ -37,8 +37,8 @@ def test_a_run_in_another_runs_directory(tmp_path: Path, capsys: pytest.CaptureF
 def test_a_rerun_into_its_own_directory_is_the_same_configuration(tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert entry.main([REPORT, "seed=3", f"hydra.run.dir={run}"]) == 0
-    assert cli.main(["rerun", str(run), f"hydra.run.dir={run}"]) == 0
-    assert cli.main(["rerun", str(run), f"hydra.run.dir={run}", "seed=4"]) == 2
+    assert cli.main(["rerun", str(run), "--yes", f"hydra.run.dir={run}"]) == 0
+    assert cli.main(["rerun", str(run), "--yes", f"hydra.run.dir={run}", "seed=4"]) == 2
 
 
 def test_a_sweep_in_another_sweeps_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

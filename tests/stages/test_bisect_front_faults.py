@@ -48,7 +48,7 @@ def test_a_crash_of_dynamo_is_dynamos_and_suppressing_errors_helps(backend: str)
     assert result.fault is not None and result.fault["kind"] == "raised"
     assert result.names == ["suppress_errors=true"] and result.remedy is not None
     assert result.remedy.text == "import torch._dynamo.config; torch._dynamo.config.suppress_errors = True"
-    assert result.answer.startswith("Dynamo: with suppress_errors=true the fault is gone; to be rid of it, run in")
+    assert result.answer.startswith("Dynamo: the fault goes away with suppress_errors=true; that hides it, ")
 
 
 @pytest.mark.parametrize("backend", BEHIND_AOT)
@@ -58,7 +58,7 @@ def test_a_wrong_cse_is_aotautograds_and_its_option_is_named(backend: str) -> No
     assert faults(result) == {"backend": "present", "uncompiled": "gone", "dynamo": "gone", "aot_autograd": "present"}
     assert result.names == ["cse=false"] and result.remedy is not None
     assert result.remedy.text == "import torch._functorch.config; torch._functorch.config.cse = False"
-    assert re.match("AOTAutograd: with cse=false the fault is gone; .*cse = False; ", result.answer)
+    assert re.match("AOTAutograd: the fault goes away with cse=false; .*cse = False; ", result.answer)
     off, on = (result.probes[result.confirmed[key] - 1] for key in ("off", "on"))
     assert {str(switch) for switch in off.setting.off} == {"aot_options: cse=false"} and off.fault == "gone"
     assert not on.setting.off and on.fault == "present"

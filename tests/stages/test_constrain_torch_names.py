@@ -38,7 +38,7 @@ def test_an_operation_that_torch_lacks_is_an_error_with_the_nearest(pattern, nea
          "Try: value: [aten.add.Tensor]"),
         ({"denied": ["aten.rellu*"]}, "accel.denied", "Try: accel.denied=[aten.relu]"),
         ({"denied": ["aten.add.Tensr*"]}, "accel.denied", "Try: accel.denied=[aten.add.Tensor]"),
-        ({"denied": ["prims"]}, "accel.denied", "Try: accel.denied=[prims.*]"),
+        ({"denied": ["prims"]}, "accel.denied", "Try: accel.denied='[prims.*]'"),
         ({"numerics": {"fallback": ["aten.sorrt"]}}, "accel.numerics.fallback",
          "Try: accel.numerics.fallback=[aten.sort]"),
         ({"rules": [Rule("operation", value=["torch.linalg"])]}, "accel.rules[0].value",
