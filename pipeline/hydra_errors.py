@@ -20,7 +20,7 @@ from models.errors import (
 from pipeline.help import CONF, GROUPS, options
 from pipeline.keys import in_place, override_of, place_of, unknown_key
 from pipeline.schema import Config
-from pipeline.schema_fields import example_for, expected, fields_of
+from pipeline.schema_fields import example_for, expected, fields_of, fitting
 from stages.registry import CONFIGS
 from stages.torch_internals.registered_names import registered_names
 
@@ -129,7 +129,8 @@ def _no_option(
         told += f"; torch's own registry has {registered}"
         return ConfigurationError(f"{told}.\nTry: backend=dynamo backend.name={registered}")
     near = nearest(name, choices)
-    hint = f"{group}={near}" if near else f"{flag}{group}={name}, with {own}"
+    needed = {"custom": " model.build._target_=my_package.nets.build"}.get(near or "", "")
+    hint = f"{group}={near}{needed}" if near else f"{flag}{group}={name}, with {own}"
     return ConfigurationError(f"{told}.\nTry: {hint}")
 
 
@@ -236,12 +237,20 @@ def _other(chain: Sequence[BaseException], overrides: Sequence[str], where: str)
                 f"Try: {key}=[{value}], or --multirun {override}"
             )
         none = "glob(" in value and key not in GROUPS  # which matches names of files
-        hint = example_of(key, example_for(key)) if none else f"--multirun {quoted(override)}"
+        hint = example_of(key, example_for(key)) if none else f"--multirun {quoted(_each_fitting(key, value))}"
         return ConfigurationError(
             f"{key}: got several values (in {override}); valid: one value, or several with --multirun.\nTry: {hint}"
         )
     message = " ".join(line.strip() for line in text.splitlines() if line.strip())
     return ConfigurationError(f"configuration: {message}{in_place(where)}.\nTry: python -m pipeline --help")
+
+
+def _each_fitting(key: str, value: str) -> str:
+    """``KEY=A,B`` as a sweep takes it: whole numbers that the key does not take are replaced by one that it does."""
+    parts = value.split(",")
+    if all(re.fullmatch(r"[+-]?\d+", part) for part in parts):
+        parts = list(dict.fromkeys(fitting(key, part) for part in parts))
+    return f"{key}={','.join(parts)}"
 
 
 def _plain_key(key: str) -> str:

@@ -82,6 +82,11 @@ def _may_be_foreign(config: Config, device: str) -> bool:
 
 def _check_backend(backend: BackendConfig) -> None:
     """``name`` is what a run is called: that of a backend which does not run it would be a false name."""
+    if not backend.name:
+        raise ConfigurationError(
+            f"backend.name: got no value; valid: what is registered with torch ({', '.join(registered_names())}), "
+            "or what an installed package adds.\nTry: backend=dynamo backend.name=eager"
+        )
     if backend.adapter not in BUILT_IN or backend.adapter == "dynamo" or backend.name in BUILT_IN:  # see shown_name
         return
     if backend.name in (*installed_adapters(), *registered_names()):

@@ -31,6 +31,11 @@ CASES: dict[str, tuple[list[str], str, list[str]]] = {
     "model name": (["model=berrt"], "model", ["'berrt'", "valid: bert", *MODELS]),
     "accel name": (["accel=strict9"], "accel", ["'strict9'", "none", "mock", "warn16", "strict8"]),
     "backend name": (["backend=inductr"], "backend", ["valid: inductor", "eager", "aot_mock", "dynamo"]),
+    "dynamo without a name": (
+        ["backend=dynamo"],
+        "backend.name",
+        ["got no value", "cudagraphs", "Try: backend=dynamo"],
+    ),
     "experiment name": (["experiment=alignment"], "experiment", ["alignment_sweep", "model_dtype"]),
     "stage name": (
         ["stages=[capture,constrian]"],

@@ -351,7 +351,6 @@ stages=[constrain]
 stages=[report,lower,constrain]
 stages=[kerneldiff] | stages.kerneldiff.steps=2
 backend=eager | backend.inductor.debug=true
-backend=dynamo
 backend=dynamo | backend.name=nosuch
 backend=mock | backend.options.nosuch=1
 """
