@@ -1,5 +1,6 @@
 # Two commands do everything on a fresh machine with Python 3.11 to 3.13 and a C++ compiler:
-#   make run     a first report          make test    all tests
+#   make run     a first report          make test    the tests
+#   make test-full       the full-size models' too: before a release, and where a change touches them
 # Other arguments:  make run ARGS="model=bert accel=strict16"
 # Another torch:    make run TORCH="torch==2.11.0"     Another Python:  make run PYTHON=python3.12
 PYTHON ?= python3
@@ -8,15 +9,15 @@ ARGS ?= model=resnet18 accel=warn16
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test test-fast test-slow lint format performance clean
+.PHONY: run test test-full test-slow lint format performance clean
 
 run: $(VENV)/.installed
 	$(BIN)/inductor-debug run $(ARGS)
 
-test: test-fast test-slow
-
-test-fast: $(VENV)/.installed-dev
+test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-full: test test-slow
 
 test-slow: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m slow
