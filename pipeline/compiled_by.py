@@ -28,7 +28,7 @@ PREFIXES = (
     "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "ATEN_", "DNNL_", "ONEDNN_", "MOCK_",
 )  # fmt: skip
 COMPILERS = ("CC", "CXX")
-_ELSEWHERE = re.compile(r"CACHE_DIR|LOG|TRACE|_HOME$|REPRO_DIR|DEBUG_DIR|VISIBLE_DEVICES|^INDUCTOR_DEBUG_")
+_ELSEWHERE = re.compile(r"CACHE_(DIR|PATH)|LOG|TRACE|_HOME$|REPRO_DIR|DEBUG_DIR|VISIBLE_DEVICES|^INDUCTOR_DEBUG_")
 """Where files lie, what is logged, and which device is the first: neither changes what is compiled."""
 _NEVER_RESTORED = re.compile(r"PATH|DIR|FILE|LIB|TOOL|PLUGIN|IMPORT|MODULE|BACKEND|HOOK|CMD|COMMAND|PTXAS|^CC$|^CXX$")
 """What such a variable names is executed, imported or opened: it is never taken over from a stored run."""

@@ -1,5 +1,6 @@
 """Compiler options from the command line: swept, and AOTInductor with its printer of intermediate values."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -120,6 +121,14 @@ def test_a_wrong_setting_of_dynamos_is_told_before_anything_runs(option: str, to
     assert not list(tmp_path.glob("outputs/*/*"))
 
 
+def altered(run: Path, name: str, text: str) -> None:
+    """Give a file of a run another content, as if the run had written that."""
+    (run / name).write_text(text)
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["files"][name] = hashlib.sha256(text.encode()).hexdigest()
+    (run / "manifest.json").write_text(json.dumps(manifest))
+
+
 @pytest.mark.slow
 def test_what_compiled_a_run_is_recorded_and_a_rerun_restores_it_or_refuses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -148,7 +157,7 @@ def test_what_compiled_a_run_is_recorded_and_a_rerun_restores_it_or_refuses(
 
     summary = first.summary
     summary["compiled_by"]["versions"]["torch"] = "1.0"
-    (tmp_path / "first" / "summary.json").write_text(json.dumps(summary))
+    altered(tmp_path / "first", "summary.json", json.dumps(summary))
     refused = command("rerun", "first", "--yes", "hydra.run.dir=fourth", cwd=tmp_path, module="pipeline.cli")
     assert refused.returncode == 2 and not (tmp_path / "fourth").exists()
     assert "versions.torch: '1.0' then" in refused.stderr and "--anyway" in refused.stderr
