@@ -13,7 +13,6 @@ It reports through lines on the events' file descriptor, each a token and JSON::
     {"event": "done"}                            no stage remains
 """
 
-import atexit
 import contextlib
 import ctypes
 import dataclasses
@@ -28,10 +27,11 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from models.errors import ConfigurationError, UserError, is_out_of_memory, mistake_in, root_cause
 from stages.contract import Stage, StageContext, StageResult
+from stages.process_end import leave
 from stages.registry import CLASSES, build_stage
 
 from . import compiled_by
@@ -414,15 +414,5 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _leave(code: int) -> NoReturn:
-    """End the process: exit handlers and buffers, but not the seconds that Python needs to take torch apart."""
-    atexit._run_exitfuncs()
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    ctypes.CDLL(None).fflush(None)
-    os._exit(code)
-
-
 if __name__ == "__main__":
-    _leave(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

@@ -33,6 +33,7 @@ from stages.benchmark.interference import LoadMeter
 from stages.benchmark.memory import allocated_peak, peak_memory
 from stages.contract import MemoryArtifacts, Settings, StageContext
 from stages.plain import from_plain
+from stages.process_end import leave
 from stages.torch_internals.dynamo_options import in_force
 
 log = logging.getLogger(__name__)
@@ -217,13 +218,5 @@ def _end_with(parent: int) -> None:
         os._exit(1)
 
 
-def _leave(code: int) -> None:
-    """End the process without the seconds that Python needs to take torch apart."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    ctypes.CDLL(None).fflush(None)
-    os._exit(code)
-
-
 if __name__ == "__main__":
-    _leave(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

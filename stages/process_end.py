@@ -1,0 +1,18 @@
+"""How a process of ours ends once its results are told. Free of torch."""
+
+import atexit
+import ctypes
+import logging
+import os
+import sys
+from typing import NoReturn
+
+
+def leave(code: int) -> NoReturn:
+    """End the process: exit handlers and buffers, but not the seconds that Python needs to take torch apart."""
+    atexit._run_exitfuncs()
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    ctypes.CDLL(None).fflush(None)
+    os._exit(code)
