@@ -34,6 +34,7 @@ from stages.benchmark.memory import allocated_peak, peak_memory
 from stages.contract import MemoryArtifacts, Settings, StageContext
 from stages.plain import from_plain
 from stages.process_end import leave
+from stages.torch_internals.compile_workers import end_compile_workers
 from stages.torch_internals.dynamo_options import in_force
 
 log = logging.getLogger(__name__)
@@ -112,6 +113,7 @@ class Sampler:
                 self.emit({"event": "warm", "side": side, "seconds": time.perf_counter() - start})
 
     def _sample(self, cases: Mapping[str, Case], functions: Mapping[str, Callable[..., Any]]) -> None:
+        end_compile_workers()
         on_device = all(case.device.type == "cuda" for case in cases.values())
         clocks = {side: DeviceClock(cases[side], functions[side]) for side in timing.SIDES} if on_device else {}
         on_host = any(case.device.type == "cpu" for case in cases.values())

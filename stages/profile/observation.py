@@ -19,6 +19,7 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from models.case import Case
+from stages.torch_internals.compile_workers import end_compile_workers
 
 STEP = "profiled step"
 EMPTY = "empty range"
@@ -124,6 +125,7 @@ def observe(
         for _ in range(warmup):
             _step(case, plain)
             _step(case, ranged)
+        end_compile_workers()
         _step(case, plain)
         found.plain += taken(lambda: _step(case, plain), steps // 2, budget_s / 2)
         with _profiler(activity) as profiler:

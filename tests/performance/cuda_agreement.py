@@ -5,6 +5,8 @@ First each model is compiled once on either side. Then, for each model, each rep
 before and half after. Both sides are compared as geometric means over the processes' medians; peak memory is of the
 processes that held that side alone.
 
+``--json`` keeps the medians of each process too, and what the stage saw of the machine's load beside it.
+
 Usage: ``python tests/performance/cuda_agreement.py [--models bert,resnet18,ssm] [--repetitions 3] [--processes 4]
 [--cores 2,3] [--set NAME=VALUE] [--json FILE]``. Prints a row for each repetition, model and side: ours, the script's,
 and the ratio. Exit code 1 where one differs by more than ``--limit`` (0.05).
@@ -19,8 +21,11 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pandas
 
 HERE = Path(__file__).parent
 SIDES = {"reference": "eager", "test": "inductor"}
@@ -28,8 +33,16 @@ MEASURES = {"wall_ms": "median_ms", "events_ms": "device_ms", "peak_bytes": "pea
 """The script's figure → the pipeline's."""
 
 
-def pipeline(model: str, options: argparse.Namespace, run: Path, cache: Path, variables: dict[str, str]) -> Any:
-    """The benchmark part of a run's summary."""
+@dataclass
+class Ours:
+    """What the stage ``benchmark`` found: its part of the summary, and of each process medians and surroundings."""
+
+    summary: dict[str, Any]
+    processes: list[dict[str, Any]]
+
+
+def pipeline(model: str, options: argparse.Namespace, run: Path, cache: Path, variables: dict[str, str]) -> Ours:
+    """One run of the stage."""
     command = [
         sys.executable, "-P", "-m", "pipeline", f"model={model}", "device=cuda", "stages=[benchmark]",
         f"stages.benchmark.processes={options.processes}", f"stages.benchmark.repeats={options.rounds}",
@@ -42,7 +55,12 @@ def pipeline(model: str, options: argparse.Namespace, run: Path, cache: Path, va
     result = json.loads((run / "summary.json").read_text())["benchmark"]
     if result["speedup"] is None:
         sys.exit(finished.stdout + finished.stderr)
-    return result
+    told = json.loads((run / "benchmark/environment.json").read_text())["processes"]
+    samples = pandas.read_csv(run / "benchmark/samples.csv")
+    medians = samples.groupby(["process", "side"])[["ms", "device_ms"]].median()
+    for index, process in enumerate(told):
+        process["medians"] = {side: dict(medians.loc[(index, side)]) for side in SIDES}
+    return Ours(result, told)
 
 
 def bare(model: str, index: int, rounds: int, cache: Path, variables: dict[str, str]) -> dict[str, Any]:
@@ -77,9 +95,13 @@ def compare(model: str, options: argparse.Namespace, folder: Path, repetition: i
         row: dict[str, Any] = {"repetition": repetition, "model": model, "side": name}
         for theirs, mine in MEASURES.items():
             values = [script[name][theirs] for script in scripts if theirs in script[name]]
-            row |= {f"ours_{theirs}": ours[side][mine], f"script_{theirs}": mean(values), f"each_{theirs}": values}
-            row[f"ratio_{theirs}"] = ours[side][mine] / mean(values)
-        row["ours_ci95_ms"] = ours[side]["ci95_ms"]
+            row |= {
+                f"ours_{theirs}": ours.summary[side][mine],
+                f"script_{theirs}": mean(values),
+                f"each_{theirs}": values,
+            }
+            row[f"ratio_{theirs}"] = ours.summary[side][mine] / mean(values)
+        row |= {"ours_ci95_ms": ours.summary[side]["ci95_ms"], "ours_processes": ours.processes}
         rows.append(row)
         shown = ", ".join(
             f"{measure} {row[f'ours_{measure}']:.4g} / {row[f'script_{measure}']:.4g} = {row[f'ratio_{measure}']:.3f}"

@@ -6,6 +6,7 @@ the pipeline does: 3 warm-up steps of each, then rounds of one step of each.
 
 - wall: the clock around a call and the device's synchronization
 - events: CUDA events around a call that was queued while the device was busy, so that it does not wait for the host
+- both once TorchInductor's compile workers have ended, as in the pipeline
 - memory: ``max_memory_allocated`` over one step of the side that the process began with, before the other was run
 
 Usage: ``python tests/performance/cuda_bare.py bert|resnet18|ssm [--first eager|inductor] [--rounds 20]``. Prints one
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch._inductor.async_compile import shutdown_compile_workers
 
 SIDES = ("eager", "inductor")
 
@@ -96,6 +98,7 @@ def main() -> None:
                 calls[side]()
                 torch.cuda.synchronize()
                 found[side]["peak_bytes"] = torch.cuda.max_memory_allocated()
+        shutdown_compile_workers()  # else they start beside what is timed, for as long as they take to import torch
         lead = {side: 1.5 * wall_ms(calls[side]) for side in SIDES}
         walls: dict[str, list[float]] = {side: [] for side in SIDES}
         events: dict[str, list[float]] = {side: [] for side in SIDES}
