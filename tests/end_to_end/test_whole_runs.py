@@ -136,9 +136,11 @@ def test_outputs_loss_and_gradients_are_compared(training_run: Finished) -> None
 
 def test_compile_time_contains_the_compilation(inference_run: Finished) -> None:
     test = inference_run.summary["benchmark"]["test"]
-    assert test["compile_s"] > 1.0  # a C++ compiler ran; the lazy call takes a millisecond
+    assert test["compile_s"] > 0.1  # the lazy call takes a millisecond
     assert test["samples"] == 2 * 3 and test["peak_memory_bytes"] > 0  # two processes
-    assert test["compile_kind"] == "cold"
+    used = inference_run.json("lower/summary.json")["caches"]
+    assert test["compile_kind"] == used["kind"]
+    assert (used["kind"] == "warm") == (used["made"] == 0)  # runs share a cache: which it is depends on those before
 
 
 @pytest.mark.parametrize(("kind", "graphs"), [("inference_run", 1), ("training_run", 2)])
