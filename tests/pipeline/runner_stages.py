@@ -197,20 +197,29 @@ class Surroundings(Stage):
     uses_torch = False
 
     def run(self, context: StageContext) -> StageResult:
-        told = {"pid": os.getpid(), "temporary": tempfile.gettempdir(), "workspace": workspace(os.environ)}
-        told["children"] = None if context.children is None else workspace(context.children)
-        return StageResult("passed", "", {f"{self.name}/surroundings.json": told})
+        return StageResult("passed", "", {f"{self.name}/surroundings.json": self.told(context)})
+
+    def told(self, context: StageContext) -> dict[str, object]:
+        return {"pid": os.getpid(), "temporary": tempfile.gettempdir(), "workspace": workspace(os.environ)}
+
+
+class SurroundingsOfChildren(Surroundings):
+    """And the variables of processes that it may start."""
+
+    def told(self, context: StageContext) -> dict[str, object]:
+        children = None if context.children is None else workspace(context.children)
+        return super().told(context) | {"children": children}
 
 
 def workspace(variables: Mapping[str, str]) -> str | None:
     return variables.get("CUBLAS_WORKSPACE_CONFIG")
 
 
-class Lower(Surroundings):
+class Lower(SurroundingsOfChildren):
     name = "lower"
 
 
-class Benchmark(Surroundings):
+class Benchmark(SurroundingsOfChildren):
     name = "benchmark"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from models.config import ModelConfig
 from models.errors import ConfigurationError
-from pipeline import cli, compiled_by, manifest
+from pipeline import cli, compiled_by, entry, manifest
 from pipeline.restoring import Expected, recorded, restored
 from pipeline.summary import build_summary
 from stages.contract import Settings
@@ -159,6 +159,18 @@ def test_compare_shows_first_what_compiled_them(tmp_path: Path, capsys: pytest.C
     assert not any("compiled_by" in row["results"] for row in tables["results"])
     assert cli.main(["compare", str(one), str(two)]) == 0
     assert "options.inductor.freezing  true" in capsys.readouterr().out
+
+
+def test_compare_tells_a_variable_of_the_compilers_that_one_run_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TORCHINDUCTOR_FREEZING", raising=False)
+    assert entry.main(["stages=[report]", f"hydra.run.dir={tmp_path / 'plain'}"]) == 0
+    monkeypatch.setenv("TORCHINDUCTOR_FREEZING", "1")
+    assert entry.main(["stages=[report]", f"hydra.run.dir={tmp_path / 'frozen'}"]) == 0
+    capsys.readouterr()
+    assert cli.main(["compare", str(tmp_path / "plain"), str(tmp_path / "frozen")]) == 0
+    assert "TORCHINDUCTOR_FREEZING" in capsys.readouterr().out
 
 
 def test_compare_says_of_which_run_it_is_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

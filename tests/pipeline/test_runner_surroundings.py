@@ -31,6 +31,14 @@ def test_what_is_timed_on_cuda_runs_without_the_variable_that_equal_bits_need(
     assert lower["pid"] != benchmark["pid"] == profile["pid"]
 
 
+def test_a_profile_on_cuda_is_taken_without_the_variable_that_equal_bits_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(SET, raising=False)
+    (found,) = surroundings(execute(tmp_path / "run", "profile", device="cuda"), "profile")
+    assert found["workspace"] is None
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_variable_of_the_users_stays_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str) -> None:
     monkeypatch.setenv(SET, ":16:8")
@@ -55,8 +63,8 @@ def test_in_this_process_no_other_may_be_started(tmp_path: Path, monkeypatch: py
 def test_temporary_files_are_within_the_run(tmp_path: Path, isolation: str) -> None:
     """Torch keeps its precompiled headers there, wherever its cache is."""
     before = tempfile.gettempdir()
-    outcome = execute(tmp_path / "run", "lower", isolation=isolation)
-    (found,) = surroundings(outcome, "lower")
+    outcome = execute(tmp_path / "run", "profile", isolation=isolation)
+    (found,) = surroundings(outcome, "profile")
     assert Path(found["temporary"]).is_relative_to(outcome.path)
     assert not Path(found["temporary"]).exists()  # removed with the run's caches
     assert tempfile.gettempdir() == before
@@ -64,8 +72,8 @@ def test_temporary_files_are_within_the_run(tmp_path: Path, isolation: str) -> N
 
 def test_temporary_files_of_a_shared_cache_are_in_it(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    outcome = execute(tmp_path / "run", "lower", cache=True, cache_dir=str(cache))
-    (found,) = surroundings(outcome, "lower")
+    outcome = execute(tmp_path / "run", "profile", cache=True, cache_dir=str(cache))
+    (found,) = surroundings(outcome, "profile")
     assert Path(found["temporary"]).is_relative_to(cache)
 
 

@@ -1,5 +1,7 @@
 """Models and backends for sampling processes, which import them by name."""
 
+import gc
+import json
 import os
 import signal
 from collections.abc import Callable, Sequence
@@ -28,6 +30,28 @@ class Slow(nn.Module):
 def slow() -> tuple[nn.Module, tuple[Tensor]]:
     """``Slow`` and an input."""
     return Slow(), (torch.randn(2),)
+
+
+class Counting(nn.Module):
+    """Notes at each call in which process it is, and how many tensors of its weight's shape live in that."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__()
+        self.file, self.weight = file, nn.Parameter(torch.randn(131, 7))
+
+    @torch.compiler.disable
+    def forward(self, x: Tensor) -> Tensor:
+        alive = [item for item in gc.get_objects() if type(item) in (Tensor, nn.Parameter)]
+        copies = sum(item.shape == self.weight.shape for item in alive)
+        with open(self.file, "a") as file:
+            file.write(json.dumps({"process": os.getpid(), "copies": copies}) + "\n")
+        return x @ self.weight
+
+
+def counting(file: str, threads: int) -> tuple[nn.Module, tuple[Tensor]]:
+    """``Counting``, which notes in ``file``, and an input of shape (2, 131), in a process of so many threads."""
+    torch.set_num_threads(threads)
+    return Counting(file), (torch.randn(2, 131),)
 
 
 class Crashing(AcceleratorAdapter):

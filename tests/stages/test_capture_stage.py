@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 from capture_models import Broken, NoTensors, Small, case_of
+from torch import nn
 
 from models.config import ModelConfig
 from stages.capture import peak_live, statistics
@@ -53,6 +54,12 @@ def test_summary_counts(broken: tuple[StageResult, MemoryArtifacts]) -> None:
         f"3 Dynamo graphs (AOTAutograd: 3 forward, 3 backward), {counts['nodes']} operations, 2 graph breaks, "
         f"{counts['guards']} guards"
     )
+
+
+def test_the_message_names_the_setting_of_dynamos_that_would_make_a_graph() -> None:
+    result, _ = run(case_of(nn.Sequential(nn.LSTM(4, 4)), torch.randn(3, 2, 4)))
+    assert result.summary["graphs"]["dynamo"] == 0
+    assert "Try: backend.dynamo.allow_rnn=true" in result.message
 
 
 def test_sizes_traced_otherwise_than_they_are_compiled_are_told() -> None:

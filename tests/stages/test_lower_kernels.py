@@ -6,7 +6,9 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from stages.lower.decisions import AUTOTUNING_COLUMNS, autotuning, fusions
+from stages.capture.sources import SourceFinder
+from stages.lower.decisions import AUTOTUNING_COLUMNS, autotuning, fusions, kernel_table
+from stages.lower.kernel_records import describe_kernels
 from stages.lower.kernels import Kernel, split_kernels
 from stages.lower.launches import Launch, find_launches, launch_buffers
 from stages.torch_internals.inductor import LoweredGraph
@@ -283,3 +285,48 @@ def test_autotuning_lists_the_fastest_first_and_no_time_for_what_failed() -> Non
     assert list(table.columns) == AUTOTUNING_COLUMNS
     assert table["fastest"].tolist() == [True, False]
     assert table["milliseconds"][0] == 0.5 and pd.isna(table["milliseconds"][1])
+
+
+PREPARED = """
+        # [Provenance debug handles] cpp_fused_0:1
+        cpp_fused_0(arg0_1, arg1_1, buf0, buf1)
+        # [Provenance debug handles] extern_kernels.convolution:2
+        buf2 = extern_kernels.convolution(arg2_1, buf0, bias=None)
+        # [Provenance debug handles] extern_kernels.convolution:3
+        buf3 = extern_kernels.convolution(buf2, buf1, bias=None)
+"""
+
+
+def test_a_kernel_that_prepares_operands_has_the_line_that_it_prepares_most_for() -> None:
+    """Two weights, the smaller of which is read first."""
+    lines = {"convolution": 2, "convolution_1": 3}
+    nodes = [
+        PostGradNode(name, "aten.convolution.default", "", None, (), "", f'  File "net.py", line {line}, in forward\n')
+        for name, line in lines.items()
+    ]
+    buffers = {name: buffer(name, origin) for name, origin in (("buf2", "convolution"), ("buf3", "convolution_1"))}
+    for name, sizes in (("buf0", [4, 4]), ("buf1", [64, 4])):
+        buffers[name] = BufferInfo(name, "buffer", sizes, [sizes[1], 1], "float32", "cpu", 4 * math.prod(sizes))
+    inputs = {name: buffer(name, role="input") for name in ("arg0_1", "arg1_1", "arg2_1")}
+    schedule = Schedule(
+        nodes=[
+            scheduled("op0_op1", ["arg0_1", "arg1_1"], ["buf0", "buf1"], ["convolution", "convolution_1"]),
+            scheduled("op2", ["arg2_1", "buf0"], ["buf2"], ["convolution"], "extern"),
+            scheduled("op3", ["buf2", "buf1"], ["buf3"], ["convolution_1"], "extern"),
+        ],
+        buffers=buffers | inputs,
+    )
+    lowered = LoweredGraph(
+        "g0.forward",
+        nodes=nodes,
+        schedule=schedule,
+        source_code=PREPARED,
+        kernel_nodes={
+            "cpp_fused_0:1": [],
+            "extern_kernels.convolution:2": ["convolution"],
+            "extern_kernels.convolution:3": ["convolution_1"],
+        },
+    )
+    mapped = [{"node": node.name, "pre_grad": [], "module": "", "captured": []} for node in nodes]
+    table = kernel_table(describe_kernels(lowered, [Kernel("cpp_fused_0", "cpp", "")], mapped, SourceFinder()))
+    assert table["source"].tolist() == ["net.py:3", "net.py:2", "net.py:3"]
