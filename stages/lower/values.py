@@ -238,7 +238,7 @@ def _trace(rows: Mapping[int, dict[str, Any]], held: Sequence[Held], states: Map
             seen[value].add(states[index])
     # a value that changed was written by a launch that was not found
     known = {value: state for value, (state, *others) in seen.items() if not others}
-    for state in STATES:
+    for state in {row["state"] for row in rows.values()}.intersection(STATES):
         found = births(memory, known, state)
         for index, row in rows.items():
             value = value_of(held[index])
