@@ -4,9 +4,12 @@ A node name is only ever used together with its graph's id (``g0.dynamo``, ``g0.
 ``g0.joint``, ``g1.dynamo``, …).
 """
 
+import functools
+import importlib.util
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 SCHEMA = 1
@@ -101,6 +104,24 @@ class SourceLine:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
+
+
+NO_LINE = "a layer of torch's that no line of the model calls"
+"""What a message says in the place of a line that is torch's own."""
+
+
+@functools.cache
+def _torch_folder() -> str:
+    found = importlib.util.find_spec("torch")
+    return f"{Path(found.origin).parent}/" if found is not None and found.origin else "torch/"
+
+
+def is_torchs(source: str) -> bool:
+    """Whether a line, ``file:line``, is torch's own, as of a layer in a model that is an ``nn.Sequential``.
+
+    The model has no line there then. Does not import torch.
+    """
+    return source.startswith(_torch_folder())
 
 
 @dataclass(frozen=True)

@@ -150,12 +150,20 @@ class PostGradNodes(TypedDict):
     nodes: list[PostGradNode]
 
 
+class Printer(TypedDict):
+    """``printer`` of lower/summary.json."""
+
+    level: int
+    kernels: list[str]
+
+
 class Lowering(TypedDict):
     """lower/summary.json."""
 
     graphs: dict[str, dict[str, Any]]
     inductor_options: NotRequired[dict[str, Any]]
     compile_s: NotRequired[Number | None]
+    printer: NotRequired[Printer]
 
 
 class Break(TypedDict):
@@ -361,7 +369,7 @@ WHOLE = r"(-?\d{1,40})?"
 NUMBER = r"([-+]?(\d{1,400}(\.\d{0,400})?|\.\d{1,400})([eE][-+]?\d{1,3})?|nan|inf|-inf)?"
 TRUTH = r"True|False|"
 
-_OPTIONAL = ("bound", "ratio", "elements")
+_OPTIONAL = ("bound", "ratio", "elements", "handle", "holds", "writer", "born")
 _TIMED = {"time_us": NUMBER}
 _CSV: dict[str, dict[str, str]] = {
     "constrain/violations.csv": {
@@ -375,7 +383,8 @@ _CSV: dict[str, dict[str, str]] = {
     "lower/*/autotuning.csv": {"operation": TEXT, "inputs": TEXT, "choice": TEXT, "milliseconds": NUMBER,
                                "fastest": TRUTH},
     "lower/values.csv": {"graph": TEXT, "call": WHOLE, "launch": WHOLE, "kernel": TEXT, "when": TEXT, "buffer": TEXT,
-                         "written": TRUTH, "state": TEXT, "elements": WHOLE},
+                         "written": TRUTH, "state": TEXT, "elements": WHOLE, "handle": WHOLE,
+                         **dict.fromkeys(("holds", "writer", "born"), TEXT)},
     **{f"profile/{name}.csv": _TIMED for name in ("lines", "kernels", "modules", "operations")},
 }  # fmt: skip
 

@@ -32,8 +32,12 @@ def calls_in_words(generated: int, calls: int, library: int) -> str:
 
 
 def place(value: Any) -> str:
-    """A source line without the folders that hold installed packages; the whole path is in the files."""
-    return re.sub(r".*/(?:site|dist)-packages/", "", str(value)) if value else "–"
+    """A source line without the folders that hold installed packages; the whole path is in the files.
+
+    One of torch's own is told as such: the model has none there.
+    """
+    short = re.sub(r".*/(?:site|dist)-packages/", "", str(value)) if value else "–"
+    return f"{short} (torch's own)" if short.startswith("torch/") else short
 
 
 def human_bytes(value: Any) -> str:

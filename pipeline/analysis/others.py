@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,8 @@ from pipeline.analysis import kernels
 from pipeline.analysis.kernels import NEAREST
 from pipeline.analysis.stored import Analysis, Row, StoredRun, Table, Wanted, parsed
 from stages.guards.suggestions import for_break
-from stages.lower.held import brought_by, held_rows, place_of
+from stages.lower.births import launches_in, place_of, to_learn
+from stages.lower.held import held_rows
 from stages.report import bisection, fit, numbers
 from stages.wording import breaks_in_words, counted
 
@@ -20,8 +21,8 @@ DYNAMIC_COLUMNS = ("graph", "function", "file", "line", "guards", "kept", "relax
 CAPTURED_BREAK_COLUMNS = ("graph", "kind", "reason", "suggestion", "file", "line", "code")
 NUMBER_COLUMNS = ("kind", "path", "verdict", "bound", "ratio", "max_abs", "max_rel", "rmse", "max_ulp", "nan_reference",
                   "nan_test", "message")  # fmt: skip
-VALUE_COLUMNS = ("graph", "launch", "kernel", "when", "buffer", "written", "holds", "writer", "state", "shape", "dtype",
-                 "mean", "min", "max", "file", "note")  # fmt: skip
+VALUE_COLUMNS = ("graph", "launch", "kernel", "when", "buffer", "written", "holds", "writer", "state", "born", "shape",
+                 "dtype", "mean", "min", "max", "file", "note")  # fmt: skip
 PROFILED = ("lines", "kernels", "modules", "operations")
 
 
@@ -130,7 +131,11 @@ def values(run: StoredRun, wanted: Wanted) -> Analysis:
         first = next((row for row in held if row["state"] == state), None)
         if first is not None:
             told.append(f"the first {word}: {place_of(first)}")
-            told += [f"  from {line}" for line in _lines_of(run, first)]
+            suspects = launches_in(first)
+            certain = "from" if len(suspects) == 1 else "perhaps from"
+            told += [f"  {certain} {line}" for line in _lines_of(run, str(first["graph"]), suspects)]
+            option = to_learn(first, *_printer(run))
+            told += [f"  to learn where it was born, type {run.rerun(option)}"] if option else []
         elif any(row["state"] for row in held):
             told.append(f"no {word} in what was printed")
     if unjudged:
@@ -159,13 +164,20 @@ def _chosen_values(rows: list[Row], wanted: Wanted) -> list[Row]:
             and wanted.graph in (None, row["graph"])]  # fmt: skip
 
 
-def _lines_of(run: StoredRun, row: Mapping[str, Any]) -> list[str]:
-    """The model's lines behind the launch that wrote a printed value; none where that is not known."""
-    if row["graph"] not in run.graphs or row.get("handle") is None:
+def _printer(run: StoredRun) -> tuple[list[str], int]:
+    """The printer's ``kernels`` and ``print_values``; no kernel and 0 where the run does not say."""
+    facts = run.json("lower/summary.json") if run.has("lower/summary.json") else {}
+    printer = facts.get("printer", {"kernels": [], "level": 0})
+    return printer["kernels"], printer["level"]
+
+
+def _lines_of(run: StoredRun, graph: str, launches: Collection[str]) -> list[str]:
+    """The model's lines behind some of a graph's launches, ``kernel:handle``; none where that is not known."""
+    if graph not in run.graphs:
         return []
-    writer = brought_by(row) or f"{row['kernel']}:{row['handle']}"
-    written = [each for each in kernels.launches_of(run, row["graph"]) if f"{each['name']}:{each['handle']}" == writer]
-    return [f"{kernels.place(line)}: {line['code']}" for each in written for line in each["sources"] if line["own"]]
+    known = {f"{each['name']}:{each['handle']}": each for each in kernels.launches_of(run, graph)}
+    lines = [line for name in launches for line in known.get(name, {"sources": []})["sources"] if line["own"]]
+    return list(dict.fromkeys(f"{kernels.place(line)}: {line['code']}" for line in lines))
 
 
 def bisect(run: StoredRun, wanted: Wanted) -> Analysis:

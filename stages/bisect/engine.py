@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from stages.bisect.config import BisectConfig
+from stages.bisect.independence import Independence
 from stages.bisect.records import (
     AOT,
     AOT_OPTIONS,
@@ -85,7 +86,8 @@ class Investigation:
         try:
             self._run()
         except OutOfProbes:
-            self.result.verdict = UNKNOWN
+            self.result.ended = bool(self.result.confirmed)
+            self.result.verdict = self.result.verdict if self.result.ended else UNKNOWN
         self.result.answer = answer(self.result, self.facts)
         return self.result
 
@@ -223,14 +225,20 @@ class Investigation:
         if not self._confirm(off, link):
             return
         result.verdict, result.applied = "found" if narrow else "narrowed", len(applied)
-        result.faults = self._faults(single, link) if narrow else [result.names]
+        result.faults = [result.names]
         if link == BACKEND and group in INSIDE_INDUCTOR:
             result.subsystem = "inductor"
         elif group == DECOMPOSITION:
             result.subsystem = DECOMPOSITIONS
         watched = self.result.probes[result.confirmed["on"] - 1].outcome
-        known = applied if watched.died else watched.applications
+        came_to = {(item.group, item.key, item.occurrence) for item in watched.applications}
+        later = [item for item in applied if (item.group, item.key, item.occurrence) not in came_to]
+        known = [*watched.applications, *later]  # a failure ends the compilation before it comes to the next
         result.applications = [item for item in known if _covered(item, single)]
+        if narrow or group == OPERATIONS:
+            result.faults = self._faults(single, link)
+            if 1 < len(result.names) == len(result.faults):
+                result.verdict = "found"
         if group in PASSES and len(single) == 1:
             self._find_pattern(single[0], known, link)
         if group == OPTIONS:
@@ -257,23 +265,20 @@ class Investigation:
         return chosen
 
     def _faults(self, single: list[Switch], link: str) -> list[list[str]]:
-        """The names by fault: what stays with all but one name off is one fault, and equal errors are the same one."""
-        names = list(dict.fromkeys(switch.key for switch in single))
-        if len(names) == 1:
-            return [names]
-        faults: list[tuple[Outcome, list[str]]] = []
-        for name in names:
-            setting = Setting(link, frozenset(switch for switch in single if switch.key != name))
-            made = next((probe for probe in self.result.probes if probe.setting == setting), None)
-            alone = made or self._probe(setting, f"is it a fault of its own, with {name} alone on?")
-            same = next((fault for outcome, fault in faults if outcome.equal_errors(alone.outcome)), None)
-            if alone.fault != PRESENT:
-                return [names]
-            if same is None:
-                faults.append((alone.outcome, [name]))
-            else:
-                same.append(name)
-        return [fault for _, fault in faults]
+        """The names by fault: see :class:`Independence`."""
+
+        def ask(off: frozenset[Switch], purpose: str) -> Probe:
+            return self._made(link, off) or self._probe(Setting(link, off), purpose)
+
+        applied = (item for probe in self.result.probes for item in probe.outcome.applications)
+        keys = keys_of(applied, OPERATIONS) if single[0].group == OPERATIONS else []
+        return Independence(single, [Switch(OPERATIONS, key) for key in keys], ask).faults()
+
+    def _made(self, link: str, off: frozenset[Switch]) -> Probe | None:
+        """The probe that was made with these switches off; with none, the one that confirmed the fault."""
+        if not off:
+            return self.result.probes[self.result.confirmed["on"] - 1]
+        return next((probe for probe in self.result.probes if probe.setting == Setting(link, off)), None)
 
     def _applications(self, switches: list[Switch], link: str) -> list[Application]:
         """The applications of these switches, from the latest probe at this link in which the compiler ended well."""

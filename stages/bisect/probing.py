@@ -52,6 +52,7 @@ from stages.torch_internals.switches import (
 )
 
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
+_PATH = re.compile(r"\S*/\S+")
 _GENERIC = ("AssertionError", "Exception", "KeyError", "NotImplementedError", "RuntimeError", "TypeError", "ValueError")
 """Types that say little of a failure: the first line of its message belongs to its class then."""
 _ELSEWHERE = "SubprocException"
@@ -75,6 +76,11 @@ def failure_class(error: Mapping[str, str]) -> str:
         return kind
     first = next((line.strip() for line in message.splitlines() if line.strip()), "")
     return f"{kind}: {_NUMBERS.sub('#', first)}"
+
+
+def told_by(error: Mapping[str, str]) -> str:
+    """A failure's type and message without its numbers and paths, which change from compilation to compilation."""
+    return f"{error['type']}: {_NUMBERS.sub('#', _PATH.sub('…', error['message']))}"
 
 
 class Uncompiled(CompiledCase):
@@ -163,6 +169,8 @@ class Prober:
         outcome.seconds = time.perf_counter() - began
         outcome.graphs = made[0].given if made else 0
         outcome.applications = [self._located(item) for item in board.applications]
+        if outcome.verdict == RAISED and board.applications:
+            outcome.raised_at = board.applications[-1].key
         return outcome
 
     @contextlib.contextmanager
@@ -253,12 +261,21 @@ def outcome_of(result: StageResult) -> Outcome:
     compared = str(diagnosis["verdict"])
     error = diagnosis["error"]
     if error is not None and error.get("side") == "test":
-        return Outcome(RAISED, failure_class(error), result.message, compared)
+        return Outcome(RAISED, failure_class(error), result.message, compared, told=told_by(error))
     if compared == "not_established":
         return Outcome(UNKNOWN, "", result.message, compared)
-    rows = result.artifacts["kerneldiff/outputs.csv"].itertuples()
+    rows = list(result.artifacts["kerneldiff/outputs.csv"].itertuples())
     errors = {f"{row.kind} {row.path}": (_number(row.rmse), row.verdict == "defect") for row in rows}
-    return Outcome(DEFECT if compared == "defect" else OK, "", result.message, compared, errors=errors)
+    further = {f"{row.kind} {row.path}": _further(row) for row in rows}
+    verdict = DEFECT if compared == "defect" else OK
+    return Outcome(verdict, "", result.message, compared, errors=errors, further=further)
+
+
+def _further(row: Any) -> tuple[float, float, float, str]:
+    """What else tells two wrong results apart: see :class:`Outcome`."""
+    figures = [_number(getattr(row, name, None)) for name in ("mean_abs", "nan_test", "inf_test")]
+    words = "" if row.rmse is not None else f"{row.bound}: {row.message}"
+    return figures[0], figures[1], figures[2], words
 
 
 def _number(value: Any) -> float:

@@ -160,6 +160,9 @@ class Outcome:
         applications: everything with a switch that the compiler came to.
         died: the process of the probe ended, or was ended, so that there are no applications.
         errors: compared tensor → its RMS error, and whether that is a defect.
+        further: compared tensor → mean error, number of NaN and of infinities, and in words what no figure tells.
+        told: the exception's type and message without what changes from compilation to compilation.
+        raised_at: key of the thing with a switch that the compiler came to last before it raised.
     """
 
     verdict: str
@@ -171,19 +174,29 @@ class Outcome:
     applications: list[Application] = field(default_factory=list)
     died: bool = False
     errors: dict[str, tuple[float, bool]] = field(default_factory=dict)
+    further: dict[str, tuple[float, float, float, str]] = field(default_factory=dict)
+    told: str = ""
+    raised_at: str = ""
 
-    def equal_errors(self, other: "Outcome") -> bool:
-        """Whether the tensors that are defects in either have the same error in both, or nothing tells."""
+    def same_result(self, other: "Outcome") -> bool:
+        """Whether nothing tells the two apart: what was raised, and of each defect in either how wrong it is."""
+        if (self.failure, self.told) != (other.failure, other.told):
+            return False
         both = {**self.errors, **other.errors}
         names = [name for name in both if any(item.errors.get(name, (0, False))[1] for item in (self, other))]
-        return all(
-            name in self.errors and name in other.errors and _close(self.errors[name][0], other.errors[name][0])
-            for name in names
-        )
+        return all(name in self.errors and name in other.errors and self._equally_wrong(other, name) for name in names)
+
+    def _equally_wrong(self, other: "Outcome", name: str) -> bool:
+        *mine, my_words = self.errors[name][0], *self.further.get(name, _NOTHING)
+        *theirs, their_words = other.errors[name][0], *other.further.get(name, _NOTHING)
+        return my_words == their_words and all(_close(*pair) for pair in zip(mine, theirs, strict=True))
 
     def same_fault(self, other: "Outcome") -> bool:
         """Whether both are faults of one kind: defects, or failures of the same class."""
         return self.verdict == other.verdict != OK and self.failure == other.failure
+
+
+_NOTHING = (0.0, 0.0, 0.0, "")
 
 
 def _close(first: float, second: float) -> bool:
@@ -243,8 +256,9 @@ class Bisection:
         fault: what was looked for: ``kind`` (defect, raised), ``failure``, ``message``; None where there is none.
         subsystem: ``dynamo``, ``aot_autograd``, ``decompositions``, ``backend`` or ``inductor``; else None.
         group, names: what within it: one of :data:`SINGULAR`'s keys, and the switches that it takes together.
-        faults: these switches by the fault that goes away without them. Several: with the switches of all others off,
-            each fault is still there, and its errors are not those of the others.
+        faults: these switches by the fault that goes away without them (:mod:`stages.bisect.independence`). Those in
+            one list were not told apart: it is not established whether they are one fault or several.
+        ended: the probes were used up after the switches were found, and before all that is told of them was asked.
         applications: of these switches, those that must be off; ``applied`` is how many there were in the compilation.
         located: whether fewer of the applications were tried; where not, none of them is named.
         pattern: the pattern of that pass without which the fault goes away, with its applications.
@@ -261,6 +275,7 @@ class Bisection:
     group: str | None = None
     names: list[str] = field(default_factory=list)
     faults: list[list[str]] = field(default_factory=list)
+    ended: bool = False
     applications: list[Application] = field(default_factory=list)
     applied: int = 0
     located: bool = True

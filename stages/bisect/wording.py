@@ -16,6 +16,7 @@ from stages.bisect.records import (
 from stages.wording import counted
 
 HIDES = "that hides it, and is not necessarily where it is"
+FEWER = "with fewer of them off something else fails"
 SHOWN = 3
 """Places of one switch that a message shows."""
 
@@ -44,6 +45,8 @@ def _finding(result: Bisection, facts: dict[str, Any]) -> str:
     if result.also:
         told += f"; it goes away too without the lowering of {_names(result.also)}"
     told += f"; {HIDES}"
+    if result.ended:
+        told += f"; {counted(len(result.probes), 'probe')} did not suffice to ask more (stages.bisect.max_probes)"
     if result.remedy is None:
         return f"{where}: {told}; no option that was tried makes it go away"
     how = {"option": "type: ", "python": "run in Python first: ", "edit": ""}[result.remedy.kind]
@@ -81,13 +84,21 @@ def _subsystem(result: Bisection, facts: dict[str, Any]) -> str:
 
 def _gone_with(result: Bisection) -> str:
     """What was seen: with what the fault goes away, fault by fault where there are several."""
-    if len(result.faults) > 1:
-        each = [f"one goes away without {_switches(result, names)}" for names in result.faults]
-        return f"{len(result.faults)} independent faults: {'; '.join(each)}"
     if result.group in OPTION_GROUPS:
-        return f"the fault goes away with {_names(result.names)}"
-    fewer = "; with fewer of them off something else fails" if result.verdict == "narrowed" else ""
-    return f"the fault goes away without {_switches(result, result.names)}{fewer}"
+        each = [f"goes away with {_names(names)}{_one_or_several(names)}" for names in result.faults]
+    else:
+        each = [f"goes away without {_switches(result, names)}{_one_or_several(names)}" for names in result.faults]
+    if len(each) > 1:
+        least = "at least " if len(result.names) > len(each) else ""
+        return f"{least}{len(each)} independent faults: {'; '.join(f'one {told}' for told in each)}"
+    if result.verdict == "narrowed":
+        return f"the fault goes away without {_switches(result, result.names)}; {FEWER}"
+    return f"the fault {each[0]}"
+
+
+def _one_or_several(names: list[str]) -> str:
+    """What is not known of switches that were not told apart."""
+    return f" (not established: one fault that any of the {len(names)} keeps, or several)" if len(names) > 1 else ""
 
 
 def _switches(result: Bisection, names: list[str]) -> str:
@@ -173,6 +184,7 @@ def as_json(result: Bisection) -> dict[str, Any]:
         "names": result.names,
         "faults": result.faults,
         "located": result.located,
+        "ended": result.ended,
         "applied": result.applied,
         "applications": [_application(item) for item in result.applications],
         "pattern": None if not result.pattern else {

@@ -8,6 +8,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
+from types import FrameType
 
 import torch
 
@@ -16,6 +17,8 @@ from stages.graphs import SourceLine
 TORCH_ROOT = str(Path(torch.__file__).parent) + "/"
 MACHINERY = (TORCH_ROOT + "fx/", TORCH_ROOT + "_dynamo/")
 """What runs a model under the compiler: its lines say nothing of the model."""
+OURS = tuple(f"{Path(__file__).parents[2] / name}/" for name in ("pipeline", "stages", "models"))
+"""This project's own packages."""
 MODEL_FOLDERS = {"transformers": "models", "torchvision": "models"}
 """Libraries of models: package → the folder that holds the models; the rest of the package is helpers."""
 
@@ -49,6 +52,24 @@ def _library_roots() -> tuple[str, ...]:
     return tuple({str(Path(paths[key])) + "/" for key in ("stdlib", "purelib", "platlib")})
 
 
+def calls_of(frame: FrameType | None) -> list[SourceLine]:
+    """The frames on a stack from a module's own method on, outermost first, torch's and this project's left out.
+
+    Empty where no method of a module is on the stack: who calls the model itself is not a part of it.
+    """
+    found: list[SourceLine] = []
+    kept = 0
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith((TORCH_ROOT, *OURS, "<")):
+            line = linecache.getline(code.co_filename, frame.f_lineno).strip()
+            found.append(SourceLine(code.co_filename, frame.f_lineno, line, function_name(code.co_name)))
+            first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+            kept = len(found) if isinstance(first, torch.nn.Module) else kept
+        frame = frame.f_back
+    return found[:kept][::-1]
+
+
 class SourceFinder:
     """Finds the model's own frame in a stack.
 
@@ -58,9 +79,13 @@ class SourceFinder:
 
     Args:
         module: the model; its modules' classes tell which installed packages are the model's own.
+
+    Attributes:
+        caller: the line that called what is compiled, for nodes that no other line is known of: see :func:`calls_of`.
     """
 
     def __init__(self, module: torch.nn.Module | None = None) -> None:
+        self.caller: SourceLine | None = None
         self._libraries = _library_roots()
         self._own = tuple(self._package_roots(module)) if module is not None else ()
         layers = module.named_modules(remove_duplicate=False) if module is not None else ()
@@ -126,7 +151,22 @@ class SourceFinder:
         if trace and trace not in self._found:
             self._found[trace] = self.own_frame(parse_frames(trace))
         line = self._found[trace] if trace else None
-        return line if line is not None and not self.in_torch(line) else self._layer(module, kind) or line
+        if line is not None and not self.in_torch(line):
+            return line
+        return self.caller or self._layer(module, kind) or line
+
+    def set_caller(self, traces: Iterable[str | None]) -> None:
+        """Look for :attr:`caller` where a graph has no line of the user's. To be called while torch compiles it.
+
+        Dynamo records the frames that it traces. Of a layer of torch's that is compiled by itself, as ``self.net =
+        torch.compile(nn.Sequential(…))``, the line ``self.net(x)`` is none of these; it is on Python's stack.
+
+        Args:
+            traces: of the graph's nodes.
+        """
+        lines = (self.own_frame(parse_frames(trace)) for trace in traces if trace)
+        if all(line is None or self.in_torch(line) for line in lines):
+            self.caller = self.own_frame(calls_of(sys._getframe()))
 
     def _layer(self, path: str, kind: type | None) -> SourceLine | None:
         only = len(self._kinds) == 1

@@ -11,7 +11,7 @@ from stages.constrain.profile import Profile
 from stages.constrain.subjects import operands_of
 from stages.constrain.violations import Violation, Violations
 from stages.file_names import file_name
-from stages.graphs import ITEM_BYTES, GraphRecord, NodeRecord, TensorRecord
+from stages.graphs import ITEM_BYTES, NO_LINE, GraphRecord, NodeRecord, TensorRecord, is_torchs
 from stages.repro import Check, GraphIndex, NotReproducible, Program, Script, Verification, script, verify
 from stages.wording import counted
 
@@ -315,10 +315,12 @@ def _written(group: _Group, names: set[str], profile: Profile) -> Repro:
     check = check_of(group.graph, row, subject, allow_list(profile, row))
     line = group.graph.nodes[row.node].source
     code = f": {line.code}" if line is not None and line.code else ""
+    from_where = f", from {row.source}{code}" if row.source else ""
+    from_where = f", {NO_LINE}" if is_torchs(row.source) else from_where
     notes = [
         row.message,
         f"It stands in {row.graph} as {row.node}" + (f", module {row.module}" if row.module else "")
-        + (f", from {row.source}{code}" if row.source else ""),
+        + from_where,
         f"Rule {row.rule}: measured {check.expected}, limit {check.limit}. The script stands for "
         f"{counted(len(group.rows), 'violation')} of this kind.",
     ]  # fmt: skip

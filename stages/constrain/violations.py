@@ -37,7 +37,8 @@ class Violation:
         operand: ``output``, ``output[i]`` of a node with several, a placeholder's role, or ``args[i]`` (in a list
             ``args[i][j]``, by keyword ``args[name]``).
         module: path of the owning module.
-        source: the user's line as ``file:line``; empty where torch recorded none.
+        source: the user's line as ``file:line``; of a layer of torch's that none calls, where its forward begins in
+            torch (:func:`stages.graphs.is_torchs`); empty where torch recorded none.
         rule, effect: as in the profile.
         severity: error (strict), warning, waived, undecided (the check could not tell).
         measured, limit: what was found and what is allowed, in the rule's unit.

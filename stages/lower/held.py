@@ -55,6 +55,10 @@ class Memory:
                 return index
         return None
 
+    def dtype_of(self, buffer: str) -> str:
+        """A buffer's dtype without the ``torch.`` prefix; "" where it is not known."""
+        return self._buffers[buffer].dtype if buffer in self._buffers else ""
+
     def before(self, index: int, buffer: str) -> Held:
         """What a buffer holds when a launch begins: its own value, what its memory had before, or nothing yet."""
         found = self._held(self.launches[:index], buffer)
@@ -88,13 +92,3 @@ def brought_by(row: Mapping[str, Any]) -> str:
     writer = str(row.get("writer") or "")
     handle = row.get("handle")
     return "" if handle is None or writer == f"{row['kernel']}:{int(handle)}" else writer
-
-
-def place_of(row: Mapping[str, Any]) -> str:
-    """Where a value is, for a message: the launch, the buffer, and who wrote it where the launch did not."""
-    if not row["kernel"]:
-        return f"{row['graph']}, among its inputs, in {row['buffer']}"
-    words = f"{row['graph']}, {row['when']} {row['kernel']}, in {row['buffer']}"
-    holds, writer = row.get("holds") or "", brought_by(row)
-    words += f", whose memory holds {holds}" if holds and holds != row["buffer"] and row["when"] == "before" else ""
-    return words + (f", written by {writer}: it came from there or from before" if writer else "")

@@ -236,7 +236,10 @@ def graph_records(
     context: RecordContext | None = None
     records = []
     for graph_id, gm in graphs.items():
-        context = context or RecordContext.of(gm)
+        if context is None:
+            context = RecordContext.of(gm)
+            if details:
+                context.sources.set_caller(node.meta.get("stack_trace") for node in gm.graph.nodes)
         kind = graph_id.rpartition(".")[2]
         known: dict[str, PlaceholderInfo] = {}
         if kind == "dynamo":

@@ -18,6 +18,8 @@ elements …      ``elements, dtype, shape, stride, device``
 mean, min, max  in float32 as the printer computes them (level 2), in float64 of the saved tensor (level 1); none of a
                 complex one
 state           ``nan``, ``inf`` or ``finite``; empty where there is nothing to tell it by
+born            of a NaN or an infinity ``kernel:handle`` of the launch in which it was born, or the name of what the
+                graph was given; several (``A:1 or B:2``) where it is not known in which; empty where nothing is known
 value           of an integer argument
 file            the safetensors file that holds it (level 1), under ``WHEN.BUFFER``
 note            why there is no file
@@ -28,6 +30,7 @@ import contextlib
 import os
 import re
 import tempfile
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -39,8 +42,9 @@ from torch import Tensor
 
 from models.case import Case
 from stages.file_names import file_name
+from stages.lower.births import STATES, Value, births, in_column, place_of, to_learn, value_of
 from stages.lower.compiled import compile_case
-from stages.lower.held import Held, Memory, held_rows, place_of
+from stages.lower.held import Held, Memory, held_rows
 from stages.lower.printed import Printed, parse_printed, state_of
 from stages.native_output import copied_stdout
 from stages.wording import counted
@@ -53,7 +57,8 @@ if TYPE_CHECKING:
 TABLE = "lower/values.csv"
 FOLDER = "lower/values"
 COLUMNS = ["graph", "call", "launch", "kernel", "handle", "when", "buffer", "written", "holds", "writer", "elements",
-           "dtype", "shape", "stride", "device", "mean", "min", "max", "state", "value", "file", "note"]  # fmt: skip
+           "dtype", "shape", "stride", "device", "mean", "min", "max", "state", "born", "value",
+           "file", "note"]  # fmt: skip
 STORED_LIMIT = 64 * 2**20
 """Bytes of tensors that level 1 stores in a run."""
 
@@ -113,21 +118,27 @@ class ValueObserver:
         places = _places(launches, memory)
         before: dict[str, Tensor] = {}
         tensors: dict[tuple[int, str], dict[str, Tensor]] = {}
+        mine: dict[int, dict[str, Any]] = {}
+        held = [_held(item, places.get(launch), memory) for launch, item in launches]
         for index, (launch, item) in enumerate(launches):
             if wanted and item.kernel.lower() not in wanted:
                 continue
             place = places.get(launch)
-            held = _held(item, place, memory)
             row: dict[str, Any] = {"graph": lowered.id, "call": call, "launch": launch} | _columns(item)
-            row |= {"written": held.written, "holds": held.buffer, "writer": held.writer}
+            row |= {"written": held[index].written, "holds": held[index].buffer, "writer": held[index].writer}
             row["handle"] = None if place is None else int(memory.launches[place].handle)
             if item.path and last[item.path] != index:
                 row["note"] = "overwritten: a later launch of this kernel saved this buffer under the same name"
             elif item.path:
                 key = (-1 if launch is None else launch, item.kernel)
                 file = _file(lowered.id, call, *key)
-                row |= self._saved(item, held.written, before, tensors.setdefault(key, {}), file)
-            self.rows.append(row)
+                row |= self._saved(item, held[index].written, before, tensors.setdefault(key, {}), file)
+            mine[index] = row
+        if any(row["state"] in STATES for row in held_rows(list(mine.values()))):
+            states = {index: _state(item, mine.get(index), last.get(item.path) == index)
+                      for index, (_, item) in enumerate(launches)}  # fmt: skip
+            _trace(mine, held, states, memory)
+        self.rows += mine.values()
         self._store(lowered.id, call, tensors)
 
     def _saved(
@@ -191,7 +202,9 @@ class ValueObserver:
         for state, name in (("nan", "NaN"), ("inf", "infinity")):
             row = self.first(state)
             if row is not None:
-                return f"{words}; the first {name} is in {place_of(row)}"
+                option = to_learn(row, self.kernels, self.level)
+                hint = f"; to learn it, type {option}" if option else ""
+                return f"{words}; the first {name} is in {place_of(row)}{hint}"
         return f"{words}; no NaN or infinity among {'the others' if unjudged else 'them'}"
 
 
@@ -209,6 +222,38 @@ def observe(case: Case, adapter: "AotInductorAdapter", observer: ValueObserver) 
     compiled = compile_case(case, adapter.printing(observer))
     assert compiled.compile_s is not None, "a compiled case was timed"
     return compiled.compile_s
+
+
+def _trace(rows: Mapping[int, dict[str, Any]], held: Sequence[Held], states: Mapping[int, str], memory: Memory) -> None:
+    """Fill the column ``born``.
+
+    Args:
+        rows: by the number of what was printed.
+        held, states: of all that was printed, that of filtered kernels too.
+    """
+    seen: dict[Value, set[str]] = defaultdict(set)
+    for index, each in enumerate(held):
+        value = value_of(each)
+        if value is not None and states[index]:
+            seen[value].add(states[index])
+    # a value that changed was written by a launch that was not found
+    known = {value: state for value, (state, *others) in seen.items() if not others}
+    for state in {row["state"] for row in rows.values()}.intersection(STATES):
+        found = births(memory, known, state)
+        for index, row in rows.items():
+            value = value_of(held[index])
+            if row["state"] == state and value in known:
+                row["born"] = in_column(found.get(value, [value[0]]))
+
+
+def _state(item: Printed, row: Mapping[str, Any] | None, whole: bool) -> str:
+    """The state of what was printed; of a filtered kernel's saved tensor that of its file, if none overwrote it."""
+    elements, state = (item.elements, item.state) if row is None else (row["elements"], row["state"])
+    if row is None and item.path and whole:
+        with contextlib.suppress(OSError):  # torch names the file after kernel and buffer, and looks at no limit
+            columns = described(torch.load(item.path, weights_only=True, map_location="cpu"))
+            elements, state = columns["elements"], str(columns.get("state", ""))
+    return "finite" if elements == 0 else str(state)
 
 
 def _places(launches: Sequence[tuple[int | None, Printed]], memory: Memory) -> dict[int | None, int | None]:
@@ -289,6 +334,7 @@ def _columns(item: Printed) -> dict[str, Any]:
         "min": item.minimum,
         "max": item.maximum,
         "state": item.state,
+        "born": "",
         "value": item.value,
         "file": "",
         "note": "",

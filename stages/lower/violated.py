@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from models.errors import wrapped
 from stages.constrain.profile import REPRO_DIRECTORY
+from stages.graphs import NO_LINE, is_torchs
 from stages.wording import counted
 
 if TYPE_CHECKING:
@@ -113,7 +114,9 @@ def unwaived(rows: "Sequence[Violation]") -> "list[Violation]":
 def described(row: "Violation", *others: "Violation") -> str:
     """One finding as a line of a message: its first row, and where else it was seen."""
     inside = f"in the module {row.module}" if row.module else "no source line recorded"
-    place = f"  at {row.source}" if row.source else f"  ({inside})"
+    if is_torchs(row.source):
+        inside = f"in the module {row.module}, {NO_LINE}" if row.module else NO_LINE
+    place = f"  at {row.source}" if row.source and not is_torchs(row.source) else f"  ({inside})"
     rule = f"{row.rule}, not established" if row.severity == "undecided" else row.rule
     also = f"  (also {', '.join(f'{other.graph}:{other.node}' for other in others)})" if others else ""
     return f"  {row.graph}:{row.node} {row.target} [{rule}] {row.message}{place}{also}"

@@ -160,17 +160,19 @@ def test_the_candidates_of_an_operation_are_held_against_the_best(
 
 
 def test_the_first_nan_is_of_memory_that_was_written(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    columns = ["graph", "call", "launch", "kernel", "handle", "when", "buffer", "written", "holds", "writer", "state"]
+    columns = ["graph", "call", "launch", "kernel", "handle", "when", "buffer", "written", "holds", "writer", "state",
+               "born"]  # fmt: skip
     scale, softmax = "cpp_fused_mul_0", "cpp_fused_softmax_1"
-    rows = [["g0.forward", 0, 0, scale, 1, "before", "buf0", False, "", "", "nan"],
-            ["g0.forward", 0, 0, scale, 1, "after", "buf0", True, "buf0", f"{scale}:1", "finite"],
-            ["g0.forward", 0, 1, softmax, 30, "before", "buf3", True, "buf0", f"{scale}:1", "nan"],
-            ["g0.forward", 0, 1, softmax, 30, "after", "buf3", True, "buf3", f"{softmax}:30", "nan"]]  # fmt: skip
+    rows = [
+        ["g0.forward", 0, 0, scale, 1, "before", "buf0", False, "", "", "nan", ""],
+        ["g0.forward", 0, 0, scale, 1, "after", "buf0", True, "buf0", f"{scale}:1", "finite", ""],
+        ["g0.forward", 0, 1, softmax, 30, "before", "buf3", True, "buf0", f"{scale}:1", "nan", f"{scale}:1"],
+        ["g0.forward", 0, 1, softmax, 30, "after", "buf3", True, "buf3", f"{softmax}:30", "nan", f"{softmax}:30"],
+    ]
     write(run, {"lower/values.csv": table(columns, *rows)})
     found = asked("--type", "values", capsys=capsys)
-    given = f"whose memory holds buf0, written by {scale}:1: it came from there or from before"
     assert found["told"] == [
-        f"the first NaN: g0.forward, before {softmax}, in buf3, {given}",
+        f"the first NaN: g0.forward, before {softmax}, in buf3, whose memory holds buf0, born in {scale}:1",
         f"  from {FILE}:12: x = self.scale(x)",
         "no infinity in what was printed",
     ]
@@ -184,6 +186,29 @@ def test_the_first_nan_is_of_memory_that_was_written(run: Path, capsys: pytest.C
         found = asked("--type", "values", "--kernel", name, capsys=capsys)
         assert len(found["tables"]["values"]) == 2
         assert found["told"] == ["no NaN in what was printed", "no infinity in what was printed"]
+
+
+def test_a_nan_whose_birth_place_was_filtered_out_is_nobodys_and_the_command_that_tells_it_is_named(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = ["graph", "call", "launch", "kernel", "handle", "when", "buffer", "written", "holds", "writer", "state",
+               "born"]  # fmt: skip
+    scale, softmax = "cpp_fused_mul_0", "cpp_fused_softmax_1"
+    born = f"{scale}:1 or {softmax}:30"
+    row = ["g0.forward", 0, 0, softmax, 30, "before", "buf3", True, "buf0", f"{scale}:1", "nan", born]
+    printer = {"printer": {"level": 2, "kernels": [softmax]}}
+    write(run, {"lower/values.csv": table(columns, row), "lower/summary.json": FILES["lower/summary.json"] | printer})
+    told = asked("--type", "values", capsys=capsys)["told"]
+    assert told == [
+        f"the first NaN: g0.forward, before {softmax}, in buf3, whose memory holds buf0, written by {scale}:1; "
+        f"where it was born is not known: in {born}",
+        f"  perhaps from {FILE}:12: x = self.scale(x)",
+        f"  perhaps from {FILE}:14: return x.softmax(-1)",
+        f"  to learn where it was born, type inductor-debug rerun {run} backend.options.kernels=[{softmax},{scale}]",
+        "no infinity in what was printed",
+    ]
+    command = shlex.split(told[3].partition("type ")[2])
+    assert entry.main(["--cfg", "job", "backend=aot_inductor", "backend.options.print_values=2", *command[3:]]) == 0
 
 
 def test_values_that_nothing_can_be_said_of_are_counted(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

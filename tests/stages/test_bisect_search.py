@@ -1,15 +1,12 @@
 """The search, in made-up compilers: what is named, and that nothing is claimed which was not shown."""
 
 from collections.abc import Callable, Collection
-from typing import Any
 
 import pytest
+from made_up_compilers import OPERATIONS_OF_A_MODEL, Compiler, TwoFaults, behind, bisected
 
-from stages.bisect.config import BisectConfig
-from stages.bisect.engine import Investigation
 from stages.bisect.records import (
     AOT,
-    AOT_OPTIONS,
     BACKEND,
     CHAIN,
     DEFECT,
@@ -21,11 +18,6 @@ from stages.bisect.records import (
     POST_GRAD,
     RAISED,
     UNKNOWN,
-    Application,
-    Bisection,
-    NodeSeen,
-    Outcome,
-    Setting,
     Switch,
 )
 from stages.bisect.search import MOST, Search, TooMany
@@ -84,40 +76,6 @@ def test_a_set_is_not_called_smallest_where_a_smaller_one_could_not_be_tried() -
     assert both.explain(LETTERS[:2]) == LETTERS[:2] and both.narrow
 
 
-class Compiler:
-    """Answers probes from a rule.
-
-    Args:
-        rule: keys that are off at a link → ``ok``, ``defect``, or ``raised CLASS``; the other words are failures.
-        keys: group → what is applied; a key with a number is applied so often.
-    """
-
-    def __init__(
-        self, rule: Callable[[str, set[str]], str], keys: dict[str, list[str]], inductor: bool = True, **facts: Any
-    ) -> None:
-        self.rule, self.keys = rule, keys
-        self._facts = {"name": "made_up", "links": list(CHAIN[:-1]), "inductor": inductor, "own_front": True}
-        self._facts["disabled_passes"] = True
-        self._facts |= {OPTIONS: [], DYNAMO_OPTIONS: [], AOT_OPTIONS: []} | facts
-        self.settings: list[Setting] = []
-
-    def facts(self) -> dict[str, Any]:
-        return self._facts
-
-    def probe(self, setting: Setting) -> Outcome:
-        self.settings.append(setting)
-        groups = {switch.group for switch in setting.off if switch.key == "*"}
-        off = {key for group in groups for key in self.keys.get(group, [])}
-        off |= {switch.key for switch in setting.off} | set(setting.fallback)
-        verdict, _, failure = self.rule(setting.link, off).partition(" ")
-        applied = [Application(group, key, 0) for group, keys in self.keys.items() for key in keys]
-        return Outcome(verdict, failure, f"it said {verdict}", verdict, 0.5, 1, applied)
-
-
-def bisected(compiler: Compiler, **config: Any) -> Bisection:
-    return Investigation(compiler, BisectConfig(**config)).run()
-
-
 def from_link(link: str) -> Callable[[str, set[str]], str]:
     """A fault from that link of the chain on."""
     return lambda where, off: DEFECT if CHAIN.index(where) >= CHAIN.index(link) else OK
@@ -145,10 +103,6 @@ def test_what_could_not_be_compared_is_not_established() -> None:
     assert result.verdict == "not_established" and len(result.probes) == 1
 
 
-def behind(link: str, rule: Callable[[set[str]], str]) -> Callable[[str, set[str]], str]:
-    return lambda where, off: rule(off) if where == link else OK
-
-
 def test_an_option_of_dynamo_is_told_in_python() -> None:
     rule = from_link(DYNAMO)
     compiler = Compiler(
@@ -166,38 +120,6 @@ def test_two_lowerings_that_are_both_wrong_are_both_named() -> None:
     result = bisected(Compiler(rule, {LOWERINGS: list("abcde")}))
     assert (result.verdict, result.names) == ("found", ["b", "d"])
     assert "the fault goes away without 2 lowerings together: b and d" in result.answer
-
-
-class TwoFaults(Compiler):
-    """Operations that come several times, each at a node of its own; ``wrong`` tells what each costs that is on.
-
-    Args:
-        keys: the operations, in order.
-        wrong: (operation, occurrence) → output → error. The largest shows.
-    """
-
-    def __init__(self, keys: list[str], wrong: dict[tuple[str, int], dict[str, float]]) -> None:
-        super().__init__(lambda link, off: OK, {})
-        self.wrong = wrong
-        self.applied = [
-            Application(LOWERINGS, key, keys[:place].count(key), [NodeSeen("", f"node_{place}", key)])
-            for place, key in enumerate(keys)
-        ]
-
-    def probe(self, setting: Setting) -> Outcome:
-        self.settings.append(setting)
-        on = [] if setting.link != BACKEND else [
-            errors for place, errors in self.wrong.items()
-            if not any(switch.covers(LOWERINGS, *place) for switch in setting.off)
-            and place[0] not in setting.fallback
-        ]  # fmt: skip
-        errors = {
-            name: (max(each.get(name, 0.0) for each in on), True) for name in {key for each in on for key in each}
-        }
-        return Outcome(DEFECT if on else OK, "", "", "", 0.5, 1, list(self.applied), errors=errors)
-
-
-OPERATIONS_OF_A_MODEL = ["mm", "gelu", "mm", "add", "mm", "gelu", "mm", "add"]
 
 
 def test_two_faults_that_have_nothing_to_do_with_each_other_are_told_as_two() -> None:

@@ -355,7 +355,7 @@ def test_results_that_are_no_tensors_are_counted_apart():
 
 
 def test_installed_packages_are_shown_without_their_folder():
-    assert place("/x/lib/python3.11/site-packages/torch/nn.py:3") == "torch/nn.py:3"
+    assert place("/x/lib/python3.11/site-packages/torch/nn.py:3") == "torch/nn.py:3 (torch's own)"
     assert place("/home/me/net.py:7") == "/home/me/net.py:7"
 
 
