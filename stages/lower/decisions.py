@@ -59,8 +59,8 @@ def autotuning(schedule: "Schedule") -> pd.DataFrame:
 def kernel_table(kernels: list[dict[str, Any]]) -> pd.DataFrame:
     """``kernels.csv``: one row a launch, for a spreadsheet; ``provenance.json`` has the same in full.
 
-    ``source`` is the line that most of the launch came from: whose operations handle the most elements, or for whose
-    operations it prepares the most (``main`` of ``provenance.json``, with the share); ``lines`` how many there are.
+    ``source`` is the line that most of the launch came from (``main`` of ``provenance.json``, with the share);
+    ``lines`` are how many the operations that it computes have.
     """
     columns = ["name", "handle", "kind", "file", "nodes", "modules", "source", "lines", "bytes_read", "bytes_written"]
     rows = []

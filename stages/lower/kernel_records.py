@@ -1,6 +1,5 @@
 """The kernels of one graph: what each computes, reads and writes, and the lines of the model that it came from."""
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,6 +8,7 @@ from stages.capture.sources import SourceFinder
 from stages.graphs import ITEM_BYTES, SourceLine, known_total
 from stages.lower.kernels import Kernel
 from stages.lower.launches import Launch, find_launches
+from stages.lower.parts import Part, Parts
 
 if TYPE_CHECKING:
     from stages.torch_internals.inductor import LoweredGraph
@@ -33,11 +33,12 @@ def describe_kernels(
         what it computes: views, which compute nothing, left out), ``captured`` ([{graph, node}]), ``sources`` ([{file,
         line, code, own}], the model's own first, of these the one whose operations handle the most elements), ``own``
         (whether a line of the model's own is among them), ``prepares`` (of a kernel that came from no operation: the
-        ``name:handle`` of those that lend it their lines), ``copies`` (of one that did: the buffers that it only copies
-        into another layout beside what it computes, each with the ``name:handle`` ``for`` which), ``main`` (the line
-        that most of it came from, as of ``sources`` or of what it prepares, with its ``share``: :func:`_main`),
-        ``reads`` and
-        ``writes`` ([{name, role, shape, dtype, bytes, accessed_bytes}]) and their ``bytes_read`` and ``bytes_written``,
+        ``name:handle`` of those that lend it their lines), ``copies`` (the buffers that it only copies beside what it
+        computes, as into another layout, and all that one writes that came from no operation: each with the buffer
+        ``of`` which it is a copy, or "", and the ``name:handle`` ``for`` which, None where no launch with a line reads
+        it), ``main`` (the line that most of it came from, as of ``sources`` or of what it prepares, with its ``share``
+        as of :class:`stages.lower.parts.Parts`), ``reads`` and ``writes`` ([{name, role, shape, dtype, bytes,
+        accessed_bytes}]) and their ``bytes_read`` and ``bytes_written``,
         None where a size is not known. ``accessed_bytes`` are those of the ``bytes`` that the kernel's loops come to at
         most: few rows of a table in which it looks something up. Of a library's function they are all.
     """
@@ -63,7 +64,6 @@ def describe_kernels(
             found = (pre_grad[item] for item in origins if item in pre_grad)
             lines.update(dict.fromkeys((finder.find(node.stack_trace, node.module) for node in found), 0))
         record = _record(launch.kernel, launch.handle, defined.get(launch.kernel), lines, finder)
-        record["shares"] = {(line.file, line.line): count for line, count in lines.items() if line is not None}
         record |= {
             "nodes": launch.nodes,
             "pre_grad": origins,
@@ -74,11 +74,10 @@ def describe_kernels(
     for record in records:
         if not record["sources"]:
             _lend_of_calls(record, lowered, finder)
-    _lend_lines(records, [launch.copied for launch in launches])
+    _lend_lines(records, [launch.copied for launch in launches], lowered)
+    parts, by_key = Parts(lowered, nodes, records, finder), {_key(record): record for record in records}
     for record in records:
-        record["main"] = _main(record, records)
-    for record in records:
-        del record["shares"]
+        record["main"] = _main(record, parts.of(record), by_key)
     launched = {record["name"] for record in records}
     return records + [
         _record(name, "", kernel, {}, finder) | _traffic(lowered, None)
@@ -110,59 +109,61 @@ def _borrowed(name: str, nodes: Collection[str], constants: Mapping[str, Mapping
     return bool(here) and not any(here) and any(readers.values())
 
 
-def _lend_lines(records: Sequence[Record], copied: Sequence[Mapping[str, str]]) -> None:
-    """Tell for whom a kernel copies, and give those that came from no operation (a weight's copy) these lines."""
+def _lend_lines(records: Sequence[Record], copied: Sequence[Mapping[str, str]], lowered: "LoweredGraph") -> None:
+    """Tell for whom a kernel copies, and give those that came from no operation (a weight's copy) these lines.
+
+    A buffer that holds a call's result is for that call. Another is for the launches that read it, or, as an output of
+    the graph, for the one that made what it is a copy of.
+    """
     readers: dict[str, list[Record]] = defaultdict(list)
-    makers = {name: record for record in records if record["kind"] == "extern" for name in record["nodes"]}
+    makers: dict[str, list[Record]] = defaultdict(list)
+    calls = {name: record for record in records if record["kind"] == "extern" for name in record["nodes"]}
     for record in records:
         for buffer in record["reads"]:
             readers[buffer["name"]].append(record)
+        for buffer in record["writes"]:
+            makers[buffer["name"]].append(record)
+    origins = {name: info.origin for name, info in lowered.schedule.buffers.items()}
     for record, held in zip(reversed(records), reversed(copied), strict=True):
-        if record["own"]:
-            users = {name: [makers[of]] if of in makers else readers[name] for name, of in held.items()}
-            record["copies"] = [
-                {"buffer": name, "for": _key(user)} for name, found in users.items() for user in found if user["own"]
-            ]
-            continue
-        lent = [(buffer, user) for buffer in record["writes"] for user in readers[buffer["name"]] if user["own"]]
-        lenders = [user for _, user in lent]
-        lines = {(line["file"], line["line"]): line for user in lenders for line in user["sources"] if line["own"]}
-        record["prepares"] = [_key(user) for user in lenders]
-        elements: Counter[tuple[str, int]] = Counter()
-        for buffer, user in lent:
-            elements[_place(user["sources"][0])] += _elements(buffer)
-        record["shares"] = dict(elements)
-        record["sources"] = [*sorted(lines.values(), key=lambda line: -elements[_place(line)]), *record["sources"]]
-        record["own"] = bool(lines)
+        of = held if record["own"] else {buffer["name"]: held.get(buffer["name"], "") for buffer in record["writes"]}
+        for name, source in of.items():
+            call = calls.get(origins.get(name, ""))
+            users = [call] if call is not None and name in held else readers[name] or makers[source]
+            keys: list[str | None] = [_key(user) for user in users if user["own"] and user is not record]
+            record["copies"] += [{"buffer": name, "of": source, "for": key} for key in keys or [None]]
+        if not record["own"]:
+            _borrow(record, {_key(other): other for other in records})
 
 
-def _main(record: Record, records: Sequence[Record]) -> Record | None:
-    """The line that most of a launch came from: by elements, of each operation those of its largest tensor.
-
-    What is prepared for another launch (a weight in another layout, a cast) counts for that one's line, with the
-    elements of the buffer that is written, in equal parts where several launches read it.
-    """
-    lines = {_place(line): line for line in record["sources"]}
-    elements: dict[tuple[str, int], float] = defaultdict(float, record["shares"])
-    sizes = {buffer["name"]: _elements(buffer) for buffer in record["writes"]}
-    launches = {_key(other): other for other in records}
-    readers = Counter(item["buffer"] for item in record["copies"])
+def _borrow(record: Record, launches: Mapping[str, Record]) -> None:
+    """Give a kernel that came from no operation the lines of those that it prepares tensors for."""
+    record["prepares"] = list(dict.fromkeys(item["for"] for item in record["copies"] if item["for"] is not None))
+    if not record["prepares"]:
+        record["copies"] = []
+    lines = {_place(line): line for key in record["prepares"] for line in launches[key]["sources"] if line["own"]}
+    sizes = {buffer["name"]: buffer["bytes"] or 0 for buffer in record["writes"]}
+    users = Counter(item["buffer"] for item in record["copies"])
+    prepared: Counter[tuple[str, int]] = Counter()
     for item in record["copies"]:
-        line = launches[item["for"]]["sources"][0]
-        lines.setdefault(_place(line), line)
-        elements[_place(line)] += sizes.get(item["buffer"], 0) / readers[item["buffer"]]
-    best = max(lines, key=lambda place: (lines[place]["own"], elements[place]), default=None)
-    total = sum(elements.values())
-    return None if best is None else lines[best] | {"share": elements[best] / total if total else None}
+        if item["for"] is not None:
+            prepared[_place(launches[item["for"]]["sources"][0])] += sizes[item["buffer"]] // users[item["buffer"]]
+    record["sources"] = [*sorted(lines.values(), key=lambda line: -prepared[_place(line)]), *record["sources"]]
+    record["own"] = bool(lines)
+
+
+def _main(record: Record, parts: Sequence[Part], launches: Mapping[str, Record]) -> Record | None:
+    """The line of which most of a launch came, of the model's own if there is one, with its share."""
+    users = [launches[item["for"]]["sources"][0] for item in record["copies"] if item["for"] is not None]
+    lines = {f"{line['file']}:{line['line']}": line for line in [*record["sources"], *users]}
+    shares: dict[str, float] = defaultdict(float)
+    for part in parts:
+        shares[part.source] += part.weight
+    best = max(lines, key=lambda place: (lines[place]["own"], shares[place]), default=None)
+    return None if best is None else lines[best] | {"share": shares[best]}
 
 
 def _place(line: Record) -> tuple[str, int]:
     return line["file"], line["line"]
-
-
-def _elements(buffer: Record) -> int:
-    sizes = buffer["shape"]
-    return math.prod(sizes) if all(isinstance(size, int) for size in sizes) else 0
 
 
 def _lend_of_calls(record: Record, lowered: "LoweredGraph", finder: SourceFinder) -> None:

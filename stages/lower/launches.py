@@ -29,8 +29,8 @@ class Launch:
         scheduled: what the scheduler had for it; several where TorchInductor puts more than one into a C++ kernel.
         given: the buffers of its statement; ``reused`` those whose memory it has under another name.
         renamed: name of a buffer after a node overwrote it → the buffer.
-        copied: buffers that it writes beside what it computes → what they hold in another layout: the node of a call,
-            or an input.
+        copied: buffers that it writes beside what it computes → the buffer whose elements they have, as in another
+            layout.
     """
 
     kernel: str
@@ -99,14 +99,29 @@ def find_launches(lowered: "LoweredGraph", generated: Collection[str]) -> list[L
             launch.nodes = [name for name in launch.nodes if name not in called]
             if launch.scheduled:
                 launch.nodes = _computable(launch, inputs, origins, parts)
-            launch.copied = _copied(launch, lowered.schedule.buffers, called)
+            launch.copied = _copied(launch, lowered.schedule.buffers, parts)
     return launches
 
 
-def _copied(launch: Launch, buffers: "Mapping[str, BufferInfo]", called: Collection[str]) -> dict[str, str]:
-    made = [buffers[name] for name in launch.writes if name in buffers and buffers[name].role == "buffer"]
-    others = {*called, *(info.name for info in buffers.values() if info.role != "buffer")}
-    return {info.name: info.origin for info in made if info.origin in others}
+def _copied(
+    launch: Launch, buffers: "Mapping[str, BufferInfo]", parts: Mapping[str, Collection[str]]
+) -> dict[str, str]:
+    """The copies that none of the launch's own nodes asks for: of a weight, say, in the layout that a call needs.
+
+    What it computes and stores only so, in the layout that is needed, is no copy.
+    """
+    copies = {name: source for node in launch.scheduled for name, source in node.copies.items()}
+    made = {name for node in launch.scheduled for name in node.writes}
+    stored = [name for name in launch.writes if name in buffers and buffers[name].role == "buffer"]
+    found: dict[str, str] = {}
+    for name in (name for name in stored if name in copies):
+        source = copies[name]
+        while source in copies and source not in stored:
+            source = copies[source]
+        computed = source in made and source not in stored
+        if not computed and {buffers[name].origin, *parts.get(name, ())}.isdisjoint(launch.nodes):
+            found[name] = source
+    return found
 
 
 def reused_buffers(source_code: str, buffers: Collection[str]) -> dict[str, str]:

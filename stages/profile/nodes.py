@@ -14,9 +14,10 @@ from models.case import Case
 from stages.graphs import GETITEM, GraphRecord, NodeRecord, known_total
 from stages.lower.adapter import AcceleratorAdapter
 from stages.lower.adapters import AotEagerAdapter, EagerAdapter
+from stages.lower.parts import Part
 from stages.profile.observation import BACKWARD
 from stages.profile.ranges import range_name
-from stages.profile.work import FLOATING, Part, Work
+from stages.profile.work import FLOATING, Work
 
 
 def runs_by_node(adapter: AcceleratorAdapter) -> bool:

@@ -11,6 +11,7 @@ from stages.benchmark.sampling import environment
 from stages.contract import Stage, StageContext, StageResult
 from stages.lower.adapters import build_adapter
 from stages.lower.compiled import CompiledCase, compile_case, compiled_case
+from stages.lower.parts import Part
 from stages.profile.ceiling import Ceiling, doubts, measured_ceiling, named_ceiling
 from stages.profile.nodes import RangedNodes, node_works, runs_by_node
 from stages.profile.observation import Observation, observe
@@ -18,7 +19,7 @@ from stages.profile.ranges import Ranges
 from stages.profile.tables import Profile, Timed, tables, timed
 from stages.profile.trace import annotated
 from stages.profile.wording import message, summary
-from stages.profile.work import FLOATING, Part, Work, lowered_work
+from stages.profile.work import FLOATING, Work, lowered_work
 from stages.wording import counted
 
 if TYPE_CHECKING:

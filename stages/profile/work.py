@@ -1,6 +1,5 @@
 """What a range covers: the operations, modules and source lines of a launch, its bytes and its FLOPs."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stages.capture.sources import SourceFinder
 from stages.graphs import GraphRecord
+from stages.lower.parts import Part, Parts
 from stages.profile.ranges import range_name
 
 if TYPE_CHECKING:
@@ -16,25 +16,7 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 FLOATING = ("float64", "float32", "float16", "bfloat16")
 """Dtypes whose matrix products can be measured."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """One operation's part of a launch.
-
-    Attributes:
-        operation: before decomposition, e.g. ``aten.gelu.default``; "" where torch lost it.
-        module: path of its module, or "".
-        source: ``file:line`` of the model's own code where that is known, else of any; "" where none is.
-        code: that line.
-        weight: share of the launch's time that is put down to it; the parts' weights add up to 1.
-    """
-
-    operation: str
-    module: str
-    source: str
-    code: str
-    weight: float
+PREPARES = "no operation of its own: it prepares what others read, or copies what they made"
 
 
 @dataclass
@@ -85,9 +67,8 @@ class Work:
 def lowered_work(lowered: "LoweredGraph", captured: Sequence[GraphRecord], finder: SourceFinder) -> list[Work]:
     """The launches of a graph that TorchInductor compiled, in order.
 
-    A fused kernel's time is put down to the operations that it computes (post-grad nodes, views left out), to each in
-    proportion to the elements of the largest tensor that it reads or makes: what one of them takes inside a loop can't
-    be observed.
+    A fused kernel's time is put down to the operations that it computes (post-grad nodes, views left out) and to those
+    for which it copies tensors: see :class:`stages.lower.parts.Parts`.
 
     Args:
         captured: as for :func:`stages.lower.provenance.map_nodes`.
@@ -99,7 +80,7 @@ def lowered_work(lowered: "LoweredGraph", captured: Sequence[GraphRecord], finde
     nodes = map_nodes(lowered.nodes, captured, finder)
     records = describe_kernels(lowered, kernels_of(lowered)[0], nodes, finder)
     records = [record for record in records if record["handle"] is not None]
-    flops, parts = _Flops(lowered, records, captured), _Parts(lowered, nodes, records, finder)
+    flops, parts = _Flops(lowered, records, captured), Parts(lowered, nodes, records, finder)
     found = []
     for record in records:
         counted = flops.of(record)
@@ -115,7 +96,7 @@ def lowered_work(lowered: "LoweredGraph", captured: Sequence[GraphRecord], finde
                 bytes_written=_accessed(record["writes"]) if record["bytes_written"] is not None else None,
                 flops=counted,
                 dtype="" if counted is None else _dtype(record["reads"]),
-                notes=["no operation of its own: it prepares what others read"] if record["prepares"] else [],
+                notes=[PREPARES] if record["prepares"] else [],
             )
         )
     return found
@@ -123,76 +104,6 @@ def lowered_work(lowered: "LoweredGraph", captured: Sequence[GraphRecord], finde
 
 def _key(record: Record) -> str:
     return f"{record['name']}:{record['handle']}"
-
-
-def weights(elements: Sequence[int | None]) -> list[float]:
-    """In proportion to the elements, equal where those of one are not known, or there are none; they add up to 1."""
-    known = [count for count in elements if count is not None]
-    if len(known) < len(elements) or not sum(known):
-        return [1 / len(elements) for _ in elements]
-    return [count / sum(known) for count in known]
-
-
-class _Parts:
-    """Whom a launch's time is put down to: what it computes, and the calls for which it copies beside that."""
-
-    def __init__(
-        self, lowered: "LoweredGraph", nodes: Sequence[Record], records: Sequence[Record], finder: SourceFinder
-    ) -> None:
-        self._told = {str(node["node"]): node for node in nodes}
-        self._views = {node.name for node in lowered.nodes if node.view}
-        self._elements = {node.name: node.elements for node in lowered.nodes}
-        self._launches = {_key(record): record for record in records}
-        self._origins = {node.name: finder.find(node.stack_trace, node.module) for node in lowered.pre_grad_nodes}
-
-    def of(self, record: Record) -> list[Part]:
-        """The heaviest first."""
-        computing = [node for node in record["nodes"] if node not in self._views]
-        sizes = {buffer["name"]: _elements(buffer) for buffer in record["writes"]}
-        copied: dict[str, list[str]] = {}
-        for item in record["copies"]:
-            copied.setdefault(item["buffer"], []).append(item["for"])
-        shares = weights([*(self._elements[node] for node in computing), *(sizes[name] for name in copied)])
-        found: list[Part] = []
-        for node, share in zip(computing, shares, strict=False):
-            found += self._computed(record, self._told[node], share)
-        for users, share in zip(copied.values(), shares[len(computing) :], strict=True):
-            found += [_copy(self._launches[user], self._told, share / len(users)) for user in users]
-        return sorted(found or _of_lines(record), key=lambda part: -part.weight)
-
-    def _computed(self, record: Record, node: Record, share: float) -> list[Part]:
-        """A node on its line; where that is not the model's own, on those of the Dynamo nodes that it came from."""
-        codes = {f"{line['file']}:{line['line']}": line["code"] for line in record["sources"]}
-        own = _own_lines(record)
-        source = str(node["source"] or "")
-        origins = dict.fromkeys(str(self._origins[name]) for name in node["pre_grad"] if name in self._origins)
-        lines = [source] if source in own else [line for line in origins if line in own] or [source]
-        operation = node["original"] or node["target"]
-        return [Part(operation, node["module"], line, codes.get(line, ""), share / len(lines)) for line in lines]
-
-
-def _of_lines(record: Record) -> list[Part]:
-    """A launch that computes nothing, or of which no operation is known: by its lines alone."""
-    codes = {f"{line['file']}:{line['line']}": line["code"] for line in record["sources"]}
-    lines = _own_lines(record) or list(codes) or [""]
-    return [Part("", "", line, codes.get(line, ""), 1 / len(lines)) for line in lines]
-
-
-def _own_lines(record: Record) -> list[str]:
-    return [f"{line['file']}:{line['line']}" for line in record["sources"] if line["own"]]
-
-
-def _copy(user: Record, told: Mapping[str, Record], share: float) -> Part:
-    """What a copy into another layout is for."""
-    line = next(iter(user["sources"]))
-    node = next((told[name] for name in user["nodes"]), {"original": user["name"], "target": "", "module": ""})
-    operation = node["original"] or node["target"]
-    return Part(operation, node["module"], f"{line['file']}:{line['line']}", line["code"], share)
-
-
-def _elements(buffer: Mapping[str, Any]) -> int | None:
-    sizes = buffer["shape"]
-    return math.prod(sizes) if all(isinstance(size, int) for size in sizes) else None
 
 
 def _accessed(buffers: Iterable[Mapping[str, Any]]) -> int:

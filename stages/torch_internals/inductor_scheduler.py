@@ -2,7 +2,8 @@
 
 Relies on ``torch._inductor.virtualized.V.graph`` (``name``, ``module``, ``graph_inputs``, ``constants``,
 ``name_to_buffer``, ``sizevars``, ``scheduler.mutation_real_name``), on the scheduler nodes' ``debug_str``,
-``get_name``, ``get_nodes``, ``get_outputs`` (with ``get_mutations``), ``get_ranges``, ``read_writes`` (of
+``get_name``, ``get_nodes``, ``get_outputs`` (with ``get_mutations``), ``get_ranges``, ``_body.is_memory_copy`` (of
+``SchedulerNode``: loops that only load and store), ``read_writes`` (of
 ``dependencies.MemoryDep``: ``name``, ``index``, ``var_names``, ``size``, ``is_indirect``, and ``WeakDep``: an order
 alone), ``is_extern``, ``is_template`` and ``node.origins``, on ``scheduler.{SchedulerNode, NopKernelSchedulerNode}``
 and ``ir.{MultiOutput, UserDefinedTritonKernel}``, on the buffers' ``has_tensor_output``, ``maybe_get_stride`` and
@@ -61,6 +62,7 @@ class ScheduledNode:
             ``output`` (one result of an external call with several, which is another node's).
         accessed: buffer → how many of its elements are read or written at most, an element as often as the loops come
             to it; only buffers of generated loops, where that is known.
+        copies: buffer that it writes → the buffer whose elements it has, where loops only load and store them.
     """
 
     name: str
@@ -71,6 +73,7 @@ class ScheduledNode:
     origins: list[str]
     kind: str
     accessed: dict[str, int] = field(default_factory=dict)
+    copies: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -192,7 +195,22 @@ def _scheduled(node: Any) -> ScheduledNode:
         origins=_origins(node),
         kind=next((kind for kind, holds in kinds.items() if holds), "generated"),
         accessed=_accessed(node),
+        copies=dict(_copies(node)),
     )
+
+
+def _copies(node: Any) -> Iterator[tuple[str, str]]:
+    """Buffer → the buffer of which it is a copy, of each of a fused node's members that does nothing else."""
+    from torch._inductor.dependencies import MemoryDep
+    from torch._inductor.scheduler import SchedulerNode
+
+    renamed = _renamed()
+    for member in node.get_nodes():
+        body: Any = member._body if isinstance(member, SchedulerNode) else None  # a template's node has none
+        if body is not None and body.is_memory_copy():
+            reads = (item.name for item in member.read_writes.reads if isinstance(item, MemoryDep))
+            for source in reads:
+                yield from ((output.get_name(), renamed.get(source, source)) for output in member.get_outputs())
 
 
 def _accessed(node: Any) -> dict[str, int]:

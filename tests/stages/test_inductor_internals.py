@@ -1,6 +1,8 @@
 """Names every private API of TorchInductor that lowering relies on: a new torch release breaks here first."""
 
 import inspect
+from types import SimpleNamespace
+from typing import Any, cast
 
 
 def test_compilation_names() -> None:
@@ -45,12 +47,21 @@ def test_scheduler_names() -> None:
 
 def test_access_names() -> None:
     from torch._inductor.dependencies import MemoryDep, WeakDep
+    from torch._inductor.loop_body import LoopBody
     from torch._inductor.scheduler import SchedulerNode
 
     assert callable(SchedulerNode.get_ranges)
+    assert callable(LoopBody.is_memory_copy) and "_body" in SchedulerNode.__annotations__
     assert "name" in WeakDep.__annotations__
     assert {"name", "index", "var_names", "size"} <= set(MemoryDep.__annotations__)
     assert callable(MemoryDep.is_indirect)
+
+
+def test_a_template_has_no_loops_that_could_be_a_copys() -> None:
+    from torch._inductor.ir import TemplateBuffer
+
+    template = SimpleNamespace(get_size=lambda: [64, 32])
+    assert TemplateBuffer.simplify_and_reorder(cast(Any, template))[1] is None
 
 
 def test_loading_names() -> None:

@@ -11,6 +11,7 @@ from stages.lower.decisions import AUTOTUNING_COLUMNS, autotuning, fusions, kern
 from stages.lower.kernel_records import describe_kernels
 from stages.lower.kernels import Kernel, split_kernels
 from stages.lower.launches import Launch, find_launches, launch_buffers
+from stages.lower.provenance import map_nodes
 from stages.torch_internals.inductor import LoweredGraph
 from stages.torch_internals.inductor_nodes import PostGradNode
 from stages.torch_internals.inductor_scheduler import Autotuning, BufferInfo, Schedule, ScheduledNode
@@ -137,6 +138,28 @@ def test_a_copy_for_a_call_computes_nothing_that_led_to_the_call() -> None:
     assert nodes_of["cpp_copy:1"].nodes == []  # the ReLU reads the first convolution, which the copy does not
     launch = nodes_of["extern_kernels.convolution:2"]
     assert (launch.reads, launch.writes) == (["arg1_1", "buf0"], ["buf1"])
+
+
+@pytest.mark.parametrize(
+    ("given", "copied"),
+    [("arg0_1, arg1_1, buf0, buf1, buf2", {"buf1": "buf0", "buf2": "arg1_1"}),
+     ("arg0_1, arg1_1, buf1, buf2", {"buf2": "arg1_1"})],
+)  # fmt: skip
+def test_a_result_that_is_stored_only_in_the_layout_that_a_call_needs_is_no_copy(
+    given: str, copied: dict[str, str]
+) -> None:
+    """One kernel's ReLU goes into another layout, where its own is stored too or not; beside it a weight's copy."""
+    code = f"# [Provenance debug handles] cpp_relu:1\ncpp_relu({given})"
+    fused = ScheduledNode("op0_op1", ["op0", "op1"], ["arg0_1"], ["buf0", "buf1"], [], ["relu"], "generated",
+                          copies={"buf1": "buf0"})  # fmt: skip
+    weight = ScheduledNode("op2", ["op2"], ["arg1_1"], ["buf2"], [], ["relu"], "generated", copies={"buf2": "arg1_1"})
+    named = [buffer("arg0_1", role="input"), buffer("arg1_1", role="input"), buffer("buf0", "relu")]
+    schedule = Schedule(
+        nodes=[fused, weight], buffers={item.name: item for item in (*named, buffer("buf1"), buffer("buf2"))}
+    )
+    nodes = [post("relu", "aten.relu.default", "arg0_1")]
+    (launch,) = find_launches(lowered(code, {"cpp_relu:1": ["relu"]}, nodes, schedule), {"cpp_relu"})
+    assert (launch.nodes, launch.copied) == (["relu"], copied)
 
 
 def test_a_call_by_another_overload_computes_no_more_than_its_operation() -> None:
@@ -327,6 +350,6 @@ def test_a_kernel_that_prepares_operands_has_the_line_that_it_prepares_most_for(
             "extern_kernels.convolution:3": ["convolution_1"],
         },
     )
-    mapped = [{"node": node.name, "pre_grad": [], "module": "", "captured": []} for node in nodes]
+    mapped = map_nodes(nodes, [], SourceFinder())
     table = kernel_table(describe_kernels(lowered, [Kernel("cpp_fused_0", "cpp", "")], mapped, SourceFinder()))
     assert table["source"].tolist() == ["net.py:3", "net.py:2", "net.py:3"]

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from stages.graphs import SourceLine
-from stages.profile.work import Part, lowered_work
+from stages.lower.parts import Part
+from stages.profile.work import lowered_work
 
 Record = dict[str, Any]
 
@@ -92,20 +93,41 @@ def test_a_kernel_without_operations_is_put_down_to_its_lines(parts: Any) -> Non
 
 
 def test_a_kernel_that_only_copies_is_put_down_to_the_call_that_it_is_for(parts: Any) -> None:
-    copying = record(1, ["view"], ["net.py:10"], copies=[{"buffer": "buf0", "for": "cpp_fused:2"}],
+    copying = record(1, ["view"], ["net.py:10"], copies=[{"buffer": "buf0", "of": "arg0_1", "for": "cpp_fused:2"}],
                      writes=[buffer("buf0", 300)])  # fmt: skip
     nodes = [node("view", "net.py:10", view=True), node("conv", "net.py:20")]
     assert by_source(parts([copying, record(2, ["conv"], ["net.py:20"])], nodes)) == {"net.py:20": 1.0}
 
 
-@pytest.mark.parametrize(("elements", "copied"), [(300, 0.75), ("s0", 0.5)])
-def test_what_is_copied_for_several_calls_is_copied_once(parts: Any, elements: Any, copied: float) -> None:
+@pytest.mark.parametrize(("accessed", "copied"), [(1200, 0.75), (None, 0.5)])
+def test_what_is_copied_for_several_calls_is_copied_once(parts: Any, accessed: int | None, copied: float) -> None:
     copying = record(
-        1, ["add"], ["net.py:10"], copies=[{"buffer": "buf0", "for": f"cpp_fused:{handle}"} for handle in (2, 3)],
-        writes=[buffer("buf1", 100), {"name": "buf0", "shape": [elements], "accessed_bytes": 1}],
+        1, ["add"], ["net.py:10"], reads=[buffer("arg0_1", 100), buffer("arg1_1", 300)],
+        copies=[{"buffer": "buf0", "of": "arg1_1", "for": f"cpp_fused:{handle}"} for handle in (2, 3)],
+        writes=[buffer("buf1", 100), {"name": "buf0", "shape": ["s0"], "accessed_bytes": accessed}],
+        bytes_written=accessed,
     )  # fmt: skip
     nodes = [node("add", "net.py:10"), node("conv", "net.py:20"), node("pool", "net.py:30")]
     users = [record(2, ["conv"], ["net.py:20"]), record(3, ["pool"], ["net.py:30"])]
     assert by_source(parts([copying, *users], nodes)) == {
         "net.py:10": 1 - copied, "net.py:20": copied / 2, "net.py:30": copied / 2,
     }  # fmt: skip
+
+
+def test_a_copy_has_its_share_of_the_bytes_however_many_operations_are_computed(parts: Any) -> None:
+    """Four operations in one loop, of equal sizes, and a weight's copy of as many bytes as they move together."""
+    names = ["sub", "mul", "add", "relu"]
+    both = record(
+        1, names, ["net.py:10"], copies=[{"buffer": "buf1", "of": "arg1_1", "for": "cpp_fused:2"}],
+        reads=[buffer("arg0_1", 100), buffer("arg1_1", 100)], writes=[buffer("buf0", 100), buffer("buf1", 100)],
+    )  # fmt: skip
+    nodes = [*(node(name, "net.py:10") for name in names), node("conv", "net.py:20")]
+    assert by_source(parts([both, record(2, ["conv"], ["net.py:20"])], nodes)) == {"net.py:10": 0.5, "net.py:20": 0.5}
+
+
+def test_what_is_copied_for_no_launch_of_a_known_line_is_put_down_to_none(parts: Any) -> None:
+    both = record(
+        1, ["add"], ["net.py:10"], copies=[{"buffer": "buf1", "of": "arg1_1", "for": None}],
+        reads=[buffer("arg0_1", 100), buffer("arg1_1", 100)], writes=[buffer("buf0", 100), buffer("buf1", 100)],
+    )  # fmt: skip
+    assert by_source(parts([both], [node("add", "net.py:10")])) == {"net.py:10": 0.5, "": 0.5}

@@ -12,12 +12,13 @@ from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
 from stages.lower.adapters import build_adapter
 from stages.lower.compiled import CompiledCase, compile_case
 from stages.lower.config import BackendConfig
+from stages.lower.parts import Part
 from stages.profile.config import ProfileConfig
 from stages.profile.observation import Observation, Times
 from stages.profile.stage import ProfileStage
 from stages.profile.tables import Profile, timed
 from stages.profile.wording import message
-from stages.profile.work import Part, Work
+from stages.profile.work import Work
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -12,13 +12,14 @@ from models.errors import ConfigurationError
 from stages.constrain.config import AccelConfig, PeaksConfig
 from stages.constrain.profile import load_config, validate_profile
 from stages.graphs import GraphRecord, NodeRecord
+from stages.lower.parts import Part, weights
 from stages.profile.ceiling import Ceiling, last_level_cache, measured_ceiling, named_ceiling, share_of
 from stages.profile.observation import Observation, Times, _steps
 from stages.profile.stage import unseen
 from stages.profile.tables import Profile, kernel_rows, line_rows, module_rows, operation_rows, timed
 from stages.profile.trace import annotated
 from stages.profile.wording import message, summary
-from stages.profile.work import Part, Work, _Flops, weights
+from stages.profile.work import Work, _Flops
 
 
 def part(operation: str, module: str, line: int, weight: float) -> Part:
