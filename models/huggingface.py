@@ -1,5 +1,6 @@
 """Any transformers architecture by its configuration class, or a local checkpoint."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,21 +58,38 @@ def _config(transformers: Any, name: str | None, fields: dict[str, Any], image_s
         known = {item for item in dir(transformers) if item.endswith("Config")}
         raise _unknown_class("model.build.config", name, sorted(known))
     template = kind()
-    defaults = template.to_dict()
-    for key in fields:
-        if not hasattr(template, key) and key != "attn_implementation":
-            raise _unknown_field(key, [*defaults, *template.attribute_map], str(name))
     fields = dict(fields)
-    if "use_cache" in defaults:
+    if hasattr(template, "use_cache"):
         fields.setdefault("use_cache", False)
-    if isinstance(defaults.get("image_size"), int):
+    if isinstance(getattr(template, "image_size", None), int):
         fields.setdefault("image_size", image_size)
-    elif isinstance(defaults.get("vision_config"), dict) and "image_size" in defaults["vision_config"]:
+    elif isinstance(getattr(getattr(template, "vision_config", None), "image_size", None), int):
         fields["vision_config"] = {"image_size": image_size} | dict(fields.get("vision_config") or {})
+    fields = _over(template, fields, str(name))
     try:
         return kind(**fields)
     except _refusals() as error:
         raise ConfigurationError(f"model.build.overrides: {name} refuses {fields}: {error}") from error
+
+
+def _over(template: Any, fields: dict[str, Any], where: str) -> dict[str, Any]:
+    """``fields`` for a configuration like ``template``; for one inside it over those that ``template`` gives it."""
+    values, others = template.to_dict(), (*template.attribute_map, "attn_implementation")
+    for key in fields:
+        if key not in values and key not in others and not hasattr(template, key):
+            raise _unknown_field(key, [*values, *template.attribute_map], where)
+    found = dict(fields)
+    for key, given in fields.items():
+        inner = vars(template).get(key)
+        if isinstance(given, Mapping) and hasattr(inner, "to_dict"):
+            found[key] = _own_values(inner) | _over(inner, dict(given), f"{where}.{key}")
+    return found
+
+
+def _own_values(config: Any) -> dict[str, Any]:
+    """What names the class of a configuration, and the fields in which it differs from what that class makes."""
+    usual = type(config)().to_dict()
+    return {key: value for key, value in config.to_dict().items() if key == "model_type" or usual.get(key) != value}
 
 
 def _refusals() -> tuple[type[Exception], ...]:
