@@ -7,11 +7,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from models.errors import ConfigurationError, closest_first, invalid_choice
+from models.blame import fields_spoken_of, missing_package, place_of
+from models.errors import ConfigurationError, closest_first, invalid_choice, is_out_of_memory
 from models.huggingface_inputs import make_inputs
 
 SHOWN = 20
 """Names that a message lists; transformers has hundreds."""
+FIELDS = 3
+"""Fields whose values a message gives."""
 
 
 def build(
@@ -121,14 +124,30 @@ def _from_config(transformers: Any, config: Any, model_class: str | None) -> nn.
             model: nn.Module = kind(config)
         else:
             model = kind.from_config(config)
-    except ConfigurationError:
-        raise
-    except ValueError as error:
-        raise ConfigurationError(
-            f"model.build: {kind.__name__} can't be built from {type(config).__name__}: {str(error).splitlines()[0]}\n"
-            "Try: model.build.model_class=… with a class of that architecture"
-        ) from error
+    except Exception as error:
+        if isinstance(error, ConfigurationError) or is_out_of_memory(error):
+            raise
+        raise _not_built(kind, config, error) from error
     return model.float()
+
+
+def _not_built(kind: Any, config: Any, error: Exception) -> ConfigurationError:
+    """The message for a constructor that raised: what it lacks, or the fields that its line speaks of."""
+    package, said = missing_package(error), " ".join(str(error).split())
+    fields = fields_spoken_of(config, error)
+    if package:
+        said, hint = f"the package {package} is not installed", f"pip install {package}"
+    elif said.startswith("Unrecognized configuration class"):
+        said, hint = said.split(" Model type")[0], "model.build.model_class=… with a class of that architecture"
+    else:
+        values = config.to_dict()
+        told = [f"{name} is {values[name]!r}" for name in fields[:FIELDS] if name in values]
+        said = f"{type(error).__name__}: {said}\n  at {place_of(error)}{''.join(f'{chr(10)}  {item}' for item in told)}"
+        hint = f"'+model.build.overrides.{fields[0] if fields else 'FIELD'}=VALUE'"
+        hint += "" if fields else ", a field of that class that makes the line above work"
+    return ConfigurationError(
+        f"model.build: {kind.__name__} can't be built from {type(config).__name__}: {said}\nTry: {hint}"
+    )
 
 
 def _from_checkpoint(transformers: Any, folder: str, model_class: str | None, fields: dict[str, Any]) -> nn.Module:

@@ -202,6 +202,8 @@ def test_sequence_is_cut_with_a_warning(caplog: pytest.LogCaptureFixture) -> Non
     ({"_target_": "models.torchvision_models.build", "name": "resnet19"}, r"'resnet19'; valid: resnet18, .*vgg19"),
     ({"_target_": "models.torchvision_models.build", "name": "resnet18", "depth": 1}, r"does not take {'depth': 1}"),
     (huggingface("GPT2Confg", {}), r"model.build.config: got 'GPT2Confg'; valid: GPT2Config,"),
+    (huggingface("AutoformerConfig", {}), r"needs to be specified[\s\S]*Try: '\+model.build.overrides.prediction_l"),
+    (huggingface("NemotronConfig", {"num_key_value_heads": None, **LAYERS}), r"num_key_value_heads is None\n"),
     (huggingface("AutoModel", {}), r"model.build.config: got 'AutoModel'"),
     (huggingface("GPT2Config", {"n_layers": 1}), r"overrides: got 'n_layers' \(in GPT2Config\); valid: n_layer,"),
     (huggingface("LlavaConfig", {"text_config": {"n_layer": 1}}), r"'n_layer' \(in LlavaConfig.text_config\)"),
