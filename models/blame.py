@@ -14,10 +14,10 @@ _LINES = 3
 _TORCH = str(Path(torch.__file__).parent)
 
 
-def words_of(error: BaseException) -> set[str]:
-    """The words of an error, and of the lines that it came from."""
+def words_of(error: BaseException) -> list[str]:
+    """The words of an error, and of the lines that it came from, the innermost first."""
     lines = [frame.line or "" for frame in _own_frames(error)[-_LINES:]]
-    return set(re.findall(r"\w+", " ".join([type(error).__name__, str(error), *lines])))
+    return re.findall(r"\w+", " ".join([type(error).__name__, str(error), *lines[::-1]]))
 
 
 def place_of(error: BaseException) -> str:
@@ -36,14 +36,15 @@ def missing_package(error: BaseException) -> str | None:
 
 
 def fields_spoken_of(config: Any, error: BaseException) -> list[str]:
-    """Fields of a transformers configuration that an error, or a line that it came from, names; inner ones dotted."""
-    words, found = words_of(error), []
+    """Fields of a transformers configuration that an error or its lines name, the innermost first; inner ones dotted."""
+    words, found = words_of(error), dict[str, str]()
     for name, value in config.to_dict().items():
-        if name in words and not isinstance(value, dict):
-            found.append(name)
-        elif isinstance(value, dict) and "model_type" in value:
-            found += [f"{name}.{inner}" for inner in value if inner in words]
-    return [name for name in found if not name.endswith("model_type")]
+        if isinstance(value, dict) and "model_type" in value:
+            found |= {f"{name}.{inner}": inner for inner in value}
+        else:
+            found[name] = name
+    spoken = [name for name, last in found.items() if last in words and last != "model_type"]
+    return sorted(spoken, key=lambda name: words.index(found[name]))
 
 
 def _own_frames(error: BaseException) -> list[traceback.FrameSummary]:

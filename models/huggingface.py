@@ -92,7 +92,8 @@ def _over(template: Any, fields: dict[str, Any], where: str) -> dict[str, Any]:
 def _own_values(config: Any) -> dict[str, Any]:
     """What names the class of a configuration, and the fields in which it differs from what that class makes."""
     usual = type(config)().to_dict()
-    return {key: value for key, value in config.to_dict().items() if key == "model_type" or usual.get(key) != value}
+    kind = {"model_type": config.model_type} if config.model_type else {}
+    return kind | {key: value for key, value in config.to_dict().items() if usual.get(key) != value}
 
 
 def _refusals() -> tuple[type[Exception], ...]:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from models.blame import fields_spoken_of, missing_package
 from models.errors import ConfigurationError
 from models.huggingface_further import FurtherInputs, complete
 from models.huggingface_inputs import make_inputs
@@ -143,3 +144,27 @@ class Seen(Reader):
 def test_a_tensor_that_the_error_itself_names_is_made() -> None:
     made = make_inputs(Seen("none", "pixel_values", hidden_size=5), 2, 16, 8, {})
     assert made["visual_feats"].shape == (2, 16, 7)
+
+
+def test_the_fields_of_the_innermost_line_come_first() -> None:
+    config = SimpleNamespace(
+        to_dict=lambda: {"layers": 2, "text_config": {"model_type": "t", "kinds": None}, "wide": 1}
+    )
+
+    def built() -> Any:
+        kinds = None
+        return kinds[0]  # type: ignore[index]
+
+    try:
+        [built() for layers in range(1)]
+    except TypeError as error:
+        assert fields_spoken_of(config, error) == ["text_config.kinds", "layers"]
+    else:
+        pytest.fail("None has no items")
+
+
+@pytest.mark.parametrize("said", [
+    "\nTimmBackbone requires the timm library but it was not found", "No module named 'timm.models'",
+])  # fmt: skip
+def test_a_package_that_is_not_installed_is_named(said: str) -> None:
+    assert missing_package(ImportError(said)) == "timm" and missing_package(ValueError(said)) is None
