@@ -36,7 +36,7 @@ def missing_package(error: BaseException) -> str | None:
 
 
 def fields_spoken_of(config: Any, error: BaseException) -> list[str]:
-    """Fields of a transformers configuration that an error or its lines name, the innermost first; inner ones dotted."""
+    """Fields of a transformers configuration that an error or its lines name, the innermost first; dotted inside."""
     words, found = words_of(error), dict[str, str]()
     for name, value in config.to_dict().items():
         if isinstance(value, dict) and "model_type" in value:

@@ -1,6 +1,7 @@
 """One eager step before the first stage: a model that its own inputs don't fit can't be compiled, compared or timed."""
 
 import inspect
+import re
 import traceback
 
 import torch
@@ -9,6 +10,7 @@ from models import build, huggingface
 from models.blame import fields_spoken_of, missing_package, words_of
 from models.case import Case, training_loss
 from models.errors import ConfigurationError, UserError, is_out_of_memory, root_cause
+from models.huggingface_further import is_tensor
 from models.huggingface_inputs import shape_to_try
 from models.random_state import seed_everything
 from stages.capture.sources import SourceFinder
@@ -139,10 +141,12 @@ def _try(case: Case, missing: list[str], settings: Settings, error: Exception) -
     if settings.dtype != "float32" and any(words in said for words in _OF_A_DTYPE):
         tries.append("dtype=float32")
     if "input_shapes" in model.build:
-        named = words_of(error)
-        spoken = [name for name in missing if name in named]
-        if spoken or (missing and "None" in said):
-            name = (spoken or missing)[0]
+        parameters = inspect.signature(case.module.forward).parameters
+        tensors = [name for name in missing if is_tensor(parameters[name])]
+        named = words_of(error) if "None" in said else re.findall(r"\w+", said)
+        spoken = [name for name in tensors if name in named]
+        if spoken or (tensors and "None" in said):
+            name = (spoken or tensors)[0]
             shape = shape_to_try(name, model.batch_size, model.sequence_length)
             tries.append(f"'+model.build.input_shapes.{name}={shape}'")
         fields = fields_spoken_of(case.module.config, error) or ["FIELD"]
