@@ -16,7 +16,6 @@ import json
 import multiprocessing
 import re
 import resource
-import signal
 import sys
 import time
 from collections import Counter
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 SECONDS, MEMORY = 40, 4 * 2**30
-"""Limits of one architecture."""
+"""Limits of one architecture: of processor time, for other processes may take the processor; and of memory."""
 
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "encoder_layers", "decoder_layers",
            "num_decoder_layers", "encoder_num_hidden_layers", "decoder_num_hidden_layers", "depth")  # fmt: skip
@@ -136,7 +135,7 @@ def _outcome(settings: Any) -> tuple[str, str]:
 
 def _child(name: str, pipe: Any) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-    signal.alarm(SECONDS)
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     with contextlib.redirect_stdout(sys.stderr):
         for outcome in trials(name):
             pipe.send(outcome)
