@@ -149,12 +149,16 @@ def _try(case: Case, missing: list[str], settings: Settings, error: Exception) -
             name = (spoken or tensors)[0]
             shape = shape_to_try(name, model.batch_size, model.sequence_length)
             tries.append(f"'+model.build.input_shapes.{name}={shape}'")
-        fields = fields_spoken_of(case.module.config, error) or ["FIELD"]
-        if not tries:
-            name, tensor = next(iter(case.kwargs.items()))
-            shape = str(list(tensor.shape)).replace(" ", "")
+        made = case.named_inputs()
+        if not tries and made:
+            named = words_of(error)
+            name = next((name for name in made if name in named), next(iter(made)))
+            shape = str(list(made[name].shape)).replace(" ", "")
             tries.append(f"'+model.build.input_shapes.{name}={shape}' with another shape")
-        tries.append(f"'+model.build.overrides.{fields[0]}=VALUE' with another value than it has")
+        config = getattr(case.module, "config", None)
+        if hasattr(config, "to_dict"):
+            fields = fields_spoken_of(config, error) or ["FIELD"]
+            tries.append(f"'+model.build.overrides.{fields[0]}=VALUE' with another value than it has")
     else:
         tries.append(f"call the module on its inputs as {model.build.get('_target_')} returns them, in eager mode")
     tries.append(
