@@ -145,7 +145,8 @@ def _try(case: Case, missing: list[str], settings: Settings, error: Exception) -
         tensors = [name for name in missing if is_tensor(parameters[name])]
         named = words_of(error) if "None" in said else re.findall(r"\w+", said)
         spoken = [name for name in tensors if name in named]
-        if spoken or (tensors and "None" in said):
+        config = getattr(case.module, "config", None)
+        if spoken or (tensors and "None" in said and config is None):  # else a field may as well be None
             name = (spoken or tensors)[0]
             shape = shape_to_try(name, model.batch_size, model.sequence_length)
             tries.append(f"'+model.build.input_shapes.{name}={shape}'")
@@ -155,7 +156,6 @@ def _try(case: Case, missing: list[str], settings: Settings, error: Exception) -
             name = next((name for name in made if name in named), next(iter(made)))
             shape = str(list(made[name].shape)).replace(" ", "")
             tries.append(f"'+model.build.input_shapes.{name}={shape}' with another shape")
-        config = getattr(case.module, "config", None)
         if hasattr(config, "to_dict"):
             fields = fields_spoken_of(config, error) or ["FIELD"]
             tries.append(f"'+model.build.overrides.{fields[0]}=VALUE' with another value than it has")

@@ -82,11 +82,14 @@ def test_a_model_that_raises_is_a_mistake_with_what_was_made_and_what_to_type(er
     assert "model.inputs=FILE.safetensors" in text and raised.value.__cause__ is error
 
 
-def test_of_a_configuration_the_field_that_the_error_names_is_told() -> None:
-    case = case_of(Model(ValueError("group_size is 3")))
+@pytest.mark.parametrize("said", ["group_size is 3", "group_size can't be None"])
+def test_of_a_configuration_the_field_that_the_error_names_is_told_and_no_input_that_it_does_not(said: str) -> None:
+    case = case_of(Model(ValueError(said)))
     case.module.config = SimpleNamespace(to_dict=lambda: {"width": 4, "group_size": 3})
-    with pytest.raises(ConfigurationError, match=r"or '\+model.build.overrides.group_size=VALUE' with another value"):
+    with pytest.raises(ConfigurationError) as raised:
         check_eager(case, settings_of(case, input_shapes={}))
+    assert "or '+model.build.overrides.group_size=VALUE' with another value" in str(raised.value)
+    assert "input_shapes.mask" not in str(raised.value)
 
 
 def test_a_long_error_and_a_builder_without_shapes() -> None:
