@@ -1,16 +1,20 @@
 """Any transformers architecture by its configuration class, or a local checkpoint."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from models.errors import ConfigurationError, closest_first, invalid_choice
+from models.blame import fields_spoken_of, missing_package, place_of
+from models.errors import ConfigurationError, closest_first, invalid_choice, is_out_of_memory
 from models.huggingface_inputs import make_inputs
 
 SHOWN = 20
 """Names that a message lists; transformers has hundreds."""
+FIELDS = 3
+"""Fields whose values a message gives."""
 
 
 def build(
@@ -57,21 +61,39 @@ def _config(transformers: Any, name: str | None, fields: dict[str, Any], image_s
         known = {item for item in dir(transformers) if item.endswith("Config")}
         raise _unknown_class("model.build.config", name, sorted(known))
     template = kind()
-    defaults = template.to_dict()
-    for key in fields:
-        if not hasattr(template, key) and key != "attn_implementation":
-            raise _unknown_field(key, [*defaults, *template.attribute_map], str(name))
     fields = dict(fields)
-    if "use_cache" in defaults:
+    if hasattr(template, "use_cache"):
         fields.setdefault("use_cache", False)
-    if isinstance(defaults.get("image_size"), int):
+    if isinstance(getattr(template, "image_size", None), int):
         fields.setdefault("image_size", image_size)
-    elif isinstance(defaults.get("vision_config"), dict) and "image_size" in defaults["vision_config"]:
+    elif isinstance(getattr(getattr(template, "vision_config", None), "image_size", None), int):
         fields["vision_config"] = {"image_size": image_size} | dict(fields.get("vision_config") or {})
+    fields = _over(template, fields, str(name))
     try:
         return kind(**fields)
     except _refusals() as error:
         raise ConfigurationError(f"model.build.overrides: {name} refuses {fields}: {error}") from error
+
+
+def _over(template: Any, fields: dict[str, Any], where: str) -> dict[str, Any]:
+    """``fields`` for a configuration like ``template``; for one inside it over those that ``template`` gives it."""
+    values, others = template.to_dict(), (*template.attribute_map, "attn_implementation")
+    for key in fields:
+        if key not in values and key not in others and not hasattr(template, key):
+            raise _unknown_field(key, [*values, *template.attribute_map], where)
+    found = dict(fields)
+    for key, given in fields.items():
+        inner = vars(template).get(key)
+        if isinstance(given, Mapping) and hasattr(inner, "to_dict"):
+            found[key] = _own_values(inner) | _over(inner, dict(given), f"{where}.{key}")
+    return found
+
+
+def _own_values(config: Any) -> dict[str, Any]:
+    """What names the class of a configuration, and the fields in which it differs from what that class makes."""
+    usual = type(config)().to_dict()
+    kind = {"model_type": config.model_type} if config.model_type else {}
+    return kind | {key: value for key, value in config.to_dict().items() if usual.get(key) != value}
 
 
 def _refusals() -> tuple[type[Exception], ...]:
@@ -103,14 +125,30 @@ def _from_config(transformers: Any, config: Any, model_class: str | None) -> nn.
             model: nn.Module = kind(config)
         else:
             model = kind.from_config(config)
-    except ConfigurationError:
-        raise
-    except ValueError as error:
-        raise ConfigurationError(
-            f"model.build: {kind.__name__} can't be built from {type(config).__name__}: {str(error).splitlines()[0]}\n"
-            "Try: model.build.model_class=… with a class of that architecture"
-        ) from error
+    except Exception as error:
+        if isinstance(error, ConfigurationError) or is_out_of_memory(error):
+            raise
+        raise _not_built(kind, config, error) from error
     return model.float()
+
+
+def _not_built(kind: Any, config: Any, error: Exception) -> ConfigurationError:
+    """The message for a constructor that raised: what it lacks, or the fields that its line speaks of."""
+    package, said = missing_package(error), " ".join(str(error).split())
+    fields = fields_spoken_of(config, error)
+    if package:
+        said, hint = f"the package {package} is not installed", f"pip install {package}"
+    elif said.startswith("Unrecognized configuration class"):
+        said, hint = said.split(" Model type")[0], "model.build.model_class=… with a class of that architecture"
+    else:
+        values = config.to_dict()
+        told = [f"{name} is {values[name]!r}" for name in fields[:FIELDS] if name in values]
+        said = f"{type(error).__name__}: {said}\n  at {place_of(error)}{''.join(f'{chr(10)}  {item}' for item in told)}"
+        hint = f"'+model.build.overrides.{fields[0] if fields else 'FIELD'}=VALUE'"
+        hint += "" if fields else ", a field of that class that makes the line above work"
+    return ConfigurationError(
+        f"model.build: {kind.__name__} can't be built from {type(config).__name__}: {said}\nTry: {hint}"
+    )
 
 
 def _from_checkpoint(transformers: Any, folder: str, model_class: str | None, fields: dict[str, Any]) -> nn.Module:

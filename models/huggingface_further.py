@@ -3,22 +3,18 @@
 import inspect
 import logging
 import re
-import traceback
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
 
+from models.blame import words_of
 from models.errors import is_out_of_memory
 from models.random_state import preserved_random_state
 
 logger = logging.getLogger(__name__)
 
 Shape = list[int]
-_LINES = 3
-"""Innermost lines of a traceback, torch's own apart, in which an input that is None is looked for."""
-_TORCH = str(Path(torch.__file__).parent)
 
 
 def field(config: Any, *names: str, default: int | None = None) -> int | None:
@@ -57,10 +53,12 @@ class FurtherInputs:
         return name in self.given or name in _SHAPES
 
     def make(self, name: str, made: dict[str, torch.Tensor]) -> torch.Tensor:
-        """The tensor called ``name``, beside those that are made."""
+        """The tensor called ``name``, beside those that are made; one of an unknown name integers or a hidden state."""
         if name in self.given:
             return self.given[name]()
-        kind, shape_of = _SHAPES[name]
+        if name not in _SHAPES and of_integers(name):
+            return torch.zeros(self.rows(), dtype=torch.int64)
+        kind, shape_of = _SHAPES.get(name, _SHAPES["hidden_states"])
         shape = shape_of(self, made)
         if kind == "floats":
             return torch.randn(shape, generator=self.generator)
@@ -161,12 +159,33 @@ _ELSEWISE = ("inputs_embeds", "encoder_hidden_states", "hidden_states", "decoder
 """Made only where forward has no default for them, or where it speaks of them."""
 
 
-def complete(model: Any, made: dict[str, torch.Tensor], maker: FurtherInputs) -> None:
-    """Add to ``made`` what forward needs and can be made.
+def annotated(item: inspect.Parameter) -> str:
+    """An argument's annotation in words."""
+    return str(getattr(item.annotation, "__name__", item.annotation))
 
-    First what has no default. Then, where forward takes anything else that can be made, it is run, in evaluation
-    mode without gradients: an input that the error, or the line that raised it, speaks of is made, until forward runs
-    or speaks of none. Modules and generators are left as found, but for what forward itself keeps.
+
+def is_tensor(item: inspect.Parameter) -> bool:
+    """Whether an argument of forward may be a tensor, as far as its annotation says; ``*args`` is none."""
+    if item.kind in (item.VAR_POSITIONAL, item.VAR_KEYWORD):
+        return False
+    return item.annotation is item.empty or "Tensor" in annotated(item)
+
+
+def of_integers(name: str) -> bool:
+    """Whether an input of that name is made of integers where its shape alone is given."""
+    return name.endswith(("ids", "labels", "mask")) or name == "bbox"
+
+
+def complete(
+    model: Any, made: dict[str, torch.Tensor], maker: FurtherInputs, main: str, fixed: Collection[str]
+) -> bool:
+    """Add to ``made`` what forward needs and can be made. False where forward does not run on it all the same.
+
+    First what has no default. Then, but for models of text alone, forward is run, in evaluation mode without
+    gradients: an input that the error, or the line that raised it, speaks of is made, until forward runs or speaks of
+    none. An input of another size than torch says that it wants is made once more, but for those that are ``fixed``.
+    Modules and generators are left as found, but for what forward itself keeps. A model of text alone is taken to run:
+    it may be large.
     """
     parameters = inspect.signature(model.forward).parameters
     if "grid_thw" in parameters and "grid_thw" not in made:
@@ -174,32 +193,72 @@ def complete(model: Any, made: dict[str, torch.Tensor], maker: FurtherInputs) ->
         made[first] = torch.randn(_patches(maker, made), generator=maker.generator)
         made["grid_thw"] = torch.tensor([_GRID])
     for name, item in parameters.items():
-        if item.default is item.empty and name not in made and maker.knows(name):
+        if item.default is item.empty and name not in made and (maker.knows(name) or is_tensor(item)):
             made[name] = maker.make(name, made)
     left = [name for name in parameters if made and name not in made and maker.knows(name)]
+    if set(left) <= set(_ELSEWISE) and main == "input_ids" and main in made:
+        return True
+    error, refitted = _raised(model, made), set(fixed)
+    others = [name for name, item in parameters.items() if is_tensor(item) and name not in (*made, *left)]
+    while error is not None:
+        words = words_of(error)
+        said = re.findall(r"\w+", str(error))  # a line names much that forward can do without
+        spoken = next((name for name in (*left, *others) if name in (words if name in left else said)), None)
+        if spoken is not None:
+            logger.info("%s.forward speaks of %s, which is made for it", type(model).__name__, spoken)
+            made[spoken] = maker.make(spoken, made)
+            (left if spoken in left else others).remove(spoken)
+        elif (wanted := _refitted(str(error), made, maker.sequence)) and wanted[0] not in refitted:
+            name, shape = wanted
+            made[name] = torch.randn(shape, generator=maker.generator)
+            refitted.add(name)
+        else:
+            return False
+        error = _raised(model, made)
+    return True
+
+
+_SIZES = (
+    (-1, r"cannot be multiplied \(\d+x(?P<got>\d+) and (?P<wanted>\d+)x\d+\)"),
+    (-1, r"normalized_shape=\[(?P<wanted>\d+)\].* got input of size\s?\[(?:\d+, )*(?P<got>\d+)\]"),
+    (1, r"to have (?P<wanted>\d+) channels, but got (?P<got>\d+) channels"),
+)
+"""A dimension, and what torch says of a size that does not fit there and of the one that would."""
+
+
+def _refitted(said: str, made: dict[str, torch.Tensor], sequence: int) -> tuple[str, Shape] | None:
+    """The made input with a size that an error calls wrong, and the shape that it asks for.
+
+    Where the channels, not the rows, come second, the rows come last.
+    """
+    for dim, pattern in _SIZES:
+        found = re.search(pattern, said)
+        if found is None:
+            continue
+        for name, tensor in made.items():
+            shape = list(tensor.shape)
+            if tensor.is_floating_point() and len(shape) == 3 and shape[dim] == int(found["got"]):
+                shape[dim] = int(found["wanted"])
+                return name, shape if dim == -1 else [*shape[:2], sequence]
+    return None
+
+
+def runs(model: Any, made: dict[str, torch.Tensor]) -> bool:
+    """Whether forward runs on ``made``, in evaluation mode without gradients; memory that runs out does not count."""
+    return _raised(model, made) is None
+
+
+def _raised(model: Any, made: dict[str, torch.Tensor]) -> Exception | None:
+    """What forward raises on ``made``; None if it runs, or if memory ran out."""
     training = model.training
     model.eval()
-    unsure = not set(left) <= set(_ELSEWISE) or model.main_input_name not in made
-    while left and unsure:
-        words = _spoken_of(model, made)
-        spoken = [name for name in left if name in words]
-        if not spoken:
-            break
-        logger.info("%s.forward speaks of %s, which is made for it", type(model).__name__, spoken[0])
-        made[spoken[0]] = maker.make(spoken[0], made)
-        left.remove(spoken[0])
-    model.train(training)
-
-
-def _spoken_of(model: Any, made: dict[str, torch.Tensor]) -> set[str]:
-    """The words of the error that forward raises on ``made``, and of the lines that it came from; none if it runs."""
     try:
         with torch.no_grad(), preserved_random_state(torch.device("cpu")):
             model(**made)
     except Exception as error:  # noqa: BLE001 - of the architecture's own code; the eager check tells of it
         if is_out_of_memory(error):
-            return set()
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_TORCH)]
-        lines = [frame.line or "" for frame in frames[-_LINES:]]
-        return set(re.findall(r"\w+", " ".join([str(error), *lines])))
-    return set()
+            return None
+        return error
+    finally:
+        model.train(training)
+    return None

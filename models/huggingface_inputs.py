@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from models.errors import ConfigurationError
-from models.huggingface_further import FurtherInputs, complete, field
+from models.huggingface_further import FurtherInputs, annotated, complete, field, is_tensor, of_integers, runs
+from models.huggingface_processors import processed_inputs
 from models.random_state import input_generator
 
 logger = logging.getLogger(__name__)
@@ -36,7 +37,93 @@ def make_inputs(
         ConfigurationError: forward does not take a name in ``shapes``, or nothing that is made here.
     """
     names = inspect.signature(model.forward).parameters
-    generator, config, main = input_generator(), model.config, model.main_input_name
+    takes_any = any(item.kind == item.VAR_KEYWORD for item in names.values())
+    for name in shapes:
+        if name not in names and not takes_any:
+            raise ConfigurationError(f"model.build.input_shapes: got {name!r}; valid: {', '.join(names)}.")
+    generator, config, main = input_generator(), model.config, main_input(model)
+    given = {name: _of_shape(name, [int(size) for size in shape], _text_config(config), generator)
+             for name, shape in shapes.items()}  # fmt: skip
+    text = {
+        "input_ids": lambda: _tokens(_text_config(config), batch, _readable(model, config, sequence), generator),
+        "pixel_values": lambda: torch.randn(_image_shape(config, batch, image), generator=generator),
+        "input_values": lambda: torch.randn(_wave_shape(config, batch, sequence), generator=generator),
+        "input_features": lambda: torch.randn(_feature_shape(config, batch, sequence), generator=generator),
+    }
+    text["decoder_input_ids"] = text["qformer_input_ids"] = text["input_ids"]
+    maker = FurtherInputs(config, batch, sequence, text, generator)
+    unknown: ConfigurationError | None = None
+    made = dict(given)
+    try:
+        made = _guessed(model, main, batch, sequence, image, given, generator)
+        if main in names and main not in made and is_tensor(names[main]):
+            made[main] = maker.make(main, made)
+        if complete(model, made, maker, main, given):
+            return made
+    except ConfigurationError as error:
+        unknown = error
+    needs = {name: item.default is item.empty and item.kind not in (item.VAR_POSITIONAL, item.VAR_KEYWORD)
+             for name, item in names.items()}  # fmt: skip
+    for other in processed_inputs(config, needs, batch, image, generator.initial_seed()):
+        beside = {name: tensor for name, tensor in made.items() if name not in other and needs.get(name)}
+        for candidate in (made | other | given, beside | other | given, other | made):
+            if runs(model, candidate):
+                logger.info("the inputs of %s are its own processor's", type(model).__name__)
+                return candidate
+    if unknown is not None:
+        raise unknown
+    lacking = [name for name, needed in needs.items() if needed and name not in made]
+    if lacking or not made:
+        name = lacking[0] if lacking else main
+        raise ConfigurationError(unknown_shape(model, name, batch, sequence))
+    return made
+
+
+def main_input(model: Any) -> str:
+    """The name of the input that a model is about, as its class says; forward's first where it takes none of that name.
+
+    transformers gives every class "input_ids" that does not say otherwise; some name several.
+    """
+    names = list(inspect.signature(model.forward).parameters)
+    said = model.main_input_name
+    for name in said if isinstance(said, (list, tuple)) else [said]:
+        if name in names:
+            return str(name)
+    return names[0] if names else "nothing"
+
+
+def unknown_shape(model: Any, name: str, batch: int, sequence: int) -> str:
+    """The message for an input that forward needs and that nothing here makes."""
+    item = inspect.signature(model.forward).parameters.get(name)
+    kind = type(model).__name__
+    if item is None or item.kind in (item.VAR_POSITIONAL, item.VAR_KEYWORD):
+        return (
+            f"model=huggingface: {kind} has no forward of its own; valid: a class that has one.\n"
+            "Try: model.build.config=… and model.build.model_class=… of one of its parts"
+        )
+    if not is_tensor(item):
+        return (
+            f"model=huggingface: {kind}.forward takes {name!r}, which is no tensor but {annotated(item)}.\n"
+            "Try: model=custom model.build._target_=… with a callable that returns the model and such an input"
+        )
+    shape = shape_to_try(name, batch, sequence)
+    return (
+        f"model=huggingface: {kind}.forward takes {name!r}, which has no known shape.\n"
+        f"Try: '+model.build.input_shapes.{name}={shape}'"
+    )
+
+
+def _guessed(
+    model: Any,
+    main: str,
+    batch: int,
+    sequence: int,
+    image: int,
+    given: dict[str, torch.Tensor],
+    generator: torch.Generator,
+) -> dict[str, torch.Tensor]:
+    """Text, images and sound, where forward takes them, and what is ``given``."""
+    names, config = inspect.signature(model.forward).parameters, model.config
     made: dict[str, torch.Tensor] = {}
     if "input_ids" in names and main not in ("pixel_values", "input_values", "input_features"):
         text = config.get_text_config(encoder=True) if config.is_encoder_decoder else _text_config(config)
@@ -45,35 +132,14 @@ def make_inputs(
             made["attention_mask"] = torch.ones_like(made["input_ids"])
     if "pixel_values" in names and (main == "pixel_values" or hasattr(config, "projection_dim")):
         made["pixel_values"] = torch.randn(_image_shape(config, batch, image), generator=generator)
-    if main == "input_values" and main not in shapes:
+    if main == "input_values" and main not in given:
         made["input_values"] = torch.randn(_wave_shape(config, batch, sequence), generator=generator)
-    if main == "input_features" and main not in shapes:
+    if main == "input_features" and main not in given:
         made["input_features"] = torch.randn(_feature_shape(config, batch, sequence), generator=generator)
     if "decoder_input_ids" in names and getattr(config, "is_encoder_decoder", False):
         length = _readable(model, config, sequence, ("max_target_positions", *_LENGTH_FIELDS))
         made["decoder_input_ids"] = _tokens(_text_config(config), batch, length, generator)
-    for name, shape in shapes.items():
-        if name not in names and not any(item.kind == item.VAR_KEYWORD for item in names.values()):
-            valid = ", ".join(names)
-            raise ConfigurationError(f"model.build.input_shapes: got {name!r}; valid: {valid}.")
-        made[name] = _of_shape(name, [int(size) for size in shape], _text_config(config), generator)
-    given = {
-        "input_ids": lambda: _tokens(_text_config(config), batch, _readable(model, config, sequence), generator),
-        "pixel_values": lambda: torch.randn(_image_shape(config, batch, image), generator=generator),
-        "input_values": lambda: torch.randn(_wave_shape(config, batch, sequence), generator=generator),
-        "input_features": lambda: torch.randn(_feature_shape(config, batch, sequence), generator=generator),
-    }
-    given["decoder_input_ids"] = given["qformer_input_ids"] = given["input_ids"]
-    maker = FurtherInputs(config, batch, sequence, given, generator)
-    if main in names and main not in made and maker.knows(main):
-        made[main] = maker.make(main, made)
-    complete(model, made, maker)
-    if not made:
-        raise ConfigurationError(
-            f"model=huggingface: {type(model).__name__}.forward takes {main!r}, which has no known shape.\n"
-            f"Try: '+model.build.input_shapes.{main}=[{batch},{sequence},…]'"
-        )
-    return made
+    return made | given
 
 
 def _text_config(config: Any) -> Any:
@@ -144,7 +210,7 @@ def _feature_shape(config: Any, batch: int, frames: int) -> list[int]:
         return [batch, frames, found]
     raise ConfigurationError(
         "model=huggingface: input_features of this architecture have no known shape.\n"
-        f"Try: '+model.build.input_shapes.input_features=[{batch},{frames},…]'"
+        f"Try: '+model.build.input_shapes.input_features={shape_to_try('input_features', batch, frames)}'"
     )
 
 
@@ -155,6 +221,11 @@ def _of_shape(name: str, shape: list[int], config: Any, generator: torch.Generat
         return torch.zeros(shape, dtype=torch.int64)
     if name.endswith("input_ids"):
         return torch.randint(getattr(config, "vocab_size", None) or 2, shape, generator=generator)
-    if name.endswith(("ids", "labels")):
+    if of_integers(name):
         return torch.zeros(shape, dtype=torch.int64)
     return torch.randn(shape, generator=generator)
+
+
+def shape_to_try(name: str, batch: int, sequence: int) -> str:
+    """A shape for an input of which nothing but its name is known, as a message writes it."""
+    return f"[{batch},{sequence}]" if of_integers(name) else f"[{batch},{sequence},WIDTH]"

@@ -14,8 +14,8 @@ _SWITCHES = ("train", "training")
 def set_mode(module: nn.Module, mode: str) -> None:
     """``module.train()`` or ``module.eval()``.
 
-    A graph that ``torch.export`` made has its mode in its operators' arguments, and refuses both calls. It stays as it
-    is where that is the mode asked for, or where none of its operators has one.
+    A graph of ATen operators, as ``torch.export`` makes, has its mode in their arguments, and refuses both calls or
+    takes them without effect. It stays as it is where that is the mode asked for, or where no operator has one.
 
     Args:
         mode: "training" or "inference".
@@ -24,10 +24,10 @@ def set_mode(module: nn.Module, mode: str) -> None:
         ConfigurationError: an exported graph of the other mode.
     """
     training = mode == "training"
-    exported = {name: child for name, child in module.named_modules() if _is_exported(child)}
-    for name, child in exported.items():
-        _check_mode(name, child, training)
-    refusing = [(child, vars(child)["train"]) for child in exported.values()]
+    for name, child in module.named_modules():
+        if isinstance(getattr(child, "graph", None), fx.Graph):
+            _check_mode(name, child, training)
+    refusing = [(child, vars(child)["train"]) for child in module.modules() if _refuses(child)]
     for child, _ in refusing:
         object.__setattr__(child, "train", lambda mode=True, child=child: child)
         child.training = training
@@ -38,13 +38,12 @@ def set_mode(module: nn.Module, mode: str) -> None:
             object.__setattr__(child, "train", refusal)
 
 
-def _is_exported(module: nn.Module) -> bool:
+def _refuses(module: nn.Module) -> bool:
     """``torch.export`` gives each such module a ``train`` of its own, which raises."""
     return isinstance(module, fx.GraphModule) and "train" in vars(module)
 
 
 def _check_mode(name: str, module: nn.Module, training: bool) -> None:
-    assert isinstance(module, fx.GraphModule), "an exported module is a graph"
     told = list(_told(module))
     if not told or any(value == training for _, value in told):
         return
@@ -57,9 +56,11 @@ def _check_mode(name: str, module: nn.Module, training: bool) -> None:
     )
 
 
-def _told(module: fx.GraphModule) -> Iterator[tuple[str, bool]]:
+def _told(module: nn.Module) -> Iterator[tuple[str, bool]]:
     """Node and mode of each operator that is told one."""
-    for node in module.graph.nodes:
+    graph = module.graph
+    assert isinstance(graph, fx.Graph), "a module without a graph has no operators to ask"
+    for node in graph.nodes:
         if not isinstance(node.target, torch._ops.OpOverload):
             continue
         for position, argument in enumerate(node.target._schema.arguments):

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from models.reach import attributes, holders, is_open, tensors_in
+from models.reach import attributes, fields_of, holders, is_open, tensors_in
 
 
 def named_tensors(value: Any, path: str, *, objects: bool = True) -> Iterator[tuple[str, torch.Tensor]]:
@@ -220,7 +220,7 @@ def _items(value: Any) -> Iterator[tuple[Any, Any]]:
     elif isinstance(value, (tuple, list)):
         yield from enumerate(value)
     elif _is_dataclass(value):
-        yield from ((item.name, getattr(value, item.name)) for item in dataclasses.fields(value))
+        yield from fields_of(value).items()
     elif may_be_object(value):
         yield from attributes(value).items()
 

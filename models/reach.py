@@ -42,6 +42,13 @@ def attributes(value: Any) -> dict[str, Any]:
     return found
 
 
+def fields_of(value: Any) -> dict[str, Any]:
+    """What the fields of a dataclass's object hold, as they are stored: a class may refuse to have them read."""
+    stored = attributes(value)
+    named = {item.name: stored.get(item.name, item.default) for item in dataclasses.fields(value)}
+    return {name: held for name, held in named.items() if held is not dataclasses.MISSING}
+
+
 def slots_of(kind: type) -> tuple[str, ...]:
     """The names of a class's slots, as its objects' attributes are called."""
     names = []
@@ -141,7 +148,7 @@ def _all_parts(value: Any) -> Iterator[tuple[Any, Any]]:
     elif isinstance(value, (list, set, deque, tuple, frozenset)):
         yield from enumerate(value)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        yield from ((item.name, getattr(value, item.name, None)) for item in dataclasses.fields(value))
+        yield from fields_of(value).items()
     if is_open(value):
         for name, item in attributes(value).items():
             yield "" if name in _REGISTRIES else name, item

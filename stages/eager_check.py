@@ -7,8 +7,11 @@ import traceback
 import torch
 
 from models import build, huggingface
+from models.blame import fields_spoken_of, missing_package, words_of
 from models.case import Case, training_loss
 from models.errors import ConfigurationError, UserError, is_out_of_memory, root_cause
+from models.huggingface_further import is_tensor
+from models.huggingface_inputs import shape_to_try
 from models.random_state import seed_everything
 from stages.capture.sources import SourceFinder
 from stages.contract import Settings, StageContext
@@ -65,11 +68,12 @@ def built_case(context: StageContext) -> Case:
     except Exception as error:
         if _not_the_models(error):
             raise
-        model = context.settings.model
+        model, package = context.settings.model, missing_package(error)
         line = _line(None, error)
+        install = f"pip install {package}, or " if package else ""
         raise ConfigurationError(
             f"model={model.name}: {model.build.get('_target_')} raised {_raised(error, line)}\n"
-            "Nothing ran.\nTry: call it in Python, with the arguments of model.build"
+            f"Nothing ran.\nTry: {install}call it in Python, with the arguments of model.build"
         ) from error
 
 
@@ -97,11 +101,11 @@ def _message(case: Case, settings: Settings, error: Exception) -> str:
         f"model={settings.model.name}: {type(module).__name__}'s own eager {step} raised {told}",
         f"  inputs made: {', '.join(f'{name} {tensor}' for name, tensor in given.items()) or 'none'}",
     ]
-    missing = _not_given(module, case, str(error))
+    missing = _not_given(module, case, error)
     if missing:
         rest = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
         lines.append(f"  not given, of what forward takes: {', '.join(missing[:SHOWN])}{rest}")
-    lines.append(f"Nothing ran.\nTry: {_try(case, missing, settings, str(error))}")
+    lines.append(f"Nothing ran.\nTry: {_try(case, missing, settings, error)}")
     return "\n".join(lines)
 
 
@@ -122,24 +126,39 @@ def _given(case: Case) -> dict[str, str]:
     }
 
 
-def _not_given(module: torch.nn.Module, case: Case, said: str) -> list[str]:
+def _not_given(module: torch.nn.Module, case: Case, error: Exception) -> list[str]:
     """What forward takes by name and was not given; what the error speaks of comes first."""
     parameters = inspect.signature(module.forward).parameters.values()
     bound = inspect.signature(module.forward).bind_partial(*case.args, **case.kwargs).arguments
     names = [item.name for item in parameters if item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)]
-    words = set(re.findall(r"\w+", said))
+    words = words_of(error)
     return sorted((name for name in names if bound.get(name) is None), key=lambda name: name not in words)
 
 
-def _try(case: Case, missing: list[str], settings: Settings, said: str) -> str:
-    model = settings.model
+def _try(case: Case, missing: list[str], settings: Settings, error: Exception) -> str:
+    model, said = settings.model, str(error)
     tries = []
     if settings.dtype != "float32" and any(words in said for words in _OF_A_DTYPE):
         tries.append("dtype=float32")
     if "input_shapes" in model.build:
-        spoken_of = missing and ("None" in said or missing[0] in said)
-        name = missing[0] if spoken_of else next(iter(case.kwargs), "NAME")
-        tries.append(f"'+model.build.input_shapes.{name}=[{model.batch_size},…]'")
+        parameters = inspect.signature(case.module.forward).parameters
+        tensors = [name for name in missing if is_tensor(parameters[name])]
+        named = words_of(error) if "None" in said else re.findall(r"\w+", said)
+        spoken = [name for name in tensors if name in named]
+        config = getattr(case.module, "config", None)
+        if spoken or (tensors and "None" in said and config is None):  # else a field may as well be None
+            name = (spoken or tensors)[0]
+            shape = shape_to_try(name, model.batch_size, model.sequence_length)
+            tries.append(f"'+model.build.input_shapes.{name}={shape}'")
+        made = case.named_inputs()
+        if not tries and made:
+            named = words_of(error)
+            name = next((name for name in made if name in named), next(iter(made)))
+            shape = str(list(made[name].shape)).replace(" ", "")
+            tries.append(f"'+model.build.input_shapes.{name}={shape}' with another shape")
+        if hasattr(config, "to_dict"):
+            fields = fields_spoken_of(config, error) or ["FIELD"]
+            tries.append(f"'+model.build.overrides.{fields[0]}=VALUE' with another value than it has")
     else:
         tries.append(f"call the module on its inputs as {model.build.get('_target_')} returns them, in eager mode")
     tries.append(

@@ -8,7 +8,7 @@ import numpy
 import torch
 
 from models.nested import may_be_object
-from models.reach import attributes, holders
+from models.reach import attributes, fields_of, holders
 
 LEAVES = (bool, int, float, complex, str, bytes, type(None))
 
@@ -103,7 +103,7 @@ def _children(value: Any, above: tuple[int, ...], holding: set[int]) -> list[tup
     if isinstance(value, (list, tuple)):
         return list(enumerate(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
+        return list(fields_of(value).items())
     if id(value) not in holding or not may_be_object(value):
         return []
     known = {*above, id(value)}

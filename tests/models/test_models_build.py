@@ -155,6 +155,16 @@ def test_bert_without_dropout_draws_nothing_in_training(dropout: float, alike: b
     assert torch.equal(trained, inferred) == alike
 
 
+def test_fields_of_an_inner_configuration_leave_its_others_as_its_owner_has_them() -> None:
+    """LLaVA's CLIP has 1024 wide layers; the class's own default is 768, and without a type LLaVA's is unknown."""
+    inner = {"num_hidden_layers": 1, "intermediate_size": 8}
+    text = inner | {"hidden_size": 32, "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 64}
+    build = huggingface("LlavaConfig", {"vision_config": inner, "text_config": text, "image_token_index": 63})
+    made = build_case(config(build)).module.config
+    assert (made.vision_config.num_hidden_layers, made.vision_config.hidden_size) == (1, 1024)
+    assert made.vision_config.patch_size == 14 and made.text_config.hidden_size == 32
+
+
 def test_huggingface_labels_make_the_models_own_loss() -> None:
     build = huggingface(
         "BertConfig", LAYERS | {"vocab_size": 99}, model_class="AutoModelForMaskedLM", input_shapes={"labels": [1, 16]}
@@ -192,8 +202,11 @@ def test_sequence_is_cut_with_a_warning(caplog: pytest.LogCaptureFixture) -> Non
     ({"_target_": "models.torchvision_models.build", "name": "resnet19"}, r"'resnet19'; valid: resnet18, .*vgg19"),
     ({"_target_": "models.torchvision_models.build", "name": "resnet18", "depth": 1}, r"does not take {'depth': 1}"),
     (huggingface("GPT2Confg", {}), r"model.build.config: got 'GPT2Confg'; valid: GPT2Config,"),
+    (huggingface("AutoformerConfig", {}), r"needs to be specified[\s\S]*Try: '\+model.build.overrides.prediction_l"),
+    (huggingface("NemotronConfig", {"num_key_value_heads": None, **LAYERS}), r"num_key_value_heads is None\n"),
     (huggingface("AutoModel", {}), r"model.build.config: got 'AutoModel'"),
     (huggingface("GPT2Config", {"n_layers": 1}), r"overrides: got 'n_layers' \(in GPT2Config\); valid: n_layer,"),
+    (huggingface("LlavaConfig", {"text_config": {"n_layer": 1}}), r"'n_layer' \(in LlavaConfig.text_config\)"),
     (huggingface("GPT2Config", {"n_layer": "x"}), r"overrides: GPT2Config refuses"),
     (huggingface("GPT2Config", {}, model_class="GPT2Modle"), r"model_class: got 'GPT2Modle'; valid: GPT2Model,"),
     (huggingface("BertConfig", LAYERS, model_class="GPT2Model"), r"config: got 'BertConfig'; valid: GPT2Config"),

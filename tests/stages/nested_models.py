@@ -53,9 +53,12 @@ def sparse(given: bool = False) -> tuple[torch.nn.Module, tuple[Any, ...]]:
     return Sparse(), (torch.randn(10, 8), *([torch.eye(10).to_sparse()] if given else []))
 
 
-def exported(training: bool = False, wrapped: bool = False, dropout: float = 0.1) -> tuple[torch.nn.Module, Any]:
+def exported(
+    training: bool = False, wrapped: bool = False, dropout: float = 0.1, unflattened: bool = False
+) -> tuple[torch.nn.Module, Any]:
     """A module that ``torch.export`` made of a model in that mode; without dropout its graph has no mode."""
     layers = [torch.nn.Linear(8, 8), *([torch.nn.Dropout(dropout)] if dropout else [])]
     inputs = (torch.randn(10, 8),)
-    module: torch.nn.Module = torch.export.export(torch.nn.Sequential(*layers).train(training), inputs).module()
+    program = torch.export.export(torch.nn.Sequential(*layers).train(training), inputs)
+    module: torch.nn.Module = torch.export.unflatten(program) if unflattened else program.module()
     return (torch.nn.Sequential(module, torch.nn.Dropout(0.5)) if wrapped else module), inputs

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -75,8 +76,20 @@ def test_a_model_that_raises_is_a_mistake_with_what_was_made_and_what_to_type(er
     assert text.startswith(f"model=mine: Model's own eager forward raised {type(error).__name__}: {error or 'nothing'}")
     assert re.search(r"at \S+test_eager_check.py:\d+: raise self.error\n", text)
     assert "inputs made: x float32 [4, 4]\n" in text and "not given, of what forward takes: mask, scale\n" in text
-    assert ("Try: '+model.build.input_shapes.mask=[3,…]'" in text) == ("mask" in str(error) or "None" in str(error))
+    wants = "mask" in str(error) or "None" in str(error)
+    assert ("Try: '+model.build.input_shapes.mask=[3,128]'" in text) == wants
+    assert ("Try: '+model.build.input_shapes.x=[4,4]' with another shape" in text) != wants
     assert "model.inputs=FILE.safetensors" in text and raised.value.__cause__ is error
+
+
+@pytest.mark.parametrize("said", ["group_size is 3", "group_size can't be None"])
+def test_of_a_configuration_the_field_that_the_error_names_is_told_and_no_input_that_it_does_not(said: str) -> None:
+    case = case_of(Model(ValueError(said)))
+    case.module.config = SimpleNamespace(to_dict=lambda: {"width": 4, "group_size": 3})
+    with pytest.raises(ConfigurationError) as raised:
+        check_eager(case, settings_of(case, input_shapes={}))
+    assert "or '+model.build.overrides.group_size=VALUE' with another value" in str(raised.value)
+    assert "input_shapes.mask" not in str(raised.value)
 
 
 def test_a_long_error_and_a_builder_without_shapes() -> None:

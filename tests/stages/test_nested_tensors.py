@@ -109,5 +109,15 @@ def test_a_module_of_torch_export_keeps_the_mode_it_was_exported_in(training: bo
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
+def test_a_module_that_was_exported_and_unflattened_keeps_its_mode_too(mode: str) -> None:
+    """It takes ``train()`` and ``eval()``, but its operators go on as before."""
+    other = "inference" if mode == "training" else "training"
+    training = mode == "training"
+    assert case_of("exported", mode, training=training, unflattened=True).module.training is training
+    with pytest.raises(ConfigurationError, match=rf"fixed in {mode} mode \(dropout"):
+        case_of("exported", other, training=training, unflattened=True)
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
 def test_an_exported_graph_without_a_mode_runs_in_both(mode: str) -> None:
     assert case_of("exported", mode, dropout=0.0).module.training is (mode == "training")
