@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 from models.errors import ConfigurationError, RunDirectoryError, UserError
 from pipeline import arguments
+from pipeline.fingerprint import fingerprint
 from pipeline.help import CONF, help_text
 from pipeline.interruption import Interruption
-from pipeline.ownership import DirectoryRefused, claim_sweep, fingerprint, unwritable
+from pipeline.ownership import DirectoryRefused, claim_sweep, unwritable
 from pipeline.restoring import Expected, recorded
 from pipeline.rundir import LOG
 from pipeline.schema import Config, register
