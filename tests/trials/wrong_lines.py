@@ -360,6 +360,9 @@ backend.adapter=nosuch
 model.inputs=nosuch.safetensors
 precision=autocast
 stages=[kerneldiff] | stages.kerneldiff.golden=nosuch
+stages=[guards] | stages.guards.dims.batch.nosuch=0
+stages=[guards] | stages.guards.dims.batch.input=9
+stages=[capture,constrain] | accel.rules=[{rule: custom, value: {_target_: nets.build, nosuch: 3}}]
 stages=[constrain]
 stages=[report,lower,constrain]
 stages=[kerneldiff] | stages.kerneldiff.steps=2
