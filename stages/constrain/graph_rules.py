@@ -152,8 +152,8 @@ def check_custom(rule: Rule) -> None:
     except TypeError as error:
         target = rule.value["_target_"]
         raise ConfigurationError(
-            f"accel.rules: custom rule {target}: {error}; got {', '.join(arguments) or 'no arguments'}; valid: a "
-            f"graph, then the rule's own, for its signature {signature}.\nTry: value: {{_target_: {target}, NAME: VALUE}}"
+            f"accel.rules: custom rule {target}: {error}; got {', '.join(arguments) or 'none'}; valid: what its "
+            f"signature {signature} takes behind the graph.\nTry: value: {{_target_: {target}, NAME: VALUE}}"
         ) from error
 
 
