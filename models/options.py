@@ -128,3 +128,8 @@ def check_declared(options: Any, key: str = "") -> None:
             declared.check(value, name)
         if choices and value not in choices:
             raise invalid_choice(name, value, choices)
+        if isinstance(value, str) and not value.strip() and item.default != value:
+            typed = "null" if item.default is None else str(item.default).replace("???", "NAME")
+            raise ConfigurationError(
+                f"{name}: got {shown(value)}; valid: a text that is not blank.\nTry: {example_of(name, typed)}"
+            )

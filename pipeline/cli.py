@@ -70,6 +70,11 @@ def _main(words: list[str]) -> int:
         return entry.main(words[1:])
     if words[:1] == ["complete"]:  # what the scripts of ``completion`` call
         return completion.main(words[1:])
+    blank = next((place for place, word in enumerate(words) if not word.strip()), None)
+    if blank is not None:
+        after = f" after {words[blank - 1]}" if blank else ""
+        tell(f"command line: got {words[blank]!r}{after}; valid: no blank word.\nTry: inductor-debug --help")
+        return entry.EXIT_CONFIGURATION
     try:
         code = app(words, prog_name="inductor-debug", standalone_mode=False)
     except UserError as error:

@@ -8,9 +8,13 @@
     set_by_run  such variables that the run set itself
     model       versions of the libraries, and SHA-256 of the model's own files, that its modules are from
     device      name, processor's instructions, threads
-    options     options of TorchInductor and TorchDynamo that differ from their defaults, by compiler
+    options     options of TorchInductor, TorchDynamo and AOTAutograd that differ from their defaults, by compiler, as
+                they were in force where that compiler compiled the case
+    options_before   what those of them were once the model was built that were others when it was compiled (None: the
+                default): the model, the backend or torch set them since
 
-The last three are told by the worker, once the model is built; None where no stage needed torch.
+The last four are told by the worker, once the model is built and again once it is compiled; None where no stage needed
+torch.
 """
 
 import hashlib
@@ -19,9 +23,12 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stages.contract import Settings
+
+if TYPE_CHECKING:
+    from stages.torch_internals.compiler_options import CompilationOptions
 
 PREFIXES = (
     "TORCH", "PYTORCH_", "TRITON_", "INDUCTOR_", "AOT_", "AOTI_", "CUBLAS", "CUDNN_", "CUDA_", "NVIDIA_TF32_",
@@ -73,11 +80,12 @@ def described(
         "model": None,
         "device": None,
         "options": None,
+        "options_before": None,
     }
 
 
 def of_process(settings: Settings, module: Any, devices: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What only the worker can tell, once the case and the adapter are built.
+    """What only the worker can tell, once the case and the adapter are built: nothing is compiled yet.
 
     Args:
         module: the case's, None where it could not be built.
@@ -92,7 +100,32 @@ def of_process(settings: Settings, module: Any, devices: Mapping[str, Any] | Non
         options["inductor"] |= {key: plain(value) for key, value in sorted(adapter.options.items())}
     target = settings.model.build.get("_target_")
     device = device_of(settings.device, devices or {})
-    return {"model": model_code(module, str(target or "")), "device": device, "options": options}
+    model = model_code(module, str(target or ""))
+    return {"model": model, "device": device, "options": options, "options_before": {}}
+
+
+def before_compiling(record: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """A record's options as they were once the model was built, by compiler."""
+    before = _by_compiler(record, "options")
+    for name, part in _by_compiler(record, "options_before").items():
+        values = before.get(name, {}) | part
+        before[name] = {key: value for key, value in values.items() if value is not None}
+    return before
+
+
+def where_compiled(record: Mapping[str, Any], seen: "CompilationOptions") -> dict[str, Any]:
+    """A record's ``options`` and ``options_before`` once its case was compiled."""
+    before = before_compiling(record)
+    options = seen.over(before)
+    changed = {
+        name: {
+            key: before.get(name, {}).get(key)
+            for key in sorted({*part, *before.get(name, {})})
+            if part.get(key) != before.get(name, {}).get(key)
+        }
+        for name, part in options.items()
+    }
+    return {"options": options, "options_before": {name: part for name, part in changed.items() if part}}
 
 
 def device_of(device: str, found: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,6 +168,8 @@ def model_code(module: Any, target: str) -> dict[str, Any]:
 def differences(then: Mapping[str, Any], now: Mapping[str, Any], *, changed: bool) -> tuple[list[str], list[str]]:
     """What differs between what compiled a stored run and what would compile now, a line each.
 
+    Nothing is compiled yet: options are compared as they were before the model, or the backend, set any.
+
     Args:
         then, now: two records.
         changed: the run is made again with overrides, so that model, device and options may be others by intent.
@@ -142,16 +177,37 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any], *, changed: boo
     Returns:
         Lines of what makes it another compilation, and of what may.
     """
-    before, after = dict(flat(then)), dict(flat(now))
+    before, after = (
+        dict(flat({**record, "options": before_compiling(record), "options_before": None})) for record in (then, now)
+    )
     refused: list[str] = []
     told: list[str] = []
     for key in dict.fromkeys([*before, *after]):
         if before.get(key) == after.get(key) or (then.get(_part(key)) is None or now.get(_part(key)) is None):
             continue
-        line = f"{ascii(key)[1:-1]}: {_shown(before.get(key))} then, {_shown(after.get(key))} now"
+        line = _line(key, before.get(key), after.get(key))
         mild = key.startswith(TOLD_ONLY) or (changed and key.startswith(BY_CONFIGURATION))
         (told if mild else refused).append(line)
     return refused, told
+
+
+def set_otherwise(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What differs in the options that the model, or the backend, set since it was built, a line each.
+
+    Args:
+        then, now: two records, of which both have an ``options_before``; else nothing can be said.
+    """
+    if then.get("options_before") is None or now.get("options_before") is None:
+        return []
+    sides = [_by_compiler(record, "options") for record in (then, now)]
+    concerned = {
+        (name, key)
+        for record in (then, now)
+        for name, part in _by_compiler(record, "options_before").items()
+        for key in part
+    }
+    values = [(name, key, *(side.get(name, {}).get(key) for side in sides)) for name, key in sorted(concerned)]
+    return [_line(f"options.{name}.{key}", before, after) for name, key, before, after in values if before != after]
 
 
 def flat(record: object, prefix: str = "", depth: int = 2) -> Iterator[tuple[str, Any]]:
@@ -164,6 +220,17 @@ def flat(record: object, prefix: str = "", depth: int = 2) -> Iterator[tuple[str
             yield from flat(content, f"{prefix}{name}.", depth - 1)
         elif prefix:
             yield f"{prefix}{name}", content
+
+
+def _by_compiler(record: Mapping[str, Any], part: str) -> dict[str, dict[str, Any]]:
+    """A part's options by compiler; of a damaged run, what is none is left out."""
+    found = record.get(part)
+    items = found.items() if isinstance(found, Mapping) else ()
+    return {name: dict(options) for name, options in items if isinstance(options, Mapping)}
+
+
+def _line(key: str, before: Any, after: Any) -> str:
+    return f"{ascii(key)[1:-1]}: {_shown(before)} then, {_shown(after)} now"
 
 
 def _part(key: str) -> str:

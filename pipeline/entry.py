@@ -17,12 +17,15 @@ from typing import Any, NamedTuple
 
 from models.errors import ConfigurationError, RunDirectoryError, UserError
 from pipeline import arguments
+from pipeline.fingerprint import fingerprint
 from pipeline.help import CONF, help_text
+from pipeline.hydra_checks import check_count, check_hydra, check_package
 from pipeline.interruption import Interruption
-from pipeline.ownership import DirectoryRefused, claim_sweep, fingerprint, unwritable
+from pipeline.ownership import DirectoryRefused, claim_sweep, unwritable
 from pipeline.restoring import Expected, recorded
 from pipeline.rundir import LOG
 from pipeline.schema import Config, register
+from pipeline.strict_types import strict_types
 from pipeline.terminal import tell
 from stages.file_names import shortened
 from stages.lower.config import shown_name
@@ -76,7 +79,7 @@ def _main(argv: list[str], refuse: bool) -> int:
             'that inductor-debug prints.\nTry: eval "$(inductor-debug completion bash)"'
         )
     args.overrides = arguments.normalise(args.overrides)
-    with _hydra_session(args, refuse) as session:
+    with strict_types(), _hydra_session(args, refuse) as session:
         if args.hydra_help:
             session.hydra.hydra_help(config_name=session.name, args_parser=None, args=args)
             return 0
@@ -193,6 +196,10 @@ def _flags(stored: Path | None, extra: Path | None) -> list[str]:
 
 
 def _show(session: _Session, args: argparse.Namespace) -> int:
+    if args.cfg and args.package is not None:
+        composed = session.compose(None)
+        with session.wording():
+            check_package(composed, args.package)
     with session.wording():
         if args.cfg:
             session.hydra.show_cfg(session.name, args.overrides, args.cfg, args.package, args.resolve)
@@ -317,6 +324,7 @@ def _jobs(session: _Session, master: Any) -> list[list[str]] | None:
         params: Any = OmegaConf.to_container(sweeper.params, resolve=True) if sweeper.params else {}
         words = [f"{key}={value}" for key, value in params.items()] + list(master.hydra.overrides.task)
         parsed = OverridesParser.create(config_loader=session.hydra.config_loader).parse_overrides(words)
+        check_count(parsed)
         return BasicSweeper.split_arguments(parsed, None)[0]
 
 
@@ -331,6 +339,7 @@ def check(session: _Session, composed: Any, overrides: Sequence[str] = ()) -> Co
     from pipeline.validate import to_config, validate
 
     choices = dict(composed.hydra.runtime.choices)
+    check_hydra(composed.hydra)
     with session.wording(overrides, choices):
         arguments.check_mappings(session.folders, choices)
         with read_write(composed), open_dict(composed):

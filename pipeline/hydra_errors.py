@@ -20,7 +20,7 @@ from models.errors import (
 from pipeline.help import CONF, GROUPS, options
 from pipeline.keys import in_place, override_of, place_of, unknown_key
 from pipeline.schema import Config
-from pipeline.schema_fields import example_for, expected, fields_of, fitting
+from pipeline.schema_fields import describe, example_for, expected, fields_of, fitting
 from stages.registry import CONFIGS
 from stages.torch_internals.registered_names import registered_names
 
@@ -171,6 +171,14 @@ def _key_error(error: Any, overrides: Sequence[str], where: str) -> Configuratio
     key = _plain_key(error.full_key)
     override = override_of(key, overrides)
     place = place_of(key, overrides, where)
+    missing = re.search(r"Missing mandatory value: (\w+)\.", str(error))
+    if missing and missing[1] in GROUPS:
+        group = missing[1]
+        deleted = next((typed for typed in overrides if typed.startswith(f"~{group}")), place)
+        return ConfigurationError(
+            f"{group}: got none{in_place(deleted)}; valid: one of {', '.join(options(group))}.\n"
+            f"Try: {group}={options(group)[0]}"
+        )
     if isinstance(error, InterpolationResolutionError):
         return ConfigurationError(
             f"{key}: {_first_line(error)}{in_place(place)}; valid: ${{KEY}} with KEY one of "
@@ -179,6 +187,16 @@ def _key_error(error: Any, overrides: Sequence[str], where: str) -> Configuratio
         )
     if "." not in key and key not in fields_of(Config) and dataclasses.is_dataclass(error.object_type):
         valid = list(fields_of(error.object_type))
+        if key in valid and error.object_type is not Config:
+            what, takes = (
+                str(getattr(error.object_type, "__name__", "mapping")).lower(),
+                describe(fields_of(error.object_type)[key]),
+            )
+            place = next((typed for typed in overrides if re.search(rf"\b{re.escape(key)}\b", typed)), where)
+            hint = f"{key}: [VALUE]" if "a list" in takes else f"{key}: VALUE"
+            return ConfigurationError(
+                f"{key} of a {what}: {_first_line(error)}{in_place(place)}; valid: {takes}.\nTry: {hint}"
+            )
         if error.object_type is not Config and valid:  # within a list: omegaconf does not say which
             near = ", ".join(closest_first(key, valid))
             place = next((typed for typed in overrides if re.search(rf"\b{re.escape(key)}\b", typed)), where)
@@ -195,11 +213,11 @@ def _type_error(key: str, error: Any, override: str, place: str) -> Configuratio
     wanted = expected(key)
     if not wanted:
         return ConfigurationError(f"{key}: {_first_line(error)}{in_place(place)}.\nTry: python -m pipeline --help")
-    quoted = re.search(r"Value '(.*?)'", str(error))
+    value = re.search(r"Value '(.*?)'", str(error))
     typed = override.partition("=")[2] if override.lstrip("+").partition("=")[0] == key else ""
-    named = typed or (quoted[1] if quoted else "")
+    named = typed or (value[1] if value else "")
     got = shown(named) if named else _first_line(error)
-    hint = example_of(key, wanted[1])
+    hint = example_of(re.sub(r"\[\d+\]$", "", key), wanted[1])
     return ConfigurationError(f"{key}: got {got}{in_place(place)}; valid: {wanted[0]}.\nTry: {hint}")
 
 
@@ -240,6 +258,13 @@ def _other(chain: Sequence[BaseException], overrides: Sequence[str], where: str)
         hint = example_of(key, example_for(key)) if none else f"--multirun {quoted(_each_fitting(key, value))}"
         return ConfigurationError(
             f"{key}: got several values (in {override}); valid: one value, or several with --multirun.\nTry: {hint}"
+        )
+    plus = re.search(r"Either remove \+ prefix: '([^']+)'|groups is not supported: '\+\+([^']+)'", text)
+    if plus:
+        typed = plus[1] or plus[2]
+        key = typed.lstrip("+").partition("=")[0]
+        return ConfigurationError(
+            f"{key}: got a plus before a key that there is already; valid: {key}=VALUE.\nTry: {quoted(typed)}"
         )
     message = " ".join(line.strip() for line in text.splitlines() if line.strip())
     return ConfigurationError(f"configuration: {message}{in_place(where)}.\nTry: python -m pipeline --help")

@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import platform
@@ -24,9 +23,9 @@ from typing import Any
 import psutil
 
 from models.errors import RunDirectoryError
-from stages.encoding import jsonable
 from stages.registry import CONFIGS
 
+from .fingerprint import digest, stored_fingerprint
 from .removal import files_below, others_below, remove_files, remove_trees
 
 OWNER, SWEEP_OWNER = ".owner.json", ".sweep.json"
@@ -96,21 +95,6 @@ class Owner:
             return False
 
 
-def fingerprint(config: Any) -> str:
-    """SHA-256 of a composed configuration. Equal for two commands that would run the same.
-
-    Args:
-        config: a ``pipeline.schema.Config``. Its order of stages counts, ``runner.overwrite`` does not.
-    """
-    plain = jsonable(dataclasses.asdict(config))
-    plain["runner"] = {key: value for key, value in plain["runner"].items() if key != "overwrite"}
-    return _digest([list(plain["stages"]), plain])
-
-
-def _digest(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
-
-
 class Claim:
     """A directory that this process owns until :meth:`release`; a context manager.
 
@@ -149,7 +133,9 @@ def claim_run(directory: Path, configuration: str, *, overwrite: bool = False, s
     """
     path, own = Path(directory).absolute(), (*OWN, *stages)
     if not overwrite and not os.path.lexists(path / OWNER) and holds_run(path):
-        raise _holds_another(path, "run", "hydra.run.dir", None)
+        known = stored_fingerprint(path)  # of an earlier version of this tool
+        if known != configuration:
+            raise _holds_another(path, "run", "hydra.run.dir", known)
     with _claiming(path, OWNER, "hydra.run.dir") as lock:
         strange = next(iter(sorted(others_below(path, own))), None)
         if strange is not None:
@@ -159,9 +145,10 @@ def claim_run(directory: Path, configuration: str, *, overwrite: bool = False, s
             )
         before = _read_owner(lock)
         if holds_run(path) or before is not None:
-            if not overwrite and (before is None or before.configuration != configuration):
-                raise _holds_another(path, "run", "hydra.run.dir", before)
-            _remove_run(path, before)
+            known = stored_fingerprint(path) if before is None else before.configuration
+            if not overwrite and known != configuration:
+                raise _holds_another(path, "run", "hydra.run.dir", known)
+            _remove_run(path, before, listed=not overwrite)
         left = sorted(name for name in files_below(path, own) if name != OWNER)
         owner = dataclasses.replace(Owner.now(configuration), not_ours=left)
         _write_owner(lock, owner)
@@ -185,12 +172,14 @@ def claim_sweep(
     Raises:
         DirectoryRefused: as of :func:`claim_run`.
     """
-    path, jobs, configuration = Path(directory).absolute(), list(jobs), _digest([*configurations])
+    path, jobs, each = Path(directory).absolute(), list(jobs), list(configurations)
+    configuration = digest(each)
     with _claiming(path, SWEEP_OWNER, "hydra.sweep.dir") as lock:
         before = _read_owner(lock)
         if before is not None or any(os.path.lexists(path / name) for name in _SWEEP_FILES):
-            if not overwrite and (before is None or before.configuration != configuration):
-                raise _holds_another(path, "sweep", "hydra.sweep.dir", before)
+            known = _stored_sweep(path, each, jobs) if before is None else before.configuration
+            if not overwrite and known != configuration:
+                raise _holds_another(path, "sweep", "hydra.sweep.dir", known)
             for job in before.jobs if before is not None else ():
                 if job not in jobs:
                     _remove_job(path, job)
@@ -198,6 +187,22 @@ def claim_sweep(
         owner = Owner.now(configuration, jobs)
         _write_owner(lock, owner)
     return Claim(path, owner, lock)
+
+
+def _stored_sweep(path: Path, configurations: Sequence[str], jobs: Sequence[str]) -> str | None:
+    """What the sweep in a directory without an owner's record was; None where it can't be established.
+
+    Jobs that it had not started are taken to be those of ``configurations``.
+    """
+    started = {job for job in jobs if holds_run(path / job)}
+    folders = [entry.name for entry in path.iterdir() if holds_run(entry)]
+    if not started or any(name not in jobs for name in folders) or len(jobs) != len(configurations):
+        return None
+    known = [
+        stored_fingerprint(path / job) if job in started else configuration
+        for job, configuration in zip(jobs, configurations, strict=True)
+    ]
+    return None if None in known else digest(known)
 
 
 @contextlib.contextmanager
@@ -295,13 +300,18 @@ def _write_owner(lock: int, owner: Owner) -> None:
         raise
 
 
-def _remove_run(path: Path, before: Owner | None) -> None:
-    """Remove what an earlier run wrote. What lists its files goes last, so that a removal cut short can be repeated."""
+def _remove_run(path: Path, before: Owner | None, *, listed: bool = False) -> None:
+    """Remove what an earlier run wrote. What lists its files goes last, so that a removal cut short can be repeated.
+
+    Args:
+        listed: of a run without an owner's record, which does not tell the user's files from its own, remove only what
+            its manifest lists, where it left one.
+    """
     remove_trees(path, CACHE_PREFIX)
     records = [name for name in files_below(path, (STAGES,)) if name.endswith(".json")]
     always = [RESERVE, LOG, SUMMARY, CONFIGURATION_ERROR, *(f"{HYDRA}/{name}.yaml" for name in _HYDRA_FILES)]
     last = {*records, OWNER, MANIFEST}
-    remove_files(path, [name for name in [*_written(path, before), *always] if name not in last])
+    remove_files(path, [name for name in [*_written(path, before, listed), *always] if name not in last])
     remove_files(path, [*records, MANIFEST])
 
 
@@ -320,7 +330,7 @@ def _remove_job(sweep: Path, job: str) -> None:
         remove_files(sweep, [f"{job}/{OWNER}"])
 
 
-def _written(path: Path, before: Owner | None) -> Iterator[str]:
+def _written(path: Path, before: Owner | None, only_listed: bool) -> Iterator[str]:
     """What an earlier run wrote: its manifest's list; of a run that left none, what its stages' records and a run's
     own folders hold, without what was there before."""
     manifest = parsed_file(path / MANIFEST)
@@ -330,6 +340,8 @@ def _written(path: Path, before: Owner | None) -> Iterator[str]:
         yield from names
         return
     yield from (name for name in names if name.split("/")[0] in OWN)
+    if only_listed and before is None and isinstance(listed, dict):
+        return
     for record in files_below(path, (STAGES,)):
         stored = parsed_file(path / record)
         artifacts = stored.get("artifacts") if isinstance(stored, dict) else None
@@ -355,8 +367,10 @@ def parsed(content: bytes) -> Any:
         return None
 
 
-def _holds_another(path: Path, what: str, key: str, before: Owner | None) -> DirectoryRefused:
-    other = "a configuration that is not recorded" if before is None else "another configuration"
+def _holds_another(path: Path, what: str, key: str, known: str | None) -> DirectoryRefused:
+    stored = "its configuration, .hydra/config.yaml," if what == "run" else "the configurations of its jobs"
+    unknown = f"a configuration that can't be established ({stored} can't be read, or is of another version)"
+    other = unknown if known is None else "another configuration"
     return DirectoryRefused(
         f"{key}: {path} holds another {what}, of {other}; valid: a new or empty directory, or the same "
         f"configuration again.\nTry: runner.overwrite=true, which removes what that {what} wrote, or {key}=FOLDER"

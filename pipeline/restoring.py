@@ -13,7 +13,7 @@ from typing import Any
 
 from models.errors import ConfigurationError
 from pipeline import store
-from pipeline.compiled_by import differences, matters, restorable
+from pipeline.compiled_by import differences, matters, restorable, set_otherwise
 from pipeline.rundir import SUMMARY
 
 
@@ -50,6 +50,10 @@ class Expected:
                 f"Try: inductor-debug rerun {self.run} --anyway"
             )
         return [f"not as in {self.run}: {line}" for line in [*refused, *told]]
+
+    def check_compiled(self, now: Mapping[str, Any]) -> list[str]:
+        """What to tell once the case is compiled: the options that were set otherwise than then since it was built."""
+        return [f"not as in {self.run}: {line}" for line in set_otherwise(self.record or {}, now)]
 
 
 def recorded(run: Path) -> dict[str, Any] | None:

@@ -25,9 +25,10 @@ from stages.lower.plugins import adapter_distributions
 from stages.registry import TIMED
 
 from . import compiled_by, manifest, summary
+from .fingerprint import fingerprint
 from .folders import made
 from .interruption import Interruption
-from .ownership import claim_run, fingerprint, unwritable
+from .ownership import claim_run, unwritable
 from .plan import Plan, batch_of, execution_order, settings_of
 from .restoring import Expected
 from .rundir import CONFIGURATION_ERROR, FULL, MANIFEST, SUMMARY, DiskFull, RunDirectory, is_no_space, run_id

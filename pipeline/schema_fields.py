@@ -60,7 +60,7 @@ def field_of(key: str) -> "tuple[dataclasses.Field[Any], Any] | None":
 def expected(key: str) -> tuple[str, str] | None:
     """What the schema says that a key takes, for a person, and an example."""
     node = annotation_of(key)
-    return None if node is None else (describe(node), example_for(key))
+    return None if node is None else (describe(node), example_for(re.sub(r"\[\d+\]$", "", key)))
 
 
 def example_for(key: str) -> str:

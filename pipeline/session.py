@@ -183,7 +183,7 @@ class WorkerSession:
         elif kind == "devices":
             self.devices = event["found"]
         elif kind == "compiled_by":
-            self.compiled_by = event["found"]
+            self.compiled_by |= event["found"]
         elif kind == "disk_full":
             self.full = event["message"]
         elif kind == "done":

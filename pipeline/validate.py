@@ -17,8 +17,8 @@ from stages.registry import CONFIGS
 from stages.torch_internals.registered_names import registered_names
 
 DEVICES = ("cpu", "cuda")
-_DEVICE = re.compile(r"cpu|cuda(:\d+)?")
-_FOREIGN_DEVICE = re.compile(r"[a-z_]\w*(:\d+)?")
+_DEVICE = re.compile(r"cpu|cuda(:\d{1,3})?")
+_FOREIGN_DEVICE = re.compile(r"[a-z_]\w*(:\d{1,3})?")
 _DOTTED = re.compile(r"[A-Za-z_]\w*([.:][A-Za-z_]\w*)+")
 
 
@@ -59,9 +59,9 @@ def _reject_unknown_keys(node: Any, kind: Any, prefix: str) -> None:
 
 def validate(config: Config) -> None:
     """Raise ConfigurationError for the first value that can't be run. Imports no torch."""
-    check_declared(config)
     _check_devices(config)
     _check_backend(config.backend)
+    check_declared(config)
     _check_runner(config)
     _check_model(config)
     _check_stages(config)
@@ -82,7 +82,7 @@ def _may_be_foreign(config: Config, device: str) -> bool:
 
 def _check_backend(backend: BackendConfig) -> None:
     """``name`` is what a run is called: that of a backend which does not run it would be a false name."""
-    if not backend.name:
+    if not backend.name.strip():
         raise ConfigurationError(
             f"backend.name: got no value; valid: what is registered with torch ({', '.join(registered_names())}), "
             "or what an installed package adds.\nTry: backend=dynamo backend.name=eager"

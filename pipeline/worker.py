@@ -7,7 +7,8 @@ It reports through lines on the events' file descriptor, each a token and JSON::
     {"event": "stage_started", "name"}
     {"event": "progress", "name", "text"}
     {"event": "stage_finished", "name", "status", "seconds", "message"}
-    {"event": "compiled_by", "found"}            what only the worker can tell of it, before the first stage
+    {"event": "compiled_by", "found"}            what only the worker can tell of it, before the first stage; and the
+                                                 options, once the case is compiled
     {"event": "devices", "found"}                what torch found, once it was imported
     {"event": "disk_full", "message"}            a stage's record could not be stored; nothing more runs
     {"event": "done"}                            no stage remains
@@ -27,7 +28,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from models.errors import ConfigurationError, UserError, is_out_of_memory, mistake_in, root_cause
 from stages.contract import Stage, StageContext, StageResult
@@ -42,6 +43,9 @@ from .restoring import Expected
 from .rundir import FULL, MANIFEST, SUMMARY, DiskFull, RunDirectory, is_no_space
 from .summary import CRASHED, FAILED, PASSED, SKIPPED, build_summary
 from .watch import format_bytes
+
+if TYPE_CHECKING:
+    from stages.torch_internals.compiler_options import CompilationOptions
 
 logger = logging.getLogger("pipeline.worker")
 _HEADLINE_LIMIT = 300
@@ -65,7 +69,11 @@ class Worker:
         self.emit = emit
         self.directory = RunDirectory(Path(plan.directory), identity=plan.run.get("identity", ""))
         self.context = StageContext(
-            plan.settings, self.directory, progress=self._progress, children=self._children() if isolated else None
+            plan.settings,
+            self.directory,
+            progress=self._progress,
+            compiled_with=self._tell_options,
+            children=self._children() if isolated else None,
         )
         self.stages: dict[str, Stage] = {}
         self.current = ""
@@ -127,9 +135,18 @@ class Worker:
     def _describe_compiler(self) -> None:
         """Tell what compiles, with the model and the backend as they were built."""
         module = getattr(self.context.live.get("case"), "module", None)
-        found = compiled_by.of_process(self.plan.settings, module, describe_devices())
+        self._tell_compiled_by(compiled_by.of_process(self.plan.settings, module, describe_devices()))
+
+    def _tell_compiled_by(self, found: dict[str, Any]) -> None:
         self.plan.compiled_by |= found
         self.emit({"event": "compiled_by", "found": found})
+
+    def _tell_options(self, seen: "CompilationOptions") -> None:
+        """Tell of the compilers' options where the case was compiled, and of a rerun in which they are others."""
+        self._tell_compiled_by(compiled_by.where_compiled(self.plan.compiled_by, seen))
+        if self.plan.expected is not None:
+            for line in Expected(**self.plan.expected).check_compiled(self.plan.compiled_by):
+                self.emit({"event": "warning", "text": line})
 
     def _compare_with_stored(self) -> None:
         """Of a run that is made again: what differs from what compiled it; ConfigurationError where that is refused."""

@@ -18,6 +18,7 @@ from stages.lower.config import BackendConfig
 
 if TYPE_CHECKING:
     from models.case import Case
+    from stages.torch_internals.compiler_options import CompilationOptions
 
 
 @dataclass
@@ -90,6 +91,8 @@ class StageContext:
             compiled case, see ``stages.lower.compiled_case``). Empty in a fresh process: never rely on a key.
         progress: call with a short text to show progress.
         left: see :meth:`leave`.
+        compiled_with: called with the compilers' options that were in force where the case was compiled
+            (``stages.torch_internals.compiler_options.CompilationOptions``).
         children: environment variables for processes in which a stage measures, without those that the run set for bit
             reproduction alone; None where a stage must do all in this process (a debugger, a notebook).
     """
@@ -99,6 +102,7 @@ class StageContext:
     live: dict[str, Any] = field(default_factory=dict)
     progress: Callable[[str], None] = lambda text: None
     left: "list[StageResult]" = field(default_factory=list)
+    compiled_with: "Callable[[CompilationOptions], None]" = lambda options: None
     children: Mapping[str, str] | None = None
 
     def leave(self, artifacts: dict[str, Any], summary: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from stages.benchmark.config import BenchmarkConfig
+from stages.benchmark.device_use import DeviceUse, from_json
 from stages.benchmark.interference import Load
 from stages.benchmark.timing import SIDES
 from stages.contract import Settings
@@ -36,6 +37,7 @@ class Sampled:
         warm: side → seconds of its first untimed step.
         memory: side → peaks in bytes, of the sides that this process held alone.
         load: its surroundings; ``on_host``: whether the host did the work of either side.
+        device_use: others on the device, where one did the work of either side.
         stopped, environment: why timing ended, and what may disturb it.
         device_waited: side → whether waiting for the host is in the device's times.
         raised: what it raised, in words.
@@ -48,6 +50,7 @@ class Sampled:
     memory: dict[str, dict[str, Any]] = field(default_factory=dict)
     load: Load | None = None
     on_host: bool = True
+    device_use: DeviceUse | None = None
     stopped: str = ""
     environment: dict[str, Any] = field(default_factory=dict)
     device_waited: dict[str, bool] = field(default_factory=dict)
@@ -73,6 +76,7 @@ class Sampled:
             self.on_host = load.pop("on_host")
             self.load, self.stopped, self.environment = Load(**load), rest["stopped"], rest["environment"]
             self.device_waited = rest["device_waited"]
+            self.device_use = None if rest["device_use"] is None else from_json(rest["device_use"])
 
     def column(self, side: str, name: str = "ms") -> list[float]:
         """One side's samples; those that are None left out."""

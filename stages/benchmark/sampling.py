@@ -6,7 +6,7 @@ It builds the case, loads the run's compiled code, measures, and tells through J
     {"event": "warm", "side", "seconds"}                  the first untimed step of a side
     {"event": "memory", "side", ...}                      peaks of one step, of a side that the process held alone
     {"event": "sample", "side", "index", "ms", "device_ms", "started"}
-    {"event": "done", "stopped", "load", "environment", "device_waited"}
+    {"event": "done", "stopped", "load", "environment", "device_use", "device_waited"}
     {"event": "raised", "text"}                           in place of ``done``; the traceback is on standard error
 """
 
@@ -29,6 +29,7 @@ from models.errors import root_cause
 from stages.benchmark import timing
 from stages.benchmark.calls import DeviceClock, stepper
 from stages.benchmark.config import BenchmarkConfig
+from stages.benchmark.device_use import look
 from stages.benchmark.interference import LoadMeter
 from stages.benchmark.memory import allocated_peak, peak_memory
 from stages.contract import MemoryArtifacts, Settings, StageContext
@@ -117,6 +118,8 @@ class Sampler:
         on_device = all(case.device.type == "cuda" for case in cases.values())
         clocks = {side: DeviceClock(cases[side], functions[side]) for side in timing.SIDES} if on_device else {}
         on_host = any(case.device.type == "cpu" for case in cases.values())
+        on_some_device = any(case.device.type != "cpu" for case in cases.values())
+        before = look() if on_some_device else None
         meter = LoadMeter(torch.get_num_threads(), on_host=on_host)
         samples = timing.interleave(
             {side: stepper(cases[side], functions[side]) for side in timing.SIDES},
@@ -135,8 +138,10 @@ class Sampler:
                 own = samples.device[side][index] if samples.device[side] else None
                 self.emit({"event": "sample", "side": side, "index": index, "ms": ms, "device_ms": own,
                            "started": started})  # fmt: skip
+        device_use = before.joined(look()).to_json() if before is not None else None
         told = dataclasses.asdict(load) | {"taken": load.taken, "on_host": on_host}
         self.emit({"event": "done", "stopped": samples.stopped, "load": told, "environment": environment(),
+                   "device_use": device_use,
                    "device_waited": {side: clock.waited for side, clock in clocks.items()}})  # fmt: skip
 
 

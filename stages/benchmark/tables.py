@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from stages.benchmark import interval, timing
+from stages.benchmark.device_use import DeviceUse, told
 from stages.benchmark.interference import reason_against
 from stages.benchmark.processes import Sampled
 from stages.contract import Settings, StageResult
@@ -69,7 +70,7 @@ def report_of(figures: dict[str, dict[str, Any]], found: list[Sampled], settings
     }
     return StageResult(
         "passed",
-        message(figures, ratio, reason),
+        message(figures, ratio, reason, told(device_uses(found))),
         {
             "benchmark/samples.csv": pd.DataFrame(rows, columns=SAMPLE_COLUMNS),
             "benchmark/summary.csv": pd.DataFrame(table, columns=SUMMARY_COLUMNS),
@@ -87,7 +88,14 @@ def not_established(found: list[Sampled]) -> str | None:
     return reason_against(loads, found[0].on_host)
 
 
-def message(figures: dict[str, dict[str, Any]], ratio: interval.Interval, reason: str | None) -> str:
+def device_uses(found: list[Sampled]) -> list[DeviceUse]:
+    """Who else had the device open, by process; empty where no device did the work."""
+    return [sampled.device_use for sampled in found if sampled.device_use is not None]
+
+
+def message(
+    figures: dict[str, dict[str, Any]], ratio: interval.Interval, reason: str | None, others_on_device: str = ""
+) -> str:
     """One line for a person; what is not established comes first."""
     reference, test = figures["reference"], figures["test"]
     text = f"{milliseconds(reference['median_ms'])} → {milliseconds(test['median_ms'])}, {ratio.value:.3g}×"
@@ -102,6 +110,8 @@ def message(figures: dict[str, dict[str, Any]], ratio: interval.Interval, reason
         text = f"speed not established: {reason}; measured {text}"
     elif ratio.low is not None and ratio.high is not None and ratio.low <= 1 <= ratio.high:
         text += "; no difference established"
+    if others_on_device:
+        text += f"; {others_on_device}"
     if test["compile_s"] is not None:
         text += f"; first step {test['compile_s']:.3g} s ({test['compile_kind']})"
     return text
@@ -111,6 +121,7 @@ def _environment(found: list[Sampled], reason: str | None) -> dict[str, Any]:
     """``benchmark/environment.json``: what each process met, and whether it compiled anything."""
     return {
         "not_established": reason,
+        "others_on_device": told(device_uses(found)) or None,
         "compiled_again": [compiled_again(sampled) for sampled in found],
         "processes": [
             {
@@ -121,6 +132,7 @@ def _environment(found: list[Sampled], reason: str | None) -> dict[str, Any]:
                 "load": None
                 if sampled.load is None
                 else dataclasses.asdict(sampled.load) | {"taken": sampled.load.taken},
+                "device_use": None if sampled.device_use is None else sampled.device_use.to_json(),
                 "after": sampled.environment,
             }
             for sampled in found

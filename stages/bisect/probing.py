@@ -41,7 +41,8 @@ from stages.lower.adapter import AcceleratorAdapter
 from stages.lower.adapters import AotEagerAdapter, EagerAdapter, InductorAdapter
 from stages.lower.compiled import CompiledCase, compile_case
 from stages.torch_internals import dynamo
-from stages.torch_internals.inductor import inductor_decompositions, patched_config
+from stages.torch_internals.inductor import inductor_decompositions
+from stages.torch_internals.inductor_options import patched_config
 from stages.torch_internals.switches import (
     Switchboard,
     definition_of,

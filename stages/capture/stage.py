@@ -7,6 +7,7 @@ from stages.capture.compilation import Capture, capture
 from stages.capture.tables import is_operation, statistics
 from stages.contract import Stage, StageContext, StageResult
 from stages.graph_pictures import draw_graph
+from stages.torch_internals.compiler_options import CompilationOptions
 from stages.wording import breaks_in_words, counted
 
 NODE_COLUMNS = [
@@ -24,7 +25,11 @@ class CaptureStage(Stage):
     def run(self, context: StageContext) -> StageResult:
         """Capture the context's case; "failed" where torch.compile made no graph of it."""
         context.progress("compiling the case once, without lowering")
-        found = capture(context.case, self.config.dynamic)
+        options = CompilationOptions()
+        with options.noted():
+            found = capture(context.case, self.config.dynamic)
+        if "compiled" not in context.live:
+            context.compiled_with(options)
         result = StageResult(
             status="passed" if found.graphs else "failed",
             message=_message(found) + _traced(self.config.dynamic),

@@ -150,9 +150,10 @@ def check_custom(rule: Rule) -> None:
     except ValueError:  # some callables written in C have no signature
         return
     except TypeError as error:
+        target = rule.value["_target_"]
         raise ConfigurationError(
-            f"accel.rules: custom rule {rule.value['_target_']}: {error}; got "
-            f"{', '.join(arguments) or 'no arguments'}; its signature is {signature}"
+            f"accel.rules: custom rule {target}: {error}; got {', '.join(arguments) or 'none'}; valid: what its "
+            f"signature {signature} takes behind the graph.\nTry: value: {{_target_: {target}, NAME: VALUE}}"
         ) from error
 
 

@@ -13,7 +13,7 @@ from stages.guards import tables
 from stages.guards.config import SIZED, check_options, named_dims
 from stages.guards.inspection import inspect_guards
 from stages.guards.records import NOT_ESTABLISHED, REFUSED_BY_MODEL, GuardReport
-from stages.guards.variations import Rebuilder
+from stages.guards.variations import Rebuilder, check_named
 from stages.wording import breaks_in_words, counted
 
 
@@ -27,8 +27,11 @@ class GuardsStage(Stage):
     name: ClassVar[str] = "guards"
 
     def check(self, context: StageContext) -> None:
-        """ConfigurationError for an unknown variation or compiler, or dimensions that are none."""
+        """ConfigurationError for an unknown variation or compiler, or dimensions that the case lacks."""
         check_options(self.config.vary, self.config.dims, self.config.compiler)
+        if "case" in context.live:  # else it could not be built, and each stage meets that again
+            for kind, named in self._dims().items():
+                check_named(context.case, kind, named)
         if self.config.compiler == "backend":
             from stages.lower.adapters import build_adapter
 
@@ -39,7 +42,7 @@ class GuardsStage(Stage):
         report = inspect_guards(
             context.case,
             vary=self.config.vary,
-            dims={kind: named_dims(self.config.dims[kind]) for kind in SIZED if kind in self.config.dims},
+            dims=self._dims(),
             rebuilder=rebuilder(context.settings),
             backend=self._backend(context),
             progress=context.progress,
@@ -51,6 +54,9 @@ class GuardsStage(Stage):
             artifacts=tables.artifacts(report),
             summary={"guards": tables.summary(report)},
         )
+
+    def _dims(self) -> dict[str, dict[str, Any]]:
+        return {kind: named_dims(self.config.dims[kind]) for kind in SIZED if kind in self.config.dims}
 
     def _backend(self, context: StageContext) -> Any:
         if self.config.compiler != "backend":

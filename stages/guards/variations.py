@@ -124,7 +124,8 @@ def _sizes(tensor: torch.Tensor) -> list[Any]:
     return list(tensor.shape) if is_plain(tensor) else [list(part.shape) for part in strided_parts(tensor)]
 
 
-def _named_sizes(case: Case, kind: str, named: Mapping[str, int]) -> list[Planned]:
+def check_named(case: Case, kind: str, named: Mapping[str, int]) -> None:
+    """ConfigurationError for an input that the case does not have, or a dimension that it does not have."""
     inputs = case.named_inputs()
     for name, dim in named.items():
         if name not in inputs:
@@ -136,6 +137,11 @@ def _named_sizes(case: Case, kind: str, named: Mapping[str, int]) -> list[Planne
                 f"stages.guards.dims.{kind}.{name}: got {dim}; valid: 0 to {rank - 1}, for {name} has the shape "
                 f"{_sizes(inputs[name])}.\nTry: stages.guards.dims.{kind}.{name}=0"
             )
+
+
+def _named_sizes(case: Case, kind: str, named: Mapping[str, int]) -> list[Planned]:
+    check_named(case, kind, named)
+    inputs = case.named_inputs()
     steps = []
     for step in (1, 2):
         made: dict[int, torch.Tensor] = {}

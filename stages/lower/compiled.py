@@ -15,6 +15,7 @@ from stages.lower.adapter import AcceleratorAdapter
 from stages.lower.adapters import InductorAdapter, build_adapter
 from stages.lower.caching import CacheUse, cache_use
 from stages.lower.violated import violation_in
+from stages.torch_internals.compiler_options import CompilationOptions
 
 if TYPE_CHECKING:
     from stages.torch_internals.inductor import LoweredGraph
@@ -146,8 +147,10 @@ def compiled_case(context: StageContext) -> CompiledCase:
     if "compiled" not in context.live:
         adapter = build_adapter(context.settings)
         context.progress(f"compiling with {adapter.name}")
+        options = CompilationOptions()
         try:
-            context.live["compiled"] = compile_case(context.case, adapter, stores=True)
+            with options.noted():
+                context.live["compiled"] = compile_case(context.case, adapter, stores=True)
         except Exception as error:
             violated = violation_in(error)
             if adapter.emulates:
@@ -158,5 +161,7 @@ def compiled_case(context: StageContext) -> CompiledCase:
             if violated is not None:
                 context.leave(violated.artifacts, {"repros": violated.repros.summary if violated.repros else []})
             raise
+        finally:
+            context.compiled_with(options)
     compiled: CompiledCase = context.live["compiled"]
     return compiled

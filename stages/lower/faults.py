@@ -135,7 +135,8 @@ class PlantedFault(AcceleratorAdapter):
         """The inner adapter's. Which ones Inductor has depends on its options in force (``fallback_random``)."""
         if not isinstance(self.inner, InductorAdapter):
             return self.inner.decompositions
-        from stages.torch_internals.inductor import inductor_decompositions, patched_config
+        from stages.torch_internals.inductor import inductor_decompositions
+        from stages.torch_internals.inductor_options import patched_config
 
         with patched_config(self.inner.options):
             return inductor_decompositions()

@@ -26,15 +26,16 @@ from torch import Tensor, fx
 
 from models.errors import ConfigurationError
 from stages.torch_internals.backends import aot_backend
+from stages.torch_internals.compiler_options import unrecorded
 from stages.torch_internals.inductor import (
     LoweredGraph,
     RecordingCompiler,
     inductor_decompositions,
     name_missing,
-    patched_config,
     read_texts,
 )
 from stages.torch_internals.inductor_nodes import origins_by_sequence
+from stages.torch_internals.inductor_options import patched_config
 
 PRINTER = "aot_inductor.debug_intermediate_value_printer"
 FILTER = "aot_inductor.filtered_kernel_names"
@@ -115,7 +116,12 @@ class AotInductorCompiler(RecordingCompiler):
             return compiled
 
         patches = {"aot_inductor.output_path": folder.name}
-        with patched_config(self.options), _own_tracing(example_inputs), _launches(self.launched, graph_id):
+        with (
+            patched_config(self.options),
+            unrecorded((*patches, PRINTER, FILTER)),
+            _own_tracing(example_inputs),
+            _launches(self.launched, graph_id),
+        ):
             compile_fx_aot(traced, list(example_inputs), inner_compile=cast(Any, inner), config_patches=patches)
         library = self._libraries.pop(graph_id)
         runner = _load(library.filename, _device(library.device_type, example_inputs))

@@ -3,12 +3,10 @@
 Relies on ``torch._inductor.compile_fx.{compile_fx, compile_fx_inner, get_cpp_wrapper_config,
 _recursive_joint_graph_passes}``,
 ``torch._dynamo.repro.after_aot.save_graph_repro`` (called once a compilation, before the post-grad passes),
-``torch._inductor.config`` (``patch``, ``_pre_fusion_custom_pass``, ``_post_fusion_custom_pass``,
-``trace.provenance_tracking_level``, ``fx_graph_cache``, ``fx_graph_remote_cache``),
+``torch._inductor.config`` (``patch``, ``_pre_fusion_custom_pass``, ``_post_fusion_custom_pass``),
 ``torch._inductor.debug.reset_provenance_globals``, ``torch._inductor.decomposition.select_decomp_table`` (after
-``torch._inductor.lowering``), ``torch._inductor.virtualized.V.graph.module``,
-``torch._functorch.config.{enable_autograd_cache, enable_remote_autograd_cache}`` and the attributes of
-``CompiledFxGraph`` read in :meth:`RecordingCompiler._read`.
+``torch._inductor.lowering``), ``torch._inductor.virtualized.V.graph.module`` and the attributes of ``CompiledFxGraph``
+read in :meth:`RecordingCompiler._read`.
 """
 
 import contextlib
@@ -39,6 +37,7 @@ from stages.torch_internals.inductor_nodes import (
     pre_grad_nodes,
     scatters,
 )
+from stages.torch_internals.inductor_options import patched_config
 from stages.torch_internals.inductor_scheduler import Schedule, graph_prefix, recorded
 from stages.torch_internals.loading import rewritten
 
@@ -185,7 +184,7 @@ class RecordingCompiler:
             passes = stack.enter_context(recorded(lowered.schedule))
             passes["_post_fusion_custom_pass"] = _with_nodes(passes["_post_fusion_custom_pass"], lowered, scatters(gm))
             # The backward is compiled later, outside the patch around compile_fx, hence here again.
-            stack.enter_context(patched_config(self.options | passes, graphs=self.stores))
+            stack.enter_context(patched_config(self.options, passes, graphs=self.stores))
             if self.stores:
                 stack.enter_context(graphs_stored())
             stack.enter_context(_as_cpp_wrapper(kwargs))
@@ -270,24 +269,6 @@ def _with_nodes(
         return after_fusion(nodes)
 
     return record
-
-
-@contextlib.contextmanager
-def patched_config(options: Mapping[str, Any], *, graphs: bool = False) -> Iterator[None]:
-    """Inductor's configuration with ``options`` and provenance tracking on, restored on exit.
-
-    Args:
-        graphs: use Inductor's local cache of compiled graphs. It is off otherwise: a hit would return a graph whose IR
-            nobody saw. Compiled kernels are found in Inductor's code cache all the same.
-    """
-    import torch._functorch.config as functorch_config
-    import torch._inductor.config as inductor_config
-
-    own = {"trace.provenance_tracking_level": 1, "fx_graph_cache": graphs, "fx_graph_remote_cache": False}
-    caches = {"enable_autograd_cache": False, "enable_remote_autograd_cache": False}
-    known = {key: value for key, value in caches.items() if hasattr(functorch_config, key)}
-    with inductor_config.patch(own | dict(options)), functorch_config.patch(known):
-        yield
 
 
 @contextlib.contextmanager

@@ -1,6 +1,8 @@
-"""TorchInductor's configuration: the options that a run may patch.
+"""TorchInductor's configuration: the options that a run may patch, and those that a recording patches.
 
-Relies on ``torch._inductor.config`` (see :mod:`stages.torch_internals.config_options`) and its ``patch``, and on
+Relies on ``torch._inductor.config`` (see :mod:`stages.torch_internals.config_options`), its ``patch`` and its options
+``trace.provenance_tracking_level``, ``fx_graph_cache`` and ``fx_graph_remote_cache``, on
+``torch._functorch.config.{enable_autograd_cache, enable_remote_autograd_cache}``, and on
 ``torch._dynamo.utils.is_parameter_freezing``, by which Dynamo asks for ``freezing`` while it traces.
 """
 
@@ -9,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stages.torch_internals import config_options
+from stages.torch_internals.compiler_options import unrecorded
 
 
 def flatten_options(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -38,4 +41,28 @@ def seen_by_dynamo(options: Mapping[str, Any]) -> Iterator[None]:
     import torch._inductor.config as inductor_config
 
     with inductor_config.patch({key: options[key] for key in ("freezing",) if key in options}):
+        yield
+
+
+@contextlib.contextmanager
+def patched_config(
+    options: Mapping[str, Any], passes: Mapping[str, Any] | None = None, *, graphs: bool = False
+) -> Iterator[None]:
+    """Inductor's configuration with ``options`` and provenance tracking on, restored on exit.
+
+    Args:
+        options: of the run; they are of what compiled it, the rest is the recording's.
+        passes: options that are passes which record.
+        graphs: use Inductor's local cache of compiled graphs. It is off otherwise: a hit would return a graph whose IR
+            nobody saw. Compiled kernels are found in Inductor's code cache all the same.
+    """
+    import torch._functorch.config as functorch_config
+    import torch._inductor.config as inductor_config
+
+    own = {"trace.provenance_tracking_level": 1, "fx_graph_cache": graphs, "fx_graph_remote_cache": False}
+    caches = {"enable_autograd_cache": False, "enable_remote_autograd_cache": False}
+    known = {key: value for key, value in caches.items() if hasattr(functorch_config, key)}
+    recording = dict(passes or {})
+    ours = {*recording, *known, *own.keys() - options.keys()}
+    with inductor_config.patch(own | dict(options) | recording), functorch_config.patch(known), unrecorded(ours):
         yield

@@ -163,3 +163,27 @@ def test_what_compiled_a_run_is_recorded_and_a_rerun_restores_it_or_refuses(
     assert "versions.torch: '1.0' then" in refused.stderr and "--anyway" in refused.stderr
     anyway = command("rerun", "first", "--anyway", "--yes", "hydra.run.dir=fourth", cwd=tmp_path, module="pipeline.cli")
     assert anyway.returncode == 0 and "versions.torch: '1.0' then" in anyway.stdout
+
+
+@pytest.mark.slow
+def test_a_rerun_does_not_refuse_what_the_model_sets_by_itself_and_tells_where_it_does_not(tmp_path: Path) -> None:
+    (tmp_path / "setting.py").write_text(
+        "import os, torch\nimport torch._dynamo.config as config\n"
+        "class Net(torch.nn.Linear):\n    def forward(self, x):\n        self.configure()\n"
+        "        return super().forward(x)\n    @torch._dynamo.disable\n    def configure(self):\n"
+        "        config.allow_rnn = 'WITHOUT' not in os.environ\n"
+        "def build():\n    return Net(4, 4), (torch.randn(2, 4),)\n"
+    )
+    words = ("model=custom", "model.build._target_=setting.build", "stages=[capture]")
+    assert command(*words, "hydra.run.dir=first", cwd=tmp_path).returncode == 0
+    record = Finished(0, "", tmp_path / "first").summary["compiled_by"]
+    assert (
+        record["options"]["dynamo"] == {"allow_rnn": True} and record["options_before"]["dynamo"]["allow_rnn"] is None
+    )
+    rerun = ("rerun", "first", "--yes")
+    again = command(*rerun, "hydra.run.dir=second", cwd=tmp_path, module="pipeline.cli")
+    assert again.returncode == 0 and "not as in" not in again.stdout, again.stdout + again.stderr
+    with pytest.MonkeyPatch.context() as then:
+        then.setenv("WITHOUT", "1")
+        other = command(*rerun, "hydra.run.dir=third", cwd=tmp_path, module="pipeline.cli")
+    assert "options.dynamo.allow_rnn: True then, none now" in other.stdout

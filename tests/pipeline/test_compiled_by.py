@@ -114,6 +114,48 @@ def test_what_makes_it_another_compilation_is_refused_or_told(now: dict[str, Any
     assert Expected("RUN", RECORD, refuse=False).check(now) == [f"not as in RUN: {line}"]
 
 
+class Seen:
+    """What was seen where the case was compiled, in the place of ``CompilationOptions``."""
+
+    def __init__(self, **inductor: Any) -> None:
+        self.inductor = inductor
+
+    def over(self, before: dict[str, Any]) -> dict[str, Any]:
+        return before | {"inductor": self.inductor}
+
+
+def compiled(record: dict[str, Any], **inductor: Any) -> dict[str, Any]:
+    return record | compiled_by.where_compiled(record, Seen(**inductor))  # type: ignore[arg-type]
+
+
+def test_options_that_the_run_set_itself_are_told_with_what_they_were_and_are_no_reason_to_refuse() -> None:
+    then = compiled(RECORD | {"options_before": {}}, max_autotune=True)  # it turned freezing off
+    assert then["options"] == {"inductor": {"max_autotune": True}, "dynamo": {}}
+    assert then["options_before"] == {"inductor": {"freezing": True, "max_autotune": None}}
+    assert compiled_by.before_compiling(then) == RECORD["options"]
+    assert compiled(then, max_autotune=True) == then  # another process of the run compiles it again
+
+    before = RECORD | {"options_before": {}}  # a rerun, before anything is compiled
+    expected = Expected("RUN", then, refuse=True)
+    assert expected.check(before) == [] and expected.check_compiled(compiled(before, max_autotune=True)) == []
+    assert expected.check_compiled(compiled(before, freezing=True)) == [
+        "not as in RUN: options.inductor.freezing: none then, True now",
+        "not as in RUN: options.inductor.max_autotune: True then, none now",
+    ]
+    with pytest.raises(ConfigurationError, match=r"options\.inductor\.freezing: True then, none now"):
+        expected.check(changed("options", inductor={}) | {"options_before": {}})
+    assert Expected("RUN", RECORD, refuse=True).check_compiled(then) == []  # a run of an earlier version did not look
+
+
+@pytest.mark.parametrize("damaged", [{"inductor": 3}, {"inductor": {"freezing": True}, "x": []}, [], "text", None])
+def test_damaged_options_of_a_stored_run_are_none(damaged: Any) -> None:
+    record = RECORD | {"options_before": damaged}
+    assert compiled_by.before_compiling(record)["inductor"] == {"freezing": True}
+    assert compiled_by.before_compiling({"options": damaged}).keys() <= {"inductor"}
+    assert Expected("RUN", record, refuse=True).check(RECORD) == []
+    Expected("RUN", record, refuse=True).check_compiled(RECORD | {"options_before": {}})
+
+
 def test_a_commit_is_told_and_what_an_override_changes_is_not_refused() -> None:
     other = changed("commit", package={"commit": "def", "dirty": True})
     assert len(Expected("RUN", RECORD, refuse=True).check(other)) == 2

@@ -6,11 +6,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from runner_support import HERE, execute, make_config
 
-from pipeline.ownership import OWNER, DirectoryRefused, claim_run, claim_sweep, fingerprint
+from pipeline.fingerprint import fingerprint, stored_fingerprint
+from pipeline.ownership import OWNER, SWEEP_OWNER, DirectoryRefused, claim_run, claim_sweep
 from pipeline.rundir import RunDirectory
 from pipeline.runner import run
 
@@ -231,3 +233,108 @@ def test_a_claim_is_let_go_of_when_the_run_is_over(tmp_path: Path) -> None:
     assert run(make_config("plain"), tmp_path / "run", stage_classes={"plain": "runner_stages:Plain"}) == 0
     claim_run(tmp_path / "run", "other", overwrite=True).release()
     shutil.rmtree(tmp_path / "run")
+
+
+def earlier_version(path: Path, *stages: str, **config: Any) -> None:
+    """A finished run as a version without owner's records left it, with the user's own files beside and between."""
+    from omegaconf import OmegaConf
+
+    execute(path, *stages, **config)
+    (path / OWNER).unlink()
+    manifest = json.loads((path / "manifest.json").read_text())
+    del manifest["identity"]
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    (path / ".hydra").mkdir()
+    (path / ".hydra" / "config.yaml").write_text(
+        OmegaConf.to_yaml(OmegaConf.structured(make_config(*stages, **config)))
+    )
+    (path / "notes.txt").write_text("mine")
+    (path / "constrain").mkdir(exist_ok=True)
+    (path / "constrain" / "mine.csv").write_text("mine")
+
+
+def test_the_same_configuration_starts_clean_where_an_earlier_version_ran(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    earlier_version(path, "plain", "after", seed=1)
+    (path / "report").mkdir()
+    (path / "report" / "old.json").write_text("{}")
+    manifest = json.loads((path / "manifest.json").read_text())
+    manifest["files"] |= {"report/old.json": "0", "notes.txt": "0", "../outside.txt": "0"}
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    (tmp_path / "outside.txt").write_text("mine")
+    again = execute(path, "plain", "after", seed=1)
+    assert again.code == 0 and again.json(OWNER)["identity"] == again.summary["run"]["identity"]
+    assert not (path / "report" / "old.json").exists()
+    kept = ("notes.txt", "constrain/mine.csv", "../outside.txt")
+    assert [(path / name).read_text() for name in kept] == ["mine"] * 3
+    assert not set(kept) & set(again.json("manifest.json")["files"])
+
+
+def test_another_configuration_where_an_earlier_version_ran_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    earlier_version(path, "plain", "after", seed=1)
+    before = listing(tmp_path)
+    for stages, seed in ((("plain", "after"), 2), (("after", "plain"), 1), (("plain",), 1)):
+        with pytest.raises(DirectoryRefused, match=r"holds another run, of another configuration.*\nTry: runner\.over"):
+            execute(path, *stages, seed=seed)
+    assert listing(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "seed: [",
+        "nosuch: 1",
+        "seed: ${oc.env:HOME}",
+        "stages: 3",
+        "model: {nosuch: 1}",
+        "a: &a 1\nb: *a",
+        "\0",
+    ],
+)
+def test_a_stored_configuration_that_tells_nothing_is_refused_with_what_to_type(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "run"
+    earlier_version(path, "plain")
+    (path / ".hydra" / "config.yaml").write_text(content)
+    assert stored_fingerprint(path) is None
+    before = listing(tmp_path)
+    with pytest.raises(
+        DirectoryRefused, match=r"can't be established .*\.hydra/config\.yaml.*\nTry: runner\.overwrite"
+    ):
+        execute(path, "plain")
+    assert listing(tmp_path) == before
+
+
+def test_a_stored_configuration_behind_a_link_is_none(tmp_path: Path) -> None:
+    earlier_version(tmp_path / "one", "plain")
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    for place in (".hydra/config.yaml", ".hydra"):
+        target = tmp_path / "two" / place
+        shutil.rmtree(target) if target.is_dir() else target.unlink()
+        target.symlink_to(tmp_path / "one" / place)
+        assert stored_fingerprint(tmp_path / "two") is None
+        target.unlink()
+        target.parent.mkdir(exist_ok=True)
+
+
+def test_an_option_that_the_earlier_version_did_not_have_has_its_default(tmp_path: Path) -> None:
+    config = make_config("plain")
+    (tmp_path / ".hydra").mkdir()
+    (tmp_path / ".hydra" / "config.yaml").write_text("model: {name: toy}\nstages: {plain: {}}\n")
+    assert stored_fingerprint(tmp_path) == fingerprint(config)
+
+
+def test_a_sweep_of_an_earlier_version_is_the_same_by_its_jobs(tmp_path: Path) -> None:
+    configurations = [fingerprint(make_config("plain", seed=seed)) for seed in range(3)]
+    for job, seed in (("0", 0), ("1", 1)):  # the third had not started
+        earlier_version(tmp_path / job, "plain", seed=seed)
+    (tmp_path / "sweep.csv").write_text("job\n")
+    with pytest.raises(DirectoryRefused, match="another sweep"):
+        claim_sweep(tmp_path, configurations[::-1], ["0", "1", "2"])
+    with pytest.raises(DirectoryRefused, match="can't be established"):
+        claim_sweep(tmp_path, configurations[:1], ["0"])
+    assert (tmp_path / "sweep.csv").exists() and not (tmp_path / SWEEP_OWNER).exists()
+    with claim_sweep(tmp_path, configurations, ["0", "1", "2"]):
+        assert not (tmp_path / "sweep.csv").exists() and (tmp_path / "0" / "summary.json").exists()

@@ -10,6 +10,7 @@ import torch
 from capture_models import NoTensors, case_of
 from guard_models import Plain, build_fixed, build_masked
 
+from models.case import Case
 from models.config import ModelConfig
 from models.errors import ConfigurationError
 from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
@@ -247,3 +248,20 @@ def test_what_was_not_varied_and_what_the_model_refuses_are_told() -> None:
     assert "; not varied: scale, flag (no tensor; its guards are in guards.json)" in result.message
     assert "1 variation that the model itself refuses" in result.message
     assert "not established" not in result.message.removeprefix("not established: no variation could be called; ")
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ({"nosuch": 0}, "stages.guards.dims.batch: got 'nosuch'; valid: "),
+        ({"input": 9}, "stages.guards.dims.batch.input: got 9; valid: 0 to "),
+    ],
+)
+def test_dimensions_that_the_case_does_not_have_are_told_before_any_stage_runs(
+    named: dict[str, int], told: str
+) -> None:
+    case = Case("net", torch.nn.Linear(4, 4), (torch.ones(2, 4),), {}, "inference", torch.float32, torch.device("cpu"))
+    stage = GuardsStage(GuardsConfig(vary=["batch"], dims={"batch": named}))
+    with pytest.raises(ConfigurationError) as caught:
+        stage.check(StageContext(Settings(ModelConfig("net")), MemoryArtifacts(), {"case": case}))
+    assert told in str(caught.value)

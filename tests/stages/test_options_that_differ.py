@@ -4,12 +4,24 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+import torch
 import torch._dynamo.config as dynamo_config
+import torch._functorch.config as functorch_config
 import torch._inductor.config as inductor_config
 
-from stages.torch_internals.compiler_options import differing, plain
+from models.case import Case
+from models.config import ModelConfig
+from stages.capture.config import CaptureConfig
+from stages.capture.stage import CaptureStage
+from stages.contract import MemoryArtifacts, Settings, StageContext
+from stages.lower.adapter import AcceleratorAdapter
+from stages.lower.adapters import EagerAdapter
+from stages.lower.compiled import compiled_case
+from stages.torch_internals.compiler_options import SEVERAL, CompilationOptions, differing, plain
 
 CODE = "import json; from stages.torch_internals.compiler_options import differing; print(json.dumps(differing()))"
 
@@ -17,10 +29,10 @@ CODE = "import json; from stages.torch_internals.compiler_options import differi
 @pytest.mark.parametrize(
     ("variables", "expected"),
     [
-        ({}, {"inductor": {}, "dynamo": {}}),
+        ({}, {"inductor": {}, "dynamo": {}, "functorch": {}}),
         (
             {"TORCHINDUCTOR_FREEZING": "1", "TORCHDYNAMO_CAPTURE_SCALAR_OUTPUTS": "1"},
-            {"inductor": {"freezing": True}, "dynamo": {"capture_scalar_outputs": True}},
+            {"inductor": {"freezing": True}, "dynamo": {"capture_scalar_outputs": True}, "functorch": {}},
         ),
     ],
 )
@@ -45,3 +57,116 @@ def test_a_patch_shows_while_it_is_in_force_and_the_environment_is_left() -> Non
 
 def test_values_are_plain() -> None:
     assert plain({1: (2, [print], {"b", "a"})}) == {"1": [2, ["<builtins.print>"], ["a", "b"]]}
+
+
+NOTHING: dict[str, dict[str, Any]] = {"inductor": {}, "dynamo": {}, "functorch": {}}
+
+
+class Setting(torch.nn.Module):
+    """Sets options while it runs: what is before it in ``forward`` was compiled without them."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.sin()
+        torch._dynamo.graph_break()
+        inductor_config.epilogue_fusion = False
+        dynamo_config.allow_rnn = True
+        torch._dynamo.graph_break()
+        return x.cos()
+
+
+class Patching(AcceleratorAdapter):
+    """A backend that patches options around its own compilation, as vendors do around TorchInductor's."""
+
+    def compile(self, gm: torch.fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+        raise AssertionError("dynamo_backend is its own")
+
+    def dynamo_backend(self) -> Callable[..., Any]:
+        from torch._dynamo.backends.debugging import aot_eager
+        from torch._inductor.compile_fx import compile_fx
+
+        def backend(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
+            compiler = compile_fx if self.name == "with Inductor" else aot_eager
+            with inductor_config.patch(max_fusion_size=7), functorch_config.patch(activation_memory_budget=0.5):
+                return compiler(gm, example_inputs)
+
+        return backend
+
+
+class PatchingInductor(Patching):
+    name = "with Inductor"
+
+
+@pytest.fixture
+def left_as_found() -> Iterator[None]:
+    found = inductor_config.epilogue_fusion, dynamo_config.allow_rnn
+    yield
+    inductor_config.epilogue_fusion, dynamo_config.allow_rnn = found
+    torch._dynamo.reset()
+
+
+def case_of(module: torch.nn.Module, mode: str = "inference") -> Case:
+    inputs = (torch.randn(3, 4),)
+    return Case("net", module, inputs, {}, mode, torch.float32, torch.device("cpu"))
+
+
+def options_of(case: Case, adapter: AcceleratorAdapter, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What is told of the case's one compilation, where nothing differed before."""
+    told: list[CompilationOptions] = []
+    context = StageContext(Settings(ModelConfig()), MemoryArtifacts(), {"case": case}, compiled_with=told.append)
+    monkeypatch.setattr("stages.lower.compiled.build_adapter", lambda settings: adapter)
+    compiled_case(context)
+    assert compiled_case(context) is context.live["compiled"] and len(told) == 1
+    return told[0].over(NOTHING)
+
+
+@pytest.mark.usefixtures("left_as_found")
+def test_what_a_model_sets_while_it_runs_is_told_of_the_code_compiled_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = options_of(case_of(Setting()), EagerAdapter(), monkeypatch)
+    assert found["inductor"] == {"epilogue_fusion": {SEVERAL: [None, False]}}
+    assert found["dynamo"] == {"allow_rnn": {SEVERAL: [None, True]}}
+
+
+@pytest.mark.usefixtures("left_as_found")
+def test_the_capture_stage_tells_too_where_nothing_else_was_compiled() -> None:
+    told: list[CompilationOptions] = []
+    live = {"case": case_of(Setting())}
+    context = StageContext(Settings(ModelConfig()), MemoryArtifacts(), live, compiled_with=told.append)
+    CaptureStage(CaptureConfig()).run(context)
+    assert told[0].over(NOTHING)["dynamo"] == {"allow_rnn": {SEVERAL: [None, True]}}
+    context.live["compiled"] = object()
+    CaptureStage(CaptureConfig()).run(context)
+    assert len(told) == 1
+
+
+@pytest.mark.usefixtures("left_as_found")
+def test_what_a_backend_patches_is_told_where_the_compiler_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = options_of(case_of(torch.nn.Linear(4, 4)), Patching(), monkeypatch)
+    assert found["functorch"] == {"activation_memory_budget": 0.5}
+    assert found["inductor"] == {"max_fusion_size": 7}
+    assert not any(differing()[name].keys() & {"max_fusion_size", "activation_memory_budget"} for name in NOTHING)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("left_as_found")
+def test_a_backward_compiled_after_the_patch_was_closed_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = options_of(case_of(torch.nn.Linear(4, 4), "training"), PatchingInductor(), monkeypatch)
+    assert found["functorch"] == {"activation_memory_budget": 0.5}
+    assert found["inductor"] == {"max_fusion_size": {SEVERAL: [7, None]}}
+
+
+@pytest.mark.slow
+def test_what_a_recording_patches_itself_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    from stages.lower.adapters import InductorAdapter
+
+    adapter = InductorAdapter({"max_fusion_size": 7})
+    found = options_of(case_of(torch.nn.Linear(4, 4), "training"), adapter, monkeypatch)
+    assert found == NOTHING | {"inductor": {"fallback_random": True, "max_fusion_size": 7}}
+
+
+def test_where_no_compiler_was_seen_the_options_are_those_before() -> None:
+    before = NOTHING | {"inductor": {"freezing": True}}
+    with CompilationOptions().noted():
+        pass
+    assert CompilationOptions().over(before) == before

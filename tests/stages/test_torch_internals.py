@@ -147,11 +147,25 @@ def test_configuration_names() -> None:
 def test_configuration_modules_have_a_file_and_read_the_environment_when_imported() -> None:
     """What :mod:`stages.torch_internals.compiler_options` executes a second time for the defaults proper."""
     import torch._dynamo.config as dynamo_config
+    import torch._functorch.config as functorch_config
     import torch._inductor.config as inductor_config
 
-    for config in (dynamo_config, inductor_config):
+    for config in (dynamo_config, functorch_config, inductor_config):
         assert config.__file__ is not None and "os.environ" in inspect.getsource(config)
         assert "install_config_module(sys.modules[__name__])" in inspect.getsource(config)
+
+
+def test_names_by_which_compilations_are_noticed() -> None:
+    from torch._dynamo.output_graph import OutputGraph
+    from torch._functorch import aot_autograd
+    from torch._inductor import compile_fx, output_code
+
+    assert "self.compiler_fn" in inspect.getsource(OutputGraph._call_user_compiler)
+    assert "self._call_user_compiler(" in inspect.getsource(OutputGraph.call_user_compiler)
+    assert "prepare_aot_module_simplified(" in inspect.getsource(aot_autograd.aot_module_simplified)
+    assert "create_aot_state(" in inspect.getsource(aot_autograd.aot_function)
+    assert "compiled_graph.post_compile(" in inspect.getsource(compile_fx._compile_fx_inner)
+    assert all("post_compile" in vars(kind) for kind in (output_code.CompiledFxGraph, output_code.CompiledAOTI))
 
 
 def test_registered_names_are_those_of_the_registry() -> None:

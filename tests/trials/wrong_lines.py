@@ -145,7 +145,12 @@ def _types() -> Iterator[Line]:
     for key, kind in leaves().items():
         kinds = typing.get_args(kind) or (kind,)
         if bool in kinds:
-            yield Line("wrong type", (ALL_STAGES, f"{key}=maybe"))
+            for word in ("maybe", "2", "0", "1.0", "'3'", "'yes please'", "nan"):
+                yield Line("wrong type", (ALL_STAGES, f"{key}={word}"), says=(f"{key}: got", "true or false"))
+        declared = field_of(key)
+        if str in kinds and declared is not None and declared[0].default != "":
+            for word in ("", "' '"):
+                yield Line("blank", (ALL_STAGES, f"{key}={word}"))
         if typing.get_origin(kind) in (list, dict) or any(typing.get_origin(item) in (list, dict) for item in kinds):
             yield Line("wrong type", (ALL_STAGES, f"{key}=5"))
     for word in ("accel.rules=[1]", "accel.rules=[{rule: alignment, value: 0}]", "accel.rules=[{rule: nosuch}]",
@@ -158,6 +163,7 @@ def _types() -> Iterator[Line]:
                  "accel.numerics.storage.float32=1-99-99", "accel.numerics.storage.int8=bfloat16",
                  "accel.numerics.casts.int32=int64", "accel.numerics.tile=[0]", "accel.numerics.accumulate=bfp8",
                  "accel.numerics.accumulate_block=4", "accel.peaks.flops.float31=1", "accel.peaks.flops.float32=inf",
+                 "accel.rules=[{rule: alignment, value: 8, roles: activation}]", "accel.rules=[null]",
                  "accel.rules=[{rule: custom, value: {}}]", "accel.rules=[{rule: layout, value: diagonal}]",
                  "runner.memory_limit=lots", "runner.memory_limit=0", "runner.memory_limit=99999999999999GiB",
                  "model.build._target_=nosuch", "model.build._target_=", "model.build._target_=a..b",
@@ -176,7 +182,7 @@ def _syntax() -> Iterator[Line]:
         yield Line("bad syntax", (word,))
     for word in ("dtype=float32,float33", "accel.alignment=8,x", "model=bert,berrt", "stages=[capture],[nope]", "seed=",
                  "seed=range(0,3),x", "seed=1,,2", "dtype=glob(*)", "accel.alignment=8,0", "accel=none,nosuch",
-                 f"seed=1,{HUGE}"):  # fmt: skip
+                 f"seed=1,{HUGE}", "seed=range(1,1e12)", "runner.cache=0,1"):  # fmt: skip
         yield Line("bad sweep", ("--multirun", word))
     for word in ("accel.strict=maybe", "accel.alignmnt=8"):
         yield Line("bad sweep", ("experiment=alignment_sweep", word))
@@ -303,6 +309,8 @@ run --nosuch
 run run
 ''
 show ''
+list ''
+check RUN --out ''
 """
 """Behind ``inductor-debug``, one a line; RUN is a stored run."""
 
@@ -320,6 +328,11 @@ def _combinations() -> Iterator[Line]:
                       {"MOCK_MAX_MEMORY": "-1"}, {"MOCK_MAX_MEMORY": HUGE + "GiB"}, {"MOCK_STRICT": ""}):  # fmt: skip
         yield Line("variable", ("accel=mock",), environment=variables)
     yield Line("combination", ("model=custom",))
+    yield Line("combination", ("~model",), says=("Try: model=",))
+    yield Line("combination", ("+dtype=float64",), says=("Try: dtype=float64",))
+    yield Line("combination", ("++model=bert",), says=("Try: model=bert",))
+    for word in ("hydra.verbose=3", "hydra.run.dir=", "hydra.run.dir=' '", "hydra.sweep.dir=", "hydra.job.chdir=2"):
+        yield Line("Hydra's own key", (word,), says=(word.partition("=")[0],))
     yield Line("combination", ("-sc", "install=bash"), says=("inductor-debug completion bash",), wrong=("-sc",))
 
 
@@ -347,6 +360,9 @@ backend.adapter=nosuch
 model.inputs=nosuch.safetensors
 precision=autocast
 stages=[kerneldiff] | stages.kerneldiff.golden=nosuch
+stages=[guards] | stages.guards.dims.batch.nosuch=0
+stages=[guards] | stages.guards.dims.batch.input=9
+stages=[capture,constrain] | accel.rules=[{rule: custom, value: {_target_: nets.build, nosuch: 3}}]
 stages=[constrain]
 stages=[report,lower,constrain]
 stages=[kerneldiff] | stages.kerneldiff.steps=2

@@ -1,0 +1,61 @@
+"""Checks of what is Hydra's own: its keys, a sweep's size, a part that is to be shown. Imports no torch."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from models.errors import ConfigurationError, shown
+
+MOST_RUNS = 10_000
+"""Of one sweep."""
+
+
+def check_hydra(node: Any) -> None:
+    """What Hydra would meet only when the run starts, and where an empty text would be the working directory."""
+    from omegaconf import OmegaConf
+
+    if not isinstance(node.verbose, bool | str) and not OmegaConf.is_list(node.verbose):
+        raise ConfigurationError(
+            f"hydra.verbose: got {shown(node.verbose)}; valid: true, false, the name of a logger, or a list of names.\n"
+            "Try: hydra.verbose=true"
+        )
+    for key in ("run", "sweep"):
+        if not str(OmegaConf.to_container(node[key])["dir"]).strip():  # type: ignore[index,call-overload]
+            raise ConfigurationError(
+                f"hydra.{key}.dir: got ''; valid: a folder; . is the working directory.\nTry: hydra.{key}.dir=FOLDER"
+            )
+
+
+def check_count(overrides: Sequence[Any]) -> None:
+    """ConfigurationError for a sweep of more runs than anybody has time for, which would take as long to list."""
+    from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
+
+    counts = {}
+    for override in overrides:
+        value = override.value()
+        if isinstance(value, RangeSweep):
+            start, stop, step = (float(part or 0) for part in (value.start, value.stop, value.step))
+            steps = (stop - start) / step if step else math.inf
+            counts[override.input_line] = max(0.0, steps)
+        elif isinstance(value, ChoiceSweep):
+            counts[override.input_line] = float(len(value.list))
+    total = math.prod(counts.values())
+    if total > MOST_RUNS:
+        largest = max(counts, key=lambda line: counts[line])
+        raise ConfigurationError(
+            f"--multirun: got {', '.join(counts)}, which makes {total:.3g} runs; valid: at most {MOST_RUNS:,}.\n"
+            f"Try: --multirun {largest.partition('=')[0].lstrip('+')}=VALUE,VALUE"
+        )
+
+
+def check_package(composed: Any, package: str) -> None:
+    """ConfigurationError for a part of the configuration (``--package``) that there is not."""
+    from omegaconf import OmegaConf
+
+    found = OmegaConf.select(composed, package)
+    if not OmegaConf.is_config(found):
+        parts = ", ".join(str(key) for key in composed if OmegaConf.is_config(composed._get_node(key)))
+        raise ConfigurationError(
+            f"--package: got {shown(package)}, which is no part of the configuration; valid: {parts}, or a part of "
+            "them.\nTry: --cfg job --package model"
+        )
