@@ -342,7 +342,7 @@ def test_where_many_switches_together_break_something_else_both_halves_are_searc
 def test_what_two_switches_of_the_second_half_explain_is_narrow_though_the_first_half_breaks_something_else() -> None:
     def ask(off: frozenset[Switch]) -> str:
         keys = {switch.key for switch in off}
-        return "other" if keys & set("abcde") else "gone" if {"g", "i"} <= keys else "present"
+        return "other" if keys & set("abcde") and len(off) < 10 else "gone" if {"g", "i"} <= keys else "present"
 
     looking = Search(ask)
     assert looking.explain(LETTERS) == [LETTERS[6], LETTERS[8]] and looking.narrow
