@@ -1,6 +1,7 @@
 # Two commands do everything on a fresh machine with Python 3.11 to 3.13 and a C++ compiler:
 #   make run     a first report          make test    the tests
 #   make test-full       the full-size models' too: before a release, and where a change touches them
+#   make same-as COMMIT=main         does this checkout find what that commit finds?
 # Other arguments:  make run ARGS="model=bert accel=strict16"
 # Another torch:    make run TORCH="torch==2.11.0"     Another Python:  make run PYTHON=python3.12
 PYTHON ?= python3
@@ -9,7 +10,7 @@ ARGS ?= model=resnet18 accel=warn16
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test test-full test-slow lint format performance clean
+.PHONY: run test test-full test-slow same-as lint format performance clean
 
 run: $(VENV)/.installed
 	$(BIN)/inductor-debug run $(ARGS)
@@ -21,6 +22,10 @@ test-full: test test-slow
 
 test-slow: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m slow
+
+# Ten frozen jobs on another commit and on this checkout: verdicts, violations, figures and digests are equal.
+same-as: $(VENV)/.installed-dev
+	$(BIN)/python tests/trials/same_as.py $(COMMIT)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

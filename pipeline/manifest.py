@@ -1,9 +1,5 @@
 """``manifest.json``: what ran, on what, with what, and what it left, with a digest of what must repeat."""
 
-import csv
-import hashlib
-import io
-import json
 import os
 import platform
 import subprocess
@@ -18,6 +14,7 @@ import psutil
 from stages.contract import Settings
 from stages.lower.plugins import adapter_distributions
 
+from .digest import compute_digest
 from .rundir import RunDirectory
 
 SCHEMA = 1
@@ -117,48 +114,6 @@ def build_manifest(
         "digest_inputs": used,
         "files": directory.sha256(),
     }
-
-
-def compute_digest(directory: RunDirectory, inputs: Mapping[str, list[str]]) -> tuple[str, dict[str, list[str]]]:
-    """SHA-256 over the canonical columns of stored artifacts, and the inputs that it covers.
-
-    The digest does not depend on the run directory's path: it is replaced wherever it occurs in a value.
-
-    Args:
-        inputs: artifact → CSV columns, or JSON keys of each record; empty for the whole artifact.
-    """
-    canonical: dict[str, Any] = {}
-    for name in sorted(inputs):
-        try:
-            text = directory.read_text(name)
-        except FileNotFoundError:
-            continue
-        text = text.replace(str(directory.path), "<run>")
-        canonical[name] = _canonical(name, text, list(inputs[name]))
-    content = json.dumps(canonical, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(content.encode()).hexdigest(), {name: list(inputs[name]) for name in canonical}
-
-
-def _canonical(name: str, text: str, columns: list[str]) -> Any:
-    if name.endswith(".csv"):
-        rows = list(csv.DictReader(io.StringIO(text)))
-        return [[row.get(column) for column in columns] if columns else list(row.items()) for row in rows]
-    if name.endswith(".json"):
-        return _selected(json.loads(text), columns)
-    return text
-
-
-def _selected(value: Any, keys: list[str]) -> Any:
-    """``value`` with only ``keys`` left in its records: the dict itself, or the dicts in the lists it holds."""
-    if not keys:
-        return value
-    if isinstance(value, list):
-        return [_selected(item, keys) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if any(key in value for key in keys):
-        return {key: value.get(key) for key in keys}
-    return {key: _selected(item, keys) for key, item in value.items() if isinstance(item, (list, dict))}
 
 
 def _git(folder: Path, *arguments: str) -> str:

@@ -9,7 +9,8 @@ import pytest
 from runner_support import execute
 
 from pipeline import rundir as rundir_module
-from pipeline.manifest import compute_digest, environment_that_matters
+from pipeline.digest import compute_digest
+from pipeline.manifest import environment_that_matters
 from pipeline.rundir import RunDirectory, write_atomically
 from pipeline.summary import build_summary
 from pipeline.sweep import split_override, sweep_exit_code, write_sweep_table

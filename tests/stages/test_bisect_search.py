@@ -253,3 +253,18 @@ def test_every_probe_but_those_of_the_chain_keeps_all_else_on() -> None:
     off, on = (result.probes[result.confirmed[key] - 1] for key in ("off", "on"))
     assert off.setting.off == {Switch(LOWERINGS, "c")} and not on.setting.off
     assert [probe.number for probe in result.probes] == list(range(1, len(compiler.settings) + 1))
+
+
+@pytest.mark.parametrize("culprit", "abcdefghij")
+def test_where_many_switches_together_break_something_else_both_halves_are_searched(culprit: str) -> None:
+    found, _ = search(lambda off: "other" if len(off) > 2 else "gone" if culprit in off else "present")
+    assert found == [culprit]
+
+
+def test_what_two_switches_of_the_second_half_explain_is_narrow_though_the_first_half_breaks_something_else() -> None:
+    def ask(off: frozenset[Switch]) -> str:
+        keys = {switch.key for switch in off}
+        return "other" if keys & set("abcde") and len(off) < 10 else "gone" if {"g", "i"} <= keys else "present"
+
+    looking = Search(ask)
+    assert looking.explain(LETTERS) == [LETTERS[6], LETTERS[8]] and looking.narrow
