@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from models.random_state import input_generator
+from inductor_debug.models.random_state import input_generator
 
 
 def build(

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from models.errors import wrapped
+from inductor_debug.models.errors import wrapped
 
 _LINES = 3
 """Innermost lines of a traceback, torch's own apart, that an error is told by."""

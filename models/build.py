@@ -6,15 +6,15 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
-from models.case import Case, inputs_by_name
-from models.compat import prepare_torchvision
-from models.config import DTYPES, MODES, PRECISIONS, TF32, ModelConfig
-from models.errors import ConfigurationError, closest_first, invalid_choice
-from models.inputs_file import replace_inputs
-from models.mode import set_mode
-from models.nested import cast_in_place, counterpart, map_sharing
-from models.random_state import preserved_random_state, seed_everything
-from models.target import resolve_target
+from inductor_debug.models.case import Case, inputs_by_name
+from inductor_debug.models.compat import prepare_torchvision
+from inductor_debug.models.config import DTYPES, MODES, PRECISIONS, TF32, ModelConfig
+from inductor_debug.models.errors import ConfigurationError, closest_first, invalid_choice
+from inductor_debug.models.inputs_file import replace_inputs
+from inductor_debug.models.mode import set_mode
+from inductor_debug.models.nested import cast_in_place, counterpart, map_sharing
+from inductor_debug.models.random_state import preserved_random_state, seed_everything
+from inductor_debug.models.target import resolve_target
 
 SIZES = ("batch_size", "sequence_length", "image_size")
 """Fields of ModelConfig that a build callable gets where its signature names them."""

@@ -9,16 +9,16 @@ from typing import Any
 
 import torch
 
-from models.draws import Draws, recorded_draws, replayed
-from models.errors import ConfigurationError, own_code
-from models.float64 import substituted
-from models.gold import as_written, double_arithmetic
-from models.nested import cast_in_place, counterpart, drained, kept, named_tensors
-from models.random_state import preserved_random_state, seed_everything
-from models.reach import deep_copy, tensors_in
-from models.redraws import repeated
-from models.snapshot import Snapshot
-from models.tf32 import ROUNDOFF, tf32_allowed
+from inductor_debug.models.draws import Draws, recorded_draws, replayed
+from inductor_debug.models.errors import ConfigurationError, own_code
+from inductor_debug.models.float64 import substituted
+from inductor_debug.models.gold import as_written, double_arithmetic
+from inductor_debug.models.nested import cast_in_place, counterpart, drained, kept, named_tensors
+from inductor_debug.models.random_state import preserved_random_state, seed_everything
+from inductor_debug.models.reach import deep_copy, tensors_in
+from inductor_debug.models.redraws import repeated
+from inductor_debug.models.snapshot import Snapshot
+from inductor_debug.models.tf32 import ROUNDOFF, tf32_allowed
 
 
 @dataclass

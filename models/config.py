@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from models.options import whole
+from inductor_debug.models.options import whole
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 MODES = ("inference", "training")

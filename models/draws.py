@@ -21,8 +21,8 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from models.gold import as_written
-from models.nested import memory_of
+from inductor_debug.models.gold import as_written
+from inductor_debug.models.nested import memory_of
 
 aten = torch.ops.aten
 

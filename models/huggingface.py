@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from models.blame import fields_spoken_of, missing_package, place_of
-from models.errors import ConfigurationError, closest_first, invalid_choice, is_out_of_memory
-from models.huggingface_inputs import make_inputs
+from inductor_debug.models.blame import fields_spoken_of, missing_package, place_of
+from inductor_debug.models.errors import ConfigurationError, closest_first, invalid_choice, is_out_of_memory
+from inductor_debug.models.huggingface_inputs import make_inputs
 
 SHOWN = 20
 """Names that a message lists; transformers has hundreds."""

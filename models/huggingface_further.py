@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from models.blame import words_of
-from models.errors import is_out_of_memory
-from models.random_state import preserved_random_state
+from inductor_debug.models.blame import words_of
+from inductor_debug.models.errors import is_out_of_memory
+from inductor_debug.models.random_state import preserved_random_state
 
 logger = logging.getLogger(__name__)
 

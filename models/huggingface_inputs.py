@@ -7,10 +7,18 @@ from typing import Any
 import torch
 from torch import nn
 
-from models.errors import ConfigurationError
-from models.huggingface_further import FurtherInputs, annotated, complete, field, is_tensor, of_integers, runs
-from models.huggingface_processors import processed_inputs
-from models.random_state import input_generator
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.models.huggingface_further import (
+    FurtherInputs,
+    annotated,
+    complete,
+    field,
+    is_tensor,
+    of_integers,
+    runs,
+)
+from inductor_debug.models.huggingface_processors import processed_inputs
+from inductor_debug.models.random_state import input_generator
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy
 import torch
 
-from models.compat import prepare_torchvision
+from inductor_debug.models.compat import prepare_torchvision
 
 logger = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from models.case import inputs_by_name
-from models.errors import ConfigurationError, invalid_choice
-from models.nested import map_tensors, named_tensors
+from inductor_debug.models.case import inputs_by_name
+from inductor_debug.models.errors import ConfigurationError, invalid_choice
+from inductor_debug.models.nested import map_tensors, named_tensors
 
 
 def replace_inputs(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import fx, nn
 
-from models.errors import ConfigurationError
+from inductor_debug.models.errors import ConfigurationError
 
 _SWITCHES = ("train", "training")
 """Names of the argument by which an operator is told the mode, in its schema."""

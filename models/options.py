@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any
 
-from models.errors import ConfigurationError, example_of, invalid_choice, shown
+from inductor_debug.models.errors import ConfigurationError, example_of, invalid_choice, shown
 
 INT64 = 2**63 - 1
 """The largest size, count or seed that torch and the tables can hold."""

@@ -16,7 +16,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from models.draws import (
+from inductor_debug.models.draws import (
     ATTENTION,
     PURE,
     Described,

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.errors import ConfigurationError
-from models.random_state import input_generator
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.models.random_state import input_generator
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from models.errors import ConfigurationError, DamagedError
-from models.shapes import Mismatch, checker
-from models.visible import visible
-from models.yaml_limits import DEPTH, loader, refuse
+from inductor_debug.models.errors import ConfigurationError, DamagedError
+from inductor_debug.models.shapes import Mismatch, checker
+from inductor_debug.models.visible import visible
+from inductor_debug.models.yaml_limits import DEPTH, loader, refuse
 
 MIB = 2**20
 LIMITS = {"json": 128 * MIB, "csv": 128 * MIB, "yaml": MIB, "text": 128 * MIB}

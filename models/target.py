@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from models.errors import ConfigurationError, closest_first
+from inductor_debug.models.errors import ConfigurationError, closest_first
 
 OWN = ("conf", "models", "pipeline", "stages")
 """Top-level packages of this program: a name of theirs on a user's path is never looked at."""

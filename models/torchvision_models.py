@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from models.errors import ConfigurationError, invalid_choice
-from models.random_state import input_generator
+from inductor_debug.models.errors import ConfigurationError, invalid_choice
+from inductor_debug.models.random_state import input_generator
 
 
 def build(name: str, batch_size: int, image_size: int, **options: Any) -> tuple[nn.Module, tuple[torch.Tensor]]:

@@ -2,7 +2,7 @@
 
 import re
 
-from models.options import INT64
+from inductor_debug.models.options import INT64
 
 _FACTORS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _FACTORS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}

@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from models.errors import DamagedError
-from models.visible import visible
+from inductor_debug.models.errors import DamagedError
+from inductor_debug.models.visible import visible
 
 DEPTH, NODES = 100, 200_000
 """Levels of nesting, and values as often as aliases repeat them, at most."""

@@ -17,8 +17,8 @@ def _run() -> int:
     """Import, which takes a moment in which Ctrl-C may come, and run."""
     try:
         _working_directory_last()
-        from pipeline.entry import main
-        from pipeline.streams import steady_streams
+        from inductor_debug.pipeline.entry import main
+        from inductor_debug.pipeline.streams import steady_streams
 
         with steady_streams():
             return main()

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from models.errors import ConfigurationError, closest_first, invalid_choice, shown
-from models.stored import checked, read_yaml
-from stages.registry import CONFIGS
+from inductor_debug.models.errors import ConfigurationError, closest_first, invalid_choice, shown
+from inductor_debug.models.stored import checked, read_yaml
+from inductor_debug.stages.registry import CONFIGS
 
 OPEN_KEYS = (
     *("backend.inductor", "backend.dynamo", "backend.options", "model.build"),

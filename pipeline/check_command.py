@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.errors import DamagedError, RunDirectoryError
-from models.visible import visible
-from pipeline import store
-from pipeline.check_profile import Against, Asked, against
-from pipeline.folder import StoredFolder
-from pipeline.folders import made
-from pipeline.rundir import write_atomically
-from stages.encoding import encode
-from stages.graphs import GraphRecord
-from stages.stored_graphs import read_graph
-from stages.wording import breaks_in_words
+from inductor_debug.models.errors import DamagedError, RunDirectoryError
+from inductor_debug.models.visible import visible
+from inductor_debug.pipeline import store
+from inductor_debug.pipeline.check_profile import Against, Asked, against
+from inductor_debug.pipeline.folder import StoredFolder
+from inductor_debug.pipeline.folders import made
+from inductor_debug.pipeline.rundir import write_atomically
+from inductor_debug.stages.encoding import encode
+from inductor_debug.stages.graphs import GraphRecord
+from inductor_debug.stages.stored_graphs import read_graph
+from inductor_debug.stages.wording import breaks_in_words
 
 if TYPE_CHECKING:
     import pandas
 
-    from stages.constrain import Profile
+    from inductor_debug.stages.constrain import Profile
 
 GRAPHS = "capture/graphs"
 BREAKS = "capture/breaks.json"
@@ -72,8 +72,8 @@ def _valid(found: Against, graphs: Iterable[GraphRecord]) -> "tuple[Profile, str
     Raises:
         ConfigurationError: a value, or the name of an operation, is not valid.
     """
-    from stages.constrain import validate_profile
-    from stages.constrain.known_names import confirm_names
+    from inductor_debug.stages.constrain import validate_profile
+    from inductor_debug.stages.constrain.known_names import confirm_names
 
     profile = validate_profile(found.config, {}, base=found.base)
     told = confirm_names(profile, graphs)
@@ -105,9 +105,9 @@ class Checked:
 
 def once(run: Path, asked: Asked, out: Path | None) -> Checked:
     """Neither ``--grid`` nor ``--models``: every violation, and what they come to by rule, as the stage stores them."""
-    from stages.constrain import check
-    from stages.constrain.stage import SUMMARY, TABLE, judged, message_of
-    from stages.constrain.summary import by_rule, top_lines
+    from inductor_debug.stages.constrain import check
+    from inductor_debug.stages.constrain.stage import SUMMARY, TABLE, judged, message_of
+    from inductor_debug.stages.constrain.summary import by_rule, top_lines
 
     run = store.existing(run)
     graphs, found = read_graphs(run), against(run, asked)
@@ -132,7 +132,7 @@ def once(run: Path, asked: Asked, out: Path | None) -> Checked:
 
 def grid(run: Path, asked: Asked, words: Sequence[str], out: Path | None) -> Checked:
     """``--grid``: one table and one picture, in ``out`` or a new folder."""
-    from stages.constrain.grid import check_grid, draw_grid, parse_grid
+    from inductor_debug.stages.constrain.grid import check_grid, draw_grid, parse_grid
 
     run = store.existing(run)
     graphs = read_graphs(run)
@@ -149,7 +149,7 @@ def grid(run: Path, asked: Asked, words: Sequence[str], out: Path | None) -> Che
 
 def models(runs: Sequence[Path], asked: Asked, out: Path | None) -> Checked:
     """``--models``: what a chip must support to run all of the runs' models."""
-    from stages.constrain.coverage import coverage
+    from inductor_debug.stages.constrain.coverage import coverage
 
     located = [store.existing(run) for run in runs]
     graphs = {_model_name(run, index): read_graphs(run) for index, run in enumerate(located)}

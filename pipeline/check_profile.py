@@ -6,18 +6,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from models.errors import ConfigurationError, DamagedError, RunDirectoryError, UserError, invalid_choice
-from models.visible import visible
-from pipeline import store
-from pipeline.arguments import config_directory
-from pipeline.folder import StoredFolder
-from pipeline.imports import append_working_directory
-from pipeline.rundir import MANIFEST
-from stages.constrain.config import AccelConfig, Rule
-from stages.wording import counted
+from inductor_debug.models.errors import ConfigurationError, DamagedError, RunDirectoryError, UserError, invalid_choice
+from inductor_debug.models.visible import visible
+from inductor_debug.pipeline import store
+from inductor_debug.pipeline.arguments import config_directory
+from inductor_debug.pipeline.folder import StoredFolder
+from inductor_debug.pipeline.imports import append_working_directory
+from inductor_debug.pipeline.rundir import MANIFEST
+from inductor_debug.stages.constrain.config import AccelConfig, Rule
+from inductor_debug.stages.wording import counted
 
 if TYPE_CHECKING:
-    from stages.constrain import Profile
+    from inductor_debug.stages.constrain import Profile
 
 CUSTOM = "custom"
 """The rule that calls a function."""
@@ -86,8 +86,8 @@ def against(run: Path, asked: Asked) -> Against:
     Raises:
         ConfigurationError: there is no such profile, or a value of it or of a variable MOCK_* can't be read.
     """
-    from stages.constrain import load_config
-    from stages.constrain.profile import apply_environment
+    from inductor_debug.stages.constrain import load_config
+    from inductor_debug.stages.constrain.profile import apply_environment
 
     if asked.config_dir is not None:
         config_directory(str(asked.config_dir))
@@ -136,7 +136,7 @@ def _target(rule: Rule) -> str:
 
 def _variables(run: Path) -> dict[str, str]:
     """The variables MOCK_* that a run had; RunDirectoryError where its manifest can't be read."""
-    from stages.constrain.profile import PREFIX
+    from inductor_debug.stages.constrain.profile import PREFIX
 
     try:
         manifest = StoredFolder(run).read_json(MANIFEST)
@@ -155,7 +155,7 @@ def _variables(run: Path) -> dict[str, str]:
 
 def _told(then: Mapping[str, str], name: str) -> str:
     """Which variables MOCK_* are in force, where the run had some or this process has others."""
-    from stages.constrain.profile import RULE_VARIABLES
+    from inductor_debug.stages.constrain.profile import RULE_VARIABLES
 
     own = {key: value for key, value in then.items() if key in RULE_VARIABLES}
     here = {key: os.environ[key] for key in RULE_VARIABLES if key in os.environ}
@@ -187,7 +187,7 @@ def _named(accel: str, config_dir: Path | None) -> str | Path:
     """A name or file as ``load_config`` takes it, a file of the user's folder by its name."""
     if config_dir is None:
         return accel
-    from stages.constrain.profile import profile_names
+    from inductor_debug.stages.constrain.profile import profile_names
 
     folder = config_directory(str(config_dir))
     own = {file.stem: file for file in sorted((folder / "accel").glob("*.yaml"))} if folder else {}
@@ -204,7 +204,7 @@ class _Configured(TypedDict):
 
 def _own_profile(run: Path, changes: Mapping[str, Any]) -> AccelConfig:
     """A run's own profile, without the fields that ``changes`` replace whole; no interpolation of it is resolved."""
-    from stages.constrain.plain import stored_config
+    from inductor_debug.stages.constrain.plain import stored_config
 
     try:
         stored = StoredFolder(run).read_yaml(store.HYDRA, _Configured)["accel"]
@@ -226,7 +226,7 @@ def _changed(config: AccelConfig, changes: Mapping[str, Any]) -> AccelConfig:
     from omegaconf import OmegaConf
     from omegaconf.errors import MissingMandatoryValue
 
-    from stages.constrain.profile import with_overrides
+    from inductor_debug.stages.constrain.profile import with_overrides
 
     try:
         found = OmegaConf.to_object(with_overrides(OmegaConf.structured(config), changes))
@@ -239,9 +239,9 @@ def _changed(config: AccelConfig, changes: Mapping[str, Any]) -> AccelConfig:
 
 def _declared(run: Path) -> "tuple[Profile | None, str]":
     """What the run's backend declared, and what to say about it."""
-    from stages.constrain.profile import read_profile
-    from stages.constrain.rulebook import DECLARES_NOTHING
-    from stages.constrain.stage import DECLARED
+    from inductor_debug.stages.constrain.profile import read_profile
+    from inductor_debug.stages.constrain.rulebook import DECLARES_NOTHING
+    from inductor_debug.stages.constrain.stage import DECLARED
 
     folder, shown = StoredFolder(run), visible(str(run))
     backend, again = store.row(run)["backend"], f"Try: inductor-debug rerun {shown} stages=[capture,constrain]"

@@ -25,10 +25,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stages.contract import Settings
+from inductor_debug.stages.contract import Settings
 
 if TYPE_CHECKING:
-    from stages.torch_internals.compiler_options import CompilationOptions
+    from inductor_debug.stages.torch_internals.compiler_options import CompilationOptions
 
 PREFIXES = (
     "TORCH", "PYTORCH_", "TRITON_", "INDUCTOR_", "AOT_", "AOTI_", "CUBLAS", "CUDNN_", "CUDA_", "NVIDIA_TF32_",
@@ -91,8 +91,8 @@ def of_process(settings: Settings, module: Any, devices: Mapping[str, Any] | Non
         module: the case's, None where it could not be built.
         devices: what torch found.
     """
-    from stages.lower.adapters import InductorAdapter, build_adapter
-    from stages.torch_internals.compiler_options import differing, plain
+    from inductor_debug.stages.lower.adapters import InductorAdapter, build_adapter
+    from inductor_debug.stages.torch_internals.compiler_options import differing, plain
 
     adapter = build_adapter(settings)
     options = differing()

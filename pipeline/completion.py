@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from models.errors import UserError
-from models.options import choices_of
-from pipeline import store
-from pipeline.arguments import config_dir_of, flags
-from pipeline.help import GROUPS, options
-from pipeline.keys import selected_stages
-from pipeline.schema_fields import field_of, leaves
-from pipeline.shell_scripts import SCRIPTS
-from stages.lower.config import BUILT_IN
-from stages.lower.plugins import installed_adapters
-from stages.registry import CONFIGS
-from stages.torch_internals.registered_names import registered_names
+from inductor_debug.models.errors import UserError
+from inductor_debug.models.options import choices_of
+from inductor_debug.pipeline import store
+from inductor_debug.pipeline.arguments import config_dir_of, flags
+from inductor_debug.pipeline.help import GROUPS, options
+from inductor_debug.pipeline.keys import selected_stages
+from inductor_debug.pipeline.schema_fields import field_of, leaves
+from inductor_debug.pipeline.shell_scripts import SCRIPTS
+from inductor_debug.stages.lower.config import BUILT_IN
+from inductor_debug.stages.lower.plugins import installed_adapters
+from inductor_debug.stages.registry import CONFIGS
+from inductor_debug.stages.torch_internals.registered_names import registered_names
 
 SHELLS = tuple(SCRIPTS)
 _TAKE_A_VALUE = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p")
@@ -93,8 +93,8 @@ def command_parameters() -> dict[str, list[Parameter]]:
     """Command → its parameters, of the annotations from which typer makes them."""
     from typer.models import OptionInfo
 
-    from pipeline import analysis
-    from pipeline.cli import app
+    from inductor_debug.pipeline import analysis
+    from inductor_debug.pipeline.cli import app
 
     found: dict[str, list[Parameter]] = {}
     for command in app.registered_commands:

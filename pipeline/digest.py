@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import models
+from inductor_debug import models
 
 from .rundir import RunDirectory
 

@@ -15,22 +15,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from models.errors import ConfigurationError, RunDirectoryError, UserError
-from pipeline import arguments
-from pipeline.fingerprint import fingerprint
-from pipeline.help import CONF, help_text
-from pipeline.hydra_checks import check_count, check_hydra, check_package
-from pipeline.interruption import Interruption
-from pipeline.ownership import DirectoryRefused, claim_sweep, unwritable
-from pipeline.restoring import Expected, recorded
-from pipeline.rundir import LOG
-from pipeline.schema import Config, register
-from pipeline.strict_types import strict_types
-from pipeline.terminal import tell
-from stages.file_names import shortened
-from stages.lower.config import shown_name
-from stages.lower.plugins import conf_folders
-from stages.wording import counted
+from inductor_debug.models.errors import ConfigurationError, RunDirectoryError, UserError
+from inductor_debug.pipeline import arguments
+from inductor_debug.pipeline.fingerprint import fingerprint
+from inductor_debug.pipeline.help import CONF, help_text
+from inductor_debug.pipeline.hydra_checks import check_count, check_hydra, check_package
+from inductor_debug.pipeline.interruption import Interruption
+from inductor_debug.pipeline.ownership import DirectoryRefused, claim_sweep, unwritable
+from inductor_debug.pipeline.restoring import Expected, recorded
+from inductor_debug.pipeline.rundir import LOG
+from inductor_debug.pipeline.schema import Config, register
+from inductor_debug.pipeline.strict_types import strict_types
+from inductor_debug.pipeline.terminal import tell
+from inductor_debug.stages.file_names import shortened
+from inductor_debug.stages.lower.config import shown_name
+from inductor_debug.stages.lower.plugins import conf_folders
+from inductor_debug.stages.wording import counted
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class _Session:
         from hydra.errors import HydraException
         from omegaconf.errors import OmegaConfBaseException
 
-        from pipeline.hydra_errors import translate
+        from inductor_debug.pipeline.hydra_errors import translate
 
         typed = [override.removeprefix("++") for override in [*self.overrides, *overrides]]
         try:
@@ -149,7 +149,7 @@ def _hydra_session(args: argparse.Namespace, refuse: bool = False) -> Iterator[_
 
     stored = arguments.stored_config(args.config_path, args.config_name)
     extra = arguments.config_directory(args.config_dir)
-    from pipeline.yaml_source import limit_yaml
+    from inductor_debug.pipeline.yaml_source import limit_yaml
 
     version.setbase("1.3")
     folders = ([extra] if extra is not None else []) + conf_folders()
@@ -281,7 +281,7 @@ def _job_folder(composed: Any, number: int) -> str:
 
 
 def _run_sweep(session: _Session) -> int:
-    from pipeline.sweep import sweep_exit_code, write_sweep_table
+    from inductor_debug.pipeline.sweep import sweep_exit_code, write_sweep_table
 
     started: list[Path] = []
     task = partial(run_job, flags=session.flags, started=started, expected=session.expected)
@@ -336,7 +336,7 @@ def check(session: _Session, composed: Any, overrides: Sequence[str] = ()) -> Co
     """
     from omegaconf import open_dict, read_write
 
-    from pipeline.validate import to_config, validate
+    from inductor_debug.pipeline.validate import to_config, validate
 
     choices = dict(composed.hydra.runtime.choices)
     check_hydra(composed.hydra)
@@ -376,8 +376,8 @@ def run_job(
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
-    from pipeline.runner import run
-    from pipeline.validate import to_config
+    from inductor_debug.pipeline.runner import run
+    from inductor_debug.pipeline.validate import to_config
 
     hydra = HydraConfig.get()
     directory = Path(hydra.runtime.output_dir)

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from models.errors import UserError
-from models.stored import read_yaml
-from pipeline.schema import Config
-from stages.encoding import jsonable
-from stages.plain import from_plain
-from stages.registry import CONFIGS
+from inductor_debug.models.errors import UserError
+from inductor_debug.models.stored import read_yaml
+from inductor_debug.pipeline.schema import Config
+from inductor_debug.stages.encoding import jsonable
+from inductor_debug.stages.plain import from_plain
+from inductor_debug.stages.registry import CONFIGS
 
 CONFIGURATION = Path(".hydra", "config.yaml")
 """Where a run's directory has its configuration."""

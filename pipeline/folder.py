@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from models import stored
-from models.errors import DamagedError
-from models.visible import visible
-from pipeline.rundir import CACHE_PREFIX, MANIFEST, STAGES
-from stages.stored_shapes import columns_of, shape_of
+from inductor_debug.models import stored
+from inductor_debug.models.errors import DamagedError
+from inductor_debug.models.visible import visible
+from inductor_debug.pipeline.rundir import CACHE_PREFIX, MANIFEST, STAGES
+from inductor_debug.stages.stored_shapes import columns_of, shape_of
 
 
 class StoredFolder:

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from models.errors import UserError
+from inductor_debug.models.errors import UserError
 
 
 def made(folder: Path, key: str, example: str = "FOLDER") -> Path:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeline.schema import Config
-from stages.lower.plugins import conf_folders, distribution, installed_adapters
-from stages.registry import CONFIGS
+from inductor_debug.pipeline.schema import Config
+from inductor_debug.stages.lower.plugins import conf_folders, distribution, installed_adapters
+from inductor_debug.stages.registry import CONFIGS
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 GROUPS = ("model", "accel", "backend", "experiment")

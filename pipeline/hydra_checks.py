@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from models.errors import ConfigurationError, shown
+from inductor_debug.models.errors import ConfigurationError, shown
 
 MOST_RUNS = 10_000
 """Of one sweep."""

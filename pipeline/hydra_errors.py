@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from models.errors import (
+from inductor_debug.models.errors import (
     ConfigurationError,
     DamagedError,
     closest_first,
@@ -17,12 +17,12 @@ from models.errors import (
     shortened,
     shown,
 )
-from pipeline.help import CONF, GROUPS, options
-from pipeline.keys import in_place, override_of, place_of, unknown_key
-from pipeline.schema import Config
-from pipeline.schema_fields import describe, example_for, expected, fields_of, fitting
-from stages.registry import CONFIGS
-from stages.torch_internals.registered_names import registered_names
+from inductor_debug.pipeline.help import CONF, GROUPS, options
+from inductor_debug.pipeline.keys import in_place, override_of, place_of, unknown_key
+from inductor_debug.pipeline.schema import Config
+from inductor_debug.pipeline.schema_fields import describe, example_for, expected, fields_of, fitting
+from inductor_debug.stages.registry import CONFIGS
+from inductor_debug.stages.torch_internals.registered_names import registered_names
 
 _IN_FILE = re.compile(r"^In '([^']+)'")
 

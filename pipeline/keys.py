@@ -4,11 +4,18 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from models.errors import ConfigurationError, closest_first, example_of, invalid_choice, nearest, shortened
-from pipeline.help import GROUPS, options
-from pipeline.schema import Config
-from pipeline.schema_fields import fields_of, fitting, leaves
-from stages.registry import CONFIGS, OFF_BY_DEFAULT
+from inductor_debug.models.errors import (
+    ConfigurationError,
+    closest_first,
+    example_of,
+    invalid_choice,
+    nearest,
+    shortened,
+)
+from inductor_debug.pipeline.help import GROUPS, options
+from inductor_debug.pipeline.schema import Config
+from inductor_debug.pipeline.schema_fields import fields_of, fitting, leaves
+from inductor_debug.stages.registry import CONFIGS, OFF_BY_DEFAULT
 
 _TOP_LEVEL = ["hydra", "experiment"]
 

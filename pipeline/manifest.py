@@ -11,8 +11,8 @@ from typing import Any
 
 import psutil
 
-from stages.contract import Settings
-from stages.lower.plugins import adapter_distributions
+from inductor_debug.stages.contract import Settings
+from inductor_debug.stages.lower.plugins import adapter_distributions
 
 from .digest import compute_digest
 from .rundir import RunDirectory

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import psutil
 
-from models.errors import OVERFLOWED, ConfigurationError, shown, wrapped
-from models.options import INT64
-from stages.contract import Settings
+from inductor_debug.models.errors import OVERFLOWED, ConfigurationError, shown, wrapped
+from inductor_debug.models.options import INT64
+from inductor_debug.stages.contract import Settings
 
 from .watch import format_bytes
 

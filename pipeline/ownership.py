@@ -22,8 +22,8 @@ from typing import Any
 
 import psutil
 
-from models.errors import RunDirectoryError
-from stages.registry import CONFIGS
+from inductor_debug.models.errors import RunDirectoryError
+from inductor_debug.stages.registry import CONFIGS
 
 from .fingerprint import digest, stored_fingerprint
 from .removal import files_below, others_below, remove_files, remove_trees

@@ -5,9 +5,9 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any
 
-from stages.contract import Settings
-from stages.plain import from_plain, to_plain
-from stages.registry import CONFIGS, TIMED
+from inductor_debug.stages.contract import Settings
+from inductor_debug.stages.plain import from_plain, to_plain
+from inductor_debug.stages.registry import CONFIGS, TIMED
 
 ALWAYS_LAST = "report"
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from models.errors import ConfigurationError
-from pipeline import store
-from pipeline.compiled_by import differences, matters, restorable, set_otherwise
-from pipeline.rundir import SUMMARY
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.pipeline import store
+from inductor_debug.pipeline.compiled_by import differences, matters, restorable, set_otherwise
+from inductor_debug.pipeline.rundir import SUMMARY
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from models.errors import wrapped
-from models.stored import parse_csv
-from stages.encoding import encode
+from inductor_debug.models.errors import wrapped
+from inductor_debug.models.stored import parse_csv
+from inductor_debug.stages.encoding import encode
 
 from .ownership import (
     CACHE_PREFIX,

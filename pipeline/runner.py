@@ -19,10 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from models.errors import ConfigurationError, UserError
-from stages.contract import Settings
-from stages.lower.plugins import adapter_distributions
-from stages.registry import TIMED
+from inductor_debug.models.errors import ConfigurationError, UserError
+from inductor_debug.stages.contract import Settings
+from inductor_debug.stages.lower.plugins import adapter_distributions
+from inductor_debug.stages.registry import TIMED
 
 from . import compiled_by, manifest, summary
 from .fingerprint import fingerprint
@@ -35,7 +35,7 @@ from .rundir import CONFIGURATION_ERROR, FULL, MANIFEST, SUMMARY, DiskFull, RunD
 from .session import PREFLIGHT, WorkerSession, log_event
 from .watch import memory_limit_of
 
-logger = logging.getLogger("pipeline.runner")
+logger = logging.getLogger("inductor_debug.pipeline.runner")
 
 
 _CACHES = {

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from models.config import ModelConfig
-from models.options import chosen, real
-from stages.contract import Settings
-from stages.lower.plugins import installed_adapters
-from stages.registry import CONFIGS
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.options import chosen, real
+from inductor_debug.stages.contract import Settings
+from inductor_debug.stages.lower.plugins import installed_adapters
+from inductor_debug.stages.registry import CONFIGS
 
 ISOLATIONS = ("process", "none")
 

@@ -7,11 +7,11 @@ import typing
 from collections.abc import Iterable
 from typing import Any
 
-from models.options import choices_of, range_of
-from models.units import VALID_BYTES, parse_bytes
-from pipeline.schema import Config
-from stages.constrain.kinds import KINDS, SCALARS
-from stages.registry import CONFIGS
+from inductor_debug.models.options import choices_of, range_of
+from inductor_debug.models.units import VALID_BYTES, parse_bytes
+from inductor_debug.pipeline.schema import Config
+from inductor_debug.stages.constrain.kinds import KINDS, SCALARS
+from inductor_debug.stages.registry import CONFIGS
 
 EXAMPLES = {f"accel.{scalar}": KINDS[name].example for scalar, name in SCALARS.items()} | {
     "accel.allowed": "[aten.add,aten.mm]",

@@ -19,7 +19,7 @@ from .plan import Plan
 from .rundir import RunDirectory
 from .watch import Watch, describe_death, format_bytes
 
-logger = logging.getLogger("pipeline.runner")
+logger = logging.getLogger("inductor_debug.pipeline.runner")
 
 PREFLIGHT = "preflight"
 _POLL_S = 0.05
@@ -69,7 +69,7 @@ class WorkerSession:
             guard = [sys.executable, "-I", "-S", _GUARD, *map(str, (reading, lock, writing, limit))]
             with rundir.log.open("ab") as log:
                 self.process = subprocess.Popen(
-                    [*guard, sys.executable, "-P", "-m", "pipeline.worker", str(writing)],
+                    [*guard, sys.executable, "-P", "-m", "inductor_debug.pipeline.worker", str(writing)],
                     stdin=subprocess.PIPE,
                     stdout=log,
                     stderr=subprocess.STDOUT,

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from models.errors import DamagedError, RunDirectoryError, closest_first
-from models.stored import files_below
-from models.visible import visible
-from pipeline.folder import StoredFolder
-from pipeline.rundir import CONFIGURATION_ERROR, LOG, SUMMARY
-from pipeline.summary import EXIT_CODES
-from stages.lower.config import shown_name
+from inductor_debug.models.errors import DamagedError, RunDirectoryError, closest_first
+from inductor_debug.models.stored import files_below
+from inductor_debug.models.visible import visible
+from inductor_debug.pipeline.folder import StoredFolder
+from inductor_debug.pipeline.rundir import CONFIGURATION_ERROR, LOG, SUMMARY
+from inductor_debug.pipeline.summary import EXIT_CODES
+from inductor_debug.stages.lower.config import shown_name
 
 OUTPUTS = Path("outputs")
 _ABOUT = ("model", "accel", "backend", "dtype", "mode")

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from models.errors import DamagedError
-from models.stored import read_json, read_text
-from stages.stored_shapes import shape_of
+from inductor_debug.models.errors import DamagedError
+from inductor_debug.models.stored import read_json, read_text
+from inductor_debug.stages.stored_shapes import shape_of
 
 from . import summary
 from .rundir import CONFIGURATION_ERROR, SUMMARY, run_id, write_atomically

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from models.visible import visible, visible_lines
+from inductor_debug.models.visible import visible, visible_lines
 
 
 def say(text: str = "") -> None:

@@ -4,10 +4,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from models.errors import UserError
-from models.visible import visible
-from pipeline.arguments import overridden_groups
-from stages.lower.config import BUILT_IN
+from inductor_debug.models.errors import UserError
+from inductor_debug.models.visible import visible
+from inductor_debug.pipeline.arguments import overridden_groups
+from inductor_debug.stages.lower.config import BUILT_IN
 
 GROUPS = ("model", "accel", "backend", "stages")
 

@@ -4,17 +4,17 @@ import dataclasses
 import re
 from typing import Any
 
-from models.errors import ConfigurationError, invalid_choice
-from models.options import check_declared
-from pipeline.keys import stage_not_selected, unknown_key
-from pipeline.schema import Config
-from pipeline.watch import memory_limit_of
-from stages.constrain.profile import validate_profile
-from stages.guards.config import check_options
-from stages.lower.config import BUILT_IN, BackendConfig
-from stages.lower.plugins import adds_devices, installed_adapters
-from stages.registry import CONFIGS
-from stages.torch_internals.registered_names import registered_names
+from inductor_debug.models.errors import ConfigurationError, invalid_choice
+from inductor_debug.models.options import check_declared
+from inductor_debug.pipeline.keys import stage_not_selected, unknown_key
+from inductor_debug.pipeline.schema import Config
+from inductor_debug.pipeline.watch import memory_limit_of
+from inductor_debug.stages.constrain.profile import validate_profile
+from inductor_debug.stages.guards.config import check_options
+from inductor_debug.stages.lower.config import BUILT_IN, BackendConfig
+from inductor_debug.stages.lower.plugins import adds_devices, installed_adapters
+from inductor_debug.stages.registry import CONFIGS
+from inductor_debug.stages.torch_internals.registered_names import registered_names
 
 DEVICES = ("cpu", "cuda")
 _DEVICE = re.compile(r"cpu|cuda(:\d{1,3})?")

@@ -8,8 +8,8 @@ import time
 
 import psutil
 
-from models.errors import ConfigurationError, shown
-from models.units import VALID_BYTES, parse_bytes
+from inductor_debug.models.errors import ConfigurationError, shown
+from inductor_debug.models.units import VALID_BYTES, parse_bytes
 
 _GUARD_S = 20.0
 """Seconds that the guard gets; it needs milliseconds, unless a process can't be killed."""

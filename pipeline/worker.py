@@ -30,10 +30,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.errors import ConfigurationError, UserError, is_out_of_memory, mistake_in, root_cause
-from stages.contract import Stage, StageContext, StageResult
-from stages.process_end import leave
-from stages.registry import CLASSES, build_stage
+from inductor_debug.models.errors import ConfigurationError, UserError, is_out_of_memory, mistake_in, root_cause
+from inductor_debug.stages.contract import Stage, StageContext, StageResult
+from inductor_debug.stages.process_end import leave
+from inductor_debug.stages.registry import CLASSES, build_stage
 
 from . import compiled_by
 from .imports import append_working_directory
@@ -45,9 +45,9 @@ from .summary import CRASHED, FAILED, PASSED, SKIPPED, build_summary
 from .watch import format_bytes
 
 if TYPE_CHECKING:
-    from stages.torch_internals.compiler_options import CompilationOptions
+    from inductor_debug.stages.torch_internals.compiler_options import CompilationOptions
 
-logger = logging.getLogger("pipeline.worker")
+logger = logging.getLogger("inductor_debug.pipeline.worker")
 _HEADLINE_LIMIT = 300
 
 Emit = Callable[[dict[str, Any]], None]
@@ -86,7 +86,7 @@ class Worker:
             ConfigurationError: in the preflight; no stage ran.
             DiskFull: a stage's record could not be stored.
         """
-        from stages.torch_internals.dynamo_options import in_force
+        from inductor_debug.stages.torch_internals.dynamo_options import in_force
 
         with in_force(self.plan.settings.backend.dynamo):
             self._run_all()
@@ -156,8 +156,8 @@ class Worker:
 
     def _check_backend(self) -> None:
         """The run's backend and the reference's, whichever of the stages that compile are selected."""
-        from models.build import available_device
-        from stages.lower.adapters import build_adapter, reference_adapter
+        from inductor_debug.models.build import available_device
+        from inductor_debug.stages.lower.adapters import build_adapter, reference_adapter
 
         build_adapter(self.plan.settings).validate()
         reference = reference_adapter(self.plan.settings)
@@ -169,14 +169,14 @@ class Worker:
             available_device(device, "reference.device")
 
     def _build_case(self) -> None:
-        from stages.eager_check import built_case
+        from inductor_debug.stages.eager_check import built_case
 
         with within_the_machine(self.plan.settings):
             built_case(self.context)
 
     def _check_eager(self) -> None:
         """That the model runs at all, on the inputs that were made for it; a golden run needs no eager mode here."""
-        from stages.eager_check import check_eager
+        from inductor_debug.stages.eager_check import check_eager
 
         if any(getattr(stage.config, "golden", None) for stage in self.stages.values()):
             return

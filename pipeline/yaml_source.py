@@ -7,7 +7,7 @@ from hydra._internal.core_plugins import file_config_source
 from hydra._internal.sources_registry import SourcesRegistry
 from hydra.plugins.config_source import ConfigResult
 
-from models.stored import read_own_yaml
+from inductor_debug.models.stored import read_own_yaml
 
 
 class FileConfigSource(file_config_source.FileConfigSource):

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from models.config import DTYPES, MODES, PRECISIONS, TF32, ModelConfig
-from models.options import chosen, whole
-from models.stored import parse_csv
-from stages.constrain.config import AccelConfig
-from stages.lower.config import BackendConfig
+from inductor_debug.models.config import DTYPES, MODES, PRECISIONS, TF32, ModelConfig
+from inductor_debug.models.options import chosen, whole
+from inductor_debug.models.stored import parse_csv
+from inductor_debug.stages.constrain.config import AccelConfig
+from inductor_debug.stages.lower.config import BackendConfig
 
 if TYPE_CHECKING:
-    from models.case import Case
-    from stages.torch_internals.compiler_options import CompilationOptions
+    from inductor_debug.models.case import Case
+    from inductor_debug.stages.torch_internals.compiler_options import CompilationOptions
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Settings:
 
     def build_case(self) -> "Case":
         """The case that they describe, built anew."""
-        from models.build import build_case
+        from inductor_debug.models.build import build_case
 
         return build_case(
             self.model,
@@ -206,7 +206,7 @@ class MemoryArtifacts:
     def _encoded(self, name: str) -> bytes:
         if name not in self.content:
             raise FileNotFoundError(name)
-        from stages.encoding import encode
+        from inductor_debug.stages.encoding import encode
 
         return encode(name, self.content[name])
 

@@ -6,17 +6,17 @@ import traceback
 
 import torch
 
-from models import build, huggingface
-from models.blame import fields_spoken_of, missing_package, words_of
-from models.case import Case, training_loss
-from models.errors import ConfigurationError, UserError, is_out_of_memory, root_cause
-from models.huggingface_further import is_tensor
-from models.huggingface_inputs import shape_to_try
-from models.random_state import seed_everything
-from stages.capture.sources import SourceFinder
-from stages.contract import Settings, StageContext
-from stages.graphs import SourceLine
-from stages.torch_internals.fx_values import shape_of
+from inductor_debug.models import build, huggingface
+from inductor_debug.models.blame import fields_spoken_of, missing_package, words_of
+from inductor_debug.models.case import Case, training_loss
+from inductor_debug.models.errors import ConfigurationError, UserError, is_out_of_memory, root_cause
+from inductor_debug.models.huggingface_further import is_tensor
+from inductor_debug.models.huggingface_inputs import shape_to_try
+from inductor_debug.models.random_state import seed_everything
+from inductor_debug.stages.capture.sources import SourceFinder
+from inductor_debug.stages.contract import Settings, StageContext
+from inductor_debug.stages.graphs import SourceLine
+from inductor_debug.stages.torch_internals.fx_values import shape_of
 
 SHOWN = 16
 """Names that a message lists."""

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable
 
-from stages.graphs import GETITEM, GraphRecord, TensorRecord
+from inductor_debug.stages.graphs import GETITEM, GraphRecord, TensorRecord
 
 Storage = tuple[str, int]
 """A node and which of its outputs: what owns a piece of memory. The node need not be of the graph: see ``shares``."""

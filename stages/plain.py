@@ -6,7 +6,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from models.errors import invalid_choice
+from inductor_debug.models.errors import invalid_choice
 
 
 def to_plain(value: Any) -> Any:

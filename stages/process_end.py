@@ -7,7 +7,7 @@ import os
 import sys
 from typing import NoReturn
 
-from stages.torch_internals.compile_workers import end_compile_workers
+from inductor_debug.stages.torch_internals.compile_workers import end_compile_workers
 
 
 def leave(code: int) -> NoReturn:

@@ -3,17 +3,17 @@
 import importlib
 from typing import Any
 
-from models.errors import invalid_choice
-from stages.benchmark.config import BenchmarkConfig
-from stages.bisect.config import BisectConfig
-from stages.capture.config import CaptureConfig
-from stages.constrain.config import ConstrainConfig
-from stages.contract import Stage
-from stages.guards.config import GuardsConfig
-from stages.kerneldiff.config import KernelDiffConfig
-from stages.lower.config import LowerConfig
-from stages.profile.config import ProfileConfig
-from stages.report.config import ReportConfig
+from inductor_debug.models.errors import invalid_choice
+from inductor_debug.stages.benchmark.config import BenchmarkConfig
+from inductor_debug.stages.bisect.config import BisectConfig
+from inductor_debug.stages.capture.config import CaptureConfig
+from inductor_debug.stages.constrain.config import ConstrainConfig
+from inductor_debug.stages.contract import Stage
+from inductor_debug.stages.guards.config import GuardsConfig
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.lower.config import LowerConfig
+from inductor_debug.stages.profile.config import ProfileConfig
+from inductor_debug.stages.report.config import ReportConfig
 
 CONFIGS: dict[str, type] = {
     "capture": CaptureConfig,
@@ -35,15 +35,15 @@ TIMED = ("benchmark", "profile")
 """Stages whose results are times: they run without what a run sets for bit reproduction alone."""
 
 CLASSES = {
-    "capture": "stages.capture.stage:CaptureStage",
-    "constrain": "stages.constrain.stage:ConstrainStage",
-    "lower": "stages.lower.stage:LowerStage",
-    "kerneldiff": "stages.kerneldiff.stage:KernelDiffStage",
-    "bisect": "stages.bisect.stage:BisectStage",
-    "benchmark": "stages.benchmark.stage:BenchmarkStage",
-    "profile": "stages.profile.stage:ProfileStage",
-    "guards": "stages.guards.stage:GuardsStage",
-    "report": "stages.report.stage:ReportStage",
+    "capture": "inductor_debug.stages.capture.stage:CaptureStage",
+    "constrain": "inductor_debug.stages.constrain.stage:ConstrainStage",
+    "lower": "inductor_debug.stages.lower.stage:LowerStage",
+    "kerneldiff": "inductor_debug.stages.kerneldiff.stage:KernelDiffStage",
+    "bisect": "inductor_debug.stages.bisect.stage:BisectStage",
+    "benchmark": "inductor_debug.stages.benchmark.stage:BenchmarkStage",
+    "profile": "inductor_debug.stages.profile.stage:ProfileStage",
+    "guards": "inductor_debug.stages.guards.stage:GuardsStage",
+    "report": "inductor_debug.stages.report.stage:ReportStage",
 }
 
 

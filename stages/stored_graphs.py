@@ -6,12 +6,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from models.errors import DamagedError
-from models.stored import checked
-from models.visible import visible
-from stages.constrain.sizes import readable
-from stages.graphs import GraphRecord, SourceLine, TensorRecord
-from stages.stored_shapes import Node
+from inductor_debug.models.errors import DamagedError
+from inductor_debug.models.stored import checked
+from inductor_debug.models.visible import visible
+from inductor_debug.stages.constrain.sizes import readable
+from inductor_debug.stages.graphs import GraphRecord, SourceLine, TensorRecord
+from inductor_debug.stages.stored_shapes import Node
 
 KINDS = ("dynamo", "forward", "backward", "joint")
 OPS = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output")

@@ -8,8 +8,8 @@ import fnmatch
 import re
 from typing import Any, NotRequired, TypedDict
 
-from models.shapes import Number
-from models.stored import Column
+from inductor_debug.models.shapes import Number
+from inductor_debug.models.stored import Column
 
 Size = int | str
 

@@ -106,15 +106,15 @@ def use() -> None:
     """Compile and ask as a user of the library does."""
     import torch
 
-    from models.case import Case
-    from models.config import ModelConfig
-    from stages.bisect import bisect
-    from stages.capture.config import CaptureConfig
-    from stages.capture.stage import CaptureStage
-    from stages.contract import MemoryArtifacts, Settings, StageContext
-    from stages.guards import inspect_guards
-    from stages.lower.config import LowerConfig
-    from stages.lower.stage import LowerStage
+    from inductor_debug.models.case import Case
+    from inductor_debug.models.config import ModelConfig
+    from inductor_debug.stages.bisect import bisect
+    from inductor_debug.stages.capture.config import CaptureConfig
+    from inductor_debug.stages.capture.stage import CaptureStage
+    from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
+    from inductor_debug.stages.guards import inspect_guards
+    from inductor_debug.stages.lower.config import LowerConfig
+    from inductor_debug.stages.lower.stage import LowerStage
 
     model, x = _model(), torch.ones(2, 4)
     for backend in ("mock", "aot_mock", "mock"):

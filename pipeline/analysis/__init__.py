@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from models.errors import UserError, invalid_choice
-from pipeline.analysis import decisions, kernels, others
-from pipeline.analysis.stored import Analysis, StoredRun, Table, Wanted
+from inductor_debug.models.errors import UserError, invalid_choice
+from inductor_debug.pipeline.analysis import decisions, kernels, others
+from inductor_debug.pipeline.analysis.stored import Analysis, StoredRun, Table, Wanted
 
 __all__ = ["TYPES", "Analysis", "StoredRun", "Table", "Wanted", "analyze"]
 

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from models.errors import UserError
-from pipeline import store
-from pipeline.analysis.kernels import launches_of
-from pipeline.analysis.stored import Analysis, Row, StoredRun, Table
-from pipeline.compiled_by import flat
-from pipeline.folder import StoredFolder
-from pipeline.rundir import SUMMARY, run_id
-from stages.wording import counted
+from inductor_debug.models.errors import UserError
+from inductor_debug.pipeline import store
+from inductor_debug.pipeline.analysis.kernels import launches_of
+from inductor_debug.pipeline.analysis.stored import Analysis, Row, StoredRun, Table
+from inductor_debug.pipeline.compiled_by import flat
+from inductor_debug.pipeline.folder import StoredFolder
+from inductor_debug.pipeline.rundir import SUMMARY, run_id
+from inductor_debug.stages.wording import counted
 
 APART = ("run", "schema", "stages", "repros", "compiled_by")
 """Parts of ``summary.json`` that differ in every pair of runs, or are read otherwise."""

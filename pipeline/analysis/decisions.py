@@ -4,11 +4,11 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from models.errors import DamagedError, UserError, closest_first
-from models.stored import DIGITS
-from pipeline.analysis.kernels import NEAREST, is_line, launches_of, place
-from pipeline.analysis.stored import Analysis, Row, StoredRun, Table, Wanted
-from stages.wording import counted
+from inductor_debug.models.errors import DamagedError, UserError, closest_first
+from inductor_debug.models.stored import DIGITS
+from inductor_debug.pipeline.analysis.kernels import NEAREST, is_line, launches_of, place
+from inductor_debug.pipeline.analysis.stored import Analysis, Row, StoredRun, Table, Wanted
+from inductor_debug.stages.wording import counted
 
 COUNT_COLUMNS = ("graph", "nodes_pre_fusion", "nodes_post_fusion", "fused", "refused")
 REASON_COLUMNS = ("reason", "pairs", "times")

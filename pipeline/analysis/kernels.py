@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from models.errors import UserError, closest_first
-from pipeline.analysis.stored import Analysis, Row, StoredRun, Table, Wanted
-from stages.wording import counted
+from inductor_debug.models.errors import UserError, closest_first
+from inductor_debug.pipeline.analysis.stored import Analysis, Row, StoredRun, Table, Wanted
+from inductor_debug.stages.wording import counted
 
 GRAPH_COLUMNS = ("graph", "kernels", "launches", "extern_launches", "kernels_mapped_share", "seconds")
 COLUMNS = (

@@ -6,15 +6,15 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from models.errors import UserError, closest_first
-from pipeline.analysis import kernels
-from pipeline.analysis.kernels import NEAREST
-from pipeline.analysis.stored import Analysis, Row, StoredRun, Table, Wanted, parsed
-from stages.guards.suggestions import for_break
-from stages.lower.births import launches_in, place_of, to_learn
-from stages.lower.held import held_rows
-from stages.report import bisection, fit, numbers
-from stages.wording import breaks_in_words, counted
+from inductor_debug.models.errors import UserError, closest_first
+from inductor_debug.pipeline.analysis import kernels
+from inductor_debug.pipeline.analysis.kernels import NEAREST
+from inductor_debug.pipeline.analysis.stored import Analysis, Row, StoredRun, Table, Wanted, parsed
+from inductor_debug.stages.guards.suggestions import for_break
+from inductor_debug.stages.lower.births import launches_in, place_of, to_learn
+from inductor_debug.stages.lower.held import held_rows
+from inductor_debug.stages.report import bisection, fit, numbers
+from inductor_debug.stages.wording import breaks_in_words, counted
 
 GUARD_COLUMNS = ("graph", "type", "guards", "example", "source")
 DYNAMIC_COLUMNS = ("graph", "function", "file", "line", "guards", "kept", "relaxed", "gone")
@@ -217,7 +217,7 @@ def _whole(run: StoredRun, name: str, file: str) -> Table:
 
 def summary(run: StoredRun, wanted: Wanted) -> Analysis:
     """The verdict, each stage, the main findings, and what else can be asked of this run."""
-    from pipeline.analysis import TYPES
+    from inductor_debug.pipeline.analysis import TYPES
 
     about = run.summary["run"]
     report = run.json("report/report.json") if run.has("report/report.json") else {}
@@ -237,7 +237,7 @@ def summary(run: StoredRun, wanted: Wanted) -> Analysis:
 
 def _answered(run: StoredRun, name: str) -> Row:
     """Whether the run holds what a type tells of, and what to type where it does not."""
-    from pipeline.analysis import TYPES
+    from inductor_debug.pipeline.analysis import TYPES
 
     try:
         TYPES[name].read(run, Wanted())

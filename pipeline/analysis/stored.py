@@ -9,12 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from models.errors import RunDirectoryError, UserError
-from models.visible import visible
-from pipeline import store
-from pipeline.folder import StoredFolder
-from stages.report.collect import stage_note
-from stages.report.reading import read_table
+from inductor_debug.models.errors import RunDirectoryError, UserError
+from inductor_debug.models.visible import visible
+from inductor_debug.pipeline import store
+from inductor_debug.pipeline.folder import StoredFolder
+from inductor_debug.stages.report.collect import stage_note
+from inductor_debug.stages.report.reading import read_table
 
 Row = dict[str, Any]
 

@@ -21,8 +21,8 @@ import psutil
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from models.case import Case
-from models.nested import strided_parts
+from inductor_debug.models.case import Case
+from inductor_debug.models.nested import strided_parts
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 SAMPLE_S = 0.002

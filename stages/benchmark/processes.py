@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from stages.benchmark.config import BenchmarkConfig
-from stages.benchmark.device_use import DeviceUse, from_json
-from stages.benchmark.interference import Load
-from stages.benchmark.timing import SIDES
-from stages.contract import Settings
-from stages.plain import to_plain
+from inductor_debug.stages.benchmark.config import BenchmarkConfig
+from inductor_debug.stages.benchmark.device_use import DeviceUse, from_json
+from inductor_debug.stages.benchmark.interference import Load
+from inductor_debug.stages.benchmark.timing import SIDES
+from inductor_debug.stages.contract import Settings
+from inductor_debug.stages.plain import to_plain
 
 
 class SamplingRaised(RuntimeError):
@@ -109,7 +109,7 @@ def sample_in_process(
     with os.fdopen(reading, "rb") as results:
         try:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "stages.benchmark.sampling", str(writing)],
+                [sys.executable, "-P", "-m", "inductor_debug.stages.benchmark.sampling", str(writing)],
                 stdin=subprocess.PIPE,
                 env=dict(environment),
                 pass_fds=[writing],

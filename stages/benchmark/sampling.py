@@ -24,19 +24,19 @@ from typing import Any
 import psutil
 import torch
 
-from models.case import Case
-from models.errors import root_cause
-from stages.benchmark import timing
-from stages.benchmark.calls import DeviceClock, stepper
-from stages.benchmark.config import BenchmarkConfig
-from stages.benchmark.device_use import look
-from stages.benchmark.interference import LoadMeter
-from stages.benchmark.memory import allocated_peak, peak_memory
-from stages.contract import MemoryArtifacts, Settings, StageContext
-from stages.plain import from_plain
-from stages.process_end import leave
-from stages.torch_internals.compile_workers import end_compile_workers
-from stages.torch_internals.dynamo_options import in_force
+from inductor_debug.models.case import Case
+from inductor_debug.models.errors import root_cause
+from inductor_debug.stages.benchmark import timing
+from inductor_debug.stages.benchmark.calls import DeviceClock, stepper
+from inductor_debug.stages.benchmark.config import BenchmarkConfig
+from inductor_debug.stages.benchmark.device_use import look
+from inductor_debug.stages.benchmark.interference import LoadMeter
+from inductor_debug.stages.benchmark.memory import allocated_peak, peak_memory
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
+from inductor_debug.stages.plain import from_plain
+from inductor_debug.stages.process_end import leave
+from inductor_debug.stages.torch_internals.compile_workers import end_compile_workers
+from inductor_debug.stages.torch_internals.dynamo_options import in_force
 
 log = logging.getLogger(__name__)
 
@@ -87,14 +87,14 @@ class Sampler:
 
     def _case(self, side: str, cases: Mapping[str, Case]) -> Case:
         """The case of one side; the same object for both where they do not differ in dtype or device."""
-        from stages.kerneldiff.sides import case_for
+        from inductor_debug.stages.kerneldiff.sides import case_for
 
         if side == "reference":
             return case_for(self.context.case, self.context.settings.reference)
         return self.context.case
 
     def _function(self, side: str, case: Case) -> Callable[..., Any]:
-        from stages.kerneldiff.sides import reference_function
+        from inductor_debug.stages.kerneldiff.sides import reference_function
 
         if side == "reference":
             return reference_function(self.context, case, loads=True)
@@ -205,8 +205,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _sampler(settings: Settings, request: Mapping[str, Any], emit: Emit) -> Sampler:
-    from stages.lower.adapters import build_adapter
-    from stages.lower.compiled import load_case
+    from inductor_debug.stages.lower.adapters import build_adapter
+    from inductor_debug.stages.lower.compiled import load_case
 
     options: BenchmarkConfig = from_plain(BenchmarkConfig, request["options"])
     adapter = build_adapter(settings)  # before the case is built: it may add the case's device to torch

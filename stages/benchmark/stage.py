@@ -3,9 +3,9 @@
 import gc
 from typing import Any
 
-from stages.benchmark.processes import Sampled, SamplingRaised, sample_here, sample_in_process
-from stages.benchmark.tables import figures_of, report_of
-from stages.contract import Stage, StageContext, StageResult
+from inductor_debug.stages.benchmark.processes import Sampled, SamplingRaised, sample_here, sample_in_process
+from inductor_debug.stages.benchmark.tables import figures_of, report_of
+from inductor_debug.stages.contract import Stage, StageContext, StageResult
 
 FEWER = 3
 """Processes that sample where each has to compile anew and that takes longer than its share of the budget."""
@@ -52,14 +52,14 @@ class BenchmarkStage(Stage):
 
     def _raise_here(self, context: StageContext) -> None:
         """Meet in this process what a sampling process met, with all that such an error leaves behind it."""
-        from stages.lower.compiled import compiled_case
+        from inductor_debug.stages.lower.compiled import compiled_case
 
         compiled_case(context)
 
     def _here(self, context: StageContext) -> Sampled:
         """One process's samples, of this one: for a debugger."""
-        from stages.benchmark.sampling import Sampler
-        from stages.lower.compiled import compiled_case
+        from inductor_debug.stages.benchmark.sampling import Sampler
+        from inductor_debug.stages.lower.compiled import compiled_case
 
         compiled = compiled_case(context)
         context.progress("timing in this process")

@@ -5,12 +5,12 @@ from typing import Any
 
 import pandas as pd
 
-from stages.benchmark import interval, timing
-from stages.benchmark.device_use import DeviceUse, told
-from stages.benchmark.interference import reason_against
-from stages.benchmark.processes import Sampled
-from stages.contract import Settings, StageResult
-from stages.wording import counted
+from inductor_debug.stages.benchmark import interval, timing
+from inductor_debug.stages.benchmark.device_use import DeviceUse, told
+from inductor_debug.stages.benchmark.interference import reason_against
+from inductor_debug.stages.benchmark.processes import Sampled
+from inductor_debug.stages.contract import Settings, StageResult
+from inductor_debug.stages.wording import counted
 
 SAMPLE_COLUMNS = ["process", "side", "index", "ms", "device_ms", "started"]
 SUMMARY_COLUMNS = [

@@ -10,10 +10,10 @@ import importlib
 from typing import Any
 
 _PLACES = {
-    "BisectConfig": "stages.bisect.config",
-    "BisectStage": "stages.bisect.stage",
-    "Bisection": "stages.bisect.records",
-    "bisect": "stages.bisect.api",
+    "BisectConfig": "inductor_debug.stages.bisect.config",
+    "BisectStage": "inductor_debug.stages.bisect.stage",
+    "Bisection": "inductor_debug.stages.bisect.records",
+    "bisect": "inductor_debug.stages.bisect.api",
 }
 __all__ = ["BisectConfig", "BisectStage", "Bisection", "bisect"]
 

@@ -5,18 +5,18 @@ from typing import Any
 
 import torch
 
-from models.case import Case
-from models.config import ModelConfig
-from stages.bisect.config import BisectConfig
-from stages.bisect.engine import Investigation
-from stages.bisect.probing import Prober
-from stages.bisect.records import Bisection
-from stages.contract import MemoryArtifacts, Settings, StageContext
-from stages.kerneldiff.config import KernelDiffConfig
-from stages.lower.adapter import AcceleratorAdapter
-from stages.lower.adapters import build_adapter
-from stages.lower.config import BUILT_IN, BackendConfig
-from stages.lower.plugins import installed_adapters
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.bisect.config import BisectConfig
+from inductor_debug.stages.bisect.engine import Investigation
+from inductor_debug.stages.bisect.probing import Prober
+from inductor_debug.stages.bisect.records import Bisection
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.lower.adapters import build_adapter
+from inductor_debug.stages.lower.config import BUILT_IN, BackendConfig
+from inductor_debug.stages.lower.plugins import installed_adapters
 
 
 def bisect(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from models.options import real, whole
+from inductor_debug.models.options import real, whole
 
 LONGEST_WAIT_S = 2e6
 """poll(2), with which an answer is waited for, takes its milliseconds as a C int."""

@@ -4,9 +4,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from stages.bisect.config import BisectConfig
-from stages.bisect.independence import Independence
-from stages.bisect.records import (
+from inductor_debug.stages.bisect.config import BisectConfig
+from inductor_debug.stages.bisect.independence import Independence
+from inductor_debug.stages.bisect.records import (
     AOT,
     AOT_OPTIONS,
     BACKEND,
@@ -39,8 +39,8 @@ from stages.bisect.records import (
     Switch,
     keys_of,
 )
-from stages.bisect.search import Search, TooMany
-from stages.bisect.wording import answer, as_override, as_python
+from inductor_debug.stages.bisect.search import Search, TooMany
+from inductor_debug.stages.bisect.wording import answer, as_override, as_python
 
 log = logging.getLogger(__name__)
 

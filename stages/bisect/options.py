@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from models.errors import ConfigurationError
-from stages.bisect.wording import as_typed
-from stages.torch_internals.inductor_options import check_options
-from stages.torch_internals.switches import inductor_defaults
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.bisect.wording import as_typed
+from inductor_debug.stages.torch_internals.inductor_options import check_options
+from inductor_debug.stages.torch_internals.switches import inductor_defaults
 
 CANDIDATES: tuple[tuple[str, Any], ...] = (
     ("pattern_matcher", False),

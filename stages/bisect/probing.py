@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from models.case import Case
-from stages.bisect.options import OF_AOT, OF_DYNAMO, option_values
-from stages.bisect.partial import PartialAdapter
-from stages.bisect.records import (
+from inductor_debug.models.case import Case
+from inductor_debug.stages.bisect.options import OF_AOT, OF_DYNAMO, option_values
+from inductor_debug.stages.bisect.partial import PartialAdapter
+from inductor_debug.stages.bisect.records import (
     AOT,
     AOT_OPTIONS,
     BACKEND,
@@ -31,19 +31,19 @@ from stages.bisect.records import (
     Outcome,
     Setting,
 )
-from stages.bisect.wording import as_python
-from stages.capture.sources import SourceFinder
-from stages.contract import StageContext, StageResult
-from stages.kerneldiff.config import KernelDiffConfig
-from stages.kerneldiff.results import DIAGNOSIS
-from stages.kerneldiff.stage import KernelDiffStage
-from stages.lower.adapter import AcceleratorAdapter
-from stages.lower.adapters import AotEagerAdapter, EagerAdapter, InductorAdapter
-from stages.lower.compiled import CompiledCase, compile_case
-from stages.torch_internals import dynamo
-from stages.torch_internals.inductor import inductor_decompositions
-from stages.torch_internals.inductor_options import patched_config
-from stages.torch_internals.switches import (
+from inductor_debug.stages.bisect.wording import as_python
+from inductor_debug.stages.capture.sources import SourceFinder
+from inductor_debug.stages.contract import StageContext, StageResult
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.results import DIAGNOSIS
+from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.lower.adapters import AotEagerAdapter, EagerAdapter, InductorAdapter
+from inductor_debug.stages.lower.compiled import CompiledCase, compile_case
+from inductor_debug.stages.torch_internals import dynamo
+from inductor_debug.stages.torch_internals.inductor import inductor_decompositions
+from inductor_debug.stages.torch_internals.inductor_options import patched_config
+from inductor_debug.stages.torch_internals.switches import (
     Switchboard,
     definition_of,
     inductor_defaults,

@@ -5,7 +5,7 @@ QuickXplain (U. Junker, AAAI 2004) with a third answer: a setting in which somet
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from stages.bisect.records import GONE, OTHER, Switch
+from inductor_debug.stages.bisect.records import GONE, OTHER, Switch
 
 MOST = 4
 """So many switches together are an explanation; more are none."""

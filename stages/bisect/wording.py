@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stages.bisect.records import (
+from inductor_debug.stages.bisect.records import (
     BACKEND,
     DECOMPOSITION,
     DECOMPOSITIONS,
@@ -13,7 +13,7 @@ from stages.bisect.records import (
     Application,
     Bisection,
 )
-from stages.wording import counted
+from inductor_debug.stages.wording import counted
 
 HIDES = "that hides it, and is not necessarily where it is"
 FEWER = "with fewer of them off something else fails"

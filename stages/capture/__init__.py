@@ -4,17 +4,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stages.capture.compilation import Capture, capture
-    from stages.capture.tables import statistics
-    from stages.liveness import peak_live
+    from inductor_debug.stages.capture.compilation import Capture, capture
+    from inductor_debug.stages.capture.tables import statistics
+    from inductor_debug.stages.liveness import peak_live
 
 __all__ = ["Capture", "capture", "peak_live", "statistics"]
 
 _HOMES = {
-    "Capture": "stages.capture.compilation",
-    "capture": "stages.capture.compilation",
-    "peak_live": "stages.liveness",
-    "statistics": "stages.capture.tables",
+    "Capture": "inductor_debug.stages.capture.compilation",
+    "capture": "inductor_debug.stages.capture.compilation",
+    "peak_live": "inductor_debug.stages.liveness",
+    "statistics": "inductor_debug.stages.capture.tables",
 }
 
 

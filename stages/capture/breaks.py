@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from models.errors import root_cause
+from inductor_debug.models.errors import root_cause
 
 if TYPE_CHECKING:
-    from stages.contract import StageContext
+    from inductor_debug.stages.contract import StageContext
 
 BREAKS = "capture/breaks.json"
 
@@ -37,7 +37,7 @@ def without_graph(context: "StageContext") -> str:
     """
     if BREAKS in context.artifacts.names(BREAKS):
         return in_words(context.artifacts.read_json(BREAKS))
-    from stages.capture.compilation import capture
+    from inductor_debug.stages.capture.compilation import capture
 
     try:
         breaks = capture(context.case).breaks

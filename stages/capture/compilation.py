@@ -5,12 +5,12 @@ from typing import Any
 
 from torch import fx
 
-from models.case import Case
-from models.random_state import seed_everything
-from stages.capture.breaks import setting_in
-from stages.graphs import GraphRecord, SourceLine
-from stages.torch_internals import aot, dynamo
-from stages.torch_internals.fx_records import RecordContext, graph_record
+from inductor_debug.models.case import Case
+from inductor_debug.models.random_state import seed_everything
+from inductor_debug.stages.capture.breaks import setting_in
+from inductor_debug.stages.graphs import GraphRecord, SourceLine
+from inductor_debug.stages.torch_internals import aot, dynamo
+from inductor_debug.stages.torch_internals.fx_records import RecordContext, graph_record
 
 KINDS = ("dynamo", "joint", "forward", "backward")
 

@@ -12,7 +12,7 @@ from types import FrameType
 
 import torch
 
-from stages.graphs import SourceLine
+from inductor_debug.stages.graphs import SourceLine
 
 TORCH_ROOT = str(Path(torch.__file__).parent) + "/"
 MACHINERY = (TORCH_ROOT + "fx/", TORCH_ROOT + "_dynamo/")

@@ -21,8 +21,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from stages.graphs import GETITEM, GraphRecord, NodeRecord
-from stages.liveness import peak_live
+from inductor_debug.stages.graphs import GETITEM, GraphRecord, NodeRecord
+from inductor_debug.stages.liveness import peak_live
 
 if TYPE_CHECKING:
     import pandas

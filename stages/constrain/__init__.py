@@ -10,14 +10,14 @@ import importlib
 from typing import Any
 
 _PLACES = {
-    "check": "stages.constrain.engine",
-    "load_profile": "stages.constrain.profile",
-    "load_config": "stages.constrain.profile",
-    "validate_profile": "stages.constrain.profile",
-    "Profile": "stages.constrain.profile",
-    "Violation": "stages.constrain.violations",
-    "Violations": "stages.constrain.violations",
-    "write_repros": "stages.constrain.repros",
+    "check": "inductor_debug.stages.constrain.engine",
+    "load_profile": "inductor_debug.stages.constrain.profile",
+    "load_config": "inductor_debug.stages.constrain.profile",
+    "validate_profile": "inductor_debug.stages.constrain.profile",
+    "Profile": "inductor_debug.stages.constrain.profile",
+    "Violation": "inductor_debug.stages.constrain.violations",
+    "Violations": "inductor_debug.stages.constrain.violations",
+    "write_repros": "inductor_debug.stages.constrain.repros",
 }
 __all__ = [
     "Profile",

@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator
 from fractions import Fraction
 
-from stages.constrain.config import Rule
-from stages.constrain.contractions import contractions, looked_at
-from stages.constrain.sizes import is_multiple
-from stages.constrain.subjects import Subject
-from stages.constrain.violations import Violation
-from stages.graphs import ITEM_BYTES, GraphRecord
+from inductor_debug.stages.constrain.config import Rule
+from inductor_debug.stages.constrain.contractions import contractions, looked_at
+from inductor_debug.stages.constrain.sizes import is_multiple
+from inductor_debug.stages.constrain.subjects import Subject
+from inductor_debug.stages.constrain.violations import Violation
+from inductor_debug.stages.graphs import ITEM_BYTES, GraphRecord
 
 
 def alignment(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from stages.constrain.config import NumericsConfig, Rule
-from stages.constrain.profile import load_config, profile_names, validate_profile
+from inductor_debug.stages.constrain.config import NumericsConfig, Rule
+from inductor_debug.stages.constrain.profile import load_config, profile_names, validate_profile
 
 HEADER = """# Accelerator profiles
 

@@ -3,10 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from stages.constrain.names import Operation
-from stages.constrain.subjects import CALLS, SHARED_ROLES, tensors
-from stages.constrain.violations import Violation
-from stages.graphs import GETITEM, GraphRecord, NodeRecord
+from inductor_debug.stages.constrain.names import Operation
+from inductor_debug.stages.constrain.subjects import CALLS, SHARED_ROLES, tensors
+from inductor_debug.stages.constrain.violations import Violation
+from inductor_debug.stages.graphs import GETITEM, GraphRecord, NodeRecord
 
 Place = tuple[str, str]
 """A graph's id and the name of a node in it."""

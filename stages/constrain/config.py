@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from models.options import chosen, real, whole
-from stages.constrain.kinds import DIMS, DYNAMIC, LAYOUTS
+from inductor_debug.models.options import chosen, real, whole
+from inductor_debug.stages.constrain.kinds import DIMS, DYNAMIC, LAYOUTS
 
 MOST_DIMS = 64
 """Dimensions that a tensor of torch can have."""

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from stages.constrain.config import Rule
-from stages.constrain.kinds import PRODUCT_ROLES
-from stages.constrain.names import Operation
-from stages.constrain.subjects import Subject, chosen, concerns, made_at, read_at, row
-from stages.constrain.violations import Violation
-from stages.graphs import GraphRecord, NodeRecord
+from inductor_debug.stages.constrain.config import Rule
+from inductor_debug.stages.constrain.kinds import PRODUCT_ROLES
+from inductor_debug.stages.constrain.names import Operation
+from inductor_debug.stages.constrain.subjects import Subject, chosen, concerns, made_at, read_at, row
+from inductor_debug.stages.constrain.violations import Violation
+from inductor_debug.stages.graphs import GraphRecord, NodeRecord
 
 CONTRACTIONS: dict[str, tuple[tuple[int, str, int], ...]] = {
     "mm": ((0, "self", -1), (1, "mat2", -2)),

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from stages.constrain.subjects import CALLS, SHARED_ROLES
-from stages.constrain.violations import Violation
-from stages.graphs import GETITEM, GraphRecord
+from inductor_debug.stages.constrain.subjects import CALLS, SHARED_ROLES
+from inductor_debug.stages.constrain.violations import Violation
+from inductor_debug.stages.graphs import GETITEM, GraphRecord
 
 WHOLE = ("dtype", "rank", "size", "memory_tensor", "operation")
 """Rules whose cost, but for padding, is the tensor itself: a view of one that was counted costs nothing more. A

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stages.constrain.engine import check
-from stages.constrain.profile import Profile
-from stages.constrain.subjects import CALLS
-from stages.graphs import GETITEM, GraphRecord, NodeRecord, TensorRecord
+from inductor_debug.stages.constrain.engine import check
+from inductor_debug.stages.constrain.profile import Profile
+from inductor_debug.stages.constrain.subjects import CALLS
+from inductor_debug.stages.graphs import GETITEM, GraphRecord, NodeRecord, TensorRecord
 
 if TYPE_CHECKING:
     import pandas

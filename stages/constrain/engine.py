@@ -19,20 +19,20 @@ finding (:mod:`stages.constrain.findings`).
 import datetime
 from collections.abc import Callable, Iterable, Iterator
 
-from stages.constrain.alignment import alignment
-from stages.constrain.config import AccelConfig, Rule
-from stages.constrain.counting import count_once
-from stages.constrain.findings import with_findings
-from stages.constrain.graph_rules import custom, memory_peak
-from stages.constrain.known_names import confirm_names
-from stages.constrain.layout import layout
-from stages.constrain.operations import operation
-from stages.constrain.profile import Profile, validate_profile
-from stages.constrain.shape_rules import dynamic_shape, rank, size, tile
-from stages.constrain.subjects import unclear, unseen
-from stages.constrain.tensor_rules import dtype, memory_tensor
-from stages.constrain.violations import Violation, Violations, waive
-from stages.graphs import GraphRecord
+from inductor_debug.stages.constrain.alignment import alignment
+from inductor_debug.stages.constrain.config import AccelConfig, Rule
+from inductor_debug.stages.constrain.counting import count_once
+from inductor_debug.stages.constrain.findings import with_findings
+from inductor_debug.stages.constrain.graph_rules import custom, memory_peak
+from inductor_debug.stages.constrain.known_names import confirm_names
+from inductor_debug.stages.constrain.layout import layout
+from inductor_debug.stages.constrain.operations import operation
+from inductor_debug.stages.constrain.profile import Profile, validate_profile
+from inductor_debug.stages.constrain.shape_rules import dynamic_shape, rank, size, tile
+from inductor_debug.stages.constrain.subjects import unclear, unseen
+from inductor_debug.stages.constrain.tensor_rules import dtype, memory_tensor
+from inductor_debug.stages.constrain.violations import Violation, Violations, waive
+from inductor_debug.stages.graphs import GraphRecord
 
 RULES: dict[str, Callable[..., Iterator[Violation]]] = {
     "alignment": alignment,

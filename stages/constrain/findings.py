@@ -9,10 +9,10 @@ looked at in two graphs. A call that Dynamo traced several times (a loop, a seco
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
-from stages.graphs import GraphRecord
+from inductor_debug.stages.graphs import GraphRecord
 
 if TYPE_CHECKING:
-    from stages.constrain.violations import Violation
+    from inductor_debug.stages.constrain.violations import Violation
 
 Row = TypeVar("Row")
 Key = tuple[object, ...]

@@ -8,12 +8,12 @@ from numbers import Integral, Real
 from types import NoneType
 from typing import Any
 
-from models.errors import ConfigurationError
-from stages.constrain.config import Rule
-from stages.constrain.subjects import BOUND, concerns, identity, operands_of, row, storage_bounds
-from stages.constrain.violations import Violation
-from stages.graphs import GraphRecord
-from stages.liveness import peak_live
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.constrain.config import Rule
+from inductor_debug.stages.constrain.subjects import BOUND, concerns, identity, operands_of, row, storage_bounds
+from inductor_debug.stages.constrain.violations import Violation
+from inductor_debug.stages.graphs import GraphRecord
+from inductor_debug.stages.liveness import peak_live
 
 FINDING = ("node", "operand", "measured", "limit", "message", "suggestion", "cost_bytes", "cost_share", "undecided")
 """Keys of what a custom rule yields; ``node`` and ``message`` are required."""

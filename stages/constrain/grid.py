@@ -14,15 +14,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from models.errors import ConfigurationError, closest_first, invalid_choice
-from models.units import VALID_BYTES, parse_bytes
-from stages.constrain.concerned import Concerned
-from stages.constrain.config import AccelConfig
-from stages.constrain.engine import check
-from stages.constrain.findings import by_finding
-from stages.constrain.kinds import IN_BYTES, KINDS
-from stages.constrain.profile import Profile, validate_profile
-from stages.graphs import GraphRecord
+from inductor_debug.models.errors import ConfigurationError, closest_first, invalid_choice
+from inductor_debug.models.units import VALID_BYTES, parse_bytes
+from inductor_debug.stages.constrain.concerned import Concerned
+from inductor_debug.stages.constrain.config import AccelConfig
+from inductor_debug.stages.constrain.engine import check
+from inductor_debug.stages.constrain.findings import by_finding
+from inductor_debug.stages.constrain.kinds import IN_BYTES, KINDS
+from inductor_debug.stages.constrain.profile import Profile, validate_profile
+from inductor_debug.stages.graphs import GraphRecord
 
 if TYPE_CHECKING:
     import pandas
@@ -138,7 +138,7 @@ def check_grid(
 
 def draw_grid(table: "pandas.DataFrame", grid: Mapping[str, Sequence[Any]], title: str) -> bytes:
     """Findings and their cost over the grid's first field, a curve for each value of the others, as PNG."""
-    from stages.drawing import drawing, shorten
+    from inductor_debug.stages.drawing import drawing, shorten
 
     first, *others = grid
     with drawing(8, 5.5) as (figure, png):

@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from stages.constrain.contractions import operand
-from stages.constrain.names import Operation
-from stages.constrain.sizes import Symbols, is_multiple
-from stages.constrain.subjects import shape_in_case
-from stages.graphs import GraphRecord, NodeRecord, TensorRecord
+from inductor_debug.stages.constrain.contractions import operand
+from inductor_debug.stages.constrain.names import Operation
+from inductor_debug.stages.constrain.sizes import Symbols, is_multiple
+from inductor_debug.stages.constrain.subjects import shape_in_case
+from inductor_debug.stages.graphs import GraphRecord, NodeRecord, TensorRecord
 
 CONVOLUTIONS = ("convolution", "conv1d", "conv2d", "conv3d")
 INT8_LARGEST = 127

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from models.errors import ConfigurationError, example_of, invalid_choice, shown
-from models.options import INT64, Range
-from models.units import VALID_BYTES, parse_bytes
-from stages.graphs import ITEM_BYTES
+from inductor_debug.models.errors import ConfigurationError, example_of, invalid_choice, shown
+from inductor_debug.models.options import INT64, Range
+from inductor_debug.models.units import VALID_BYTES, parse_bytes
+from inductor_debug.stages.graphs import ITEM_BYTES
 
 EFFECTS = ("reject", "pad", "cast", "copy", "fallback")
 DIMS = ("last", "last2", "first", "contraction", "all")

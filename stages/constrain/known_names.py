@@ -4,9 +4,9 @@ import fnmatch
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 
-from stages.constrain.names import AUTO_FUNCTIONALIZED, WILD, Operation, normal
-from stages.constrain.profile import Profile, completed, load_config, profile_names, validate_profile
-from stages.graphs import GraphRecord
+from inductor_debug.stages.constrain.names import AUTO_FUNCTIONALIZED, WILD, Operation, normal
+from inductor_debug.stages.constrain.profile import Profile, completed, load_config, profile_names, validate_profile
+from inductor_debug.stages.graphs import GraphRecord
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ def confirm_names(profile: Profile, graphs: Iterable[GraphRecord] = ()) -> str:
         return ""
     shown = f"{', '.join(names[:3])}{'' if len(names) < 4 else f' and {len(names) - 3} more'}"
     try:
-        from stages.constrain.torch_names import check_names
+        from inductor_debug.stages.constrain.torch_names import check_names
     except ImportError:
         log.warning("that torch has %s is not checked: torch can't be imported", shown)
         return f"that torch has {shown} is not checked: torch can't be imported, and the capture holds none"

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from stages.constrain.config import Rule
-from stages.constrain.sizes import case_value, is_equal, is_multiple, product
-from stages.constrain.subjects import Subject, chosen
-from stages.constrain.violations import Violation
-from stages.graphs import ITEM_BYTES, GraphRecord, Size
+from inductor_debug.stages.constrain.config import Rule
+from inductor_debug.stages.constrain.sizes import case_value, is_equal, is_multiple, product
+from inductor_debug.stages.constrain.subjects import Subject, chosen
+from inductor_debug.stages.constrain.violations import Violation
+from inductor_debug.stages.graphs import ITEM_BYTES, GraphRecord, Size
 
 
 def layout(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from stages.graphs import GETITEM, HIGHER_ORDER, NodeRecord
+from inductor_debug.stages.graphs import GETITEM, HIGHER_ORDER, NodeRecord
 
 ATEN_NAMES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), ("convolution", "_convolution")),

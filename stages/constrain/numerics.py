@@ -23,11 +23,11 @@ infinity does then. A NaN stays one.
 import re
 from dataclasses import dataclass
 
-from models.errors import ConfigurationError, closest_first, invalid_choice
-from models.options import check_declared
-from models.units import parse_bytes
-from stages.constrain.config import NumericsConfig
-from stages.constrain.kinds import COUNT
+from inductor_debug.models.errors import ConfigurationError, closest_first, invalid_choice
+from inductor_debug.models.options import check_declared
+from inductor_debug.models.units import parse_bytes
+from inductor_debug.stages.constrain.config import NumericsConfig
+from inductor_debug.stages.constrain.kinds import COUNT
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 """dtypes that can be given another storage format."""

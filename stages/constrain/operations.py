@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from stages.constrain.config import Rule
-from stages.constrain.names import Operation, matches, settled
-from stages.constrain.profile import Profile
-from stages.constrain.subjects import CALLS, has_body, identity, row
-from stages.constrain.violations import Violation
-from stages.graphs import GETITEM, HIGHER_ORDER, GraphRecord, NodeRecord
+from inductor_debug.stages.constrain.config import Rule
+from inductor_debug.stages.constrain.names import Operation, matches, settled
+from inductor_debug.stages.constrain.profile import Profile
+from inductor_debug.stages.constrain.subjects import CALLS, has_body, identity, row
+from inductor_debug.stages.constrain.violations import Violation
+from inductor_debug.stages.graphs import GETITEM, HIGHER_ORDER, GraphRecord, NodeRecord
 
 REPLACE = "replace it, or give the backend a decomposition for it"
 

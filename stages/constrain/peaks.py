@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from models.errors import invalid_choice
-from models.options import LARGEST, Range, check_declared
-from stages.constrain.config import PeaksConfig
-from stages.graphs import ITEM_BYTES
+from inductor_debug.models.errors import invalid_choice
+from inductor_debug.models.options import LARGEST, Range, check_declared
+from inductor_debug.stages.constrain.config import PeaksConfig
+from inductor_debug.stages.graphs import ITEM_BYTES
 
 RATE = Range(0, LARGEST, whole=False, above=True)
 

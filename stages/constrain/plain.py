@@ -13,11 +13,11 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
-from models.errors import ConfigurationError
-from models.stored import read_own_yaml
-from models.visible import visible
-from models.yaml_limits import loader
-from stages.constrain.config import AccelConfig
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.models.stored import read_own_yaml
+from inductor_debug.models.visible import visible
+from inductor_debug.models.yaml_limits import loader
+from inductor_debug.stages.constrain.config import AccelConfig
 
 
 class _NotPlain(Exception):

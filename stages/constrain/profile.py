@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from models.errors import ConfigurationError, closest_first, invalid_choice, nearest
-from models.units import VALID_BYTES, parse_bytes
-from stages.constrain.config import AccelConfig, NumericsConfig, Rule, Waiver
-from stages.constrain.kinds import KINDS, SCALARS
-from stages.constrain.numerics import validate_numerics
-from stages.constrain.peaks import validate_peaks
-from stages.constrain.plain import plain_config
-from stages.constrain.rule_fields import Written, edited, validated
+from inductor_debug.models.errors import ConfigurationError, closest_first, invalid_choice, nearest
+from inductor_debug.models.units import VALID_BYTES, parse_bytes
+from inductor_debug.stages.constrain.config import AccelConfig, NumericsConfig, Rule, Waiver
+from inductor_debug.stages.constrain.kinds import KINDS, SCALARS
+from inductor_debug.stages.constrain.numerics import validate_numerics
+from inductor_debug.stages.constrain.peaks import validate_peaks
+from inductor_debug.stages.constrain.plain import plain_config
+from inductor_debug.stages.constrain.rule_fields import Written, edited, validated
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ def load_profile(name_or_path: str | Path, **overrides: Any) -> Profile:
         ConfigurationError: no such profile, not readable as one, a value that is not valid, or the name of an
             operation that torch does not have.
     """
-    from stages.constrain.known_names import confirm_names
+    from inductor_debug.stages.constrain.known_names import confirm_names
 
     profile = validate_profile(load_config(name_or_path, **overrides))
     if overrides or Path(name_or_path).suffix:  # our own are checked by a test

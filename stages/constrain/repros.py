@@ -5,15 +5,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from stages.constrain.names import WILD, Operation, in_place_packets, normal
-from stages.constrain.operations import allow_list
-from stages.constrain.profile import Profile
-from stages.constrain.subjects import operands_of
-from stages.constrain.violations import Violation, Violations
-from stages.file_names import file_name
-from stages.graphs import ITEM_BYTES, NO_LINE, GraphRecord, NodeRecord, TensorRecord, is_torchs
-from stages.repro import Check, GraphIndex, NotReproducible, Program, Script, Verification, script, verify
-from stages.wording import counted
+from inductor_debug.stages.constrain.names import WILD, Operation, in_place_packets, normal
+from inductor_debug.stages.constrain.operations import allow_list
+from inductor_debug.stages.constrain.profile import Profile
+from inductor_debug.stages.constrain.subjects import operands_of
+from inductor_debug.stages.constrain.violations import Violation, Violations
+from inductor_debug.stages.file_names import file_name
+from inductor_debug.stages.graphs import ITEM_BYTES, NO_LINE, GraphRecord, NodeRecord, TensorRecord, is_torchs
+from inductor_debug.stages.repro import (
+    Check,
+    GraphIndex,
+    NotReproducible,
+    Program,
+    Script,
+    Verification,
+    script,
+    verify,
+)
+from inductor_debug.stages.wording import counted
 
 MAX_SCRIPTS = 20
 """Scripts written for one check; the rest is counted."""
@@ -253,7 +262,7 @@ def _names(pattern: str) -> list[str]:
 
 
 def _alignment(graph: GraphIndex, row: Violation, tensor: TensorRecord, one: str) -> Check | None:
-    from stages.constrain.subjects import shape_in_case
+    from inductor_debug.stages.constrain.subjects import shape_in_case
 
     found = re.search(r"-?\d+$", row.measured)
     if found is None or not row.limit.isdigit():

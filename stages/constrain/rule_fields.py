@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from models.errors import ConfigurationError, example_of, invalid_choice
-from stages.constrain.config import AccelConfig, Rule
-from stages.constrain.kinds import DIMS, KINDS, SCALARS, TENSOR_ROLES, check_patterns
+from inductor_debug.models.errors import ConfigurationError, example_of, invalid_choice
+from inductor_debug.stages.constrain.config import AccelConfig, Rule
+from inductor_debug.stages.constrain.kinds import DIMS, KINDS, SCALARS, TENSOR_ROLES, check_patterns
 
 log = logging.getLogger(__name__)
 

@@ -4,13 +4,13 @@ import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
-from stages.constrain.alignment import dimensions
-from stages.constrain.config import Rule
-from stages.constrain.contractions import looked_at
-from stages.constrain.sizes import bounds, is_multiple, names_in
-from stages.constrain.subjects import CALLS, MARK, Subject, chosen, row
-from stages.constrain.violations import Violation
-from stages.graphs import GraphRecord, Size
+from inductor_debug.stages.constrain.alignment import dimensions
+from inductor_debug.stages.constrain.config import Rule
+from inductor_debug.stages.constrain.contractions import looked_at
+from inductor_debug.stages.constrain.sizes import bounds, is_multiple, names_in
+from inductor_debug.stages.constrain.subjects import CALLS, MARK, Subject, chosen, row
+from inductor_debug.stages.constrain.violations import Violation
+from inductor_debug.stages.graphs import GraphRecord, Size
 
 
 def rank(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:

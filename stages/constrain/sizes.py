@@ -7,7 +7,7 @@ import operator
 import random
 from collections.abc import Callable, Mapping
 
-from stages.graphs import Size
+from inductor_debug.stages.graphs import Size
 
 Symbols = Mapping[str, Mapping[str, int | None]]
 

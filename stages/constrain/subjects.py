@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stages.constrain.config import Rule
-from stages.constrain.kinds import TENSOR_ROLES
-from stages.constrain.names import Operation, matches, settled
-from stages.constrain.sizes import Symbols, bounds, case_value
-from stages.constrain.violations import Violation
-from stages.graphs import GETITEM, HIGHER_ORDER, ITEM_BYTES, GraphRecord, NodeRecord, TensorRecord
+from inductor_debug.stages.constrain.config import Rule
+from inductor_debug.stages.constrain.kinds import TENSOR_ROLES
+from inductor_debug.stages.constrain.names import Operation, matches, settled
+from inductor_debug.stages.constrain.sizes import Symbols, bounds, case_value
+from inductor_debug.stages.constrain.violations import Violation
+from inductor_debug.stages.graphs import GETITEM, HIGHER_ORDER, ITEM_BYTES, GraphRecord, NodeRecord, TensorRecord
 
 CALLS = ("call_function", "call_method", "call_module")
 

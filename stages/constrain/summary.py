@@ -4,11 +4,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from stages.constrain.concerned import Concerned
-from stages.constrain.findings import by_finding, severity_of
-from stages.constrain.violations import Violation, Violations
-from stages.graphs import GraphRecord
-from stages.wording import counted
+from inductor_debug.stages.constrain.concerned import Concerned
+from inductor_debug.stages.constrain.findings import by_finding, severity_of
+from inductor_debug.stages.constrain.violations import Violation, Violations
+from inductor_debug.stages.graphs import GraphRecord
+from inductor_debug.stages.wording import counted
 
 if TYPE_CHECKING:
     import pandas

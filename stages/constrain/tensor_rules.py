@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from stages.constrain.config import Rule
-from stages.constrain.contractions import contractions
-from stages.constrain.sizes import case_value
-from stages.constrain.subjects import BOUND, Subject, byte_bounds, chosen
-from stages.constrain.violations import Violation
-from stages.graphs import ITEM_BYTES, GraphRecord
+from inductor_debug.stages.constrain.config import Rule
+from inductor_debug.stages.constrain.contractions import contractions
+from inductor_debug.stages.constrain.sizes import case_value
+from inductor_debug.stages.constrain.subjects import BOUND, Subject, byte_bounds, chosen
+from inductor_debug.stages.constrain.violations import Violation
+from inductor_debug.stages.graphs import ITEM_BYTES, GraphRecord
 
 INSTEAD = {
     "float64": ("float32", "bfloat16", "float16"),

@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 
-from models.errors import ConfigurationError, closest_first, example_of, invalid_choice
-from stages.constrain.kinds import DTYPES, dtypes_in
-from stages.constrain.known_names import listed
-from stages.constrain.names import PYTHON_ROOTS, WILD, normal
-from stages.constrain.profile import Profile, completed
-from stages.torch_internals.operators import operator_names
+from inductor_debug.models.errors import ConfigurationError, closest_first, example_of, invalid_choice
+from inductor_debug.stages.constrain.kinds import DTYPES, dtypes_in
+from inductor_debug.stages.constrain.known_names import listed
+from inductor_debug.stages.constrain.names import PYTHON_ROOTS, WILD, normal
+from inductor_debug.stages.constrain.profile import Profile, completed
+from inductor_debug.stages.torch_internals.operators import operator_names
 
 SHOWN = 8
 

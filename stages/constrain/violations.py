@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from models.options import INT64
-from stages.constrain.config import Waiver
-from stages.constrain.findings import by_finding, severity_of
-from stages.constrain.profile import Profile, expiry
+from inductor_debug.models.options import INT64
+from inductor_debug.stages.constrain.config import Waiver
+from inductor_debug.stages.constrain.findings import by_finding, severity_of
+from inductor_debug.stages.constrain.profile import Profile, expiry
 
 if TYPE_CHECKING:
     import pandas
@@ -181,7 +181,7 @@ def unused_waivers(violations: Violations) -> list[Waiver]:
 
 
 def _matches(waiver: Waiver, row: Violation) -> bool:
-    from stages.constrain.names import Operation
+    from inductor_debug.stages.constrain.names import Operation
 
     names = {row.target}
     if row.operand not in PLACEHOLDERS:  # an input called x is no aten.x

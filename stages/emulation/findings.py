@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from stages.emulation.kinds import DEFECTS, KINDS
-from stages.graphs import NodeRecord
-from stages.wording import counted
+from inductor_debug.stages.emulation.kinds import DEFECTS, KINDS
+from inductor_debug.stages.graphs import NodeRecord
+from inductor_debug.stages.wording import counted
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from stages.emulation.products import PRODUCTS
+from inductor_debug.stages.emulation.products import PRODUCTS
 
 aten = torch.ops.aten
 

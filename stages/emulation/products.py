@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from stages.constrain.numerics import FloatFormat
-from stages.emulation.rounding import round_
+from inductor_debug.stages.constrain.numerics import FloatFormat
+from inductor_debug.stages.emulation.rounding import round_
 
 aten = torch.ops.aten
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from stages.constrain.numerics import BlockFormat, FloatFormat, Format
+from inductor_debug.stages.constrain.numerics import BlockFormat, FloatFormat, Format
 
 _BITS = {torch.float32: (torch.int32, 8, 23), torch.float64: (torch.int64, 11, 52)}
 """Container → integers of its width, exponent bits, mantissa bits."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from stages.constrain.numerics import Format
-from stages.emulation.rounding import Loss, round_
+from inductor_debug.stages.constrain.numerics import Format
+from inductor_debug.stages.emulation.rounding import Loss, round_
 
 Key = tuple[object, ...]
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from stages.graph_pictures.flow import Flow
+from inductor_debug.stages.graph_pictures.flow import Flow
 
 
 class Likeness:

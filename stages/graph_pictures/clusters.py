@@ -8,7 +8,7 @@ the box of its module only where nothing that it reads comes, by way of another 
 import heapq
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
-from stages.graph_pictures.flow import Flow
+from inductor_debug.stages.graph_pictures.flow import Flow
 
 
 def cluster(flow: Flow, numbers: Sequence[int], key: Callable[[int], Hashable | None]) -> list[list[int]]:

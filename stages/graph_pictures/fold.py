@@ -9,9 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from stages.graph_pictures.alike import Likeness
-from stages.graph_pictures.clusters import cluster, ordered
-from stages.graph_pictures.flow import Flow, Path, common
+from inductor_debug.stages.graph_pictures.alike import Likeness
+from inductor_debug.stages.graph_pictures.clusters import cluster, ordered
+from inductor_debug.stages.graph_pictures.flow import Flow, Path, common
 
 SMALL = 60
 """A graph of fewer operations is drawn operation by operation."""

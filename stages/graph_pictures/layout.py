@@ -7,7 +7,7 @@ gaps: an isotonic regression, solved by pooling adjacent violators. Rows take tu
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stages.graph_pictures.layers import GAP, Item, Link, Vertex, assign, order_rows, vertices
+from inductor_debug.stages.graph_pictures.layers import GAP, Item, Link, Vertex, assign, order_rows, vertices
 
 THIN = 14.0
 """Width that a line without a label takes in a row, its distance from others included."""

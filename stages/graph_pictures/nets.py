@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stages.graph_pictures.flow import Flow
-from stages.graph_pictures.fold import Box
+from inductor_debug.stages.graph_pictures.flow import Flow
+from inductor_debug.stages.graph_pictures.fold import Box
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-from stages.capture.tables import is_call
-from stages.graph_pictures.flow import Flow
-from stages.graph_pictures.fold import BUDGET, SMALL, Box, all_boxes, fold
-from stages.graph_pictures.scene import INPUTS, Composer
-from stages.graph_pictures.svg import Heading, Writer
-from stages.graph_pictures.words import WORST_FIRST, Findings, Words, amount
-from stages.graphs import GraphRecord
-from stages.wording import counted
+from inductor_debug.stages.capture.tables import is_call
+from inductor_debug.stages.graph_pictures.flow import Flow
+from inductor_debug.stages.graph_pictures.fold import BUDGET, SMALL, Box, all_boxes, fold
+from inductor_debug.stages.graph_pictures.scene import INPUTS, Composer
+from inductor_debug.stages.graph_pictures.svg import Heading, Writer
+from inductor_debug.stages.graph_pictures.words import WORST_FIRST, Findings, Words, amount
+from inductor_debug.stages.graphs import GraphRecord
+from inductor_debug.stages.wording import counted
 
 KINDS = {
     "dynamo": "what Dynamo captured", "joint": "forward and backward before they are parted",

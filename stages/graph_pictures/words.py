@@ -4,11 +4,11 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from stages.drawing import shorten
-from stages.graph_pictures.flow import Flow, Path
-from stages.graph_pictures.fold import Box, targets
-from stages.graphs import NodeRecord, TensorRecord
-from stages.wording import counted, human_bytes, place
+from inductor_debug.stages.drawing import shorten
+from inductor_debug.stages.graph_pictures.flow import Flow, Path
+from inductor_debug.stages.graph_pictures.fold import Box, targets
+from inductor_debug.stages.graphs import NodeRecord, TensorRecord
+from inductor_debug.stages.wording import counted, human_bytes, place
 
 MOST = 40
 """Characters in a line of a box."""

@@ -4,12 +4,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stages.guards.inspection import inspect_guards
-    from stages.guards.records import GuardReport
+    from inductor_debug.stages.guards.inspection import inspect_guards
+    from inductor_debug.stages.guards.records import GuardReport
 
 __all__ = ["GuardReport", "inspect_guards"]
 
-_HOMES = {"GuardReport": "stages.guards.records", "inspect_guards": "stages.guards.inspection"}
+_HOMES = {
+    "GuardReport": "inductor_debug.stages.guards.records",
+    "inspect_guards": "inductor_debug.stages.guards.inspection",
+}
 
 
 def __getattr__(name: str) -> Any:

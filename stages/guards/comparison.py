@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stages.guards.records import CompiledFrame, Guard
+from inductor_debug.stages.guards.records import CompiledFrame, Guard
 
 SHAPE_ENV = "SHAPE_ENV"
 _Key = tuple[str, str, tuple[str, ...], int]

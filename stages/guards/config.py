@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from models.errors import ConfigurationError, invalid_choice
-from models.options import chosen
+from inductor_debug.models.errors import ConfigurationError, invalid_choice
+from inductor_debug.models.options import chosen
 
 VARIATIONS = ("batch", "length", "dtype", "contiguity")
 SIZED = ("batch", "length")

@@ -6,16 +6,16 @@ from typing import Any
 
 import torch
 
-from models.case import Case
-from models.errors import ConfigurationError
-from models.random_state import seed_everything
-from stages.guards.comparison import compare_frames
-from stages.guards.config import VARIATIONS, check_options
-from stages.guards.records import POLICIES, REFUSED_BY_COMPILER, GuardReport, Variation
-from stages.guards.session import Session, cast_weights
-from stages.guards.variations import Planned, Rebuilder, plan
-from stages.guards.wording import said
-from stages.torch_internals import dynamo
+from inductor_debug.models.case import Case
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.models.random_state import seed_everything
+from inductor_debug.stages.guards.comparison import compare_frames
+from inductor_debug.stages.guards.config import VARIATIONS, check_options
+from inductor_debug.stages.guards.records import POLICIES, REFUSED_BY_COMPILER, GuardReport, Variation
+from inductor_debug.stages.guards.session import Session, cast_weights
+from inductor_debug.stages.guards.variations import Planned, Rebuilder, plan
+from inductor_debug.stages.guards.wording import said
+from inductor_debug.stages.torch_internals import dynamo
 
 Backend = Callable[..., Any]
 
@@ -82,7 +82,7 @@ def inspect_guards(
 
 def default_backend() -> Backend:
     """AOTAutograd's graphs, run by torch operation by operation."""
-    from stages.lower.adapters import AotEagerAdapter
+    from inductor_debug.stages.lower.adapters import AotEagerAdapter
 
     return AotEagerAdapter().dynamo_backend()
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 
-from models.nested import copy_marks, is_plain, memory_of
+from inductor_debug.models.nested import copy_marks, is_plain, memory_of
 
 
 def restrided(tensor: torch.Tensor, strides: Iterable[int]) -> torch.Tensor:

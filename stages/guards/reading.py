@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from stages.guards import suggestions
-from stages.guards.records import (
+from inductor_debug.stages.guards import suggestions
+from inductor_debug.stages.guards.records import (
     LIMIT_HIT,
     NEW_FRAMES,
     RECOMPILED,
@@ -17,9 +17,15 @@ from stages.guards.records import (
     Limit,
     Recompile,
 )
-from stages.guards.wording import said
-from stages.torch_internals.dynamo import BreakEvent, CompilationLog, CompileKey, GuardEvent, RecompileEvent
-from stages.torch_internals.guard_hooks import FrameEvent, FrameLog
+from inductor_debug.stages.guards.wording import said
+from inductor_debug.stages.torch_internals.dynamo import (
+    BreakEvent,
+    CompilationLog,
+    CompileKey,
+    GuardEvent,
+    RecompileEvent,
+)
+from inductor_debug.stages.torch_internals.guard_hooks import FrameEvent, FrameLog
 
 SHAPE_ENV = "SHAPE_ENV"
 _LIMIT_REASON = "Dynamo recompile limit exceeded"

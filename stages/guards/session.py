@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch import fx
 
-from models.case import Case
-from models.nested import cast_in_place, counterpart
-from models.random_state import seed_everything
-from stages.capture.sources import SourceFinder
-from stages.guards.reading import Reader
-from stages.guards.records import LIMIT_HIT, REFUSED_BY_COMPILER, REUSED, Call
-from stages.torch_internals import dynamo
-from stages.torch_internals.dynamo import CompilationLog, CompileKey
-from stages.torch_internals.guard_hooks import FrameLog, recorded_frames
+from inductor_debug.models.case import Case
+from inductor_debug.models.nested import cast_in_place, counterpart
+from inductor_debug.models.random_state import seed_everything
+from inductor_debug.stages.capture.sources import SourceFinder
+from inductor_debug.stages.guards.reading import Reader
+from inductor_debug.stages.guards.records import LIMIT_HIT, REFUSED_BY_COMPILER, REUSED, Call
+from inductor_debug.stages.torch_internals import dynamo
+from inductor_debug.stages.torch_internals.dynamo import CompilationLog, CompileKey
+from inductor_debug.stages.torch_internals.guard_hooks import FrameLog, recorded_frames
 
 
 class Session:

@@ -4,17 +4,17 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from models.build import SIZES
-from models.case import Case, inputs_by_name
-from models.nested import named_tensors
-from stages.capture.breaks import in_words
-from stages.contract import Settings, Stage, StageContext, StageResult
-from stages.guards import tables
-from stages.guards.config import SIZED, check_options, named_dims
-from stages.guards.inspection import inspect_guards
-from stages.guards.records import NOT_ESTABLISHED, REFUSED_BY_MODEL, GuardReport
-from stages.guards.variations import Rebuilder, check_named
-from stages.wording import breaks_in_words, counted
+from inductor_debug.models.build import SIZES
+from inductor_debug.models.case import Case, inputs_by_name
+from inductor_debug.models.nested import named_tensors
+from inductor_debug.stages.capture.breaks import in_words
+from inductor_debug.stages.contract import Settings, Stage, StageContext, StageResult
+from inductor_debug.stages.guards import tables
+from inductor_debug.stages.guards.config import SIZED, check_options, named_dims
+from inductor_debug.stages.guards.inspection import inspect_guards
+from inductor_debug.stages.guards.records import NOT_ESTABLISHED, REFUSED_BY_MODEL, GuardReport
+from inductor_debug.stages.guards.variations import Rebuilder, check_named
+from inductor_debug.stages.wording import breaks_in_words, counted
 
 
 class GuardsStage(Stage):
@@ -33,7 +33,7 @@ class GuardsStage(Stage):
             for kind, named in self._dims().items():
                 check_named(context.case, kind, named)
         if self.config.compiler == "backend":
-            from stages.lower.adapters import build_adapter
+            from inductor_debug.stages.lower.adapters import build_adapter
 
             build_adapter(context.settings).validate()
 
@@ -61,7 +61,7 @@ class GuardsStage(Stage):
     def _backend(self, context: StageContext) -> Any:
         if self.config.compiler != "backend":
             return None
-        from stages.lower.adapters import build_adapter
+        from inductor_debug.stages.lower.adapters import build_adapter
 
         return build_adapter(context.settings).dynamo_backend()
 

@@ -9,8 +9,8 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from stages.guards.comparison import differences
-from stages.guards.records import (
+from inductor_debug.stages.guards.comparison import differences
+from inductor_debug.stages.guards.records import (
     LIMIT_HIT,
     POLICIES,
     RECOMPILED,

@@ -1,6 +1,6 @@
 """What was raised, in one line. Free of torch."""
 
-from models.errors import root_cause
+from inductor_debug.models.errors import root_cause
 
 _LIMIT = 300
 

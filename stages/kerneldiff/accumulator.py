@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 import torch
 
-from stages.kerneldiff import formats
-from stages.kerneldiff.device_pass import DeviceFigures
-from stages.kerneldiff.histogram import BINS, bins_of
-from stages.kerneldiff.readers import Side, region
-from stages.kerneldiff.sums import Dot, Spread, Total, decibel
+from inductor_debug.stages.kerneldiff import formats
+from inductor_debug.stages.kerneldiff.device_pass import DeviceFigures
+from inductor_debug.stages.kerneldiff.histogram import BINS, bins_of
+from inductor_debug.stages.kerneldiff.readers import Side, region
+from inductor_debug.stages.kerneldiff.sums import Dot, Spread, Total, decibel
 
 Number = bool | int | float | complex
 

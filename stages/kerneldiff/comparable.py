@@ -2,11 +2,11 @@
 
 import torch
 
-from stages.kerneldiff import quantized_reader
-from stages.kerneldiff.metrics import chunks
-from stages.kerneldiff.quantized_reader import QuantizedReader
-from stages.kerneldiff.readers import Reader, Side
-from stages.kerneldiff.sparse_reader import LAYOUTS, SparseReader
+from inductor_debug.stages.kerneldiff import quantized_reader
+from inductor_debug.stages.kerneldiff.metrics import chunks
+from inductor_debug.stages.kerneldiff.quantized_reader import QuantizedReader
+from inductor_debug.stages.kerneldiff.readers import Reader, Side
+from inductor_debug.stages.kerneldiff.sparse_reader import LAYOUTS, SparseReader
 
 
 class CannotCompare(Exception):

@@ -9,16 +9,16 @@ from typing import Any
 
 import torch
 
-from models.reach import attributes, holds_tensors, is_open
-from stages.kerneldiff import formats
-from stages.kerneldiff.accumulator import Figures, Number
-from stages.kerneldiff.comparable import CannotCompare, comparable
-from stages.kerneldiff.limits import check_values
-from stages.kerneldiff.metrics import begin, chunks
-from stages.kerneldiff.readers import Side
-from stages.kerneldiff.record import TensorComparison, text_table
-from stages.kerneldiff.structure import container_kind, containers, flatten
-from stages.kerneldiff.verdict import FAILING, FLOORS, Judgement, judge, overall
+from inductor_debug.models.reach import attributes, holds_tensors, is_open
+from inductor_debug.stages.kerneldiff import formats
+from inductor_debug.stages.kerneldiff.accumulator import Figures, Number
+from inductor_debug.stages.kerneldiff.comparable import CannotCompare, comparable
+from inductor_debug.stages.kerneldiff.limits import check_values
+from inductor_debug.stages.kerneldiff.metrics import begin, chunks
+from inductor_debug.stages.kerneldiff.readers import Side
+from inductor_debug.stages.kerneldiff.record import TensorComparison, text_table
+from inductor_debug.stages.kerneldiff.structure import container_kind, containers, flatten
+from inductor_debug.stages.kerneldiff.verdict import FAILING, FLOORS, Judgement, judge, overall
 
 AHEAD = 8
 """Comparisons that are begun before the first is finished: enough to keep a device busy, and little memory."""

@@ -24,13 +24,13 @@ branch's, however large the jumps elsewhere. And it holds for the error's part a
 wrong scale and small for a branch.
 """
 
-from models.case import Case
-from stages.kerneldiff import perturbed, sides
-from stages.kerneldiff.perturbed import Runner, one_step
-from stages.kerneldiff.record import TensorComparison
-from stages.kerneldiff.suspect import Suspect
-from stages.kerneldiff.verdict import FLOORS
-from stages.kerneldiff.whole_numbers import WholeNumbers
+from inductor_debug.models.case import Case
+from inductor_debug.stages.kerneldiff import perturbed, sides
+from inductor_debug.stages.kerneldiff.perturbed import Runner, one_step
+from inductor_debug.stages.kerneldiff.record import TensorComparison
+from inductor_debug.stages.kerneldiff.suspect import Suspect
+from inductor_debug.stages.kerneldiff.verdict import FLOORS
+from inductor_debug.stages.kerneldiff.whole_numbers import WholeNumbers
 
 PATIENCE = 6
 """Perturbed references without a single jump after which the model is taken to be smooth."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from models.options import chosen, real, whole
+from inductor_debug.models.options import chosen, real, whole
 
 OPTIMIZERS = ("sgd", "adamw")
 

@@ -15,7 +15,7 @@ import numpy
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from stages.torch_internals.operators import normalizations
+from inductor_debug.stages.torch_internals.operators import normalizations
 
 aten = torch.ops.aten
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 
-from stages.kerneldiff.histogram import BINS, LOWEST, OCTAVES
-from stages.kerneldiff.sums import HUGE, TINY
+from inductor_debug.stages.kerneldiff.histogram import BINS, LOWEST, OCTAVES
+from inductor_debug.stages.kerneldiff.sums import HUGE, TINY
 
 WIDTHS = {torch.float32: 32, torch.float16: 16, torch.bfloat16: 16, torch.float64: 64}
 """dtypes that the kernels read, and their bits."""
@@ -104,7 +104,7 @@ class DevicePass:
             histogram: count errors by size too, at about the cost of all the rest together.
             first: flat index of the first element.
         """
-        from stages.kerneldiff import triton_kernels as kernels
+        from inductor_debug.stages.kerneldiff import triton_kernels as kernels
 
         reference, test, gold = tensors[0], tensors[1], tensors[2] if len(tensors) > 2 else None
         self.first = first
@@ -158,7 +158,7 @@ class DevicePass:
 
     def read(self) -> DeviceFigures:
         """Wait for the pass; its figures."""
-        from stages.kerneldiff import triton_kernels as kernels
+        from inductor_debug.stages.kerneldiff import triton_kernels as kernels
 
         if not self.covered:
             return DeviceFigures({}, [0] * BINS)

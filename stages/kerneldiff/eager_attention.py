@@ -7,10 +7,10 @@ padded places; compiled it computes those places too. Both are torch's own resul
 import torch
 from torch import nn
 
-from models.case import Case
-from stages.kerneldiff import sides
-from stages.kerneldiff.comparison import compare_tensors
-from stages.kerneldiff.record import TensorComparison
+from inductor_debug.models.case import Case
+from inductor_debug.stages.kerneldiff import sides
+from inductor_debug.stages.kerneldiff.comparison import compare_tensors
+from inductor_debug.stages.kerneldiff.record import TensorComparison
 
 EXPLAINED = 0.1
 """Share of the difference, by RMS, that may remain against the model without its fast path."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import torch
 
-from stages.kerneldiff.readers import span
+from inductor_debug.stages.kerneldiff.readers import span
 
 PIECE = 1 << 14
 """Entries, and elements of them, handled at a time."""

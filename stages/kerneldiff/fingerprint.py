@@ -5,10 +5,10 @@ from typing import Any
 
 import torch
 
-from models.case import Case
-from stages.contract import Settings
-from stages.encoding import jsonable
-from stages.kerneldiff import packing
+from inductor_debug.models.case import Case
+from inductor_debug.stages.contract import Settings
+from inductor_debug.stages.encoding import jsonable
+from inductor_debug.stages.kerneldiff import packing
 
 
 def identity(settings: Settings) -> dict[str, Any]:

@@ -8,17 +8,17 @@ from typing import Any
 import pandas as pd
 import torch
 
-from models.case import Case
-from models.draws import Draws
-from models.errors import ConfigurationError
-from models.options import check_declared
-from stages.contract import Settings, StageContext
-from stages.kerneldiff import conditioning, sides
-from stages.kerneldiff.comparison import KernelDiff
-from stages.kerneldiff.config import KernelDiffConfig
-from stages.kerneldiff.record import raised
-from stages.kerneldiff.repeats import repeated
-from stages.kerneldiff.steps import SideRaised, Trainee, parameters, parameters_after, train
+from inductor_debug.models.case import Case
+from inductor_debug.models.draws import Draws
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.models.options import check_declared
+from inductor_debug.stages.contract import Settings, StageContext
+from inductor_debug.stages.kerneldiff import conditioning, sides
+from inductor_debug.stages.kerneldiff.comparison import KernelDiff
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.record import raised
+from inductor_debug.stages.kerneldiff.repeats import repeated
+from inductor_debug.stages.kerneldiff.steps import SideRaised, Trainee, parameters, parameters_after, train
 
 log = logging.getLogger(__name__)
 

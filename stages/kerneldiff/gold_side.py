@@ -4,9 +4,9 @@ import logging
 
 import torch
 
-from models.case import Case
-from models.errors import UserError
-from stages.kerneldiff import sides
+from inductor_debug.models.case import Case
+from inductor_debug.models.errors import UserError
+from inductor_debug.stages.kerneldiff import sides
 
 log = logging.getLogger(__name__)
 

@@ -25,18 +25,18 @@ from typing import Any
 
 import torch
 
-from models.case import Case
-from models.errors import ConfigurationError, DamagedError
-from models.nested import map_tensors
-from models.snapshot import same_bits
-from models.stored import checked, lies_within, read_json
-from models.visible import visible
-from stages.contract import ReferenceConfig, Settings
-from stages.kerneldiff import fingerprint, packing, sides
-from stages.kerneldiff.golden_store import FILES, FOLDER, SCHEMA, About, Stamped, digest
-from stages.kerneldiff.record import TensorComparison
-from stages.kerneldiff.refilled import Contradiction, refilled
-from stages.stored_shapes import Diagnosis
+from inductor_debug.models.case import Case
+from inductor_debug.models.errors import ConfigurationError, DamagedError
+from inductor_debug.models.nested import map_tensors
+from inductor_debug.models.snapshot import same_bits
+from inductor_debug.models.stored import checked, lies_within, read_json
+from inductor_debug.models.visible import visible
+from inductor_debug.stages.contract import ReferenceConfig, Settings
+from inductor_debug.stages.kerneldiff import fingerprint, packing, sides
+from inductor_debug.stages.kerneldiff.golden_store import FILES, FOLDER, SCHEMA, About, Stamped, digest
+from inductor_debug.stages.kerneldiff.record import TensorComparison
+from inductor_debug.stages.kerneldiff.refilled import Contradiction, refilled
+from inductor_debug.stages.stored_shapes import Diagnosis
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +182,7 @@ class Golden:
         own errors noise. They do where eager gives the stored reference bit for bit, and, since another version or
         another processor of that kind rounds otherwise, where float64 gives the stored gold.
         """
-        from models.build import available_device
+        from inductor_debug.models.build import available_device
 
         why = "perturbed references were not run, so the noise floor is that of one run: "
         if self.reference.backend != "eager":

@@ -6,10 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from models.case import Case
-from stages.contract import Settings
-from stages.encoding import jsonable
-from stages.kerneldiff import fingerprint, packing, sides
+from inductor_debug.models.case import Case
+from inductor_debug.stages.contract import Settings
+from inductor_debug.stages.encoding import jsonable
+from inductor_debug.stages.kerneldiff import fingerprint, packing, sides
 
 FOLDER = "kerneldiff/golden"
 FILES = tuple(f"{name}.safetensors" for name in ("inputs", "reference", "gold", "weights"))

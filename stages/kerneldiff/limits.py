@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from models.errors import shown
-from models.options import Range, range_of
-from stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.models.errors import shown
+from inductor_debug.models.options import Range, range_of
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 
 LIMITS: dict[str, Range] = {
     item.name: found for item in dataclasses.fields(KernelDiffConfig) if (found := range_of(item))

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from stages.kerneldiff.accumulator import Accumulator, Figures
-from stages.kerneldiff.readers import Reader, Side
+from inductor_debug.stages.kerneldiff.accumulator import Accumulator, Figures
+from inductor_debug.stages.kerneldiff.readers import Reader, Side
 
 CHUNK = 1 << 14
 """Elements handled at a time on the CPU: temporaries stay in its cache, and below the size from which torch splits an
@@ -115,7 +115,7 @@ def begin(
     tensors = [side.detach() for side in sides if isinstance(side, torch.Tensor)]
     options: dict[str, Any] = {"rtol": rtol, "atol": atol, "worst": worst, "histogram": histogram}
     if len(tensors) == len(sides) and tensors[0].is_cuda:
-        from stages.kerneldiff.device_pass import supported
+        from inductor_debug.stages.kerneldiff.device_pass import supported
 
         if supported(tensors, worst) and all(tensor.is_contiguous() for tensor in tensors):
             return _on_device(tensors, **options)
@@ -126,7 +126,7 @@ def _on_device(
     tensors: list[torch.Tensor], *, rtol: float, atol: float, worst: int, histogram: bool
 ) -> Callable[[], Figures]:
     """Queue the passes over contiguous tensors, and finish them, and the few elements behind the last tile, later."""
-    from stages.kerneldiff.device_pass import DevicePass
+    from inductor_debug.stages.kerneldiff.device_pass import DevicePass
 
     flat = [tensor.view(-1) for tensor in tensors]
     count = flat[0].numel()

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from models import draws as recording
-from models.case import Case
-from models.random_state import seed_everything
-from models.redraws import matched
-from stages.kerneldiff import sides
-from stages.kerneldiff.global_settings import settings_put_back
+from inductor_debug.models import draws as recording
+from inductor_debug.models.case import Case
+from inductor_debug.models.random_state import seed_everything
+from inductor_debug.models.redraws import matched
+from inductor_debug.stages.kerneldiff import sides
+from inductor_debug.stages.kerneldiff.global_settings import settings_put_back
 
 log = logging.getLogger(__name__)
 

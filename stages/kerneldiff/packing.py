@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from stages.kerneldiff.comparable import CannotCompare, dense
-from stages.kerneldiff.sides import Leaves
+from inductor_debug.stages.kerneldiff.comparable import CannotCompare, dense
+from inductor_debug.stages.kerneldiff.sides import Leaves
 
 PLAIN = (
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool),

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import torch
 
-from models.case import Case
-from models.errors import InternalError, UserError
-from stages.kerneldiff import sides
-from stages.kerneldiff.decomposed import Decomposed
+from inductor_debug.models.case import Case
+from inductor_debug.models.errors import InternalError, UserError
+from inductor_debug.stages.kerneldiff import sides
+from inductor_debug.stages.kerneldiff.decomposed import Decomposed
 
 log = logging.getLogger(__name__)
 

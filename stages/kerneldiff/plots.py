@@ -6,13 +6,13 @@ from typing import Any
 import numpy
 import torch
 
-from stages.file_names import file_name
-from stages.kerneldiff import histogram
-from stages.kerneldiff.pictures.canvas import canvas_of, fold
-from stages.kerneldiff.pictures.summary import draw_summary
-from stages.kerneldiff.pictures.tally import tally_of
-from stages.kerneldiff.pictures.tensor import draw
-from stages.kerneldiff.record import TensorComparison
+from inductor_debug.stages.file_names import file_name
+from inductor_debug.stages.kerneldiff import histogram
+from inductor_debug.stages.kerneldiff.pictures.canvas import canvas_of, fold
+from inductor_debug.stages.kerneldiff.pictures.summary import draw_summary
+from inductor_debug.stages.kerneldiff.pictures.tally import tally_of
+from inductor_debug.stages.kerneldiff.pictures.tensor import draw
+from inductor_debug.stages.kerneldiff.record import TensorComparison
 
 __all__ = ["draw", "draw_summary", "error_canvas", "fold", "pictures"]
 

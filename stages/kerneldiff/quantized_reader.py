@@ -2,7 +2,7 @@
 
 import torch
 
-from stages.kerneldiff.readers import Reader, span
+from inductor_debug.stages.kerneldiff.readers import Reader, span
 
 _INTEGERS = {torch.quint8: torch.uint8, torch.qint8: torch.int8, torch.qint32: torch.int32}
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from stages.kerneldiff.accumulator import Number, Worst
+from inductor_debug.stages.kerneldiff.accumulator import Number, Worst
 
 
 @dataclass

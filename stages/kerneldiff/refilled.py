@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import torch
 
-from models.nested import memory_of
-from models.snapshot import same_bits
-from stages.kerneldiff.packing import tensor_digest
+from inductor_debug.models.nested import memory_of
+from inductor_debug.models.snapshot import same_bits
+from inductor_debug.stages.kerneldiff.packing import tensor_digest
 
 
 class Contradiction(Exception):

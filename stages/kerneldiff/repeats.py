@@ -7,11 +7,11 @@ from typing import Any
 import pandas as pd
 import torch
 
-from models.case import Case
-from stages.kerneldiff import random_draws, sides
-from stages.kerneldiff.comparison import KernelDiff, compare_tensors
-from stages.kerneldiff.other_draws import Draws
-from stages.kerneldiff.record import raised
+from inductor_debug.models.case import Case
+from inductor_debug.stages.kerneldiff import random_draws, sides
+from inductor_debug.stages.kerneldiff.comparison import KernelDiff, compare_tensors
+from inductor_debug.stages.kerneldiff.other_draws import Draws
+from inductor_debug.stages.kerneldiff.record import raised
 
 JITTER_COLUMNS = ["kind", "path", "runs", "differing", "max_abs", "rmse"]
 

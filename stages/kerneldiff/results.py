@@ -5,11 +5,11 @@ from typing import Any
 
 import pandas as pd
 
-from stages.contract import StageResult
-from stages.kerneldiff import sides
-from stages.kerneldiff.comparison import KernelDiff
-from stages.kerneldiff.record import COLUMNS, TensorComparison
-from stages.kerneldiff.verdict import FAILING, VERDICTS
+from inductor_debug.stages.contract import StageResult
+from inductor_debug.stages.kerneldiff import sides
+from inductor_debug.stages.kerneldiff.comparison import KernelDiff
+from inductor_debug.stages.kerneldiff.record import COLUMNS, TensorComparison
+from inductor_debug.stages.kerneldiff.verdict import FAILING, VERDICTS
 
 DIAGNOSIS = "kerneldiff/diagnosis.json"
 OPTIONS = "kerneldiff/options.json"

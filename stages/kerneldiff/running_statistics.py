@@ -4,9 +4,9 @@ import math
 
 import torch
 
-from stages.kerneldiff import formats
-from stages.kerneldiff.comparison import TensorComparison
-from stages.kerneldiff.verdict import FLOORS
+from inductor_debug.stages.kerneldiff import formats
+from inductor_debug.stages.kerneldiff.comparison import TensorComparison
+from inductor_debug.stages.kerneldiff.verdict import FLOORS
 
 STATISTICS = ("running_mean", "running_var")
 """What torch's normalizations, and those written like them, call their buffers."""

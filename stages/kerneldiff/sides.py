@@ -12,14 +12,14 @@ from typing import Any
 import numpy
 import torch
 
-from models.case import Case, StepResult
-from models.errors import InternalError, UserError, internal_in, is_out_of_memory, mistake_in, root_cause
-from models.nested import cast_in_place, counterpart, map_sharing
-from models.reach import deep_copy, generators_of
-from stages.contract import ReferenceConfig, StageContext
-from stages.kerneldiff import formats
-from stages.kerneldiff.global_settings import settings_put_back
-from stages.kerneldiff.structure import flatten
+from inductor_debug.models.case import Case, StepResult
+from inductor_debug.models.errors import InternalError, UserError, internal_in, is_out_of_memory, mistake_in, root_cause
+from inductor_debug.models.nested import cast_in_place, counterpart, map_sharing
+from inductor_debug.models.reach import deep_copy, generators_of
+from inductor_debug.stages.contract import ReferenceConfig, StageContext
+from inductor_debug.stages.kerneldiff import formats
+from inductor_debug.stages.kerneldiff.global_settings import settings_put_back
+from inductor_debug.stages.kerneldiff.structure import flatten
 
 log = logging.getLogger(__name__)
 
@@ -273,7 +273,7 @@ def reference_function(context: StageContext, case: Case, *, loads: bool = False
     Args:
         loads: load what another process of the run compiled, where it can be.
     """
-    from stages.lower.adapters import reference_adapter
+    from inductor_debug.stages.lower.adapters import reference_adapter
 
     adapter = reference_adapter(context.settings)
     if adapter is None:

@@ -2,8 +2,8 @@
 
 import torch
 
-from stages.kerneldiff.entries import Pieces, entries_of
-from stages.kerneldiff.readers import Reader
+from inductor_debug.stages.kerneldiff.entries import Pieces, entries_of
+from inductor_debug.stages.kerneldiff.readers import Reader
 
 LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from models.case import Case
-from models.errors import ConfigurationError
-from stages.capture.breaks import without_graph
-from stages.contract import ReferenceConfig, Stage, StageContext, StageResult
-from stages.kerneldiff import (
+from inductor_debug.models.case import Case
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.capture.breaks import without_graph
+from inductor_debug.stages.contract import ReferenceConfig, Stage, StageContext, StageResult
+from inductor_debug.stages.kerneldiff import (
     conditioning,
     eager_attention,
     further,
@@ -23,13 +23,13 @@ from stages.kerneldiff import (
     storage_floor,
     systematic,
 )
-from stages.kerneldiff.comparison import KernelDiff
-from stages.kerneldiff.config import KernelDiffConfig
-from stages.kerneldiff.gold_side import gold_side
-from stages.kerneldiff.golden import Golden, open_golden
-from stages.kerneldiff.golden_store import store
-from stages.kerneldiff.record import TensorComparison
-from stages.kerneldiff.results import (
+from inductor_debug.stages.kerneldiff.comparison import KernelDiff
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.gold_side import gold_side
+from inductor_debug.stages.kerneldiff.golden import Golden, open_golden
+from inductor_debug.stages.kerneldiff.golden_store import store
+from inductor_debug.stages.kerneldiff.record import TensorComparison
+from inductor_debug.stages.kerneldiff.results import (
     DIAGNOSIS,
     DIGEST_COLUMNS,
     OPTIONS,
@@ -42,12 +42,12 @@ from stages.kerneldiff.results import (
     unsettled,
     without_gold,
 )
-from stages.kerneldiff.running_statistics import accept_statistics
-from stages.kerneldiff.tasks import measure_tasks
-from stages.kerneldiff.verdict import FAILING, FLOORS
+from inductor_debug.stages.kerneldiff.running_statistics import accept_statistics
+from inductor_debug.stages.kerneldiff.tasks import measure_tasks
+from inductor_debug.stages.kerneldiff.verdict import FAILING, FLOORS
 
 if TYPE_CHECKING:
-    from stages.lower.compiled import CompiledCase
+    from inductor_debug.stages.lower.compiled import CompiledCase
 
 log = logging.getLogger(__name__)
 
@@ -227,7 +227,7 @@ class KernelDiffStage(Stage):
         result.artifacts[DIAGNOSIS]["tasks"] = [dataclasses.asdict(measures) for measures in tasks]
         result.artifacts |= beside.artifacts
         if compiled[0].adapter.emulates:
-            from stages.lower.emulated import with_findings
+            from inductor_debug.stages.lower.emulated import with_findings
 
             result = with_findings(result, context, compiled[0].adapter)
         return result
@@ -353,7 +353,7 @@ class KernelDiffStage(Stage):
             failed=len(failed),
         )
         if self.config.plots:
-            from stages.kerneldiff.plots import pictures  # matplotlib is slow to import
+            from inductor_debug.stages.kerneldiff.plots import pictures  # matplotlib is slow to import
 
             artifacts |= pictures(difference.rows, failed[:PICTURES], reference, test)
         return StageResult(
@@ -366,7 +366,7 @@ class KernelDiffStage(Stage):
 
 
 def _compiled(context: StageContext, keep: list[Any], compile: Callable[[], "CompiledCase"] | None) -> Any:
-    from stages.lower import compiled_case
+    from inductor_debug.stages.lower import compiled_case
 
     keep.append(compiled_case(context) if compile is None else compile())
     return keep[0]

@@ -16,11 +16,11 @@ from typing import Any
 import pandas as pd
 import torch
 
-from models.case import Case
-from models.draws import Draws, recorded_draws
-from models.random_state import seed_everything
-from models.snapshot import Snapshot, same_bits
-from stages.kerneldiff.sides import Side
+from inductor_debug.models.case import Case
+from inductor_debug.models.draws import Draws, recorded_draws
+from inductor_debug.models.random_state import seed_everything
+from inductor_debug.models.snapshot import Snapshot, same_bits
+from inductor_debug.stages.kerneldiff.sides import Side
 
 DRIFT_COLUMNS = [
     "step", "loss_reference", "loss_test", "loss_gold", "floor_rms", "error_rms", "ratio", "worst_parameter",

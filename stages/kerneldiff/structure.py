@@ -7,8 +7,8 @@ from typing import Any
 import numpy
 import torch
 
-from models.nested import may_be_object
-from models.reach import attributes, fields_of, holders
+from inductor_debug.models.nested import may_be_object
+from inductor_debug.models.reach import attributes, fields_of, holders
 
 LEAVES = (bool, int, float, complex, str, bytes, type(None))
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 import torch
 
-from models.case import Case
-from stages.kerneldiff import perturbed, sides
-from stages.kerneldiff.random_draws import judge_without_floor
-from stages.kerneldiff.record import TensorComparison
-from stages.kerneldiff.verdict import FLOORS, over
+from inductor_debug.models.case import Case
+from inductor_debug.stages.kerneldiff import perturbed, sides
+from inductor_debug.stages.kerneldiff.random_draws import judge_without_floor
+from inductor_debug.stages.kerneldiff.record import TensorComparison
+from inductor_debug.stages.kerneldiff.verdict import FLOORS, over
 
 WIDE = 0.25
 """A floor above this power of the unit roundoff, as a share of the reference (both RMS), is asked about: 25 % in

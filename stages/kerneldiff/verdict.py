@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 
-from stages.kerneldiff.accumulator import Figures
+from inductor_debug.stages.kerneldiff.accumulator import Figures
 
 VERDICTS = ("not_exercised", "exact", "within_floor", "within_tolerance", "not_established", "defect")
 """From best to worst; a run's verdict is its worst tensor's."""

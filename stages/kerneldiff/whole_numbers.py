@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import torch
 
-from stages.kerneldiff.formats import widen
-from stages.kerneldiff.record import TensorComparison
-from stages.kerneldiff.verdict import over, over_floors
+from inductor_debug.stages.kerneldiff.formats import widen
+from inductor_debug.stages.kerneldiff.record import TensorComparison
+from inductor_debug.stages.kerneldiff.verdict import over, over_floors
 
 
 @dataclass

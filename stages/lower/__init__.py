@@ -10,15 +10,15 @@ import importlib
 from typing import Any
 
 _PLACES = {
-    "AcceleratorAdapter": "stages.lower.adapter",
-    "CompiledCase": "stages.lower.compiled",
-    "PlantedFault": "stages.lower.faults",
-    "ProfileViolated": "stages.lower.violated",
-    "aot_mock_backend": "stages.lower.mock",
-    "build_adapter": "stages.lower.adapters",
-    "compile_case": "stages.lower.compiled",
-    "compiled_case": "stages.lower.compiled",
-    "mock_backend": "stages.lower.mock",
+    "AcceleratorAdapter": "inductor_debug.stages.lower.adapter",
+    "CompiledCase": "inductor_debug.stages.lower.compiled",
+    "PlantedFault": "inductor_debug.stages.lower.faults",
+    "ProfileViolated": "inductor_debug.stages.lower.violated",
+    "aot_mock_backend": "inductor_debug.stages.lower.mock",
+    "build_adapter": "inductor_debug.stages.lower.adapters",
+    "compile_case": "inductor_debug.stages.lower.compiled",
+    "compiled_case": "inductor_debug.stages.lower.compiled",
+    "mock_backend": "inductor_debug.stages.lower.mock",
 }
 __all__ = [
     "AcceleratorAdapter",

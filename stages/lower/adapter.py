@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from stages.constrain.profile import Profile, completed
-from stages.constrain.violations import Violations
-from stages.graphs import GraphRecord
+from inductor_debug.stages.constrain.profile import Profile, completed
+from inductor_debug.stages.constrain.violations import Violations
+from inductor_debug.stages.graphs import GraphRecord
 
 
 class AcceleratorAdapter(ABC):
@@ -57,7 +57,7 @@ class AcceleratorAdapter(ABC):
         would get (AOT forward and backward; Dynamo's where those were not captured), whatever ``accel`` names. It may
         begin with ``super().check(graph)``: rows of the capabilities are told apart and counted once.
         """
-        from stages.constrain.engine import check
+        from inductor_debug.stages.constrain.engine import check
 
         return check(graph, completed(self.capabilities()))
 
@@ -85,8 +85,8 @@ class AcceleratorAdapter(ABC):
         profile = self.capabilities()
         if not profile.numerics.stated:
             raise NotImplementedError(f"{self.name} states no numerics to emulate")
-        from stages.constrain.config import AccelConfig
-        from stages.lower.emulated import EmulatedAdapter
+        from inductor_debug.stages.constrain.config import AccelConfig
+        from inductor_debug.stages.lower.emulated import EmulatedAdapter
 
         config = AccelConfig(profile.name, rules=list(profile.rules), numerics=profile.numerics)
         return EmulatedAdapter(config).compile(gm, example_inputs)
@@ -105,7 +105,7 @@ class AcceleratorAdapter(ABC):
 
     def dynamo_backend(self) -> Callable[..., Any]:
         """A callable for ``torch.compile(backend=…)``: AOTAutograd in front of :meth:`compile`."""
-        from stages.torch_internals.backends import aot_backend
+        from inductor_debug.stages.torch_internals.backends import aot_backend
 
         return aot_backend(
             forward=self.compile, backward=self.compile, inference=self.compile, decompositions=self.decompositions

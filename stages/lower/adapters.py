@@ -6,12 +6,12 @@ from typing import Any
 
 from torch import Tensor, fx
 
-from models.errors import ConfigurationError, invalid_choice
-from stages.constrain.config import AccelConfig
-from stages.contract import Settings
-from stages.lower.adapter import AcceleratorAdapter, run_as_traced
-from stages.lower.config import BUILT_IN, BackendConfig
-from stages.lower.user_code import adapter_at
+from inductor_debug.models.errors import ConfigurationError, invalid_choice
+from inductor_debug.stages.constrain.config import AccelConfig
+from inductor_debug.stages.contract import Settings
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter, run_as_traced
+from inductor_debug.stages.lower.config import BUILT_IN, BackendConfig
+from inductor_debug.stages.lower.user_code import adapter_at
 
 
 class EagerAdapter(AcceleratorAdapter):
@@ -53,14 +53,14 @@ class InductorAdapter(AcceleratorAdapter):
     @functools.cached_property
     def options(self) -> dict[str, Any]:
         """The flat patch in force; ConfigurationError for an unknown key or a wrong type."""
-        from stages.torch_internals.inductor_options import check_options
+        from inductor_debug.stages.torch_internals.inductor_options import check_options
 
         return {"fallback_random": True} | check_options(self.inductor)
 
     @functools.cached_property
     def decompositions(self) -> Mapping[Any, Callable[..., Any]]:  # type: ignore[override]
         """Inductor's own."""
-        from stages.torch_internals.inductor import inductor_decompositions
+        from inductor_debug.stages.torch_internals.inductor import inductor_decompositions
 
         return inductor_decompositions()
 
@@ -68,13 +68,13 @@ class InductorAdapter(AcceleratorAdapter):
         assert self.options
 
     def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
-        from stages.torch_internals.inductor import compile_aot_graph
+        from inductor_debug.stages.torch_internals.inductor import compile_aot_graph
 
         return compile_aot_graph(gm, example_inputs, self.options)
 
     def dynamo_backend(self) -> Callable[..., Any]:
         """A fresh ``RecordingCompiler``: its ``graphs`` hold what each compilation made."""
-        from stages.torch_internals.inductor import RecordingCompiler
+        from inductor_debug.stages.torch_internals.inductor import RecordingCompiler
 
         return RecordingCompiler(self.options)
 
@@ -84,7 +84,7 @@ class InductorAdapter(AcceleratorAdapter):
         return type(self).dynamo_backend is InductorAdapter.dynamo_backend
 
     def loading_backend(self) -> Callable[..., Any]:
-        from stages.torch_internals.inductor import LoadingCompiler
+        from inductor_debug.stages.torch_internals.inductor import LoadingCompiler
 
         return LoadingCompiler(self.options) if self.loads else self.dynamo_backend()
 
@@ -109,7 +109,7 @@ class DynamoAdapter(AcceleratorAdapter):
         return compiled
 
     def dynamo_backend(self) -> Callable[..., Any]:
-        from stages.torch_internals.backends import registered_backend
+        from inductor_debug.stages.torch_internals.backends import registered_backend
 
         backend = registered_backend(self.name)
         return functools.partial(backend, options=self.options) if self.options else backend
@@ -136,7 +136,7 @@ def build_adapter(settings: Settings | BackendConfig, accel: AccelConfig | None 
     config = settings.backend if isinstance(settings, Settings) else settings
     accel = settings.accel if isinstance(settings, Settings) else accel
     if config.adapter == MISSING or config.name == MISSING:
-        from stages.torch_internals.backends import registered_backends
+        from inductor_debug.stages.torch_internals.backends import registered_backends
 
         raise invalid_choice("backend.name", config.name, registered_backends())
     if config.inductor and config.adapter not in WITH_INDUCTOR:
@@ -159,8 +159,8 @@ def reference_adapter(settings: Settings) -> AcceleratorAdapter | None:
     Raises:
         ConfigurationError: there is none of that name.
     """
-    from stages.lower.plugins import installed_adapters
-    from stages.torch_internals.backends import registered_backends
+    from inductor_debug.stages.lower.plugins import installed_adapters
+    from inductor_debug.stages.torch_internals.backends import registered_backends
 
     name = settings.reference.backend
     if name == "eager":
@@ -176,7 +176,7 @@ def reference_adapter(settings: Settings) -> AcceleratorAdapter | None:
 
 def _installed(name: str, options: Mapping[str, Any], accel: AccelConfig | None) -> AcceleratorAdapter:
     """The adapter that an installed package offers as ``name``."""
-    from stages.lower.plugins import adapter_path, installed_adapters
+    from inductor_debug.stages.lower.plugins import adapter_path, installed_adapters
 
     path = adapter_path(name)
     if path is None:
@@ -190,7 +190,7 @@ def _built_in(config: BackendConfig, accel: AccelConfig | None) -> AcceleratorAd
     if config.adapter in ("mock", "aot_mock"):
         return _mock(config, accel)
     if config.adapter == "aot_inductor":
-        from stages.lower.aot_inductor import built
+        from inductor_debug.stages.lower.aot_inductor import built
 
         return built(config.inductor, config.options)
     if config.options:
@@ -202,15 +202,15 @@ def _built_in(config: BackendConfig, accel: AccelConfig | None) -> AcceleratorAd
     if config.adapter == "inductor":
         return InductorAdapter(config.inductor)
     if config.adapter == "emulated":
-        from stages.lower.emulated import EmulatedAdapter
+        from inductor_debug.stages.lower.emulated import EmulatedAdapter
 
         return EmulatedAdapter(accel)
     return EagerAdapter() if config.adapter == "eager" else AotEagerAdapter()
 
 
 def _mock(config: BackendConfig, accel: AccelConfig | None) -> AcceleratorAdapter:
-    from stages.lower.mock import AotMockAdapter, MockAdapter
-    from stages.lower.mock_options import split_options
+    from inductor_debug.stages.lower.mock import AotMockAdapter, MockAdapter
+    from inductor_debug.stages.lower.mock_options import split_options
 
     options, rest = split_options(config.options, key="backend.options")
     if rest or options.repro_dir is not None:

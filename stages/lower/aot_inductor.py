@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, fx
 
-from models.errors import ConfigurationError, invalid_choice
-from stages.lower.adapters import InductorAdapter
+from inductor_debug.models.errors import ConfigurationError, invalid_choice
+from inductor_debug.stages.lower.adapters import InductorAdapter
 
 if TYPE_CHECKING:
-    from stages.torch_internals.aot_inductor import AotInductorCompiler, Around
+    from inductor_debug.stages.torch_internals.aot_inductor import AotInductorCompiler, Around
 
 LEVELS = {0: "nothing", 1: "save tensors", 2: "print values", 3: "print kernel names"}
 OWN = {
@@ -87,14 +87,14 @@ class AotInductorAdapter(InductorAdapter):
 
     def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
         """One AOT graph as a shared library, without the printer."""
-        from stages.torch_internals.aot_inductor import AotInductorCompiler
-        from stages.torch_internals.inductor import LoweredGraph
+        from inductor_debug.stages.torch_internals.aot_inductor import AotInductorCompiler
+        from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 
         return AotInductorCompiler(self.options).compile_graph(LoweredGraph("g0"), "forward", gm, example_inputs)
 
     def dynamo_backend(self) -> Callable[..., Any]:
         """A fresh ``AotInductorCompiler``: its ``graphs`` hold what each compilation made."""
-        from stages.torch_internals.aot_inductor import AotInductorCompiler
+        from inductor_debug.stages.torch_internals.aot_inductor import AotInductorCompiler
 
         printer: dict[str, Any] = {}
         if self._around is not None:

@@ -9,8 +9,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from stages.lower.held import Held, Memory, brought_by
-from stages.lower.launches import Launch
+from inductor_debug.stages.lower.held import Held, Memory, brought_by
+from inductor_debug.stages.lower.launches import Launch
 
 STATES = ("nan", "inf")
 SHOWN = 8

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stages.wording import counted
+from inductor_debug.stages.wording import counted
 
 COLD, PARTLY_WARM, WARM, UNKNOWN = "cold", "partly warm", "warm", "unknown"
 
@@ -48,7 +48,7 @@ def cache_use(lowers: bool) -> Iterator[CacheUse]:
     if not lowers:
         yield use
         return
-    from stages.torch_internals.graph_cache import GraphLookups, cache_folders, compiled_files
+    from inductor_debug.stages.torch_internals.graph_cache import GraphLookups, cache_folders, compiled_files
 
     before, lookups = compiled_files(), GraphLookups.now()
     yield use

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from models.case import Case
-from models.random_state import seed_everything
-from stages.contract import StageContext
-from stages.lower.adapter import AcceleratorAdapter
-from stages.lower.adapters import InductorAdapter, build_adapter
-from stages.lower.caching import CacheUse, cache_use
-from stages.lower.violated import violation_in
-from stages.torch_internals.compiler_options import CompilationOptions
+from inductor_debug.models.case import Case
+from inductor_debug.models.random_state import seed_everything
+from inductor_debug.stages.contract import StageContext
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.lower.adapters import InductorAdapter, build_adapter
+from inductor_debug.stages.lower.caching import CacheUse, cache_use
+from inductor_debug.stages.lower.violated import violation_in
+from inductor_debug.stages.torch_internals.compiler_options import CompilationOptions
 
 if TYPE_CHECKING:
-    from stages.torch_internals.inductor import LoweredGraph
+    from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 
 
 class CompiledCase:
@@ -72,7 +72,7 @@ class CompiledCase:
         """To be open around the first step: what Dynamo reads of TorchInductor's options while it traces."""
         if not self.options:
             return contextlib.nullcontext()
-        from stages.torch_internals.inductor_options import seen_by_dynamo
+        from inductor_debug.stages.torch_internals.inductor_options import seen_by_dynamo
 
         return seen_by_dynamo(self.options)
 
@@ -94,7 +94,7 @@ class CompiledCase:
         """Whether it is generated modules that run, which could be loaded as others: not of AOTInductor's libraries."""
         if not self.adapter.lowers:
             return False
-        from stages.torch_internals.inductor import RecordingCompiler
+        from inductor_debug.stages.torch_internals.inductor import RecordingCompiler
 
         return isinstance(self._compiler, RecordingCompiler) and self._compiler.loads_modules
 
@@ -154,7 +154,7 @@ def compiled_case(context: StageContext) -> CompiledCase:
         except Exception as error:
             violated = violation_in(error)
             if adapter.emulates:
-                from stages.lower.emulated import EmulatedAdapter, artifacts
+                from inductor_debug.stages.lower.emulated import EmulatedAdapter, artifacts
 
                 assert isinstance(adapter, EmulatedAdapter), f"{adapter.name} says that it emulates"
                 context.leave(artifacts(adapter), {})

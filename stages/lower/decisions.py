@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 if TYPE_CHECKING:
-    from stages.torch_internals.inductor_scheduler import Schedule
+    from inductor_debug.stages.torch_internals.inductor_scheduler import Schedule
 
 _MEMBERS = re.compile(r"(.*?op\d+)(?:_|$)")
 """Of ``op0_op1`` and of ``subgraph_op0_subgraph_op1``."""

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, Literal
 from torch import Tensor, fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from models.errors import ConfigurationError
-from stages.constrain.config import AccelConfig, NumericsConfig
-from stages.constrain.numerics import parse_format
-from stages.contract import StageContext, StageResult
-from stages.emulation.findings import Findings
-from stages.emulation.interpreter import EmulatingInterpreter
-from stages.emulation.plan import Numerics, plan
-from stages.emulation.weights import WeightCache
-from stages.graphs import GraphRecord
-from stages.lower.adapter import AcceleratorAdapter
-from stages.lower.mock import graph_records
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.constrain.config import AccelConfig, NumericsConfig
+from inductor_debug.stages.constrain.numerics import parse_format
+from inductor_debug.stages.contract import StageContext, StageResult
+from inductor_debug.stages.emulation.findings import Findings
+from inductor_debug.stages.emulation.interpreter import EmulatingInterpreter
+from inductor_debug.stages.emulation.plan import Numerics, plan
+from inductor_debug.stages.emulation.weights import WeightCache
+from inductor_debug.stages.graphs import GraphRecord
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.lower.mock import graph_records
 
 if TYPE_CHECKING:
-    from stages.constrain import Profile
+    from inductor_debug.stages.constrain import Profile
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class EmulatedAdapter(AcceleratorAdapter):
 
     def capabilities(self) -> "Profile":
         """The validated profile; ConfigurationError where it is not valid."""
-        from stages.constrain import validate_profile
+        from inductor_debug.stages.constrain import validate_profile
 
         if self._profile is None:
             self._profile = validate_profile(self._config)
@@ -94,7 +94,7 @@ class EmulatedAdapter(AcceleratorAdapter):
         return self._compile(gm, graph_records({graph_id: gm})[0])
 
     def dynamo_backend(self) -> Callable[..., Any]:
-        from stages.torch_internals.backends import aot_backend
+        from inductor_debug.stages.torch_internals.backends import aot_backend
 
         def backend(gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Any]:
             graphs = _Halves(f"g{next(self._fresh)}", gm)
@@ -134,7 +134,7 @@ class _Halves:
     """
 
     def __init__(self, number: str, gm: fx.GraphModule) -> None:
-        from stages.torch_internals.fx_records import PlaceholderInfo
+        from inductor_debug.stages.torch_internals.fx_records import PlaceholderInfo
 
         self.number = number
         self.names = [PlaceholderInfo(str(node.target)) for node in gm.graph.nodes if node.op == "placeholder"]
@@ -153,7 +153,7 @@ class _Halves:
         return self._named(graph_records({graph_id: gm})[0], gm)
 
     def _named(self, record: GraphRecord, gm: fx.GraphModule) -> GraphRecord:
-        from stages.torch_internals.aot import aot_placeholders
+        from inductor_debug.stages.torch_internals.aot import aot_placeholders
 
         known = aot_placeholders(gm.graph, record.kind, self.names, {})
         nodes = [

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.errors import ConfigurationError
+from inductor_debug.models.errors import ConfigurationError
 
 aten = torch.ops.aten
 

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, fx
 
-from models.errors import ConfigurationError, closest_first, invalid_choice
-from stages.constrain.config import AccelConfig
-from stages.lower.adapter import AcceleratorAdapter
-from stages.lower.adapters import InductorAdapter, build_adapter
-from stages.lower.config import BackendConfig
-from stages.lower.fault_kinds import FAULTS, Site, valid_strength
+from inductor_debug.models.errors import ConfigurationError, closest_first, invalid_choice
+from inductor_debug.stages.constrain.config import AccelConfig
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.lower.adapters import InductorAdapter, build_adapter
+from inductor_debug.stages.lower.config import BackendConfig
+from inductor_debug.stages.lower.fault_kinds import FAULTS, Site, valid_strength
 
 if TYPE_CHECKING:
-    from stages.lower.adapter import Profile
+    from inductor_debug.stages.lower.adapter import Profile
 
 log = logging.getLogger(__name__)
 
@@ -105,8 +105,8 @@ class PlantedFault(AcceleratorAdapter):
         return self._compile(gm, example_inputs, plant=self.node in _operations(gm))
 
     def dynamo_backend(self) -> Callable[..., Any]:
-        from stages.torch_internals.backends import aot_backend
-        from stages.torch_internals.dynamo import current_compile_key
+        from inductor_debug.stages.torch_internals.backends import aot_backend
+        from inductor_debug.stages.torch_internals.dynamo import current_compile_key
 
         numbers: dict[Any, int] = {}
         fresh = itertools.count()
@@ -135,8 +135,8 @@ class PlantedFault(AcceleratorAdapter):
         """The inner adapter's. Which ones Inductor has depends on its options in force (``fallback_random``)."""
         if not isinstance(self.inner, InductorAdapter):
             return self.inner.decompositions
-        from stages.torch_internals.inductor import inductor_decompositions
-        from stages.torch_internals.inductor_options import patched_config
+        from inductor_debug.stages.torch_internals.inductor import inductor_decompositions
+        from inductor_debug.stages.torch_internals.inductor_options import patched_config
 
         with patched_config(self.inner.options):
             return inductor_decompositions()

@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from stages.lower.kernels import split_cpp_kernels
-from stages.lower.launches import Launch, find_launches, reused_buffers
+from inductor_debug.stages.lower.kernels import split_cpp_kernels
+from inductor_debug.stages.lower.launches import Launch, find_launches, reused_buffers
 
 if TYPE_CHECKING:
-    from stages.torch_internals.inductor import LoweredGraph
+    from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 
 _PRINTING = re.compile(r"^\s*(?:aoti_torch_(?:print|save)_tensor_handle|printf)\(.*\n", re.MULTILINE)
 """What the printer puts into the generated code."""

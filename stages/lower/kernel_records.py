@@ -4,16 +4,16 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stages.capture.sources import SourceFinder
-from stages.graphs import ITEM_BYTES, SourceLine, known_total
-from stages.lower.kernels import Kernel
-from stages.lower.launches import Launch, find_launches
-from stages.lower.parts import Part, Parts
+from inductor_debug.stages.capture.sources import SourceFinder
+from inductor_debug.stages.graphs import ITEM_BYTES, SourceLine, known_total
+from inductor_debug.stages.lower.kernels import Kernel
+from inductor_debug.stages.lower.launches import Launch, find_launches
+from inductor_debug.stages.lower.parts import Part, Parts
 
 if TYPE_CHECKING:
-    from stages.torch_internals.inductor import LoweredGraph
-    from stages.torch_internals.inductor_nodes import PostGradNode
-    from stages.torch_internals.inductor_scheduler import BufferInfo
+    from inductor_debug.stages.torch_internals.inductor import LoweredGraph
+    from inductor_debug.stages.torch_internals.inductor_nodes import PostGradNode
+    from inductor_debug.stages.torch_internals.inductor_scheduler import BufferInfo
 
 Record = dict[str, Any]
 

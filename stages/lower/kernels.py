@@ -5,7 +5,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from stages.file_names import file_name
+from inductor_debug.stages.file_names import file_name
 
 KINDS = {"cpp_pybinding": "cpp", "cpp": "cpp", "triton": "triton"}
 SUFFIXES = {"cpp": "cpp", "triton": "py"}

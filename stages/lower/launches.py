@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stages.torch_internals.inductor import LoweredGraph
-    from stages.torch_internals.inductor_scheduler import BufferInfo, ScheduledNode
+    from inductor_debug.stages.torch_internals.inductor import LoweredGraph
+    from inductor_debug.stages.torch_internals.inductor_scheduler import BufferInfo, ScheduledNode
 
 _HANDLES = re.compile(r"\[Provenance debug handles\]\s*(?P<launches>.+?)\s*$")
 _NAME = re.compile(r"[A-Za-z_]\w*")

@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, fx
 
-from stages.constrain.config import AccelConfig
-from stages.constrain.profile import PREFIX
-from stages.constrain.violations import Violations
-from stages.graphs import GraphRecord
-from stages.lower.adapter import AcceleratorAdapter, run_as_traced
-from stages.lower.mock_options import MockOptions, split_options
-from stages.lower.violated import SHOWN, ProfileViolated, described, unwaived
-from stages.torch_internals.frames import WatchedBackend
+from inductor_debug.stages.constrain.config import AccelConfig
+from inductor_debug.stages.constrain.profile import PREFIX
+from inductor_debug.stages.constrain.violations import Violations
+from inductor_debug.stages.graphs import GraphRecord
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter, run_as_traced
+from inductor_debug.stages.lower.mock_options import MockOptions, split_options
+from inductor_debug.stages.lower.violated import SHOWN, ProfileViolated, described, unwaived
+from inductor_debug.stages.torch_internals.frames import WatchedBackend
 
 if TYPE_CHECKING:
-    from stages.constrain import Profile
-    from stages.torch_internals.fx_records import PlaceholderInfo, RecordContext
+    from inductor_debug.stages.constrain import Profile
+    from inductor_debug.stages.torch_internals.fx_records import PlaceholderInfo, RecordContext
 
 __all__ = ["AotMockAdapter", "MockAdapter", "ProfileViolated", "aot_mock_backend", "mock_backend"]
 
@@ -68,14 +68,14 @@ class MockAdapter(AcceleratorAdapter):
             ConfigurationError: it is not valid, names an operation or a dtype that torch lacks, or an environment
                 variable MOCK_* is unreadable or unknown.
         """
-        from stages.constrain.profile import VARIABLES, check_variables, load_profile, validate_profile
+        from inductor_debug.stages.constrain.profile import VARIABLES, check_variables, load_profile, validate_profile
 
         if self._profile is None:
             check_variables(os.environ)
             edited = self._config is not None or not os.environ.keys().isdisjoint(VARIABLES)
             profile = load_profile("mock") if self._config is None else validate_profile(self._config)
             if edited and profile.names_of_torch:
-                from stages.constrain.torch_names import check_names
+                from inductor_debug.stages.constrain.torch_names import check_names
 
                 check_names(profile)
             self._profile = profile
@@ -102,7 +102,7 @@ class MockAdapter(AcceleratorAdapter):
         """What runs a Dynamo graph behind the checks."""
         if not self.options.inductor:
             return run_as_traced(gm)
-        from stages.torch_internals.backends import inductor_in_mode
+        from inductor_debug.stages.torch_internals.backends import inductor_in_mode
 
         patches = {"fallback_random": True} if self._run else {}
         return inductor_in_mode(gm, example_inputs, self.options.mode, patches)
@@ -113,7 +113,7 @@ class MockAdapter(AcceleratorAdapter):
         Raises:
             ProfileViolated: the profile is strict, and can't be shown to be kept.
         """
-        from stages.torch_internals.dynamo import break_after
+        from inductor_debug.stages.torch_internals.dynamo import break_after
 
         reason = break_after(gm)
         if reason is None:
@@ -148,7 +148,7 @@ class MockAdapter(AcceleratorAdapter):
         Raises:
             ProfileViolated: the profile is strict and broken, or can't be shown to be kept.
         """
-        from stages.constrain.engine import check
+        from inductor_debug.stages.constrain.engine import check
 
         profile = self.capabilities()
         named = any(rule.rule == "operation" or rule.operations for rule in profile.rules)
@@ -158,7 +158,7 @@ class MockAdapter(AcceleratorAdapter):
         records = graph_records(graphs, inputs, dispatched=named)
         violations = check(records, profile)
         if violations.failed:
-            from stages.constrain.repros import write_repros
+            from inductor_debug.stages.constrain.repros import write_repros
 
             repros = write_repros(records, violations, verified=self.options.verified_repros)
             error = ProfileViolated(violations, repros)
@@ -184,13 +184,13 @@ class AotMockAdapter(MockAdapter):
     name = "aot_mock"
 
     def dynamo_backend(self) -> Callable[..., Any]:
-        from stages.torch_internals.backends import aot_backend
+        from inductor_debug.stages.torch_internals.backends import aot_backend
 
         def backend(gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Any]:
             number = next(self._count)
 
             def inputs(context: "RecordContext") -> "list[PlaceholderInfo]":
-                from stages.torch_internals.dynamo import dynamo_placeholders
+                from inductor_debug.stages.torch_internals.dynamo import dynamo_placeholders
 
                 return dynamo_placeholders(gm, context)
 
@@ -230,8 +230,8 @@ def graph_records(
         details: False leaves out source lines, modules and FLOPs.
         dispatched: True finds out which aten operations the calls of Dynamo's graphs come to.
     """
-    from stages.torch_internals.dynamo import dynamo_placeholders
-    from stages.torch_internals.fx_records import RecordContext, graph_record
+    from inductor_debug.stages.torch_internals.dynamo import dynamo_placeholders
+    from inductor_debug.stages.torch_internals.fx_records import RecordContext, graph_record
 
     context: RecordContext | None = None
     records = []
@@ -246,7 +246,7 @@ def graph_records(
             names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
             known = dict(zip(names, dynamo_placeholders(gm, context), strict=True))
         elif inputs is not None:
-            from stages.torch_internals.aot import aot_placeholders
+            from inductor_debug.stages.torch_internals.aot import aot_placeholders
 
             known = aot_placeholders(gm.graph, kind, inputs(context), {})
         record = graph_record(gm.graph, id=graph_id, context=context, placeholders=known, details=details)
@@ -256,7 +256,7 @@ def graph_records(
 
 
 def _with_calls(record: GraphRecord, gm: fx.GraphModule) -> GraphRecord:
-    from stages.torch_internals.dispatch import dispatched_calls
+    from inductor_debug.stages.torch_internals.dispatch import dispatched_calls
 
     called = dispatched_calls(gm)
     nodes = [replace(node, dispatched=called[node.name]) if node.name in called else node for node in record.nodes]
@@ -277,7 +277,7 @@ def _adapter(kind: type[MockAdapter], mode: str | None, options: Mapping[str, An
         mock_options, profile = split_options(given, key="options", mode=mode)
         config = None
         if profile:
-            from stages.constrain.profile import load_config
+            from inductor_debug.stages.constrain.profile import load_config
 
             config = load_config(profile.pop("profile", "mock"), **profile)
         _adapters[key] = kind(config, mock_options)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from models.errors import ConfigurationError, invalid_choice
+from inductor_debug.models.errors import ConfigurationError, invalid_choice
 
 EXECUTE = ("eager", "inductor")
 
@@ -64,7 +64,7 @@ def split_options(given: Mapping[str, Any], *, key: str, mode: str | None = None
 
 
 def _check_mode(options: MockOptions, name: str, key: str) -> None:
-    from stages.torch_internals.backends import inductor_modes
+    from inductor_debug.stages.torch_internals.backends import inductor_modes
 
     modes = inductor_modes()
     if options.mode not in modes:

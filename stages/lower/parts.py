@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from stages.capture.sources import SourceFinder
+from inductor_debug.stages.capture.sources import SourceFinder
 
 if TYPE_CHECKING:
-    from stages.torch_internals.inductor import LoweredGraph
+    from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 
 Record = dict[str, Any]
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stages.capture.sources import SourceFinder
-from stages.graph_pictures import draw_graph
+from inductor_debug.stages.capture.sources import SourceFinder
+from inductor_debug.stages.graph_pictures import draw_graph
 
 if TYPE_CHECKING:
-    from stages.torch_internals.inductor import LoweredGraph
+    from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 
 WHAT = {
     "forward": "what TorchInductor compiled of the forward",

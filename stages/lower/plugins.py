@@ -15,8 +15,8 @@ from collections import defaultdict
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from models.errors import ConfigurationError
-from stages.lower.config import BUILT_IN
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.lower.config import BUILT_IN
 
 log = logging.getLogger(__name__)
 

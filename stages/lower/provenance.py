@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stages.capture.sources import SourceFinder
-from stages.graphs import GraphRecord, NodeRecord, SourceLine
+from inductor_debug.stages.capture.sources import SourceFinder
+from inductor_debug.stages.graphs import GraphRecord, NodeRecord, SourceLine
 
 if TYPE_CHECKING:
-    from stages.torch_internals.inductor_nodes import PostGradNode
+    from inductor_debug.stages.torch_internals.inductor_nodes import PostGradNode
 
 
 def map_nodes(

@@ -3,18 +3,18 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from stages.contract import Artifacts, Stage, StageContext, StageResult
-from stages.graphs import GraphRecord
-from stages.lower.adapters import build_adapter
-from stages.lower.aot_inductor import AotInductorAdapter
-from stages.lower.compiled import CompiledCase, compiled_case
-from stages.lower.kernels import Kernel, split_cpp_kernels, split_kernels
-from stages.wording import calls_in_words, counted
+from inductor_debug.stages.contract import Artifacts, Stage, StageContext, StageResult
+from inductor_debug.stages.graphs import GraphRecord
+from inductor_debug.stages.lower.adapters import build_adapter
+from inductor_debug.stages.lower.aot_inductor import AotInductorAdapter
+from inductor_debug.stages.lower.compiled import CompiledCase, compiled_case
+from inductor_debug.stages.lower.kernels import Kernel, split_cpp_kernels, split_kernels
+from inductor_debug.stages.wording import calls_in_words, counted
 
 if TYPE_CHECKING:
-    from stages.capture.sources import SourceFinder
-    from stages.lower.values import ValueObserver
-    from stages.torch_internals.inductor import LoweredGraph
+    from inductor_debug.stages.capture.sources import SourceFinder
+    from inductor_debug.stages.lower.values import ValueObserver
+    from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 
 
 PROVENANCE = ("kernels_mapped_share", "generated_mapped_share", "nodes_mapped_share", "nodes_pre_fusion",
@@ -39,7 +39,7 @@ class LowerStage(Stage):
             return StageResult("skipped", f"backend {adapter.name} lowers nothing")
         compiled = compiled_case(context)
         context.progress("reading what was generated")
-        from stages.capture.sources import SourceFinder
+        from inductor_debug.stages.capture.sources import SourceFinder
 
         finder = SourceFinder(context.case.module)
         artifacts: dict[str, Any] = {}
@@ -59,7 +59,7 @@ class LowerStage(Stage):
 
 def helping(context: StageContext) -> str:
     """The setting of Dynamo's with which there would be a graph, as the end of a message; empty for none."""
-    from stages.capture.breaks import without_graph
+    from inductor_debug.stages.capture.breaks import without_graph
 
     told = without_graph(context)
     return f"; {told}" if told else ""
@@ -70,7 +70,7 @@ def observed(context: StageContext, adapter: AotInductorAdapter, facts: dict[str
 
     What it told is left where the step raises.
     """
-    from stages.lower.values import ValueObserver, observe
+    from inductor_debug.stages.lower.values import ValueObserver, observe
 
     observer = ValueObserver(adapter.print_values, adapter.kernels)
     context.progress("compiling again, with the printer of intermediate values")
@@ -89,7 +89,7 @@ def emulation(compiled: CompiledCase) -> StageResult:
 
     Failed where padding leaks or an integer overflows, and the profile does not say ``strict: false``.
     """
-    from stages.lower.emulated import EmulatedAdapter, artifacts, in_words, status
+    from inductor_debug.stages.lower.emulated import EmulatedAdapter, artifacts, in_words, status
 
     adapter = compiled.adapter
     assert isinstance(adapter, EmulatedAdapter), f"{adapter.name} says that it emulates"
@@ -114,10 +114,10 @@ def graph_files(
 
     ``nodes_mapped_share`` is None without a captured graph: nothing could be mapped, which is not a share of 0.
     """
-    from stages.lower.decisions import autotuning, fusions, kernel_table
-    from stages.lower.kernel_records import backwards, describe_kernels, share
-    from stages.lower.picture import draw_post_grad
-    from stages.lower.provenance import map_nodes
+    from inductor_debug.stages.lower.decisions import autotuning, fusions, kernel_table
+    from inductor_debug.stages.lower.kernel_records import backwards, describe_kernels, share
+    from inductor_debug.stages.lower.picture import draw_post_grad
+    from inductor_debug.stages.lower.provenance import map_nodes
 
     schedule = lowered.schedule
     kernels, problems = kernels_of(lowered)

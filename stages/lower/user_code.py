@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from models.errors import ConfigurationError, UserError, invalid_choice
-from models.target import hidden_behind_ours
-from stages.constrain.config import AccelConfig
-from stages.lower.adapter import AcceleratorAdapter
-from stages.lower.config import BUILT_IN
+from inductor_debug.models.errors import ConfigurationError, UserError, invalid_choice
+from inductor_debug.models.target import hidden_behind_ours
+from inductor_debug.stages.constrain.config import AccelConfig
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.lower.config import BUILT_IN
 
 MEMBERS = ("compile", "capabilities", "check", "emulate", "validate", "validate_compiled", "dynamo_backend")
 """What is called of an adapter."""

@@ -40,19 +40,19 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from models.case import Case
-from stages.file_names import file_name
-from stages.lower.births import STATES, Value, births, in_column, place_of, to_learn, value_of
-from stages.lower.compiled import compile_case
-from stages.lower.held import Held, Memory, held_rows
-from stages.lower.printed import Printed, parse_printed, state_of
-from stages.native_output import copied_stdout
-from stages.wording import counted
+from inductor_debug.models.case import Case
+from inductor_debug.stages.file_names import file_name
+from inductor_debug.stages.lower.births import STATES, Value, births, in_column, place_of, to_learn, value_of
+from inductor_debug.stages.lower.compiled import compile_case
+from inductor_debug.stages.lower.held import Held, Memory, held_rows
+from inductor_debug.stages.lower.printed import Printed, parse_printed, state_of
+from inductor_debug.stages.native_output import copied_stdout
+from inductor_debug.stages.wording import counted
 
 if TYPE_CHECKING:
-    from stages.lower.aot_inductor import AotInductorAdapter
-    from stages.torch_internals.aot_inductor import Run
-    from stages.torch_internals.inductor import LoweredGraph
+    from inductor_debug.stages.lower.aot_inductor import AotInductorAdapter
+    from inductor_debug.stages.torch_internals.aot_inductor import Run
+    from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 
 TABLE = "lower/values.csv"
 FOLDER = "lower/values"
@@ -91,7 +91,7 @@ class ValueObserver:
 
     def __call__(self, lowered: "LoweredGraph", run: "Run") -> Sequence[Tensor]:
         """What ``run`` returns. Level 1 saves below the working directory, which is another one meanwhile."""
-        from stages.torch_internals.aot_inductor import cache_folder
+        from inductor_debug.stages.torch_internals.aot_inductor import cache_folder
 
         with tempfile.TemporaryDirectory(prefix="values-", dir=cache_folder()) as folder:
             text = Path(folder, "printed.txt")
@@ -150,7 +150,7 @@ class ValueObserver:
         except OSError as error:  # torch names the file after kernel and buffer, and looks at no limit
             return {"note": f"not saved by torch: {error.strerror}; level 2 tells of this value"}
         columns = described(tensor)
-        from stages.kerneldiff.packing import PLAIN
+        from inductor_debug.stages.kerneldiff.packing import PLAIN
 
         if item.when == "before":
             before[item.buffer] = tensor
@@ -168,7 +168,7 @@ class ValueObserver:
         return columns | {"file": file}
 
     def _store(self, graph_id: str, call: int, tensors: Mapping[tuple[int, str], dict[str, Tensor]]) -> None:
-        from stages.kerneldiff.packing import serialise
+        from inductor_debug.stages.kerneldiff.packing import serialise
 
         self.files |= {_file(graph_id, call, *key): serialise(kept) for key, kept in tensors.items() if kept}
 

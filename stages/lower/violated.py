@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.errors import wrapped
-from stages.constrain.profile import REPRO_DIRECTORY
-from stages.graphs import NO_LINE, is_torchs
-from stages.wording import counted
+from inductor_debug.models.errors import wrapped
+from inductor_debug.stages.constrain.profile import REPRO_DIRECTORY
+from inductor_debug.stages.graphs import NO_LINE, is_torchs
+from inductor_debug.stages.wording import counted
 
 if TYPE_CHECKING:
-    from stages.constrain.repros import Repros
-    from stages.constrain.violations import Violation, Violations
+    from inductor_debug.stages.constrain.repros import Repros
+    from inductor_debug.stages.constrain.violations import Violation, Violations
 
 SHOWN = 20
 """Violations, and reproductions, that the message lists; a file has every one."""
@@ -128,7 +128,7 @@ def violation_in(error: BaseException) -> ProfileViolated | None:
 
 
 def _table(violations: "Violations") -> str:
-    from stages.constrain.violations import COLUMNS
+    from inductor_debug.stages.constrain.violations import COLUMNS
 
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")

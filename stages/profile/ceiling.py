@@ -18,10 +18,10 @@ from typing import Any
 import psutil
 import torch
 
-from models.case import Case
-from models.tf32 import tf32_allowed
-from stages.constrain.config import PeaksConfig
-from stages.wording import human_bytes
+from inductor_debug.models.case import Case
+from inductor_debug.models.tf32 import tf32_allowed
+from inductor_debug.stages.constrain.config import PeaksConfig
+from inductor_debug.stages.wording import human_bytes
 
 REPEATS = 5
 BUDGET_S = 0.8

@@ -10,14 +10,14 @@ from typing import Any
 
 from torch import Tensor, fx
 
-from models.case import Case
-from stages.graphs import GETITEM, GraphRecord, NodeRecord, known_total
-from stages.lower.adapter import AcceleratorAdapter
-from stages.lower.adapters import AotEagerAdapter, EagerAdapter
-from stages.lower.parts import Part
-from stages.profile.observation import BACKWARD
-from stages.profile.ranges import range_name
-from stages.profile.work import FLOATING, Work
+from inductor_debug.models.case import Case
+from inductor_debug.stages.graphs import GETITEM, GraphRecord, NodeRecord, known_total
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.lower.adapters import AotEagerAdapter, EagerAdapter
+from inductor_debug.stages.lower.parts import Part
+from inductor_debug.stages.profile.observation import BACKWARD
+from inductor_debug.stages.profile.ranges import range_name
+from inductor_debug.stages.profile.work import FLOATING, Work
 
 
 def runs_by_node(adapter: AcceleratorAdapter) -> bool:
@@ -34,7 +34,7 @@ class RangedNodes(AotEagerAdapter):
     """
 
     def __init__(self, adapter: AcceleratorAdapter, case: Case) -> None:
-        from stages.torch_internals.fx_records import RecordContext
+        from inductor_debug.stages.torch_internals.fx_records import RecordContext
 
         self.name = adapter.name
         self.aot = isinstance(adapter, AotEagerAdapter)
@@ -43,7 +43,7 @@ class RangedNodes(AotEagerAdapter):
         self._count = 0
 
     def dynamo_backend(self) -> Callable[..., Any]:
-        from stages.torch_internals.backends import aot_backend
+        from inductor_debug.stages.torch_internals.backends import aot_backend
 
         def backend(gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Any]:
             number, self._count = self._count, self._count + 1
@@ -62,7 +62,7 @@ class RangedNodes(AotEagerAdapter):
         return backend
 
     def _ranged(self, graph_id: str, gm: fx.GraphModule) -> Callable[..., Any]:
-        from stages.torch_internals.fx_records import graph_record
+        from inductor_debug.stages.torch_internals.fx_records import graph_record
 
         self.graphs[graph_id] = graph_record(gm.graph, id=graph_id, context=self._context)
         runner = _Ranged(gm, graph_id)
@@ -75,7 +75,7 @@ class _Ranged(fx.Interpreter):
         self.graph_id = graph_id
 
     def run_node(self, n: fx.Node) -> Any:
-        from stages.torch_internals.profiling import fast_range
+        from inductor_debug.stages.torch_internals.profiling import fast_range
 
         if not n.op.startswith("call_"):
             return super().run_node(n)

@@ -18,8 +18,8 @@ from typing import Any
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from models.case import Case
-from stages.torch_internals.compile_workers import end_compile_workers
+from inductor_debug.models.case import Case
+from inductor_debug.stages.torch_internals.compile_workers import end_compile_workers
 
 STEP = "profiled step"
 EMPTY = "empty range"
@@ -170,7 +170,7 @@ def _step(case: Case, function: Callable[..., Any]) -> float:
 
 def _empty_ranges() -> float:
     """Median microseconds that the profiler's empty ranges cost."""
-    from stages.torch_internals.profiling import fast_range
+    from inductor_debug.stages.torch_internals.profiling import fast_range
 
     costs = []
     for _ in range(EMPTIES):

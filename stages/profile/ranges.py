@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from stages.lower.launches import launch_statements
-from stages.torch_internals.profiling import CPP_RANGE, PYTHON_RANGE
+from inductor_debug.stages.lower.launches import launch_statements
+from inductor_debug.stages.torch_internals.profiling import CPP_RANGE, PYTHON_RANGE
 
 _RANGE = "profiled_range"
 _IMPORT = "\nfrom {} import {} as {}\n".format(*PYTHON_RANGE, _RANGE)

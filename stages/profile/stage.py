@@ -5,26 +5,26 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from models.case import Case
-from models.options import check_declared
-from stages.benchmark.sampling import environment
-from stages.contract import Stage, StageContext, StageResult
-from stages.lower.adapters import build_adapter
-from stages.lower.compiled import CompiledCase, compile_case, compiled_case
-from stages.lower.parts import Part
-from stages.profile.ceiling import Ceiling, doubts, measured_ceiling, named_ceiling
-from stages.profile.nodes import RangedNodes, node_works, runs_by_node
-from stages.profile.observation import Observation, observe
-from stages.profile.ranges import Ranges
-from stages.profile.tables import Profile, Timed, tables, timed
-from stages.profile.trace import annotated
-from stages.profile.wording import message, summary
-from stages.profile.work import FLOATING, Work, lowered_work
-from stages.wording import counted
+from inductor_debug.models.case import Case
+from inductor_debug.models.options import check_declared
+from inductor_debug.stages.benchmark.sampling import environment
+from inductor_debug.stages.contract import Stage, StageContext, StageResult
+from inductor_debug.stages.lower.adapters import build_adapter
+from inductor_debug.stages.lower.compiled import CompiledCase, compile_case, compiled_case
+from inductor_debug.stages.lower.parts import Part
+from inductor_debug.stages.profile.ceiling import Ceiling, doubts, measured_ceiling, named_ceiling
+from inductor_debug.stages.profile.nodes import RangedNodes, node_works, runs_by_node
+from inductor_debug.stages.profile.observation import Observation, observe
+from inductor_debug.stages.profile.ranges import Ranges
+from inductor_debug.stages.profile.tables import Profile, Timed, tables, timed
+from inductor_debug.stages.profile.trace import annotated
+from inductor_debug.stages.profile.wording import message, summary
+from inductor_debug.stages.profile.work import FLOATING, Work, lowered_work
+from inductor_debug.stages.wording import counted
 
 if TYPE_CHECKING:
-    from stages.lower.kernels import Kernel
-    from stages.torch_internals.inductor import LoweredGraph
+    from inductor_debug.stages.lower.kernels import Kernel
+    from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 
 
 class ProfileStage(Stage):
@@ -111,8 +111,8 @@ def with_ranges(context: StageContext, plain: CompiledCase) -> tuple[CompiledCas
 
 
 def _lowered(context: StageContext, plain: CompiledCase, ranged: CompiledCase, ranges: Ranges) -> Described:
-    from stages.capture.sources import SourceFinder
-    from stages.lower.stage import captured_graphs
+    from inductor_debug.stages.capture.sources import SourceFinder
+    from inductor_debug.stages.lower.stage import captured_graphs
 
     finder = SourceFinder(context.case.module)
     work: list[Work] = []
@@ -127,7 +127,7 @@ def _lowered(context: StageContext, plain: CompiledCase, ranged: CompiledCase, r
 
 def _code(lowered: "LoweredGraph") -> tuple[list["Kernel"], list[str]]:
     """The kernels of a generated module with their sources, and its launches: what is timed."""
-    from stages.lower.stage import kernels_of
+    from inductor_debug.stages.lower.stage import kernels_of
 
     return kernels_of(lowered)[0], list(lowered.kernel_nodes)
 

@@ -47,10 +47,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from stages.lower.parts import Part
-from stages.profile.ceiling import Ceiling, share_of
-from stages.profile.observation import Observation, Times
-from stages.profile.work import Work
+from inductor_debug.stages.lower.parts import Part
+from inductor_debug.stages.profile.ceiling import Ceiling, share_of
+from inductor_debug.stages.profile.observation import Observation, Times
+from inductor_debug.stages.profile.work import Work
 
 if TYPE_CHECKING:
     import pandas

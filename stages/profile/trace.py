@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from stages.profile.work import Work
+from inductor_debug.stages.profile.work import Work
 
 
 def annotated(trace: bytes, work: Mapping[str, Work]) -> bytes:

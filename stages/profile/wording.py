@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy
 
-from stages.benchmark.timing import interquartile_range
-from stages.profile.tables import Profile, Timed, line_rows, rates, roofline
-from stages.wording import counted, place
+from inductor_debug.stages.benchmark.timing import interquartile_range
+from inductor_debug.stages.profile.tables import Profile, Timed, line_rows, rates, roofline
+from inductor_debug.stages.wording import counted, place
 
 NOISY = 0.15
 """Interquartile range over median of the recorded steps above which the message says so; likewise what recording adds

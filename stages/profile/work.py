@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stages.capture.sources import SourceFinder
-from stages.graphs import GraphRecord
-from stages.lower.parts import Part, Parts
-from stages.profile.ranges import range_name
+from inductor_debug.stages.capture.sources import SourceFinder
+from inductor_debug.stages.graphs import GraphRecord
+from inductor_debug.stages.lower.parts import Part, Parts
+from inductor_debug.stages.profile.ranges import range_name
 
 if TYPE_CHECKING:
-    from stages.torch_internals.inductor import LoweredGraph
+    from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 
 Record = dict[str, Any]
 FLOATING = ("float64", "float32", "float16", "bfloat16")
@@ -73,9 +73,9 @@ def lowered_work(lowered: "LoweredGraph", captured: Sequence[GraphRecord], finde
     Args:
         captured: as for :func:`stages.lower.provenance.map_nodes`.
     """
-    from stages.lower.kernel_records import describe_kernels
-    from stages.lower.provenance import map_nodes
-    from stages.lower.stage import kernels_of
+    from inductor_debug.stages.lower.kernel_records import describe_kernels
+    from inductor_debug.stages.lower.provenance import map_nodes
+    from inductor_debug.stages.lower.stage import kernels_of
 
     nodes = map_nodes(lowered.nodes, captured, finder)
     records = describe_kernels(lowered, kernels_of(lowered)[0], nodes, finder)

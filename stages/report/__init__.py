@@ -6,7 +6,7 @@
 import importlib
 from typing import Any
 
-_PLACES = {"ReportStage": "stages.report.stage"}
+_PLACES = {"ReportStage": "inductor_debug.stages.report.stage"}
 __all__ = ["ReportStage"]
 
 

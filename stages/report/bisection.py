@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from stages.contract import Artifacts
-from stages.report.reading import Row, capped, read_json, read_table
+from inductor_debug.stages.contract import Artifacts
+from inductor_debug.stages.report.reading import Row, capped, read_json, read_table
 
 TABLE = "bisect/probes.csv"
 FACTS = "bisect/bisect.json"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from models.options import whole
+from inductor_debug.models.options import whole
 
 
 @dataclass

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from stages.contract import Artifacts
-from stages.emulation.kinds import DEFECTS, KINDS
-from stages.report.reading import Row, capped, read_json, read_table
-from stages.wording import counted
+from inductor_debug.stages.contract import Artifacts
+from inductor_debug.stages.emulation.kinds import DEFECTS, KINDS
+from inductor_debug.stages.report.reading import Row, capped, read_json, read_table
+from inductor_debug.stages.wording import counted
 
 TABLE = "lower/emulation.csv"
 FACTS = "lower/emulation.json"

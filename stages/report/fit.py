@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stages.constrain.findings import by_finding, severity_of
-from stages.constrain.summary import top_lines
-from stages.contract import Artifacts
-from stages.report.reading import Row, read_table
-from stages.wording import counted
+from inductor_debug.stages.constrain.findings import by_finding, severity_of
+from inductor_debug.stages.constrain.summary import top_lines
+from inductor_debug.stages.contract import Artifacts
+from inductor_debug.stages.report.reading import Row, read_table
+from inductor_debug.stages.wording import counted
 
 TABLE = "constrain/violations.csv"
 SUMMARY = "constrain/summary.csv"

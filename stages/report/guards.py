@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from stages.contract import Artifacts
-from stages.report.reading import Row, capped, read_json, read_table
-from stages.wording import counted
+from inductor_debug.stages.contract import Artifacts
+from inductor_debug.stages.report.reading import Row, capped, read_json, read_table
+from inductor_debug.stages.wording import counted
 
 FACTS = "guards/guards.json"
 VARIATIONS = "guards/variations.csv"

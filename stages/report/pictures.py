@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stages.contract import Artifacts
-from stages.graph_pictures import draw_graph
-from stages.graph_pictures.words import rank
-from stages.graphs import GraphRecord
-from stages.report.fit import TABLE
-from stages.report.reading import Row, read_table
+from inductor_debug.stages.contract import Artifacts
+from inductor_debug.stages.graph_pictures import draw_graph
+from inductor_debug.stages.graph_pictures.words import rank
+from inductor_debug.stages.graphs import GraphRecord
+from inductor_debug.stages.report.fit import TABLE
+from inductor_debug.stages.report.reading import Row, read_table
 
 FOLDER = "capture/graphs/"
 KINDS = ("forward", "backward", "dynamo")

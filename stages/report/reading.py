@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from stages.contract import Artifacts
+from inductor_debug.stages.contract import Artifacts
 
 Row = dict[str, Any]
 

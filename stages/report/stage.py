@@ -2,10 +2,10 @@
 
 import logging
 
-from stages.contract import Stage, StageContext, StageResult
-from stages.report.collect import collect
-from stages.report.pictures import pictures
-from stages.report.render import render
+from inductor_debug.stages.contract import Stage, StageContext, StageResult
+from inductor_debug.stages.report.collect import collect
+from inductor_debug.stages.report.pictures import pictures
+from inductor_debug.stages.report.render import render
 
 log = logging.getLogger(__name__)
 

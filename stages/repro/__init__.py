@@ -9,9 +9,9 @@
 Writing works on stored records and never imports torch; verifying starts processes that do.
 """
 
-from stages.repro.check import Check
-from stages.repro.program import GraphIndex, NotReproducible, Operand, Program
-from stages.repro.script import script
-from stages.repro.verify import Script, Verification, verify
+from inductor_debug.stages.repro.check import Check
+from inductor_debug.stages.repro.program import GraphIndex, NotReproducible, Operand, Program
+from inductor_debug.stages.repro.script import script
+from inductor_debug.stages.repro.verify import Script, Verification, verify
 
 __all__ = ["Check", "GraphIndex", "NotReproducible", "Operand", "Program", "Script", "Verification", "script", "verify"]

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from stages.constrain.sizes import Symbols, case_value
-from stages.graphs import NodeRecord
+from inductor_debug.stages.constrain.sizes import Symbols, case_value
+from inductor_debug.stages.graphs import NodeRecord
 
 OPERATOR_NAMESPACES = ("aten", "prims", "prim", "quantized", "inductor", "torchvision", "mkldnn", "onednn")
 """Namespaces of ``torch.ops`` that a Dynamo graph's dotted target may start with."""

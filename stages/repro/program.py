@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from stages.constrain.sizes import case_value
-from stages.constrain.subjects import shape_in_case
-from stages.graphs import ITEM_BYTES, GraphRecord, NodeRecord, TensorRecord
-from stages.repro.expressions import NotReproducible, call, expression
-from stages.repro.values import ANY_INTEGER, Range, index_ranges
+from inductor_debug.stages.constrain.sizes import case_value
+from inductor_debug.stages.constrain.subjects import shape_in_case
+from inductor_debug.stages.graphs import ITEM_BYTES, GraphRecord, NodeRecord, TensorRecord
+from inductor_debug.stages.repro.expressions import NotReproducible, call, expression
+from inductor_debug.stages.repro.values import ANY_INTEGER, Range, index_ranges
 
 __all__ = ["GraphIndex", "MadeTensor", "NotReproducible", "Operand", "Program"]
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from stages.repro.check import COULD_NOT_RUN, NOT_REPRODUCED, REPRODUCED, Check
-from stages.repro.program import MadeTensor, Operand, Program
+from inductor_debug.stages.repro.check import COULD_NOT_RUN, NOT_REPRODUCED, REPRODUCED, Check
+from inductor_debug.stages.repro.program import MadeTensor, Operand, Program
 
 _HEAD = '''"""{title}
 

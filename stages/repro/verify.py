@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from stages.repro.check import COULD_NOT_RUN, NOT_REPRODUCED, REPRODUCED
+from inductor_debug.stages.repro.check import COULD_NOT_RUN, NOT_REPRODUCED, REPRODUCED
 
 TIMEOUT_S = 120.0
 JOBS = 2

@@ -13,8 +13,8 @@ from functorch.compile import default_partition, make_boxed_func
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 
-from stages.graphs import GraphRecord, NodeRecord
-from stages.torch_internals.fx_records import PlaceholderInfo, RecordContext, graph_record
+from inductor_debug.stages.graphs import GraphRecord, NodeRecord
+from inductor_debug.stages.torch_internals.fx_records import PlaceholderInfo, RecordContext, graph_record
 
 
 class GraphSink(Protocol):

@@ -24,18 +24,18 @@ from unittest import mock
 import torch
 from torch import Tensor, fx
 
-from models.errors import ConfigurationError
-from stages.torch_internals.backends import aot_backend
-from stages.torch_internals.compiler_options import unrecorded
-from stages.torch_internals.inductor import (
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.torch_internals.backends import aot_backend
+from inductor_debug.stages.torch_internals.compiler_options import unrecorded
+from inductor_debug.stages.torch_internals.inductor import (
     LoweredGraph,
     RecordingCompiler,
     inductor_decompositions,
     name_missing,
     read_texts,
 )
-from stages.torch_internals.inductor_nodes import origins_by_sequence
-from stages.torch_internals.inductor_options import patched_config
+from inductor_debug.stages.torch_internals.inductor_nodes import origins_by_sequence
+from inductor_debug.stages.torch_internals.inductor_options import patched_config
 
 PRINTER = "aot_inductor.debug_intermediate_value_printer"
 FILTER = "aot_inductor.filtered_kernel_names"

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import fx
 
-from models.errors import invalid_choice
+from inductor_debug.models.errors import invalid_choice
 
 
 def registered_backends() -> list[str]:

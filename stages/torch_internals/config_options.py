@@ -6,7 +6,7 @@ Relies on ``get_config_copy`` and ``get_type`` of the modules that ``torch.utils
 from collections.abc import Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
-from models.errors import ConfigurationError, closest_first
+from inductor_debug.models.errors import ConfigurationError, closest_first
 
 NEAREST = 10
 """So many options are named where one is misspelt."""

@@ -16,8 +16,8 @@ from torch._guards import detect_fake_mode
 from torch._subclasses import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from stages.torch_internals.fx_records import nested_graphs
-from stages.torch_internals.fx_values import expression_of, node_value, shape_of, size_of, tensors_in
+from inductor_debug.stages.torch_internals.fx_records import nested_graphs
+from inductor_debug.stages.torch_internals.fx_values import expression_of, node_value, shape_of, size_of, tensors_in
 
 log = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from torch import fx
 from torch._dynamo import convert_frame, symbolic_convert
 from torch._guards import CompileContext
 
-from stages.capture.sources import SourceFinder, function_name, parse_frames
-from stages.graphs import SourceLine
-from stages.torch_internals.fx_records import PlaceholderInfo, RecordContext, module_path, source_of
-from stages.torch_internals.fx_values import node_value, shape_of
+from inductor_debug.stages.capture.sources import SourceFinder, function_name, parse_frames
+from inductor_debug.stages.graphs import SourceLine
+from inductor_debug.stages.torch_internals.fx_records import PlaceholderInfo, RecordContext, module_path, source_of
+from inductor_debug.stages.torch_internals.fx_values import node_value, shape_of
 
 CompileKey = tuple[int, int] | None
 """Frame and how many times it was compiled: what ties a guard or a break to the graph of the same compilation."""

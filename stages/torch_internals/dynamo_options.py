@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stages.torch_internals import config_options
+from inductor_debug.stages.torch_internals import config_options
 
 KEY = "backend.dynamo."
 

@@ -11,10 +11,10 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_map
 
-from stages.capture.flops import count_flops, has_formula
-from stages.capture.sources import SourceFinder
-from stages.graphs import GraphRecord, NodeRecord, SourceLine
-from stages.torch_internals.fx_values import (
+from inductor_debug.stages.capture.flops import count_flops, has_formula
+from inductor_debug.stages.capture.sources import SourceFinder
+from inductor_debug.stages.graphs import GraphRecord, NodeRecord, SourceLine
+from inductor_debug.stages.torch_internals.fx_values import (
     expression_of,
     hint_of,
     node_value,
@@ -23,8 +23,8 @@ from stages.torch_internals.fx_values import (
     tensor_record,
     tensors_in,
 )
-from stages.torch_internals.history import origins_of
-from stages.torch_internals.storages import is_alias, storage_of, storages_of, with_shared, with_storage
+from inductor_debug.stages.torch_internals.history import origins_of
+from inductor_debug.stages.torch_internals.storages import is_alias, storage_of, storages_of, with_shared, with_storage
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 

@@ -16,8 +16,8 @@ import torch._dynamo
 from torch._dynamo import convert_frame
 from torch._dynamo import guards as dynamo_guards
 
-from stages.capture.sources import function_name
-from stages.torch_internals.dynamo import CompileKey, current_compile_key
+from inductor_debug.stages.capture.sources import function_name
+from inductor_debug.stages.torch_internals.dynamo import CompileKey, current_compile_key
 
 Layout = tuple[list[int | None], list[int | None]]
 """Sizes and strides that a guard holds a tensor to; None where it leaves one free."""

@@ -23,10 +23,10 @@ from unittest import mock
 import torch
 from torch import fx
 
-from stages.graphs import GraphRecord
-from stages.torch_internals.fx_records import PlaceholderInfo
-from stages.torch_internals.graph_cache import graphs_stored
-from stages.torch_internals.inductor_nodes import (
+from inductor_debug.stages.graphs import GraphRecord
+from inductor_debug.stages.torch_internals.fx_records import PlaceholderInfo
+from inductor_debug.stages.torch_internals.graph_cache import graphs_stored
+from inductor_debug.stages.torch_internals.inductor_nodes import (
     PostGradNode,
     PreGradNode,
     Scatters,
@@ -37,9 +37,9 @@ from stages.torch_internals.inductor_nodes import (
     pre_grad_nodes,
     scatters,
 )
-from stages.torch_internals.inductor_options import patched_config
-from stages.torch_internals.inductor_scheduler import Schedule, graph_prefix, recorded
-from stages.torch_internals.loading import rewritten
+from inductor_debug.stages.torch_internals.inductor_options import patched_config
+from inductor_debug.stages.torch_internals.inductor_scheduler import Schedule, graph_prefix, recorded
+from inductor_debug.stages.torch_internals.loading import rewritten
 
 log = logging.getLogger(__name__)
 

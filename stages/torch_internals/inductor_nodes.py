@@ -12,11 +12,11 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from stages.capture.sources import SourceFinder
-from stages.graphs import GraphRecord
-from stages.torch_internals.aot import aot_placeholders
-from stages.torch_internals.dynamo import dynamo_placeholders
-from stages.torch_internals.fx_records import (
+from inductor_debug.stages.capture.sources import SourceFinder
+from inductor_debug.stages.graphs import GraphRecord
+from inductor_debug.stages.torch_internals.aot import aot_placeholders
+from inductor_debug.stages.torch_internals.dynamo import dynamo_placeholders
+from inductor_debug.stages.torch_internals.fx_records import (
     PlaceholderInfo,
     RecordContext,
     graph_record,
@@ -24,7 +24,7 @@ from stages.torch_internals.fx_records import (
     node_flops,
     target_name,
 )
-from stages.torch_internals.history import GRADIENTS_SUM, roots
+from inductor_debug.stages.torch_internals.history import GRADIENTS_SUM, roots
 
 _VIEWS = (operator.getitem, torch.ops.aten.reshape.default)
 

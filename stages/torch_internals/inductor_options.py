@@ -10,8 +10,8 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stages.torch_internals import config_options
-from stages.torch_internals.compiler_options import unrecorded
+from inductor_debug.stages.torch_internals import config_options
+from inductor_debug.stages.torch_internals.compiler_options import unrecorded
 
 
 def flatten_options(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from stages.graphs import GraphRecord, NodeRecord, TensorRecord
-from stages.torch_internals.fx_values import hint_of, node_value, size_of, tensors_in
+from inductor_debug.stages.graphs import GraphRecord, NodeRecord, TensorRecord
+from inductor_debug.stages.torch_internals.fx_values import hint_of, node_value, size_of, tensors_in
 
 
 def with_storage(record: TensorRecord, tensor: torch.Tensor) -> TensorRecord:

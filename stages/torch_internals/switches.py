@@ -27,7 +27,7 @@ from unittest import mock
 import torch
 from torch import fx
 
-from stages.bisect.records import (
+from inductor_debug.stages.bisect.records import (
     CUDAGRAPHS,
     DECOMPOSITION,
     JOINT,

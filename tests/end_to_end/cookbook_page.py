@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from command_line import Finished, command
 
-from pipeline import cli, store
+from inductor_debug.pipeline import cli, store
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/cookbook.md"
 CUDA = "(CUDA)"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.compat import prepare_torchvision
+from inductor_debug.models.compat import prepare_torchvision
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from pathlib import Path
 import alignment_by_hand as hand
 import pytest
 
-from models.build import build_case
-from models.config import ModelConfig
-from stages.capture.compilation import capture
-from stages.constrain import check, load_profile
-from stages.constrain.violations import Violation
-from stages.graphs import GraphRecord
+from inductor_debug.models.build import build_case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.capture.compilation import capture
+from inductor_debug.stages.constrain import check, load_profile
+from inductor_debug.stages.constrain.violations import Violation
+from inductor_debug.stages.graphs import GraphRecord
 
 RESNET = {"_target_": "models.torchvision_models.build", "name": "resnet18"}
 BERT = {

@@ -145,7 +145,9 @@ def test_what_compiled_a_run_is_recorded_and_a_rerun_restores_it_or_refuses(
     assert record["options"]["inductor"]["freezing"] is True and record["options"]["dynamo"] == {"allow_rnn": True}
 
     monkeypatch.setenv("TORCHINDUCTOR_MAX_AUTOTUNE", "1")
-    again = command("rerun", "first", "--yes", "hydra.run.dir=second", cwd=tmp_path, module="pipeline.cli")
+    again = command(
+        "rerun", "first", "--yes", "hydra.run.dir=second", cwd=tmp_path, module="inductor_debug.pipeline.cli"
+    )
     assert again.returncode == 0, again.stdout + again.stderr
     assert "TORCHINDUCTOR_FREEZING=1" in again.stderr and "without TORCHINDUCTOR_MAX_AUTOTUNE" in again.stderr
     assert Finished(0, "", tmp_path / "second").summary["compiled_by"] == record
@@ -158,10 +160,20 @@ def test_what_compiled_a_run_is_recorded_and_a_rerun_restores_it_or_refuses(
     summary = first.summary
     summary["compiled_by"]["versions"]["torch"] = "1.0"
     altered(tmp_path / "first", "summary.json", json.dumps(summary))
-    refused = command("rerun", "first", "--yes", "hydra.run.dir=fourth", cwd=tmp_path, module="pipeline.cli")
+    refused = command(
+        "rerun", "first", "--yes", "hydra.run.dir=fourth", cwd=tmp_path, module="inductor_debug.pipeline.cli"
+    )
     assert refused.returncode == 2 and not (tmp_path / "fourth").exists()
     assert "versions.torch: '1.0' then" in refused.stderr and "--anyway" in refused.stderr
-    anyway = command("rerun", "first", "--anyway", "--yes", "hydra.run.dir=fourth", cwd=tmp_path, module="pipeline.cli")
+    anyway = command(
+        "rerun",
+        "first",
+        "--anyway",
+        "--yes",
+        "hydra.run.dir=fourth",
+        cwd=tmp_path,
+        module="inductor_debug.pipeline.cli",
+    )
     assert anyway.returncode == 0 and "versions.torch: '1.0' then" in anyway.stdout
 
 
@@ -181,9 +193,9 @@ def test_a_rerun_does_not_refuse_what_the_model_sets_by_itself_and_tells_where_i
         record["options"]["dynamo"] == {"allow_rnn": True} and record["options_before"]["dynamo"]["allow_rnn"] is None
     )
     rerun = ("rerun", "first", "--yes")
-    again = command(*rerun, "hydra.run.dir=second", cwd=tmp_path, module="pipeline.cli")
+    again = command(*rerun, "hydra.run.dir=second", cwd=tmp_path, module="inductor_debug.pipeline.cli")
     assert again.returncode == 0 and "not as in" not in again.stdout, again.stdout + again.stderr
     with pytest.MonkeyPatch.context() as then:
         then.setenv("WITHOUT", "1")
-        other = command(*rerun, "hydra.run.dir=third", cwd=tmp_path, module="pipeline.cli")
+        other = command(*rerun, "hydra.run.dir=third", cwd=tmp_path, module="inductor_debug.pipeline.cli")
     assert "options.dynamo.allow_rnn: True then, none now" in other.stdout

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from command_line import Finished
 
-from stages.guards.records import TOLD_ONCE, WITHOUT_CODE
+from inductor_debug.stages.guards.records import TOLD_ONCE, WITHOUT_CODE
 
 
 def outcomes(finished: Finished) -> dict[tuple[str, int], tuple[str, ...]]:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from models.build import build_case
-from models.config import ModelConfig
-from stages.capture.config import CaptureConfig
-from stages.capture.stage import CaptureStage
-from stages.contract import MemoryArtifacts, Settings, StageContext
-from stages.lower.config import BackendConfig, LowerConfig
-from stages.lower.stage import LowerStage
+from inductor_debug.models.build import build_case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.capture.config import CaptureConfig
+from inductor_debug.stages.capture.stage import CaptureStage
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
+from inductor_debug.stages.lower.config import BackendConfig, LowerConfig
+from inductor_debug.stages.lower.stage import LowerStage
 
 from provenance_by_hand import (  # isort: skip
     FIRST, GRADIENT_FIRST, GRADIENT_GELU, LABELS, LINES, RESNET18_BLOCKS, RESNET18_CALLS, RESNET18_COPIES,

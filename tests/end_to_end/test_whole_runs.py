@@ -10,7 +10,7 @@ import pytest
 import small_models
 from command_line import QUICK, SMALL, Finished, command
 
-from pipeline import cli
+from inductor_debug.pipeline import cli
 
 LINES, FIRST_LINE = inspect.getsourcelines(small_models.Block)
 SOURCE_LINES = range(FIRST_LINE, FIRST_LINE + len(LINES))

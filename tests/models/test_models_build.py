@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from models.build import available_devices, build_case
-from models.config import ModelConfig
-from models.errors import ConfigurationError
+from inductor_debug.models.build import available_devices, build_case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.errors import ConfigurationError
 
 BERT = {"_target_": "models.bert.build", "layers": 1, "width": 32, "heads": 2, "intermediate": 32, "vocabulary": 90}
 LAYERS = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
@@ -324,13 +324,13 @@ def test_inputs_file_that_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [
-    "from models.build import build_case; from models.config import ModelConfig as M;"
+    "from inductor_debug.models.build import build_case; from inductor_debug.models.config import ModelConfig as M;"
     "build_case(M('r', {'_target_': 'models.torchvision_models.build', 'name': 'resnet18'}, image_size=32)).run();"
     f"build_case(M('b', {BERT!r}, sequence_length=8)).run()",
-    "from models.compat import prepare_torchvision; prepare_torchvision(); import torchvision;"
+    "from inductor_debug.models.compat import prepare_torchvision; prepare_torchvision(); import torchvision;"
     "assert not prepare_torchvision(); import transformers; transformers.BertModel",
-    "import sys; import models.config, models.errors; assert 'torch' not in sys.modules",
-    "import sys; import models.build, models.bert, models.ssm; assert 'torchvision' not in sys.modules;"
+    "import sys; import inductor_debug.models.config, inductor_debug.models.errors; assert 'torch' not in sys.modules",
+    "import sys; import inductor_debug.models.build, inductor_debug.models.bert, inductor_debug.models.ssm; assert 'torchvision' not in sys.modules;"
     "assert 'transformers' not in sys.modules and 'hydra' not in sys.modules",
 ], ids=["both models", "twice", "config is free of torch", "builders import lazily"])  # fmt: skip
 def test_in_a_fresh_process(code: str) -> None:
@@ -361,7 +361,7 @@ def test_yaml_fits_the_schema_and_names_a_callable_with_those_arguments(file: Pa
 
     from omegaconf import OmegaConf
 
-    from models.target import resolve_target
+    from inductor_debug.models.target import resolve_target
 
     fields = OmegaConf.to_container(OmegaConf.merge(OmegaConf.structured(ModelConfig), OmegaConf.load(file)))
     assert fields["name"] == file.stem

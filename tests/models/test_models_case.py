@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from models.case import Case, training_loss
-from models.errors import ConfigurationError
-from models.nested import map_tensors, named_tensors
+from inductor_debug.models.case import Case, training_loss
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.models.nested import map_tensors, named_tensors
 
 
 class Intrusive(nn.Module):

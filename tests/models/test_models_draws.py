@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from models.case import Case
+from inductor_debug.models.case import Case
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from models.errors import root_cause, wrapped
-from pipeline.worker import headline, is_out_of_memory
-from stages.kerneldiff.sides import describe
-from stages.lower.violated import ProfileViolated, violation_in
+from inductor_debug.models.errors import root_cause, wrapped
+from inductor_debug.pipeline.worker import headline, is_out_of_memory
+from inductor_debug.stages.kerneldiff.sides import describe
+from inductor_debug.stages.lower.violated import ProfileViolated, violation_in
 
 
 class Failed(RuntimeError):

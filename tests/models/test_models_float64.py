@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from models.float64 import LacksFloat64, substituted
+from inductor_debug.models.float64 import LacksFloat64, substituted
 
 OFFSETS = torch.tensor([2, 2, 8], dtype=torch.int32)
 """Three groups, of which one is empty."""

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from models.blame import fields_spoken_of, missing_package
-from models.errors import ConfigurationError
-from models.huggingface_further import FurtherInputs, complete
-from models.huggingface_inputs import make_inputs
+from inductor_debug.models.blame import fields_spoken_of, missing_package
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.models.huggingface_further import FurtherInputs, complete
+from inductor_debug.models.huggingface_inputs import make_inputs
 
 
 class Model(nn.Module):

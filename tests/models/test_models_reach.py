@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from models.case import Case
-from models.nested import map_tensors
-from models.reach import tensors_in
-from stages.kerneldiff.structure import flatten
+from inductor_debug.models.case import Case
+from inductor_debug.models.nested import map_tensors
+from inductor_debug.models.reach import tensors_in
+from inductor_debug.stages.kerneldiff.structure import flatten
 
 
 @dataclasses.dataclass

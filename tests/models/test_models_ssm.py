@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.errors import ConfigurationError
-from models.ssm import SelectiveStateSpaceModel, SSMConfig, build, selective_scan
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.models.ssm import SelectiveStateSpaceModel, SSMConfig, build, selective_scan
 
 
 def loop_scan(x: Tensor, delta: Tensor, decay: Tensor, into: Tensor, out: Tensor) -> Tensor:

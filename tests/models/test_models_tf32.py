@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from models.case import Case
-from models.tf32 import tf32_allowed
+from inductor_debug.models.case import Case
+from inductor_debug.models.tf32 import tf32_allowed
 
 cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
 

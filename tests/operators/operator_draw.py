@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
-from models.gold import double_arithmetic
-from models.nested import map_tensors
-from stages.kerneldiff.structure import flatten
+from inductor_debug.models.gold import double_arithmetic
+from inductor_debug.models.nested import map_tensors
+from inductor_debug.stages.kerneldiff.structure import flatten
 
 SEED = 0
 LOOKED_AT = 24

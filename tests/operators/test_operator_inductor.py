@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch._dynamo.exc import TorchDynamoException
 
-from models.case import Case
-from models.config import ModelConfig
-from stages.contract import MemoryArtifacts, Settings, StageContext
-from stages.kerneldiff import KernelDiff, KernelDiffStage
-from stages.kerneldiff.config import KernelDiffConfig
-from stages.lower.config import BackendConfig
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
+from inductor_debug.stages.kerneldiff import KernelDiff, KernelDiffStage
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.lower.config import BackendConfig
 
 from inductor_disagreements import DISAGREEMENTS, Disagreement  # isort: skip
 from operator_draw import Drawn, draw, leaves, wide  # isort: skip

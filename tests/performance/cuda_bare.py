@@ -47,7 +47,7 @@ def resnet18() -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
 def ssm() -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
     """The state-space model of ``models/ssm.py`` with its configuration's sizes, 128 tokens."""
     sys.path.append(str(Path(__file__).parents[2]))
-    from models.ssm import SelectiveStateSpaceModel, SSMConfig
+    from inductor_debug.models.ssm import SelectiveStateSpaceModel, SSMConfig
 
     config = SSMConfig(vocabulary=16384, width=512, layers=11, state=16, expand=2, convolution=4, chunk=16)
     return SelectiveStateSpaceModel(config), (torch.randint(16384, (1, 128)),), {}

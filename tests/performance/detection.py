@@ -17,10 +17,10 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from models.build import build_case
-from models.case import Case
-from models.config import ModelConfig
-from stages.kerneldiff import KernelDiff, conditioning, sides
+from inductor_debug.models.build import build_case
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.kerneldiff import KernelDiff, conditioning, sides
 
 BUILDS = {
     "bert": {

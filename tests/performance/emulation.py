@@ -10,10 +10,10 @@ import time
 
 import torch
 
-from models.build import build_case
-from models.config import ModelConfig
-from stages.constrain.config import AccelConfig, NumericsConfig
-from stages.lower.emulated import EmulatedAdapter
+from inductor_debug.models.build import build_case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.constrain.config import AccelConfig, NumericsConfig
+from inductor_debug.stages.lower.emulated import EmulatedAdapter
 
 
 def main() -> None:

@@ -16,11 +16,11 @@ from typing import Literal
 import torch
 from torch import nn
 
-from models.case import Case
-from stages.kerneldiff import KernelDiff, conditioning, sides
-from stages.lower.adapters import build_adapter
-from stages.lower.compiled import compile_case
-from stages.lower.config import BackendConfig
+from inductor_debug.models.case import Case
+from inductor_debug.stages.kerneldiff import KernelDiff, conditioning, sides
+from inductor_debug.stages.lower.adapters import build_adapter
+from inductor_debug.stages.lower.compiled import compile_case
+from inductor_debug.stages.lower.config import BackendConfig
 
 ERROR = 1.001
 

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from stages.graph_pictures import draw_graph
-from stages.graphs import GraphRecord
+from inductor_debug.stages.graph_pictures import draw_graph
+from inductor_debug.stages.graphs import GraphRecord
 
 
 def measure(file: Path, rounds: int) -> dict[str, Any]:

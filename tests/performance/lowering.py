@@ -26,17 +26,17 @@ def child(kind: str, layers: int, mode: str) -> None:
 
     import torch
 
-    from models.build import build_case
-    from models.config import ModelConfig
-    from stages.contract import MemoryArtifacts, Settings, StageContext
-    from stages.lower.config import BackendConfig, LowerConfig
-    from stages.lower.stage import LowerStage
+    from inductor_debug.models.build import build_case
+    from inductor_debug.models.config import ModelConfig
+    from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
+    from inductor_debug.stages.lower.config import BackendConfig, LowerConfig
+    from inductor_debug.stages.lower.stage import LowerStage
 
     build = {"_target_": "models.bert.build", "layers": layers}
     case = build_case(ModelConfig("bert", build), mode=mode)
     case.step(case.module)
     if kind == "capture":
-        from stages.capture.compilation import capture
+        from inductor_debug.stages.capture.compilation import capture
 
         graphs = {f"capture/graphs/{graph.id}.json": graph.to_json() for graph in capture(case, None).graphs}
         Path(os.environ[CAPTURED]).write_text(json.dumps(graphs))

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
-from models.errors import ConfigurationError
-from stages.contract import Stage, StageContext, StageResult
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.contract import Stage, StageContext, StageResult
 
 
 class Plain(Stage):

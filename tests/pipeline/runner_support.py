@@ -6,9 +6,9 @@ from typing import Any
 
 from runner_stages import CLASSES
 
-from models.config import ModelConfig
-from pipeline.runner import run
-from pipeline.schema import Config, RunnerConfig
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.pipeline.runner import run
+from inductor_debug.pipeline.schema import Config, RunnerConfig
 
 HERE = Path(__file__).parent
 

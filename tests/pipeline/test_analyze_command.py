@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pipeline import analysis, cli, entry
-from stages.lower.decisions import AUTOTUNING_COLUMNS, FUSION_COLUMNS
+from inductor_debug.pipeline import analysis, cli, entry
+from inductor_debug.stages.lower.decisions import AUTOTUNING_COLUMNS, FUSION_COLUMNS
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = "/home/me/my_package/nets.py"
@@ -298,7 +298,7 @@ def test_without_a_run_the_message_says_so(
 
 def test_a_table_is_cut_to_what_is_asked_for_and_torch_is_not_imported(run: Path) -> None:
     program = (
-        "import sys; from pipeline.cli import main; main(['analyze', '--type', 'fusion', '--rows', '1']); "
+        "import sys; from inductor_debug.pipeline.cli import main; main(['analyze', '--type', 'fusion', '--rows', '1']); "
         "print([name for name in ('torch', 'pandas', 'hydra') if name in sys.modules])"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

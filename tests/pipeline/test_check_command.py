@@ -9,14 +9,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from models.errors import ConfigurationError
-from pipeline.cli import main
-from stages.constrain import Profile, validate_profile
-from stages.constrain.config import AccelConfig, Rule
-from stages.constrain.coverage import coverage
-from stages.constrain.grid import parse_grid
-from stages.constrain.profile import stored_profile
-from stages.graphs import GraphRecord, NodeRecord, TensorRecord
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.pipeline.cli import main
+from inductor_debug.stages.constrain import Profile, validate_profile
+from inductor_debug.stages.constrain.config import AccelConfig, Rule
+from inductor_debug.stages.constrain.coverage import coverage
+from inductor_debug.stages.constrain.grid import parse_grid
+from inductor_debug.stages.constrain.profile import stored_profile
+from inductor_debug.stages.graphs import GraphRecord, NodeRecord, TensorRecord
 
 
 def stored_run(folder: Path, width: int, target: str = "aten.relu.default") -> Path:
@@ -350,7 +350,7 @@ def test_a_run_without_a_capture_is_exit_code_2(tmp_path: Path, capsys: pytest.C
 def test_checking_imports_no_torch(tmp_path: Path) -> None:
     run = stored_run(tmp_path / "run", 24)
     code = (
-        "import sys; from pipeline.cli import main\n"
+        "import sys; from inductor_debug.pipeline.cli import main\n"
         f"words = ['check', {str(run)!r}, '--out', {str(tmp_path / 'out')!r}]\n"
         "assert main(words) == 0 and main([*words, '--grid', 'alignment=1:4']) == 0\n"
         "assert main([*words, 'denied=[aten::relu,aten.rel*]']) == 0 and main([*words, 'accel=arm_ethos_u55']) == 0\n"
@@ -367,7 +367,7 @@ def test_a_custom_rule_in_the_working_directory(tmp_path: Path) -> None:
     (tmp_path / "chip.yaml").write_text("rules: [{rule: custom, value: {_target_: my_own_rules.every_call}}]\n")
     stored_run(tmp_path / "run", 24)
     words = ["check", "run", "accel=chip.yaml", "--grid", "max_rank=2", "--out", "out", "--format", "json"]
-    code = f"import sys; sys.path.remove(''); from pipeline.cli import main; sys.exit(main({words!r}))"
+    code = f"import sys; sys.path.remove(''); from inductor_debug.pipeline.cli import main; sys.exit(main({words!r}))"
     root = str(Path(__file__).resolve().parents[2])
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=os.environ | {"PYTHONPATH": root},
                           capture_output=True, text=True)  # fmt: skip

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-import pipeline.runner
-from pipeline import cli, entry
-from pipeline.summary import build_summary
+import inductor_debug.pipeline.runner as runner_module
+from inductor_debug.pipeline import cli, entry
+from inductor_debug.pipeline.summary import build_summary
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,7 +32,7 @@ def make_run(folder: Path, verdict: str = "passed", **about: Any) -> Path:
 def test_help_tells_every_choice_and_imports_neither_torch_nor_hydra(tmp_path: Path) -> None:
     heavy = ["torch", "hydra", "omegaconf", "pandas", "matplotlib", "transformers"]
     program = (
-        "import sys; from pipeline.entry import main; main(['--help']); "
+        "import sys; from inductor_debug.pipeline.entry import main; main(['--help']); "
         f"print([m for m in {heavy} if m in sys.modules])"
     )
     done = subprocess.run(
@@ -49,7 +49,7 @@ def test_help_tells_every_choice_and_imports_neither_torch_nor_hydra(tmp_path: P
 
 def test_composing_imports_no_torch(tmp_path: Path) -> None:
     program = (
-        "import sys; from pipeline.entry import main; code = main(['--cfg', 'job', 'accel=strict16']); "
+        "import sys; from inductor_debug.pipeline.entry import main; code = main(['--cfg', 'job', 'accel=strict16']); "
         "print(code, [m for m in ('torch', 'pandas', 'matplotlib', 'transformers') if m in sys.modules])"
     )
     done = subprocess.run(
@@ -209,7 +209,7 @@ def test_every_end_of_a_job_leaves_the_others_running(
         return 0
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pipeline.runner, "run", run)
+    monkeypatch.setattr(runner_module, "run", run)
     code = entry.main(["-m", "seed=0,1,2,3", "model.build.name=a/b"])
 
     assert ran == [0, 1, 2, 3]
@@ -309,7 +309,7 @@ def test_a_run_whose_process_was_killed_is_listed_without_a_result(
 ) -> None:
     make_run(tmp_path / "outputs/day/0-done")
     code = (
-        "import os, sys; import pipeline.runner as runner; from pipeline.entry import main\n"
+        "import os, sys; import inductor_debug.pipeline.runner as runner; from inductor_debug.pipeline.entry import main\n"
         "runner.Runner.run = lambda self: os.kill(os.getpid(), 9)\n"
         "main(['model=bert', 'accel=warn8', 'backend.adapter=my_package.MyAdapter'])"
     )
@@ -343,7 +343,7 @@ def test_show_names_the_nearest_runs_alone(
 def test_an_interrupted_sweep_keeps_the_table_of_its_runs(tmp_path: Path) -> None:
     """The second of three runs gets SIGTERM while it works."""
     code = (
-        "import glob, os, signal, sys; import pipeline.session as session; from pipeline.entry import main\n"
+        "import glob, os, signal, sys; import inductor_debug.pipeline.session as session; from inductor_debug.pipeline.entry import main\n"
         "serve = session.WorkerSession.serve\n"
         "def terminated(self, check):\n"
         "    if glob.glob(f'{os.environ[\"SWEEP\"]}/1-*'): os.kill(os.getpid(), signal.SIGTERM)\n"

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from models.config import ModelConfig
-from models.errors import ConfigurationError
-from pipeline import cli, compiled_by, entry, manifest
-from pipeline.restoring import Expected, recorded, restored
-from pipeline.summary import build_summary
-from stages.contract import Settings
-from stages.report.collect import collect
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.pipeline import cli, compiled_by, entry, manifest
+from inductor_debug.pipeline.restoring import Expected, recorded, restored
+from inductor_debug.pipeline.summary import build_summary
+from inductor_debug.stages.contract import Settings
+from inductor_debug.stages.report.collect import collect
 
 RECORD: dict[str, Any] = {
     "versions": {"python": "3.11.7", "torch": "2.13.0+cpu"},
@@ -222,8 +222,8 @@ def test_compare_says_of_which_run_it_is_not_known(tmp_path: Path, capsys: pytes
 
 
 def test_show_and_the_report_have_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from pipeline.rundir import RunDirectory
-    from stages.report.render import render
+    from inductor_debug.pipeline.rundir import RunDirectory
+    from inductor_debug.stages.report.render import render
 
     run = stored_run(tmp_path / "one", RECORD)
     assert cli.main(["show", str(run)]) == 0
@@ -239,8 +239,8 @@ def test_a_models_own_files_and_its_libraries_are_told_apart() -> None:
     kind = type("Layer", (), {"__module__": __name__})
     library = type("Library", (), {"__module__": "yaml"})
     module = SimpleNamespace(modules=lambda: [kind(), library(), type("T", (), {"__module__": "torch.nn"})()])
-    found = compiled_by.model_code(module, "pipeline.cli.main")
-    assert set(found["files"]) == {__name__, "pipeline.cli"} and set(found["libraries"]) == {"yaml"}
+    found = compiled_by.model_code(module, "inductor_debug.pipeline.cli.main")
+    assert set(found["files"]) == {__name__, "inductor_debug.pipeline.cli"} and set(found["libraries"]) == {"yaml"}
 
 
 def test_a_device_is_the_one_that_the_run_is_on() -> None:

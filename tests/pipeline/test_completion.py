@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import completion
-from pipeline.cli import app
-from pipeline.shell_scripts import SCRIPTS
+from inductor_debug.pipeline import completion
+from inductor_debug.pipeline.cli import app
+from inductor_debug.pipeline.shell_scripts import SCRIPTS
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -138,7 +138,7 @@ def test_completing_imports_neither_torch_nor_what_else_is_slow(workplace: Path)
     heavy = ["torch", "pandas", "matplotlib", "transformers"]
     lines = [line for line, _, _ in CASES.values()]
     program = (
-        f"import sys; from pipeline.completion import candidates; [candidates(line) for line in {lines!r}]; "
+        f"import sys; from inductor_debug.pipeline.completion import candidates; [candidates(line) for line in {lines!r}]; "
         f"print([m for m in {heavy} if m in sys.modules])"
     )
     done = subprocess.run(
@@ -162,7 +162,7 @@ def test_no_line_makes_it_fail() -> None:
 
 
 def test_what_is_completed_of_a_key_composes() -> None:
-    from pipeline.schema_fields import leaves
+    from inductor_debug.pipeline.schema_fields import leaves
 
     found = set(completion.candidates("inductor-debug run stages."))
     assert found == {f"stages.{name}." for name in ("constrain", "kerneldiff", "benchmark", "report", "capture")}

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline import arguments, entry
-from pipeline.arguments import normalise
-from pipeline.schema import Config
-from pipeline.validate import to_config
-from stages.benchmark.config import BenchmarkConfig
-from stages.registry import CONFIGS, OFF_BY_DEFAULT
+from inductor_debug.pipeline import arguments, entry
+from inductor_debug.pipeline.arguments import normalise
+from inductor_debug.pipeline.schema import Config
+from inductor_debug.pipeline.validate import to_config
+from inductor_debug.stages.benchmark.config import BenchmarkConfig
+from inductor_debug.stages.registry import CONFIGS, OFF_BY_DEFAULT
 
 
 def compose(*argv: str) -> tuple[Config, Any]:
@@ -176,8 +176,8 @@ def test_every_preset_is_in_the_table() -> None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_patches_what_it_says(name: str) -> None:
     """Composed and checked as a run does it, so that each key is one of torch's, with a value of its type."""
-    from stages.lower import build_adapter
-    from stages.lower.adapters import InductorAdapter
+    from inductor_debug.stages.lower import build_adapter
+    from inductor_debug.stages.lower.adapters import InductorAdapter
 
     config, _ = compose(f"backend={name}")
     assert config.backend.name == name

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from models.config import ModelConfig
-from models.errors import ConfigurationError
-from models.options import INT64, check_declared, range_of, real, whole
-from pipeline.plan import Plan, settings_of
-from pipeline.schema import Config
-from pipeline.schema_fields import example_for, field_of, leaves
-from pipeline.validate import validate
-from stages.constrain.config import Rule
-from stages.registry import CONFIGS
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.models.options import INT64, check_declared, range_of, real, whole
+from inductor_debug.pipeline.plan import Plan, settings_of
+from inductor_debug.pipeline.schema import Config
+from inductor_debug.pipeline.schema_fields import example_for, field_of, leaves
+from inductor_debug.pipeline.validate import validate
+from inductor_debug.stages.constrain.config import Rule
+from inductor_debug.stages.registry import CONFIGS
 
 STRANGE = [math.inf, -math.inf, math.nan, -1, 0, 1e15, 10**15, INT64, INT64 + 1, 10**43, 10**400, -(10**43), True]
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.digest import OWN_MODELS, canonical, compute_digest, source_place
-from pipeline.rundir import RunDirectory
+from inductor_debug.pipeline.digest import OWN_MODELS, canonical, compute_digest, source_place
+from inductor_debug.pipeline.rundir import RunDirectory
 
 INPUTS = {"v.csv": ["node", "source"], "g.json": ["name", "source"]}
 

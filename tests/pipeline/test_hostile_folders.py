@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pipeline import cli
-from stages.graphs import GraphRecord, NodeRecord, SourceLine, TensorRecord
+from inductor_debug.pipeline import cli
+from inductor_debug.stages.graphs import GraphRecord, NodeRecord, SourceLine, TensorRecord
 
 TRIALS = Path(__file__).resolve().parents[1] / "trials"
 sys.path.insert(0, str(TRIALS))

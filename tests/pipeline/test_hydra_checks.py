@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import cli, entry
+from inductor_debug.pipeline import cli, entry
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:

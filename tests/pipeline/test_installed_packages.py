@@ -8,10 +8,10 @@ import pytest
 from hydra.core.config_store import ConfigStore
 from test_config_composition import compose
 
-from models.errors import ConfigurationError
-from pipeline import validate as validation
-from pipeline.entry import main
-from pipeline.validate import validate
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.pipeline import validate as validation
+from inductor_debug.pipeline.entry import main
+from inductor_debug.pipeline.validate import validate
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from test_check_command import stored_run
 from test_run_ownership import listing
 
-from pipeline import cli, entry
+from inductor_debug.pipeline import cli, entry
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORT = "stages=[report]"
@@ -98,7 +98,7 @@ def test_a_folder_of_results_that_cannot_be_written(
 
 def test_a_standard_output_that_is_full_is_told(tmp_path: Path) -> None:
     run = stored_run(tmp_path / "run", 24)
-    command = [sys.executable, "-m", "pipeline.cli", "check", str(run), "--out", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "inductor_debug.pipeline.cli", "check", str(run), "--out", str(tmp_path / "out")]
     with open("/dev/full", "wb") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     assert f"standard output can't be written: {os.strerror(errno.ENOSPC)}" in done.stderr

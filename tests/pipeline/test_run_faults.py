@@ -15,10 +15,10 @@ import pytest
 from runner_support import HERE, Outcome, execute
 from test_runner_stages_end import assert_complete
 
-from models.errors import UserError
-from pipeline import guard
-from pipeline.folders import made
-from pipeline.guard import BoundedLog
+from inductor_debug.models.errors import UserError
+from inductor_debug.pipeline import guard
+from inductor_debug.pipeline.folders import made
+from inductor_debug.pipeline.guard import BoundedLog
 
 pytestmark = pytest.mark.usefixtures("stages_on_path")
 

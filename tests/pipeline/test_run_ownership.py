@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from runner_support import HERE, execute, make_config
 
-from pipeline.fingerprint import fingerprint, stored_fingerprint
-from pipeline.ownership import OWNER, SWEEP_OWNER, DirectoryRefused, claim_run, claim_sweep
-from pipeline.rundir import RunDirectory
-from pipeline.runner import run
+from inductor_debug.pipeline.fingerprint import fingerprint, stored_fingerprint
+from inductor_debug.pipeline.ownership import OWNER, SWEEP_OWNER, DirectoryRefused, claim_run, claim_sweep
+from inductor_debug.pipeline.rundir import RunDirectory
+from inductor_debug.pipeline.runner import run
 
 pytestmark = pytest.mark.usefixtures("stages_on_path")
 

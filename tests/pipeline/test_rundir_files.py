@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from runner_support import execute
 
-from pipeline import rundir as rundir_module
-from pipeline.digest import compute_digest
-from pipeline.manifest import environment_that_matters
-from pipeline.rundir import RunDirectory, write_atomically
-from pipeline.summary import build_summary
-from pipeline.sweep import split_override, sweep_exit_code, write_sweep_table
+from inductor_debug.pipeline import rundir as rundir_module
+from inductor_debug.pipeline.digest import compute_digest
+from inductor_debug.pipeline.manifest import environment_that_matters
+from inductor_debug.pipeline.rundir import RunDirectory, write_atomically
+from inductor_debug.pipeline.summary import build_summary
+from inductor_debug.pipeline.sweep import split_override, sweep_exit_code, write_sweep_table
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_temporary_one(

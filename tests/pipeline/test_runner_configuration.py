@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from runner_support import execute, make_config
 
-from models.errors import ConfigurationError
-from pipeline.plan import Plan, execution_order, settings_of
-from pipeline.watch import memory_limit_of
-from stages.benchmark.config import BenchmarkConfig
-from stages.constrain.config import AccelConfig, Waiver
-from stages.contract import Settings
-from stages.plain import from_plain
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.pipeline.plan import Plan, execution_order, settings_of
+from inductor_debug.pipeline.watch import memory_limit_of
+from inductor_debug.stages.benchmark.config import BenchmarkConfig
+from inductor_debug.stages.constrain.config import AccelConfig, Waiver
+from inductor_debug.stages.contract import Settings
+from inductor_debug.stages.plain import from_plain
 
 pytestmark = pytest.mark.usefixtures("stages_on_path")
 

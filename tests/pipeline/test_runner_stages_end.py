@@ -11,7 +11,7 @@ import psutil
 import pytest
 from runner_support import HERE, Outcome, execute
 
-from pipeline.sweep import sweep_exit_code
+from inductor_debug.pipeline.sweep import sweep_exit_code
 
 pytestmark = pytest.mark.usefixtures("stages_on_path")
 

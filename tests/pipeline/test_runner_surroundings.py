@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from runner_support import Outcome, execute
 
-from pipeline.manifest import git_state
-from pipeline.plan import batch_of
+from inductor_debug.pipeline.manifest import git_state
+from inductor_debug.pipeline.plan import batch_of
 
 pytestmark = pytest.mark.usefixtures("stages_on_path")
 SET = "CUBLAS_WORKSPACE_CONFIG"

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, fx, nn
 
-from models.errors import ConfigurationError
-from stages.lower.adapter import AcceleratorAdapter, run_as_traced
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter, run_as_traced
 
 
 def net() -> tuple[nn.Module, tuple[Tensor]]:

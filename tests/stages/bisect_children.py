@@ -4,7 +4,7 @@ import os
 import signal
 from typing import Any
 
-from stages.bisect.records import OK, Outcome
+from inductor_debug.stages.bisect.records import OK, Outcome
 
 
 def ended_by_a_signal(connection: Any, *given: Any) -> None:

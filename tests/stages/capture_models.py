@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from models.case import Case
+from inductor_debug.models.case import Case
 
 
 class Small(nn.Module):

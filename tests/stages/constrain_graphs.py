@@ -1,9 +1,9 @@
 """Graphs made by hand, for the rules' tests."""
 
-from stages.constrain import check
-from stages.constrain.config import AccelConfig, Rule
-from stages.constrain.layout import strides_of
-from stages.graphs import GraphRecord, NodeRecord, SourceLine, TensorRecord
+from inductor_debug.stages.constrain import check
+from inductor_debug.stages.constrain.config import AccelConfig, Rule
+from inductor_debug.stages.constrain.layout import strides_of
+from inductor_debug.stages.graphs import GraphRecord, NodeRecord, SourceLine, TensorRecord
 
 
 def tensor(*shape, dtype="float32", stride=None, **more):

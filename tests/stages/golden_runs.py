@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from models.case import Case
-from models.config import ModelConfig
-from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
-from stages.encoding import encode
-from stages.kerneldiff import golden_store
-from stages.kerneldiff.config import KernelDiffConfig
-from stages.kerneldiff.stage import KernelDiffStage
-from stages.lower.adapter import AcceleratorAdapter
-from stages.lower.config import BackendConfig
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from inductor_debug.stages.encoding import encode
+from inductor_debug.stages.kerneldiff import golden_store
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.lower.config import BackendConfig
 
 VERDICT_COLUMNS = [
     *("kind", "path", "shape", "dtype", "verdict", "bound", "message", "elements", "mismatched", "max_abs", "rmse"),

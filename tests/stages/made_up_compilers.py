@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from stages.bisect.config import BisectConfig
-from stages.bisect.engine import Investigation
-from stages.bisect.records import (
+from inductor_debug.stages.bisect.config import BisectConfig
+from inductor_debug.stages.bisect.engine import Investigation
+from inductor_debug.stages.bisect.records import (
     AOT_OPTIONS,
     BACKEND,
     CHAIN,

@@ -4,7 +4,7 @@ import inspect
 
 import torch
 
-from models.case import Case
+from inductor_debug.models.case import Case
 
 
 @torch.library.custom_op("profile_tests::churn", mutates_args=())

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from stages.graphs import GraphRecord, NodeRecord, TensorRecord
-from stages.lower import build_adapter
-from stages.lower.config import BackendConfig
+from inductor_debug.stages.graphs import GraphRecord, NodeRecord, TensorRecord
+from inductor_debug.stages.lower import build_adapter
+from inductor_debug.stages.lower.config import BackendConfig
 
 PROJECT = Path(__file__).resolve().parents[2]
 GUIDE = (PROJECT / "docs" / "adapters.md").read_text()

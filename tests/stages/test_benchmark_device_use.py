@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from models.config import ModelConfig
-from stages.benchmark.device_use import UNSEEN, DeviceUse, from_json, look, read, told
-from stages.benchmark.interference import Load
-from stages.benchmark.processes import Sampled
-from stages.benchmark.tables import figures_of, report_of
-from stages.contract import Settings
-from stages.lower.caching import CacheUse
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.benchmark.device_use import UNSEEN, DeviceUse, from_json, look, read, told
+from inductor_debug.stages.benchmark.interference import Load
+from inductor_debug.stages.benchmark.processes import Sampled
+from inductor_debug.stages.benchmark.tables import figures_of, report_of
+from inductor_debug.stages.contract import Settings
+from inductor_debug.stages.lower.caching import CacheUse
 
 ONE, TWO = "GPU-5c1a0b7e-1111-2222-3333-444455556666", "GPU-99999999-1111-2222-3333-444455556666"
 

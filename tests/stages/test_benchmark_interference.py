@@ -8,8 +8,8 @@ import threading
 import numpy
 import pytest
 
-from stages.benchmark import interval
-from stages.benchmark.interference import SHARE, Load, LoadMeter, reason_against, usable_cores
+from inductor_debug.stages.benchmark import interval
+from inductor_debug.stages.benchmark.interference import SHARE, Load, LoadMeter, reason_against, usable_cores
 
 
 def load(others=0.0, usable=2.0, threads=2, on_host=True, wall=1.0):

@@ -5,7 +5,7 @@ import math
 import numpy
 import pytest
 
-from stages.benchmark import interval, timing
+from inductor_debug.stages.benchmark import interval, timing
 
 PROCESSES, SAMPLES = 5, 10
 

@@ -9,13 +9,13 @@ import benchmark_models
 import psutil
 import pytest
 
-from models.config import ModelConfig
-from models.errors import UserError, mistake_in
-from stages.benchmark.config import BenchmarkConfig
-from stages.benchmark.processes import SamplingDied, SamplingRaised, ended, sample_in_process
-from stages.benchmark.stage import BenchmarkStage
-from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
-from stages.lower.config import BackendConfig
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.errors import UserError, mistake_in
+from inductor_debug.stages.benchmark.config import BenchmarkConfig
+from inductor_debug.stages.benchmark.processes import SamplingDied, SamplingRaised, ended, sample_in_process
+from inductor_debug.stages.benchmark.stage import BenchmarkStage
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from inductor_debug.stages.lower.config import BackendConfig
 
 ROOT, HERE = Path(__file__).parents[2], Path(__file__).parent
 QUICK = BenchmarkConfig(processes=2, warmup=1, repeats=3, max_repeats=3)
@@ -105,7 +105,7 @@ def test_a_process_ends_with_the_one_that_started_it(variables):
     code = (
         "import os\n"
         "from test_benchmark_processes import QUICK, settings\n"
-        "from stages.benchmark.processes import sample_in_process\n"
+        "from inductor_debug.stages.benchmark.processes import sample_in_process\n"
         "sample_in_process(settings('slow'), QUICK, 0, 2, dict(os.environ))\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], env=variables, stdout=subprocess.PIPE)

@@ -5,16 +5,16 @@ import mmap
 import pytest
 import torch
 
-from models.case import Case
-from models.config import ModelConfig
-from stages.benchmark import timing
-from stages.benchmark.config import BenchmarkConfig
-from stages.benchmark.memory import Peak, _sampled_peak, allocated_peak, case_bytes, peak_memory
-from stages.benchmark.stage import BenchmarkStage
-from stages.benchmark.tables import milliseconds
-from stages.contract import MemoryArtifacts, Settings, StageContext
-from stages.encoding import encode
-from stages.lower.config import BackendConfig
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.benchmark import timing
+from inductor_debug.stages.benchmark.config import BenchmarkConfig
+from inductor_debug.stages.benchmark.memory import Peak, _sampled_peak, allocated_peak, case_bytes, peak_memory
+from inductor_debug.stages.benchmark.stage import BenchmarkStage
+from inductor_debug.stages.benchmark.tables import milliseconds
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
+from inductor_debug.stages.encoding import encode
+from inductor_debug.stages.lower.config import BackendConfig
 
 
 class Clock:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.config import ModelConfig
-from stages.benchmark.config import BenchmarkConfig
-from stages.benchmark.stage import BenchmarkStage
-from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
-from stages.lower.config import BackendConfig
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.benchmark.config import BenchmarkConfig
+from inductor_debug.stages.benchmark.stage import BenchmarkStage
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from inductor_debug.stages.lower.config import BackendConfig
 
 ROOT, HERE = Path(__file__).parents[2], Path(__file__).parent
 THREADS = (os.cpu_count() or 1) + 5

@@ -14,7 +14,7 @@ from bisect_faults import (
     wrong_partition,
 )
 
-from stages.bisect import Bisection, bisect
+from inductor_debug.stages.bisect import Bisection, bisect
 
 ALL = ("eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow))
 BEHIND_AOT = ALL[1:]

@@ -9,10 +9,10 @@ from faulty_adapters import CrashOnOperation, WrongOperation
 from made_up_compilers import OPERATIONS_OF_A_MODEL, Compiler, Failing, TwoFaults, behind, bisected
 from torch import Tensor, fx, nn
 
-from stages.bisect import bisect
-from stages.bisect.probing import told_by
-from stages.bisect.records import DEFECT, LOWERINGS, OK, OPERATIONS, OPTIONS, Outcome
-from stages.bisect.wording import answer, as_json
+from inductor_debug.stages.bisect import bisect
+from inductor_debug.stages.bisect.probing import told_by
+from inductor_debug.stages.bisect.records import DEFECT, LOWERINGS, OK, OPERATIONS, OPTIONS, Outcome
+from inductor_debug.stages.bisect.wording import answer, as_json
 
 NOT_TOLD = "(not established: one fault that any of the 2 keeps, or several)"
 

@@ -12,22 +12,22 @@ from bisect_faults import Perceptron, Pointwise, wrong_lowering
 from faulty_adapters import CrashOnOperation, WrongOperation
 from torch import Tensor, nn
 
-from models.case import Case
-from models.config import ModelConfig
-from models.errors import ConfigurationError
-from stages.bisect import BisectConfig, BisectStage, bisect, isolated
-from stages.bisect.isolated import IsolatedProber
-from stages.bisect.options import option_values
-from stages.bisect.partial import PartialAdapter
-from stages.bisect.probing import failure_class
-from stages.bisect.records import LOWERINGS, OPERATIONS, Setting, Switch
-from stages.contract import MemoryArtifacts, Settings, StageContext
-from stages.kerneldiff import KernelDiffStage
-from stages.kerneldiff.config import KernelDiffConfig
-from stages.kerneldiff.sides import describe
-from stages.lower.adapters import AotEagerAdapter
-from stages.lower.config import BackendConfig
-from stages.torch_internals.switches import Switchboard, installed
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.bisect import BisectConfig, BisectStage, bisect, isolated
+from inductor_debug.stages.bisect.isolated import IsolatedProber
+from inductor_debug.stages.bisect.options import option_values
+from inductor_debug.stages.bisect.partial import PartialAdapter
+from inductor_debug.stages.bisect.probing import failure_class
+from inductor_debug.stages.bisect.records import LOWERINGS, OPERATIONS, Setting, Switch
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
+from inductor_debug.stages.kerneldiff import KernelDiffStage
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.sides import describe
+from inductor_debug.stages.lower.adapters import AotEagerAdapter
+from inductor_debug.stages.lower.config import BackendConfig
+from inductor_debug.stages.torch_internals.switches import Switchboard, installed
 
 aten = torch.ops.aten
 

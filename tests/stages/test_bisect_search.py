@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 import pytest
 from made_up_compilers import OPERATIONS_OF_A_MODEL, Compiler, TwoFaults, behind, bisected
 
-from stages.bisect.records import (
+from inductor_debug.stages.bisect.records import (
     AOT,
     BACKEND,
     CHAIN,
@@ -20,8 +20,8 @@ from stages.bisect.records import (
     UNKNOWN,
     Switch,
 )
-from stages.bisect.search import MOST, Search, TooMany
-from stages.bisect.wording import as_json
+from inductor_debug.stages.bisect.search import MOST, Search, TooMany
+from inductor_debug.stages.bisect.wording import as_json
 
 LETTERS = [Switch(LOWERINGS, letter) for letter in "abcdefghij"]
 

@@ -21,8 +21,8 @@ from bisect_faults import (
 )
 from faulty_adapters import CrashOnOperation, WrongOperation
 
-from stages.bisect import Bisection, bisect
-from stages.torch_internals.switches import Switchboard, installed
+from inductor_debug.stages.bisect import Bisection, bisect
+from inductor_debug.stages.torch_internals.switches import Switchboard, installed
 
 aten = torch.ops.aten
 

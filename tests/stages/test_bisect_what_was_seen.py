@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from stages.bisect import bisect
-from stages.bisect.wording import HIDES, as_json
-from stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.bisect import bisect
+from inductor_debug.stages.bisect.wording import HIDES, as_json
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter
 
 
 class Block(nn.Module):

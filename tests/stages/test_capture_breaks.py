@@ -5,10 +5,10 @@ import torch
 from capture_models import Broken, EarlyBreak, SkippedFrame, case_of, line_of
 from torch import nn
 
-from models.errors import ConfigurationError
-from stages.capture import capture
-from stages.capture.breaks import in_words, setting_in
-from stages.torch_internals.dynamo_options import check_options, in_force
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.capture import capture
+from inductor_debug.stages.capture.breaks import in_words, setting_in
+from inductor_debug.stages.torch_internals.dynamo_options import check_options, in_force
 
 
 def test_breaks_have_reason_frame_and_graph() -> None:

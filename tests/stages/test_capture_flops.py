@@ -7,8 +7,8 @@ import torch
 from capture_models import case_of
 from torch import nn
 
-from stages.capture import capture
-from stages.capture.flops import count_flops
+from inductor_debug.stages.capture import capture
+from inductor_debug.stages.capture.flops import count_flops
 
 aten = torch.ops.aten
 

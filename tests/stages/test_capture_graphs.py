@@ -7,8 +7,8 @@ import torch
 from capture_models import Broken, Small, case_of, line_of
 from torch import nn
 
-from stages.capture import Capture, capture
-from stages.graphs import GraphRecord, NodeRecord
+from inductor_debug.stages.capture import Capture, capture
+from inductor_debug.stages.graphs import GraphRecord, NodeRecord
 
 
 def calls(graph: GraphRecord) -> list[NodeRecord]:
@@ -162,8 +162,8 @@ def test_records_survive_json(broken: tuple[Broken, Capture]) -> None:
 def test_nodes_inherited_from_helpers_of_a_library_point_at_its_model_file() -> None:
     import transformers
 
-    from stages.capture.sources import SourceFinder
-    from stages.graphs import SourceLine
+    from inductor_debug.stages.capture.sources import SourceFinder
+    from inductor_debug.stages.graphs import SourceLine
 
     root = transformers.__path__[0]
     model = SourceLine(f"{root}/models/bert/modeling_bert.py", 10)

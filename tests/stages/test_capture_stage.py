@@ -8,12 +8,12 @@ import torch
 from capture_models import Broken, NoTensors, Small, case_of
 from torch import nn
 
-from models.config import ModelConfig
-from stages.capture import peak_live, statistics
-from stages.capture.config import CaptureConfig
-from stages.capture.stage import CaptureStage
-from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
-from stages.graphs import GraphRecord, NodeRecord, TensorRecord
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.capture import peak_live, statistics
+from inductor_debug.stages.capture.config import CaptureConfig
+from inductor_debug.stages.capture.stage import CaptureStage
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from inductor_debug.stages.graphs import GraphRecord, NodeRecord, TensorRecord
 
 
 def run(case: object, dynamic: bool | None = None) -> tuple[StageResult, MemoryArtifacts]:
@@ -92,7 +92,7 @@ def test_no_graph_is_not_a_pass() -> None:
 
 
 def test_statistics_add_up() -> None:
-    from stages.capture import capture
+    from inductor_debug.stages.capture import capture
 
     table = (
         statistics(capture(case_of(Small(), torch.ones(5, 4))).graphs)

@@ -10,13 +10,13 @@ import torch
 from torch._inductor import config as inductor_config
 from torch._inductor.async_compile import AsyncCompile
 
-from models.case import Case
-from models.config import ModelConfig
-from stages.benchmark import timing
-from stages.benchmark.config import BenchmarkConfig
-from stages.benchmark.sampling import Sampler
-from stages.contract import MemoryArtifacts, Settings, StageContext
-from stages.profile import observation
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.benchmark import timing
+from inductor_debug.stages.benchmark.config import BenchmarkConfig
+from inductor_debug.stages.benchmark.sampling import Sampler
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
+from inductor_debug.stages.profile import observation
 
 
 class Timed(Exception):

@@ -1,8 +1,8 @@
 """Which operations a finding in Dynamo's graph comes to, in made-up graphs."""
 
-from stages.constrain.concerned import Concerned
-from stages.constrain.violations import Violation
-from stages.graphs import GraphRecord, NodeRecord, SourceLine
+from inductor_debug.stages.constrain.concerned import Concerned
+from inductor_debug.stages.constrain.violations import Violation
+from inductor_debug.stages.graphs import GraphRecord, NodeRecord, SourceLine
 
 LINE = SourceLine("net.py", 7, "y = relu(fused(x))", "forward")
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from constrain_graphs import LINEAR, found, graph, placeholder, rules
 
-from models.errors import ConfigurationError
-from stages.constrain import validate_profile
-from stages.constrain.config import AccelConfig, Rule
-from stages.constrain.graph_rules import check_custom
-from stages.graphs import GraphRecord
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.constrain import validate_profile
+from inductor_debug.stages.constrain.config import AccelConfig, Rule
+from inductor_debug.stages.constrain.graph_rules import check_custom
+from inductor_debug.stages.graphs import GraphRecord
 
 
 def odd_nodes(graph: GraphRecord, *, every: int, fault: str = "") -> Iterator[dict[str, Any]]:

@@ -18,7 +18,7 @@ def test_an_operand_is_found_by_position_and_by_keyword() -> None:
     assert places(found(given, alignment=8, alignment_dims="contraction")) == [("c", "args[0]", "3"),
                                                                                ("c", "args[1]", "3")]  # fmt: skip
     limits = {"max_stride": 3, "max_height": 64, "max_area": 4096, "max_weight_sum": 8323072}
-    target = {"_target_": "stages.constrain.kernel_limits.convolution", **limits}
+    target = {"_target_": "inductor_debug.stages.constrain.kernel_limits.convolution", **limits}
     assert [row.measured for row in found(given, **rules(rule="custom", value=target))] == ["65"]
 
 

@@ -14,21 +14,21 @@ from constrain_graphs import rules
 from mock_models import clean, refused
 from torch import nn
 
-from models.case import Case
-from models.config import ModelConfig
-from pipeline import check_command
-from stages.capture import capture
-from stages.constrain import check
-from stages.constrain.config import AccelConfig, ConstrainConfig, Waiver
-from stages.constrain.grid import check_grid
-from stages.constrain.repros import write_repros
-from stages.constrain.stage import SUMMARY, TABLE, ConstrainStage
-from stages.constrain.violations import Violation, Violations
-from stages.contract import MemoryArtifacts, Settings, StageContext
-from stages.encoding import encode
-from stages.graphs import GraphRecord
-from stages.lower import aot_mock_backend
-from stages.report import fit
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.pipeline import check_command
+from inductor_debug.stages.capture import capture
+from inductor_debug.stages.constrain import check
+from inductor_debug.stages.constrain.config import AccelConfig, ConstrainConfig, Waiver
+from inductor_debug.stages.constrain.grid import check_grid
+from inductor_debug.stages.constrain.repros import write_repros
+from inductor_debug.stages.constrain.stage import SUMMARY, TABLE, ConstrainStage
+from inductor_debug.stages.constrain.violations import Violation, Violations
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
+from inductor_debug.stages.encoding import encode
+from inductor_debug.stages.graphs import GraphRecord
+from inductor_debug.stages.lower import aot_mock_backend
+from inductor_debug.stages.report import fit
 
 __all__ = ["clean"]  # an autouse fixture
 

@@ -7,12 +7,12 @@ from constrain_graphs import found, graph, placeholder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.capture import capture
-from stages.constrain import check
-from stages.constrain.config import AccelConfig, Rule
-from stages.constrain.layout import strides_of
-from stages.graphs import ITEM_BYTES, GraphRecord
-from stages.torch_internals.fx_records import RecordContext, graph_record
+from inductor_debug.stages.capture import capture
+from inductor_debug.stages.constrain import check
+from inductor_debug.stages.constrain.config import AccelConfig, Rule
+from inductor_debug.stages.constrain.layout import strides_of
+from inductor_debug.stages.graphs import ITEM_BYTES, GraphRecord
+from inductor_debug.stages.torch_internals.fx_records import RecordContext, graph_record
 
 # Small: x[5, 4] -> Linear(4, 8) -> relu -> LayerNorm(8). Widths of 4 and 5 are no multiples of 8.
 

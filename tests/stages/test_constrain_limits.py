@@ -8,8 +8,8 @@ from constrain_graphs import LINEAR, call, found, graph, placeholder, places, ru
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.constrain.config import Rule
-from stages.liveness import peak_live
+from inductor_debug.stages.constrain.config import Rule
+from inductor_debug.stages.liveness import peak_live
 
 SHAPES = st.lists(st.integers(1, 70), min_size=0, max_size=6)
 

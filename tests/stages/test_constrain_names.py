@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from stages.constrain import Profile, check, validate_profile
-from stages.constrain.config import AccelConfig, Rule
-from stages.constrain.known_names import unfamiliar
-from stages.constrain.names import IN_PLACE_POSITION
-from stages.constrain.summary import by_rule
-from stages.graphs import GraphRecord, NodeRecord, SourceLine, TensorRecord
+from inductor_debug.stages.constrain import Profile, check, validate_profile
+from inductor_debug.stages.constrain.config import AccelConfig, Rule
+from inductor_debug.stages.constrain.known_names import unfamiliar
+from inductor_debug.stages.constrain.names import IN_PLACE_POSITION
+from inductor_debug.stages.constrain.summary import by_rule
+from inductor_debug.stages.graphs import GraphRecord, NodeRecord, SourceLine, TensorRecord
 
 LIBRARY = torch.library.Library("rules_test", "FRAGMENT")
 LIBRARY.define("op(Tensor x) -> Tensor")
@@ -269,7 +269,7 @@ def test_a_name_that_aotautograd_drops_is_judged_in_the_body(body, expected):
 
 
 def test_the_body_is_a_node_of_this_torchs_graphs():
-    from stages.torch_internals.fx_records import RecordContext, graph_record
+    from inductor_debug.stages.torch_internals.fx_records import RecordContext, graph_record
 
     records = []
 
@@ -311,7 +311,7 @@ def test_an_operator_that_the_capture_calls_needs_no_torch_to_be_known():
      ("torch.ops.rules_test.op", "warning"), ("rules_test.other", "undecided"), ("aten.op", "undecided")],
 )  # fmt: skip
 def test_an_operator_of_a_library_is_found_where_dynamo_calls_it(pattern, expected):
-    from stages.torch_internals.fx_records import RecordContext, graph_record
+    from inductor_debug.stages.torch_internals.fx_records import RecordContext, graph_record
 
     records = []
 
@@ -326,7 +326,7 @@ def test_an_operator_of_a_library_is_found_where_dynamo_calls_it(pattern, expect
 
 
 def test_a_dynamo_graph_of_this_torch_is_found():
-    from stages.torch_internals.fx_records import target_name
+    from inductor_debug.stages.torch_internals.fx_records import target_name
 
     names = []
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import ConfigurationError
-from stages.constrain import check, load_config, load_profile, validate_profile
-from stages.constrain.config import AccelConfig, Rule, Waiver
-from stages.constrain.plain import plain_config
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.constrain import check, load_config, load_profile, validate_profile
+from inductor_debug.stages.constrain.config import AccelConfig, Rule, Waiver
+from inductor_debug.stages.constrain.plain import plain_config
 
 NAMES = ["none", "mock", "strict8", "strict16", "strict32", "warn8", "warn16", "warn32"]
 
@@ -157,10 +157,10 @@ def test_bad_values_name_the_key_and_what_is_valid(fields, key, hint):
 def test_checking_imports_no_torch():
     code = """
 import sys
-from stages.constrain import check, load_profile
-from stages.constrain.stage import ConstrainStage
-from stages.report.stage import ReportStage
-from stages.graphs import GraphRecord, NodeRecord
+from inductor_debug.stages.constrain import check, load_profile
+from inductor_debug.stages.constrain.stage import ConstrainStage
+from inductor_debug.stages.report.stage import ReportStage
+from inductor_debug.stages.graphs import GraphRecord, NodeRecord
 check(GraphRecord("g0.dynamo", "dynamo", [NodeRecord("n", "call_function", "torch.relu")]), load_profile("mock")).table
 assert "torch" not in sys.modules
 """

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from constrain_graphs import call, found, graph, placeholder, tensor
 
-from stages.constrain import check, load_profile
-from stages.constrain.catalogue import markdown, rows
-from stages.constrain.config import Rule
-from stages.constrain.profile import FOLDER, Profile, profile_names
+from inductor_debug.stages.constrain import check, load_profile
+from inductor_debug.stages.constrain.catalogue import markdown, rows
+from inductor_debug.stages.constrain.config import Rule
+from inductor_debug.stages.constrain.profile import FOLDER, Profile, profile_names
 
 VENDORS = (
     "arm_ethos_u55", "aws_trainium_nc_v2", "google_tpu", "huawei_ascend_cube", "ibm_spyre", "intel_gaudi",
@@ -24,7 +24,7 @@ def test_the_documentation_has_every_profile_as_it_is() -> None:
 
 @pytest.mark.parametrize("name", VENDORS)
 def test_every_number_has_a_source_and_names_that_torch_has(name: str) -> None:
-    from stages.constrain.torch_names import check_names
+    from inductor_debug.stages.constrain.torch_names import check_names
 
     profile = load_profile(name)
     assert profile.rules and not profile.strict
@@ -48,7 +48,7 @@ def conv(*, stride: int = 1, kernel: tuple[int, int] = (3, 3), dilation: int = 1
 
 
 CONVOLUTION = {
-    "_target_": "stages.constrain.kernel_limits.convolution",
+    "_target_": "inductor_debug.stages.constrain.kernel_limits.convolution",
     "max_stride": 3, "max_height": 64, "max_area": 4096, "max_weight_sum": 8323072,
 }  # fmt: skip
 
@@ -144,7 +144,11 @@ def test_a_convolution_without_a_batch_has_none_to_pad() -> None:
     assert [row.severity for row in found(alone, rules=load_profile("google_tpu").of("custom"))] == ["undecided"]
 
 
-POOLING = {"_target_": "stages.constrain.kernel_limits.average_pooling", "max_kernel": 8, "max_stride": 3}
+POOLING = {
+    "_target_": "inductor_debug.stages.constrain.kernel_limits.average_pooling",
+    "max_kernel": 8,
+    "max_stride": 3,
+}
 
 
 @pytest.mark.parametrize(("kernel", "stride", "count"), [(8, 3, 0), (9, 3, 1), (8, 4, 1), (9, 4, 2)])

@@ -3,9 +3,9 @@
 import pytest
 from constrain_graphs import call, graph, placeholder, tensor
 
-from stages.constrain import check, load_profile
-from stages.constrain.config import AccelConfig, Rule
-from stages.constrain.repros import write_repros
+from inductor_debug.stages.constrain import check, load_profile
+from inductor_debug.stages.constrain.config import AccelConfig, Rule
+from inductor_debug.stages.constrain.repros import write_repros
 
 MATMUL = graph(
     placeholder("x", 3, 100),
@@ -26,7 +26,7 @@ CONVOLUTION = graph(
         Rule("dtype", value={"float32": "bfloat16"}),
         Rule("layout", value={"stride": 16, "offset": 16}),
         Rule("size", value={"min": 1, "max": 16}),
-        Rule("custom", value={"_target_": "stages.constrain.kernel_limits.batch", "multiple": 8}),
+        Rule("custom", value={"_target_": "inductor_debug.stages.constrain.kernel_limits.batch", "multiple": 8}),
     ],
 )
 @pytest.mark.parametrize("allow", [[], [Rule("operation", value={"allow": ["aten.add"]})]])

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from models.config import ModelConfig
-from models.errors import ConfigurationError
-from stages.constrain import Profile, Violations, validate_profile
-from stages.constrain.config import AccelConfig, ConstrainConfig, Rule, Waiver
-from stages.constrain.profile import completed, read_profile
-from stages.constrain.rulebook import rulebook
-from stages.constrain.stage import DECLARED, ConstrainStage
-from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
-from stages.encoding import encode
-from stages.graphs import GraphRecord, NodeRecord, TensorRecord
-from stages.lower import AcceleratorAdapter
-from stages.lower.config import BackendConfig
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.constrain import Profile, Violations, validate_profile
+from inductor_debug.stages.constrain.config import AccelConfig, ConstrainConfig, Rule, Waiver
+from inductor_debug.stages.constrain.profile import completed, read_profile
+from inductor_debug.stages.constrain.rulebook import rulebook
+from inductor_debug.stages.constrain.stage import DECLARED, ConstrainStage
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from inductor_debug.stages.encoding import encode
+from inductor_debug.stages.graphs import GraphRecord, NodeRecord, TensorRecord
+from inductor_debug.stages.lower import AcceleratorAdapter
+from inductor_debug.stages.lower.config import BackendConfig
 
 
 class Chip(AcceleratorAdapter):
@@ -158,7 +158,7 @@ def test_a_backend_that_declares_nothing_leaves_the_run_unchecked() -> None:
 
 def test_a_planted_fault_keeps_the_inner_adapters_rules() -> None:
     inner = {"inner": f"{__name__}.OwnCheck", "node": "add", "fault": "scale"}
-    assert ("custom", "error") in rules(run(settings("stages.lower.faults.PlantedFault", **inner)))
+    assert ("custom", "error") in rules(run(settings("inductor_debug.stages.lower.faults.PlantedFault", **inner)))
 
 
 def test_the_mock_is_checked_against_the_profile_that_it_enforces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,8 +184,8 @@ def test_a_base_keeps_its_name_rules_and_waivers() -> None:
 
 def test_a_backend_of_ours_that_declares_nothing_needs_no_torch() -> None:
     script = (
-        "import sys\nfrom stages.constrain.rulebook import rulebook\n"
-        "from stages.contract import ModelConfig, Settings\n"
+        "import sys\nfrom inductor_debug.stages.constrain.rulebook import rulebook\n"
+        "from inductor_debug.stages.contract import ModelConfig, Settings\n"
         "rulebook(Settings(ModelConfig()))\nassert 'torch' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

@@ -9,11 +9,11 @@ from constrain_graphs import call, found, graph, placeholder, places, rules, ten
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.constrain import check, validate_profile
-from stages.constrain.config import AccelConfig, Rule, Waiver
-from stages.constrain.names import matches
-from stages.constrain.sizes import case_value, guaranteed_factor
-from stages.constrain.violations import COLUMNS
+from inductor_debug.stages.constrain import check, validate_profile
+from inductor_debug.stages.constrain.config import AccelConfig, Rule, Waiver
+from inductor_debug.stages.constrain.names import matches
+from inductor_debug.stages.constrain.sizes import case_value, guaranteed_factor
+from inductor_debug.stages.constrain.violations import COLUMNS
 
 MATMUL = graph(
     placeholder("x", 3, 100),
@@ -238,7 +238,7 @@ def test_rules_in_full_form_are_edited_by_their_scalar():
 
 def test_operations_that_repeat_are_matched_once(monkeypatch):
     """A model repeats few operations often: matching each node anew took most of a check."""
-    from stages.constrain import subjects
+    from inductor_debug.stages.constrain import subjects
 
     asked = Counter()
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pandas
 import pytest
 
-from models.config import ModelConfig
-from models.errors import ConfigurationError
-from stages.constrain.config import AccelConfig, ConstrainConfig, Waiver
-from stages.constrain.stage import SUMMARY, TABLE, ConstrainStage
-from stages.constrain.violations import COLUMNS
-from stages.contract import MemoryArtifacts, Settings, StageContext
-from stages.encoding import encode
-from stages.graphs import GraphRecord, NodeRecord, TensorRecord
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.constrain.config import AccelConfig, ConstrainConfig, Waiver
+from inductor_debug.stages.constrain.stage import SUMMARY, TABLE, ConstrainStage
+from inductor_debug.stages.constrain.violations import COLUMNS
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
+from inductor_debug.stages.encoding import encode
+from inductor_debug.stages.graphs import GraphRecord, NodeRecord, TensorRecord
 
 GRAPH = GraphRecord("g0.forward", "forward", [
     NodeRecord("x", "placeholder", "x", outputs=[TensorRecord([4, 10], "float32", [10, 1], "cpu")], role="input"),
@@ -127,7 +127,7 @@ def test_waivers_tell_when_they_end_and_that_they_did_nothing():
 
 def test_bytes_that_int64_can_not_hold_are_kept_as_they_are():
     """A limit near int64's own asks for more of them: in the table, in its CSV, in the sum and over a grid."""
-    from stages.constrain.grid import check_grid
+    from inductor_debug.stages.constrain.grid import check_grid
 
     largest = 2**63 - 1
     result = run({"alignment": largest, "alignment_dims": "all"})

@@ -8,10 +8,10 @@ import torch
 from capture_models import case_of
 from constrain_graphs import call, graph, placeholder, tensor
 
-from stages.capture import capture
-from stages.constrain import check
-from stages.constrain.config import AccelConfig, Rule, Waiver
-from stages.constrain.summary import by_rule, top_lines
+from inductor_debug.stages.capture import capture
+from inductor_debug.stages.constrain import check
+from inductor_debug.stages.constrain.config import AccelConfig, Rule, Waiver
+from inductor_debug.stages.constrain.summary import by_rule, top_lines
 
 FORWARD = graph(
     placeholder("x", 4, 100),

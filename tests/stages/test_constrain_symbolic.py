@@ -8,8 +8,8 @@ from constrain_graphs import call, found, graph, placeholder, rules, tensor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.constrain.config import Rule
-from stages.constrain.sizes import bounds, values
+from inductor_debug.stages.constrain.config import Rule
+from inductor_debug.stages.constrain.sizes import bounds, values
 
 OPEN = {"s0": {"hint": 3, "min": 2, "max": None}, "u0": {"hint": None, "min": 0, "max": None}}
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from models.errors import ConfigurationError
-from stages.constrain import load_profile
-from stages.constrain.config import Rule
-from stages.constrain.torch_names import check_names
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.constrain import load_profile
+from inductor_debug.stages.constrain.config import Rule
+from inductor_debug.stages.constrain.torch_names import check_names
 
 
 def test_every_operation_of_the_mock_profile_exists():

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from models.case import Case
-from models.config import ModelConfig
-from models.errors import ConfigurationError
-from stages.contract import MemoryArtifacts, ReferenceConfig, Settings, StageContext
-from stages.eager_check import built_case, check_eager
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.contract import MemoryArtifacts, ReferenceConfig, Settings, StageContext
+from inductor_debug.stages.eager_check import built_case, check_eager
 
 
 class Model(nn.Module):

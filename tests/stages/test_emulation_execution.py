@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from models.errors import ConfigurationError
-from stages.constrain.config import AccelConfig, NumericsConfig, Rule
-from stages.constrain.profile import load_config
-from stages.emulation.findings import Finding
-from stages.lower.emulated import EmulatedAdapter
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.constrain.config import AccelConfig, NumericsConfig, Rule
+from inductor_debug.stages.constrain.profile import load_config
+from inductor_debug.stages.emulation.findings import Finding
+from inductor_debug.stages.lower.emulated import EmulatedAdapter
 
 import scalar_oracle  # isort: skip
 

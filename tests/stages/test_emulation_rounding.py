@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from models.errors import ConfigurationError
-from stages.constrain.config import NumericsConfig
-from stages.constrain.numerics import FloatFormat, parse_format
-from stages.emulation.rounding import round_, rounded
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.constrain.config import NumericsConfig
+from inductor_debug.stages.constrain.numerics import FloatFormat, parse_format
+from inductor_debug.stages.emulation.rounding import round_, rounded
 
 import scalar_oracle  # isort: skip
 
@@ -149,8 +149,8 @@ def test_what_is_half_way_to_too_large_is_counted_as_it_is_rounded(name: str, ti
     ],
 )
 def test_wrong_numerics_are_a_configuration_error(numerics: NumericsConfig, message: str) -> None:
-    from stages.constrain.config import AccelConfig
-    from stages.constrain.profile import validate_profile
+    from inductor_debug.stages.constrain.config import AccelConfig
+    from inductor_debug.stages.constrain.profile import validate_profile
 
     with pytest.raises(ConfigurationError, match=message):
         validate_profile(AccelConfig(numerics=numerics))

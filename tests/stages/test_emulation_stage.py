@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 import torch
 
-from models.case import Case
-from models.config import ModelConfig
-from models.errors import ConfigurationError
-from stages.constrain.config import AccelConfig, NumericsConfig
-from stages.constrain.profile import load_config
-from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult, run_stages
-from stages.emulation.findings import COLUMNS
-from stages.encoding import encode
-from stages.kerneldiff.config import KernelDiffConfig
-from stages.kerneldiff.stage import KernelDiffStage
-from stages.lower.adapter import AcceleratorAdapter
-from stages.lower.config import BackendConfig, LowerConfig
-from stages.lower.emulated import EmulatedAdapter
-from stages.lower.stage import LowerStage
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.constrain.config import AccelConfig, NumericsConfig
+from inductor_debug.stages.constrain.profile import load_config
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult, run_stages
+from inductor_debug.stages.emulation.findings import COLUMNS
+from inductor_debug.stages.encoding import encode
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.lower.config import BackendConfig, LowerConfig
+from inductor_debug.stages.lower.emulated import EmulatedAdapter
+from inductor_debug.stages.lower.stage import LowerStage
 
 PROFILES = {
     # ACCELERATORS: torch-spyre's documentation. 64 elements of 16 bits a stick; one mantissa bit fewer than float16.

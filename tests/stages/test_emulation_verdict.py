@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 import torch
 
-from models.case import Case
-from models.config import ModelConfig
-from stages.constrain.config import AccelConfig, NumericsConfig
-from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
-from stages.kerneldiff.config import KernelDiffConfig
-from stages.kerneldiff.stage import KernelDiffStage
-from stages.lower.compiled import compile_case
-from stages.lower.config import BackendConfig
-from stages.lower.emulated import EmulatedAdapter
-from stages.lower.faults import PlantedFault
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.constrain.config import AccelConfig, NumericsConfig
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
+from inductor_debug.stages.lower.compiled import compile_case
+from inductor_debug.stages.lower.config import BackendConfig
+from inductor_debug.stages.lower.emulated import EmulatedAdapter
+from inductor_debug.stages.lower.faults import PlantedFault
 
 from fault_models import Transformer  # isort: skip
 

@@ -12,9 +12,9 @@ from constrain_graphs import call, placeholder, tensor
 from picture_geometry import SVG, all_parts, boxes, check, parse
 from torch import nn
 
-from stages.capture import Capture, capture
-from stages.graph_pictures import draw_graph
-from stages.graphs import GraphRecord, NodeRecord, SourceLine
+from inductor_debug.stages.capture import Capture, capture
+from inductor_debug.stages.graph_pictures import draw_graph
+from inductor_debug.stages.graphs import GraphRecord, NodeRecord, SourceLine
 
 HOSTILE = "<script>alert('x')</script>\"&\x00\x1b\ud800 ]]>"
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from picture_geometry import boxes, check, parse
 
-from stages.graph_pictures import draw_graph
-from stages.graph_pictures.flow import Flow
-from stages.graph_pictures.fold import Box, all_boxes, fold
-from stages.graphs import GETITEM, GraphRecord, NodeRecord
+from inductor_debug.stages.graph_pictures import draw_graph
+from inductor_debug.stages.graph_pictures.flow import Flow
+from inductor_debug.stages.graph_pictures.fold import Box, all_boxes, fold
+from inductor_debug.stages.graphs import GETITEM, GraphRecord, NodeRecord
 
 
 def call(name, module, *reads, target="aten.relu.default", outputs=1, **more):

@@ -7,9 +7,9 @@ import torch
 from capture_models import case_of, line_of
 from guard_models import Added, Branching, Counting, Picky, Plain, Rolled, Two
 
-from models.errors import ConfigurationError
-from stages.guards import GuardReport, inspect_guards, tables
-from stages.guards.records import WITHOUT_CODE, CompiledFrame, Guard
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.guards import GuardReport, inspect_guards, tables
+from inductor_debug.stages.guards.records import WITHOUT_CODE, CompiledFrame, Guard
 
 ROWS = {"batch": {"x": 0}}
 

@@ -10,19 +10,19 @@ import torch
 from capture_models import NoTensors, case_of
 from guard_models import Plain, build_fixed, build_masked
 
-from models.case import Case
-from models.config import ModelConfig
-from models.errors import ConfigurationError
-from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
-from stages.guards import suggestions
-from stages.guards.comparison import compare_guards
-from stages.guards.config import GuardsConfig
-from stages.guards.reading import _named
-from stages.guards.records import CompiledFrame, Guard
-from stages.guards.stage import GuardsStage
-from stages.lower.config import BackendConfig
-from stages.report.config import ReportConfig
-from stages.report.stage import ReportStage
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from inductor_debug.stages.guards import suggestions
+from inductor_debug.stages.guards.comparison import compare_guards
+from inductor_debug.stages.guards.config import GuardsConfig
+from inductor_debug.stages.guards.reading import _named
+from inductor_debug.stages.guards.records import CompiledFrame, Guard
+from inductor_debug.stages.guards.stage import GuardsStage
+from inductor_debug.stages.lower.config import BackendConfig
+from inductor_debug.stages.report.config import ReportConfig
+from inductor_debug.stages.report.stage import ReportStage
 
 MASKED = f"{build_masked.__module__}.build_masked"
 FIXED = f"{build_fixed.__module__}.build_fixed"

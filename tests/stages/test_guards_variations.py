@@ -8,12 +8,12 @@ from capture_models import case_of
 from guard_models import Added, Masked, Picky, Plain, build_fixed, build_masked
 from torch import nn
 
-from models.build import build_case
-from models.config import ModelConfig
-from stages.contract import Settings
-from stages.guards.layouts import channels_last, other_layout, resized, restrided
-from stages.guards.stage import rebuilder
-from stages.guards.variations import Planned, Rebuilder, other_sizes, plan
+from inductor_debug.models.build import build_case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.contract import Settings
+from inductor_debug.stages.guards.layouts import channels_last, other_layout, resized, restrided
+from inductor_debug.stages.guards.stage import rebuilder
+from inductor_debug.stages.guards.variations import Planned, Rebuilder, other_sizes, plan
 
 FIXED, MASKED = f"{build_fixed.__module__}.build_fixed", f"{build_masked.__module__}.build_masked"
 

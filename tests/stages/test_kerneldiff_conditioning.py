@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from models.case import Case
-from stages.kerneldiff import KernelDiff
-from stages.kerneldiff.conditioning import reconsider
-from stages.kerneldiff.running_statistics import accept_statistics
-from stages.kerneldiff.sides import collect
+from inductor_debug.models.case import Case
+from inductor_debug.stages.kerneldiff import KernelDiff
+from inductor_debug.stages.kerneldiff.conditioning import reconsider
+from inductor_debug.stages.kerneldiff.running_statistics import accept_statistics
+from inductor_debug.stages.kerneldiff.sides import collect
 
 EDGE = 2.0**-24  # rounding noise of numbers near 1
 

@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from models.case import Case
-from models.config import ModelConfig
-from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
-from stages.encoding import encode
-from stages.kerneldiff.config import KernelDiffConfig
-from stages.kerneldiff.stage import KernelDiffStage
-from stages.lower.config import BackendConfig
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from inductor_debug.stages.encoding import encode
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
+from inductor_debug.stages.lower.config import BackendConfig
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 

@@ -8,11 +8,11 @@ import torch
 from fault_models import Convolutional
 from torch import nn
 
-from models.case import Case
-from stages.kerneldiff import KernelDiff, decomposed, suspect
-from stages.kerneldiff.conditioning import reconsider
-from stages.kerneldiff.decomposed import Decomposed, plain_sum
-from stages.kerneldiff.sides import Leaves, collect
+from inductor_debug.models.case import Case
+from inductor_debug.stages.kerneldiff import KernelDiff, decomposed, suspect
+from inductor_debug.stages.kerneldiff.conditioning import reconsider
+from inductor_debug.stages.kerneldiff.decomposed import Decomposed, plain_sum
+from inductor_debug.stages.kerneldiff.sides import Leaves, collect
 
 
 def one_by_one(rows: numpy.ndarray) -> numpy.ndarray:

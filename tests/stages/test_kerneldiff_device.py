@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from stages.kerneldiff import KernelDiff, compare_tensors
-from stages.kerneldiff.metrics import begin
+from inductor_debug.stages.kerneldiff import KernelDiff, compare_tensors
+from inductor_debug.stages.kerneldiff.metrics import begin
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 

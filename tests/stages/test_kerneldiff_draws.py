@@ -11,15 +11,15 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from models.case import Case
-from models.config import ModelConfig
-from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
-from stages.kerneldiff.config import KernelDiffConfig
-from stages.kerneldiff.stage import KernelDiffStage
-from stages.lower.adapter import AcceleratorAdapter
-from stages.lower.adapters import build_adapter
-from stages.lower.compiled import compile_case
-from stages.lower.config import BackendConfig
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.lower.adapters import build_adapter
+from inductor_debug.stages.lower.compiled import compile_case
+from inductor_debug.stages.lower.config import BackendConfig
 
 aten = torch.ops.aten
 

@@ -10,15 +10,15 @@ import torch
 from torch import nn
 from wrong_adapters import DropsCopies
 
-from models.case import Case
-from models.config import ModelConfig
-from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
-from stages.kerneldiff import KernelDiff, assert_matches, compare, compare_tensors
-from stages.kerneldiff.config import KernelDiffConfig
-from stages.kerneldiff.running_statistics import accept_statistics
-from stages.kerneldiff.stage import KernelDiffStage
-from stages.lower.adapter import AcceleratorAdapter
-from stages.lower.config import BackendConfig
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from inductor_debug.stages.kerneldiff import KernelDiff, assert_matches, compare, compare_tensors
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.running_statistics import accept_statistics
+from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.lower.config import BackendConfig
 
 CALLS = {"backward": 0, "forward": 0}
 
@@ -320,7 +320,7 @@ def test_exact_inputs_are_no_branch(
     torch._dynamo.reset()
     module, inputs = made()
     case = Case("net", module.eval(), inputs, {}, "inference", torch.float32, torch.device("cpu"))
-    planted = "stages.lower.faults.PlantedFault"
+    planted = "inductor_debug.stages.lower.faults.PlantedFault"
     options = {"inner": "aot_eager", "node": "addmm", "fault": "scale", "strength": strength}
     settings = Settings(ModelConfig("net"), backend=BackendConfig(planted, planted, options))
     result = run(StageContext(settings, MemoryArtifacts(), {"case": case}))

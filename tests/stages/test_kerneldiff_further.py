@@ -11,16 +11,16 @@ import torch
 from golden_runs import Flipping, Gate, at_the_branch
 from torch import nn
 
-from models.case import Case
-from models.config import ModelConfig
-from models.errors import ConfigurationError
-from models.random_state import seed_everything
-from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
-from stages.kerneldiff import further
-from stages.kerneldiff.config import KernelDiffConfig
-from stages.kerneldiff.stage import KernelDiffStage
-from stages.lower.adapter import AcceleratorAdapter
-from stages.lower.config import BackendConfig
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.models.random_state import seed_everything
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from inductor_debug.stages.kerneldiff import further
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.lower.config import BackendConfig
 
 CALLS = itertools.count()
 

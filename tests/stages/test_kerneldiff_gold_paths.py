@@ -9,16 +9,16 @@ import torch.nn.functional as F
 from torch import nn
 from torch.overrides import has_torch_function
 
-from models.case import Case
-from models.compat import prepare_torchvision
-from models.config import ModelConfig
-from models.gold import double_arithmetic
-from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
-from stages.kerneldiff.config import KernelDiffConfig
-from stages.kerneldiff.sides import run_side
-from stages.kerneldiff.stage import KernelDiffStage
-from stages.lower.adapter import AcceleratorAdapter
-from stages.lower.config import BackendConfig
+from inductor_debug.models.case import Case
+from inductor_debug.models.compat import prepare_torchvision
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.gold import double_arithmetic
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.sides import run_side
+from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.lower.config import BackendConfig
 
 
 class Scaled(AcceleratorAdapter):

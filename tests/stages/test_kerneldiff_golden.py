@@ -9,12 +9,12 @@ from golden_runs import CALLS, CountsEager, Gate, altered, at_the_branch, contex
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from models.config import ModelConfig
-from models.errors import ConfigurationError
-from stages.contract import ReferenceConfig, StageContext
-from stages.kerneldiff import golden_store
-from stages.kerneldiff.config import KernelDiffConfig
-from stages.kerneldiff.stage import KernelDiffStage
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.contract import ReferenceConfig, StageContext
+from inductor_debug.stages.kerneldiff import golden_store
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from golden_runs import altered, context_of, run, stored
 from safetensors.torch import load, load_file, save_file
 from torch import nn
 
-from models.errors import ConfigurationError
-from stages.contract import StageContext, StageResult
-from stages.encoding import encode
-from stages.kerneldiff import golden, golden_store, packing
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.contract import StageContext, StageResult
+from inductor_debug.stages.encoding import encode
+from inductor_debug.stages.kerneldiff import golden, golden_store, packing
 
 
 def damage(folder: Path, name: str, how: str) -> None:

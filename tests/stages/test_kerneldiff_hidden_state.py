@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import nn
 
-from models.case import Case
-from models.config import ModelConfig
-from models.snapshot import Snapshot
-from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
-from stages.kerneldiff.config import KernelDiffConfig
-from stages.kerneldiff.stage import KernelDiffStage
-from stages.lower.adapter import AcceleratorAdapter
-from stages.lower.config import BackendConfig
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.snapshot import Snapshot
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.lower.config import BackendConfig
 
 
 class Scaled(AcceleratorAdapter):

@@ -10,10 +10,10 @@ MEMORY = """
 import ctypes
 from pathlib import Path
 import torch
-from stages.kerneldiff import compare_tensors
-from stages.kerneldiff.comparable import comparable
-from stages.kerneldiff.metrics import chunks
-from stages.kerneldiff.plots import draw
+from inductor_debug.stages.kerneldiff import compare_tensors
+from inductor_debug.stages.kerneldiff.comparable import comparable
+from inductor_debug.stages.kerneldiff.metrics import chunks
+from inductor_debug.stages.kerneldiff.plots import draw
 
 ROWS, COLUMNS, STORED = 6400, 6250, 400_000
 torch.manual_seed(0)

@@ -12,9 +12,9 @@ from test_kerneldiff_written_state import Base, Doubled, Plain, Scaled, compared
 from torch import nn
 from wrong_adapters import DropsCopies
 
-from models.case import Case
-from stages.kerneldiff import compare
-from stages.kerneldiff.structure import flatten
+from inductor_debug.models.case import Case
+from inductor_debug.stages.kerneldiff import compare
+from inductor_debug.stages.kerneldiff.structure import flatten
 
 
 class Layer:

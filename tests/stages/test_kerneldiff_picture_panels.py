@@ -8,9 +8,9 @@ import numpy
 import pytest
 import torch
 
-from stages.drawing import drawing
-from stages.kerneldiff import compare_tensors
-from stages.kerneldiff.pictures import tensor
+from inductor_debug.stages.drawing import drawing
+from inductor_debug.stages.kerneldiff import compare_tensors
+from inductor_debug.stages.kerneldiff.pictures import tensor
 
 
 def drawn(monkeypatch, reference, test):

@@ -13,14 +13,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.kerneldiff import compare_tensors, histogram
-from stages.kerneldiff.pictures.canvas import CELLS, canvas_of, fold, unravel, zoom_of
-from stages.kerneldiff.pictures.errors import boxes
-from stages.kerneldiff.pictures.summary import LINES, apart, lines_of
-from stages.kerneldiff.pictures.tally import SIDE, tally_of
-from stages.kerneldiff.plots import draw, draw_summary, pictures
-from stages.kerneldiff.readers import span
-from stages.kerneldiff.record import TensorComparison
+from inductor_debug.stages.kerneldiff import compare_tensors, histogram
+from inductor_debug.stages.kerneldiff.pictures.canvas import CELLS, canvas_of, fold, unravel, zoom_of
+from inductor_debug.stages.kerneldiff.pictures.errors import boxes
+from inductor_debug.stages.kerneldiff.pictures.summary import LINES, apart, lines_of
+from inductor_debug.stages.kerneldiff.pictures.tally import SIDE, tally_of
+from inductor_debug.stages.kerneldiff.plots import draw, draw_summary, pictures
+from inductor_debug.stages.kerneldiff.readers import span
+from inductor_debug.stages.kerneldiff.record import TensorComparison
 
 SHAPES = st.lists(st.integers(1, 9), min_size=0, max_size=5).map(tuple) | st.sampled_from(
     [(70_001,), (3, 40_000), (40_000, 3), (2, 300, 257), (600, 3, 5, 7), (257, 258), (1, 1, 999, 1), (5000, 2, 4)]
@@ -318,8 +318,8 @@ def test_a_summary_of_any_rows_is_drawn(rows):
 DETERMINISTIC = """
 import hashlib, matplotlib, torch
 {before}
-from stages.kerneldiff import compare_tensors
-from stages.kerneldiff.plots import draw, draw_summary
+from inductor_debug.stages.kerneldiff import compare_tensors
+from inductor_debug.stages.kerneldiff.plots import draw, draw_summary
 torch.manual_seed(0)
 x = torch.randn(30, 40); y = x + 1e-3 * torch.randn(30, 40); y[3, 4] = float("nan")
 row = compare_tensors(x, y)

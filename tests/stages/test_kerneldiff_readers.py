@@ -8,13 +8,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.kerneldiff import compare_tensors, entries, metrics, packing, sparse_reader
-from stages.kerneldiff.comparable import CannotCompare, comparable, dense
-from stages.kerneldiff.entries import entries_of
-from stages.kerneldiff.pictures.canvas import canvas_of, zoom_of
-from stages.kerneldiff.pictures.errors import boxes
-from stages.kerneldiff.pictures.tally import tally_of
-from stages.kerneldiff.readers import region
+from inductor_debug.stages.kerneldiff import compare_tensors, entries, metrics, packing, sparse_reader
+from inductor_debug.stages.kerneldiff.comparable import CannotCompare, comparable, dense
+from inductor_debug.stages.kerneldiff.entries import entries_of
+from inductor_debug.stages.kerneldiff.pictures.canvas import canvas_of, zoom_of
+from inductor_debug.stages.kerneldiff.pictures.errors import boxes
+from inductor_debug.stages.kerneldiff.pictures.tally import tally_of
+from inductor_debug.stages.kerneldiff.readers import region
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # CSR is in beta, ComplexHalf is experimental
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from stages.kerneldiff.refilled import refilled
+from inductor_debug.stages.kerneldiff.refilled import refilled
 
 LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "a slice": lambda base: base[1:3],

@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import nn
 
-from models.case import Case
-from models.config import ModelConfig
-from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
-from stages.kerneldiff import KernelDiff, sides, storage_floor
-from stages.kerneldiff.config import KernelDiffConfig
-from stages.kerneldiff.plots import pictures
-from stages.kerneldiff.record import TensorComparison
-from stages.kerneldiff.repeats import repeated
-from stages.kerneldiff.stage import KernelDiffStage
-from stages.lower.adapter import AcceleratorAdapter
-from stages.lower.config import BackendConfig
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from inductor_debug.stages.kerneldiff import KernelDiff, sides, storage_floor
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.plots import pictures
+from inductor_debug.stages.kerneldiff.record import TensorComparison
+from inductor_debug.stages.kerneldiff.repeats import repeated
+from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.lower.config import BackendConfig
 
 SUMMARY = "kerneldiff/plots/summary.png"
 

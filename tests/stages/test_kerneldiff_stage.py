@@ -5,17 +5,17 @@ import copy
 import pytest
 import torch
 
-from models.case import Case
-from models.config import ModelConfig
-from stages.contract import MemoryArtifacts, ReferenceConfig, Settings, StageContext
-from stages.encoding import encode
-from stages.kerneldiff.comparison import compare_tensors
-from stages.kerneldiff.config import KernelDiffConfig
-from stages.kerneldiff.plots import draw, error_canvas, fold
-from stages.kerneldiff.results import table
-from stages.kerneldiff.stage import KernelDiffStage
-from stages.lower.adapter import AcceleratorAdapter
-from stages.lower.config import BackendConfig
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.contract import MemoryArtifacts, ReferenceConfig, Settings, StageContext
+from inductor_debug.stages.encoding import encode
+from inductor_debug.stages.kerneldiff.comparison import compare_tensors
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.plots import draw, error_canvas, fold
+from inductor_debug.stages.kerneldiff.results import table
+from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.lower.config import BackendConfig
 
 
 class Net(torch.nn.Module):

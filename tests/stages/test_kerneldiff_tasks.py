@@ -6,7 +6,7 @@ import numpy
 import pytest
 import torch
 
-from stages.kerneldiff import tasks
+from inductor_debug.stages.kerneldiff import tasks
 
 
 def divergence(left: numpy.ndarray, right: numpy.ndarray) -> numpy.ndarray:

@@ -9,12 +9,12 @@ import torch
 from test_kerneldiff_written_state import Base, Scaled, compared, verdict_of
 from torch import nn
 
-from models.case import Case
-from stages.kerneldiff import KernelDiff
-from stages.kerneldiff.conditioning import reconsider
-from stages.kerneldiff.decomposed import Decomposed
-from stages.kerneldiff.record import TensorComparison
-from stages.kerneldiff.sides import Leaves, collect
+from inductor_debug.models.case import Case
+from inductor_debug.stages.kerneldiff import KernelDiff
+from inductor_debug.stages.kerneldiff.conditioning import reconsider
+from inductor_debug.stages.kerneldiff.decomposed import Decomposed
+from inductor_debug.stages.kerneldiff.record import TensorComparison
+from inductor_debug.stages.kerneldiff.sides import Leaves, collect
 
 
 class Scores(nn.Module):

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from models.case import Case
-from stages.kerneldiff import perturbed, systematic
-from stages.kerneldiff.record import TensorComparison
+from inductor_debug.models.case import Case
+from inductor_debug.stages.kerneldiff import perturbed, systematic
+from inductor_debug.stages.kerneldiff.record import TensorComparison
 
 ROUNDOFF = 2.0**-9
 

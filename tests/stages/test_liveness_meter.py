@@ -15,14 +15,14 @@ import torch
 from torch import fx, nn
 from torch.utils._pytree import tree_leaves
 
-from models.build import build_case
-from models.case import Case
-from models.config import ModelConfig
-from stages.capture import compilation
-from stages.capture.compilation import capture
-from stages.graphs import GraphRecord, NodeRecord
-from stages.liveness import peak_live
-from stages.torch_internals import aot
+from inductor_debug.models.build import build_case
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.capture import compilation
+from inductor_debug.stages.capture.compilation import capture
+from inductor_debug.stages.graphs import GraphRecord, NodeRecord
+from inductor_debug.stages.liveness import peak_live
+from inductor_debug.stages.torch_internals import aot
 
 LIMIT = 0.05
 Peaks = tuple[int, int, str, str]

@@ -12,18 +12,18 @@ import pytest
 import torch
 from picture_geometry import boxes, parse
 
-from models.case import Case
-from models.errors import ConfigurationError
-from stages.capture import capture
-from stages.capture.sources import SourceFinder
-from stages.lower import build_adapter, compile_case
-from stages.lower.adapters import InductorAdapter
-from stages.lower.aot_inductor import AotInductorAdapter
-from stages.lower.compiled import CompiledCase
-from stages.lower.config import BackendConfig
-from stages.lower.kernels import split_cpp_kernels
-from stages.lower.stage import graph_files
-from stages.lower.values import ValueObserver
+from inductor_debug.models.case import Case
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.capture import capture
+from inductor_debug.stages.capture.sources import SourceFinder
+from inductor_debug.stages.lower import build_adapter, compile_case
+from inductor_debug.stages.lower.adapters import InductorAdapter
+from inductor_debug.stages.lower.aot_inductor import AotInductorAdapter
+from inductor_debug.stages.lower.compiled import CompiledCase
+from inductor_debug.stages.lower.config import BackendConfig
+from inductor_debug.stages.lower.kernels import split_cpp_kernels
+from inductor_debug.stages.lower.stage import graph_files
+from inductor_debug.stages.lower.values import ValueObserver
 
 QUICK = {"aot_inductor": {"compile_wrapper_opt_level": "O0"}}
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from test_lower_held import NAN, ONES, lowered, observed
 
-from stages.lower.births import births, in_column, place_of, to_learn
-from stages.lower.held import Memory
-from stages.lower.values import ValueObserver
+from inductor_debug.stages.lower.births import births, in_column, place_of, to_learn
+from inductor_debug.stages.lower.held import Memory
+from inductor_debug.stages.lower.values import ValueObserver
 
 from native_printer import save_tensor  # isort: skip
 

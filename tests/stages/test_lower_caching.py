@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.lower.caching import cache_use
+from inductor_debug.stages.lower.caching import cache_use
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     found = [tmp_path / name for name in ("inductor", "triton", "headers")]
     for folder in found:
         folder.mkdir()
-    monkeypatch.setattr("stages.torch_internals.graph_cache.cache_folders", lambda: found)
+    monkeypatch.setattr("inductor_debug.stages.torch_internals.graph_cache.cache_folders", lambda: found)
     return found
 
 

@@ -5,21 +5,21 @@ from typing import Any
 import pytest
 import torch
 
-from models.case import Case
-from models.config import ModelConfig
-from models.errors import ConfigurationError
-from stages.capture.compilation import capture
-from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
-from stages.kerneldiff import KernelDiffStage, compare_tensors
-from stages.kerneldiff.config import KernelDiffConfig
-from stages.lower import build_adapter
-from stages.lower.config import BackendConfig
-from stages.lower.fault_kinds import FAULTS, to_bfloat16_values
-from stages.lower.faults import PlantedFault
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.capture.compilation import capture
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from inductor_debug.stages.kerneldiff import KernelDiffStage, compare_tensors
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.lower import build_adapter
+from inductor_debug.stages.lower.config import BackendConfig
+from inductor_debug.stages.lower.fault_kinds import FAULTS, to_bfloat16_values
+from inductor_debug.stages.lower.faults import PlantedFault
 
 from fault_models import Convolutional, Transformer  # isort: skip
 
-PATH = "stages.lower.faults.PlantedFault"
+PATH = "inductor_debug.stages.lower.faults.PlantedFault"
 
 
 def case_of(name: str, mode: str = "training", dtype: torch.dtype = torch.float32) -> Case:

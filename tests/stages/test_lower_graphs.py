@@ -13,14 +13,14 @@ from picture_geometry import all_parts, boxes, check, parse
 from torch._functorch import aot_autograd
 from torch._inductor import compile_fx
 
-from models.case import Case
-from models.config import ModelConfig
-from stages.capture.config import CaptureConfig
-from stages.capture.stage import CaptureStage
-from stages.contract import MemoryArtifacts, Settings, StageContext
-from stages.lower.config import BackendConfig, LowerConfig
-from stages.lower.stage import LowerStage
-from stages.torch_internals.inductor import LoweredGraph
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.capture.config import CaptureConfig
+from inductor_debug.stages.capture.stage import CaptureStage
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
+from inductor_debug.stages.lower.config import BackendConfig, LowerConfig
+from inductor_debug.stages.lower.stage import LowerStage
+from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 
 GRAPHS = ["g0.forward", "g0.backward", "g1.forward", "g1.backward"]
 FIRST, SECOND = ("torch.tanh",), ("torch.sigmoid", "scaled.sum", "self.last(hidden)")

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 import pytest
 import torch
 
-from models.case import Case
-from stages.lower.adapters import build_adapter
-from stages.lower.aot_inductor import AotInductorAdapter
-from stages.lower.compiled import compile_case
-from stages.lower.config import BackendConfig
-from stages.lower.held import Held, Memory
-from stages.lower.launches import reused_buffers
-from stages.lower.values import ValueObserver
-from stages.torch_internals.inductor import LoweredGraph
-from stages.torch_internals.inductor_scheduler import BufferInfo, Schedule, ScheduledNode
+from inductor_debug.models.case import Case
+from inductor_debug.stages.lower.adapters import build_adapter
+from inductor_debug.stages.lower.aot_inductor import AotInductorAdapter
+from inductor_debug.stages.lower.compiled import compile_case
+from inductor_debug.stages.lower.config import BackendConfig
+from inductor_debug.stages.lower.held import Held, Memory
+from inductor_debug.stages.lower.launches import reused_buffers
+from inductor_debug.stages.lower.values import ValueObserver
+from inductor_debug.stages.torch_internals.inductor import LoweredGraph
+from inductor_debug.stages.torch_internals.inductor_scheduler import BufferInfo, Schedule, ScheduledNode
 
 from native_printer import print_tensor  # isort: skip
 

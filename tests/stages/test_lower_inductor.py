@@ -13,19 +13,19 @@ import pytest
 import torch
 import torch._inductor.config as inductor_config
 
-from models.case import Case
-from models.config import ModelConfig
-from models.errors import ConfigurationError
-from stages.capture.sources import SourceFinder
-from stages.contract import MemoryArtifacts, Settings, StageContext
-from stages.lower import build_adapter, compile_case
-from stages.lower.config import BackendConfig, LowerConfig
-from stages.lower.kernel_records import describe_kernels
-from stages.lower.launches import find_launches
-from stages.lower.provenance import map_nodes
-from stages.lower.stage import LowerStage, kernels_of, message_of
-from stages.profile.work import lowered_work
-from stages.report.collect import collect
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.capture.sources import SourceFinder
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
+from inductor_debug.stages.lower import build_adapter, compile_case
+from inductor_debug.stages.lower.config import BackendConfig, LowerConfig
+from inductor_debug.stages.lower.kernel_records import describe_kernels
+from inductor_debug.stages.lower.launches import find_launches
+from inductor_debug.stages.lower.provenance import map_nodes
+from inductor_debug.stages.lower.stage import LowerStage, kernels_of, message_of
+from inductor_debug.stages.profile.work import lowered_work
+from inductor_debug.stages.report.collect import collect
 
 from lower_model import Small, line_of  # isort: skip
 
@@ -49,8 +49,8 @@ def table_of(artifacts: MemoryArtifacts, name: str) -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def lowered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemoryArtifacts]:
     """Artifacts of capture and lower for the small model in training."""
-    from stages.capture.config import CaptureConfig
-    from stages.capture.stage import CaptureStage
+    from inductor_debug.stages.capture.config import CaptureConfig
+    from inductor_debug.stages.capture.stage import CaptureStage
 
     context, artifacts = context_for(small_case())
     artifacts.add(CaptureStage(CaptureConfig()).run(context))

@@ -6,15 +6,15 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from stages.capture.sources import SourceFinder
-from stages.lower.decisions import AUTOTUNING_COLUMNS, autotuning, fusions, kernel_table
-from stages.lower.kernel_records import describe_kernels
-from stages.lower.kernels import Kernel, split_kernels
-from stages.lower.launches import Launch, find_launches, launch_buffers
-from stages.lower.provenance import map_nodes
-from stages.torch_internals.inductor import LoweredGraph
-from stages.torch_internals.inductor_nodes import PostGradNode
-from stages.torch_internals.inductor_scheduler import Autotuning, BufferInfo, Schedule, ScheduledNode
+from inductor_debug.stages.capture.sources import SourceFinder
+from inductor_debug.stages.lower.decisions import AUTOTUNING_COLUMNS, autotuning, fusions, kernel_table
+from inductor_debug.stages.lower.kernel_records import describe_kernels
+from inductor_debug.stages.lower.kernels import Kernel, split_kernels
+from inductor_debug.stages.lower.launches import Launch, find_launches, launch_buffers
+from inductor_debug.stages.lower.provenance import map_nodes
+from inductor_debug.stages.torch_internals.inductor import LoweredGraph
+from inductor_debug.stages.torch_internals.inductor_nodes import PostGradNode
+from inductor_debug.stages.torch_internals.inductor_scheduler import Autotuning, BufferInfo, Schedule, ScheduledNode
 
 TRITON_CALL = """
         # [Provenance debug handles] triton_poi_fused_add_0:1

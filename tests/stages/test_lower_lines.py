@@ -5,11 +5,11 @@ import io
 import pandas as pd
 import torch
 
-from models.case import Case
-from models.config import ModelConfig
-from stages.contract import MemoryArtifacts, Settings, StageContext
-from stages.lower.config import BackendConfig, LowerConfig
-from stages.lower.stage import LowerStage
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
+from inductor_debug.stages.lower.config import BackendConfig, LowerConfig
+from inductor_debug.stages.lower.stage import LowerStage
 
 
 def lowered(module: torch.nn.Module, *inputs: torch.Tensor) -> MemoryArtifacts:

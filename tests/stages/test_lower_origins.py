@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 import torch
 
-from models.case import Case
-from stages.capture.sources import SourceFinder
-from stages.graphs import SourceLine
-from stages.lower import build_adapter, compile_case
-from stages.lower.config import BackendConfig
-from stages.lower.stage import graph_files
+from inductor_debug.models.case import Case
+from inductor_debug.stages.capture.sources import SourceFinder
+from inductor_debug.stages.graphs import SourceLine
+from inductor_debug.stages.lower import build_adapter, compile_case
+from inductor_debug.stages.lower.config import BackendConfig
+from inductor_debug.stages.lower.stage import graph_files
 
 TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
 

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.case import Case
-from models.config import ModelConfig
-from models.errors import ConfigurationError
-from pipeline.manifest import installed_versions
-from stages.contract import MemoryArtifacts, ReferenceConfig, Settings, StageContext
-from stages.kerneldiff.sides import reference_function
-from stages.lower import build_adapter, plugins
-from stages.lower.config import BackendConfig, shown_name
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.pipeline.manifest import installed_versions
+from inductor_debug.stages.contract import MemoryArtifacts, ReferenceConfig, Settings, StageContext
+from inductor_debug.stages.kerneldiff.sides import reference_function
+from inductor_debug.stages.lower import build_adapter, plugins
+from inductor_debug.stages.lower.config import BackendConfig, shown_name
 
 ADAPTER = """
-from stages.lower import AcceleratorAdapter
+from inductor_debug.stages.lower import AcceleratorAdapter
 
 class Chip(AcceleratorAdapter):
     name = "chip"
@@ -98,7 +98,7 @@ def test_a_folder_of_yaml_is_found_without_importing_its_package(site: Path, cap
 def test_listing_imports_neither_torch_nor_the_package(site: Path) -> None:
     (site / "chip_vendor" / "__init__.py").write_text("raise SystemExit('imported')")
     script = (
-        "import sys; from pipeline.entry import main; code = main(['--help'])\n"
+        "import sys; from inductor_debug.pipeline.entry import main; code = main(['--help'])\n"
         "assert 'torch' not in sys.modules and 'hydra' not in sys.modules, 'too much was imported'\n"
         "sys.exit(code)"
     )

@@ -12,12 +12,12 @@ import pytest
 import torch
 from safetensors.torch import load
 
-from stages.lower import values
-from stages.lower.printed import Printed, parse_printed
-from stages.lower.values import ValueObserver
-from stages.native_output import copied_stdout
-from stages.torch_internals.inductor import LoweredGraph
-from stages.torch_internals.inductor_scheduler import BufferInfo, Schedule, ScheduledNode
+from inductor_debug.stages.lower import values
+from inductor_debug.stages.lower.printed import Printed, parse_printed
+from inductor_debug.stages.lower.values import ValueObserver
+from inductor_debug.stages.native_output import copied_stdout
+from inductor_debug.stages.torch_internals.inductor import LoweredGraph
+from inductor_debug.stages.torch_internals.inductor_scheduler import BufferInfo, Schedule, ScheduledNode
 
 from native_printer import print_tensor, save_tensor  # isort: skip
 
@@ -246,7 +246,7 @@ def test_the_copy_goes_where_the_output_went_also_before_a_crash(
     tmp_path: Path, ending: str, code: int, afterwards: str
 ) -> None:
     script = (
-        "import os, sys; from pathlib import Path; from stages.native_output import copied_stdout\n"
+        "import os, sys; from pathlib import Path; from inductor_debug.stages.native_output import copied_stdout\n"
         "with copied_stdout(Path(sys.argv[1])):\n"
         "    print('from Python', flush=True)\n"
         f"    os.write(1, b'from below\\n'); {ending}\n"

@@ -13,14 +13,14 @@ import pytest
 import torch
 from mock_models import STRICT16, Net, clean, inner, refused
 
-from models.errors import ConfigurationError
-from stages.constrain.config import AccelConfig
-from stages.constrain.profile import load_profile
-from stages.lower import ProfileViolated, aot_mock_backend, build_adapter, mock_backend
-from stages.lower.config import BackendConfig
-from stages.lower.mock import MockAdapter
-from stages.lower.mock_options import MockOptions
-from stages.lower.violated import SHOWN
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.constrain.config import AccelConfig
+from inductor_debug.stages.constrain.profile import load_profile
+from inductor_debug.stages.lower import ProfileViolated, aot_mock_backend, build_adapter, mock_backend
+from inductor_debug.stages.lower.config import BackendConfig
+from inductor_debug.stages.lower.mock import MockAdapter
+from inductor_debug.stages.lower.mock_options import MockOptions
+from inductor_debug.stages.lower.violated import SHOWN
 
 __all__ = ["clean"]  # an autouse fixture
 
@@ -38,7 +38,7 @@ def test_mock_strict_false_means_warning(text: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("MOCK_STRICT", text)
     monkeypatch.setenv("MOCK_ALIGNMENT", "16")
     module, x = Net(), torch.randn(3, 16)
-    with caplog.at_level(logging.WARNING, logger="stages.lower.mock"):
+    with caplog.at_level(logging.WARNING, logger="inductor_debug.stages.lower.mock"):
         assert torch.equal(torch.compile(module, backend=mock_backend)(x), module(x))
     line = Net.forward.__code__.co_firstlineno + 1
     assert any(f"{mock_models.__file__}:{line}" in record.getMessage() for record in caplog.records)
@@ -129,7 +129,7 @@ def test_a_graph_break_hides_code_from_the_profile(backend: Any, caplog: pytest.
     assert str(error).startswith("not established that the model keeps the profile 'strict8'")
     assert f"{__file__}:{line}" in str(error) and "Try: " in str(error) and not error.rows
     torch._dynamo.reset()
-    with caplog.at_level(logging.WARNING, logger="stages.lower.mock"):
+    with caplog.at_level(logging.WARNING, logger="inductor_debug.stages.lower.mock"):
         torch.compile(Broken(), backend=backend, options={"profile": "warn8"})(torch.randn(3, 8))
     assert "graph break" in caplog.text
     torch._dynamo.reset()
@@ -286,8 +286,8 @@ def test_a_long_list_is_cut_in_the_message_and_whole_in_the_file(tmp_path: Path)
 
 def test_bare_records_decide_as_full_ones_do() -> None:
     """The check that a healthy first call waits for may leave out nothing that a finding rests on."""
-    from stages.constrain.engine import check
-    from stages.lower.mock import graph_records
+    from inductor_debug.stages.constrain.engine import check
+    from inductor_debug.stages.lower.mock import graph_records
 
     profile = AccelConfig("p", strict=True, alignment=16, layout="contiguous", dtypes=["float32"],
                           max_tensor_bytes=64, denied=["aten.relu", "aten.addmm"])  # fmt: skip
@@ -306,7 +306,7 @@ def test_bare_records_decide_as_full_ones_do() -> None:
 def test_a_waiver_by_source_holds_in_the_first_call(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from stages.constrain.config import Waiver
+    from inductor_debug.stages.constrain.config import Waiver
 
     def told(*waivers: Waiver) -> ProfileViolated | None:
         torch._dynamo.reset()
@@ -317,11 +317,11 @@ def test_a_waiver_by_source_holds_in_the_first_call(
             return error.inner_exception
         return None
 
-    monkeypatch.setattr("stages.constrain.repros.verify", lambda scripts: [])
+    monkeypatch.setattr("inductor_debug.stages.constrain.repros.verify", lambda scripts: [])
     assert isinstance(told(), ProfileViolated)
     assert isinstance(told(Waiver(source="elsewhere.py:*", reason="known")), ProfileViolated)
     caplog.clear()
-    with caplog.at_level(logging.WARNING, logger="stages.constrain.violations"):
+    with caplog.at_level(logging.WARNING, logger="inductor_debug.stages.constrain.violations"):
         assert told(Waiver(source=f"{mock_models.__file__}:*", reason="known")) is None
     assert "matches no finding" not in caplog.text  # as a check without source lines would say
 

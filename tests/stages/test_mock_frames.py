@@ -8,7 +8,7 @@ import torch
 from mock_models import clean, inner
 from torch import nn
 
-from stages.lower import ProfileViolated, aot_mock_backend, mock_backend
+from inductor_debug.stages.lower import ProfileViolated, aot_mock_backend, mock_backend
 
 __all__ = ["clean"]  # an autouse fixture
 
@@ -67,7 +67,7 @@ def test_a_strict_profile_refuses_a_frame_without_a_graph(name: str, backend: An
 
 
 def test_a_warning_profile_tells_and_runs(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, logger="stages.lower.mock"):
+    with caplog.at_level(logging.WARNING, logger="inductor_debug.stages.lower.mock"):
         result = torch.compile(disabled, backend=mock_backend, options=STRICT | {"strict": False})(torch.eye(4))
     assert torch.equal(result, torch.eye(4))
     (line,) = caplog.messages
@@ -78,7 +78,7 @@ def test_a_break_that_a_graph_shows_is_told_once(caplog: pytest.LogCaptureFixtur
     def late(x: torch.Tensor) -> torch.Tensor:
         return hidden(x * 2)
 
-    with caplog.at_level(logging.WARNING, logger="stages.lower.mock"):
+    with caplog.at_level(logging.WARNING, logger="inductor_debug.stages.lower.mock"):
         torch.compile(late, backend=mock_backend, options=STRICT | {"strict": False})(torch.eye(4))
     assert len(caplog.messages) == 1 and "g0.dynamo ends in a graph break" in caplog.text
 

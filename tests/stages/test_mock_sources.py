@@ -10,12 +10,12 @@ from mock_models import clean, inner, refused
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from models.case import Case
-from stages.capture.compilation import capture
-from stages.capture.sources import MACHINERY, SourceFinder
-from stages.graphs import NO_LINE, SourceLine
-from stages.lower import aot_mock_backend, mock_backend
-from stages.lower.violated import ProfileViolated
+from inductor_debug.models.case import Case
+from inductor_debug.stages.capture.compilation import capture
+from inductor_debug.stages.capture.sources import MACHINERY, SourceFinder
+from inductor_debug.stages.graphs import NO_LINE, SourceLine
+from inductor_debug.stages.lower import aot_mock_backend, mock_backend
+from inductor_debug.stages.lower.violated import ProfileViolated
 
 __all__ = ["clean"]  # an autouse fixture
 

@@ -6,23 +6,23 @@ from typing import Any
 import pytest
 import torch
 
-from models.build import build_case
-from models.case import Case
-from models.config import ModelConfig
-from models.errors import ConfigurationError
-from models.nested import strided_parts
-from models.snapshot import same_bits
-from stages.benchmark.memory import case_bytes
-from stages.capture.compilation import capture
-from stages.capture.tables import statistics
-from stages.constrain.config import AccelConfig
-from stages.constrain.engine import check
-from stages.contract import MemoryArtifacts, Settings, StageContext
-from stages.graphs import GraphRecord
-from stages.guards.config import GuardsConfig
-from stages.guards.stage import GuardsStage
-from stages.kerneldiff.config import KernelDiffConfig
-from stages.kerneldiff.stage import KernelDiffStage
+from inductor_debug.models.build import build_case
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.models.nested import strided_parts
+from inductor_debug.models.snapshot import same_bits
+from inductor_debug.stages.benchmark.memory import case_bytes
+from inductor_debug.stages.capture.compilation import capture
+from inductor_debug.stages.capture.tables import statistics
+from inductor_debug.stages.constrain.config import AccelConfig
+from inductor_debug.stages.constrain.engine import check
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
+from inductor_debug.stages.graphs import GraphRecord
+from inductor_debug.stages.guards.config import GuardsConfig
+from inductor_debug.stages.guards.stage import GuardsStage
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
 
 
 def config(name: str, **build: Any) -> ModelConfig:

@@ -13,17 +13,17 @@ import torch._dynamo.config as dynamo_config
 import torch._functorch.config as functorch_config
 import torch._inductor.config as inductor_config
 
-from models.case import Case
-from models.config import ModelConfig
-from stages.capture.config import CaptureConfig
-from stages.capture.stage import CaptureStage
-from stages.contract import MemoryArtifacts, Settings, StageContext
-from stages.lower.adapter import AcceleratorAdapter
-from stages.lower.adapters import EagerAdapter
-from stages.lower.compiled import compiled_case
-from stages.torch_internals.compiler_options import SEVERAL, CompilationOptions, differing, plain
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.capture.config import CaptureConfig
+from inductor_debug.stages.capture.stage import CaptureStage
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.lower.adapters import EagerAdapter
+from inductor_debug.stages.lower.compiled import compiled_case
+from inductor_debug.stages.torch_internals.compiler_options import SEVERAL, CompilationOptions, differing, plain
 
-CODE = "import json; from stages.torch_internals.compiler_options import differing; print(json.dumps(differing()))"
+CODE = "import json; from inductor_debug.stages.torch_internals.compiler_options import differing; print(json.dumps(differing()))"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def options_of(case: Case, adapter: AcceleratorAdapter, monkeypatch: pytest.Monk
     """What is told of the case's one compilation, where nothing differed before."""
     told: list[CompilationOptions] = []
     context = StageContext(Settings(ModelConfig()), MemoryArtifacts(), {"case": case}, compiled_with=told.append)
-    monkeypatch.setattr("stages.lower.compiled.build_adapter", lambda settings: adapter)
+    monkeypatch.setattr("inductor_debug.stages.lower.compiled.build_adapter", lambda settings: adapter)
     compiled_case(context)
     assert compiled_case(context) is context.live["compiled"] and len(told) == 1
     return told[0].over(NOTHING)
@@ -158,7 +158,7 @@ def test_a_backward_compiled_after_the_patch_was_closed_is_told_apart(monkeypatc
 
 @pytest.mark.slow
 def test_what_a_recording_patches_itself_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from stages.lower.adapters import InductorAdapter
+    from inductor_debug.stages.lower.adapters import InductorAdapter
 
     adapter = InductorAdapter({"max_fusion_size": 7})
     found = options_of(case_of(torch.nn.Linear(4, 4), "training"), adapter, monkeypatch)

@@ -7,10 +7,10 @@ import pytest
 import torch
 from profile_models import lopsided_case
 
-from models.case import Case
-from stages.profile import ceiling
-from stages.profile.ceiling import MIB, last_level_cache, measured_ceiling
-from stages.profile.stage import measure
+from inductor_debug.models.case import Case
+from inductor_debug.stages.profile import ceiling
+from inductor_debug.stages.profile.ceiling import MIB, last_level_cache, measured_ceiling
+from inductor_debug.stages.profile.stage import measure
 
 CPU = torch.device("cpu")
 

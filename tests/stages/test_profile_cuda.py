@@ -4,11 +4,11 @@ import pytest
 import torch
 from profile_models import line_of, lopsided_case
 
-from models.config import ModelConfig
-from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
-from stages.lower.config import BackendConfig
-from stages.profile.config import ProfileConfig
-from stages.profile.stage import ProfileStage
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from inductor_debug.stages.lower.config import BackendConfig
+from inductor_debug.stages.profile.config import ProfileConfig
+from inductor_debug.stages.profile.stage import ProfileStage
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from stages.graphs import SourceLine
-from stages.lower.parts import Part
-from stages.profile.work import lowered_work
+from inductor_debug.stages.graphs import SourceLine
+from inductor_debug.stages.lower.parts import Part
+from inductor_debug.stages.profile.work import lowered_work
 
 Record = dict[str, Any]
 
@@ -50,8 +50,8 @@ def buffer(name: str, elements: int) -> Record:
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> Any:
     def of(records: list[Record], nodes: list[Any], pre_grad: tuple[Any, ...] = ()) -> list[Part]:
-        monkeypatch.setattr("stages.lower.kernel_records.describe_kernels", lambda *_: records)
-        monkeypatch.setattr("stages.lower.stage.kernels_of", lambda lowered: ([], []))
+        monkeypatch.setattr("inductor_debug.stages.lower.kernel_records.describe_kernels", lambda *_: records)
+        monkeypatch.setattr("inductor_debug.stages.lower.stage.kernels_of", lambda lowered: ([], []))
         lowered: Any = SimpleNamespace(id="g0.forward", nodes=nodes, pre_grad_nodes=pre_grad)
         finder: Any = Lines()
         first, *_ = lowered_work(lowered, [], finder)

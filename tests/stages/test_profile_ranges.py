@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from stages.profile.ranges import Ranges
+from inductor_debug.stages.profile.ranges import Ranges
 
 PYTHON = """
 class Runner:

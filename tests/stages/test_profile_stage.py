@@ -12,15 +12,15 @@ import pytest
 import torch
 from profile_models import Block, line_of, lopsided_case
 
-from models.config import ModelConfig
-from models.errors import ConfigurationError
-from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
-from stages.lower.adapter import AcceleratorAdapter
-from stages.lower.config import BackendConfig
-from stages.profile.config import ProfileConfig
-from stages.profile.stage import ProfileStage
-from stages.report.config import ReportConfig
-from stages.report.stage import ReportStage
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.lower.config import BackendConfig
+from inductor_debug.stages.profile.config import ProfileConfig
+from inductor_debug.stages.profile.stage import ProfileStage
+from inductor_debug.stages.report.config import ReportConfig
+from inductor_debug.stages.report.stage import ReportStage
 
 FILES = [f"profile/{name}" for name in (
     "kernels.csv", "lines.csv", "modules.csv", "operations.csv", "summary.json", "trace.json.gz")]  # fmt: skip
@@ -173,8 +173,8 @@ def test_a_lookup_reads_the_rows_that_it_looks_up(inductor: Finished) -> None:
 
 
 def provenance(finished: Finished, graph: str) -> list[dict[str, Any]]:
-    from stages.capture.sources import SourceFinder
-    from stages.lower.stage import graph_files
+    from inductor_debug.stages.capture.sources import SourceFinder
+    from inductor_debug.stages.lower.stage import graph_files
 
     lowered = finished.context.live["compiled"].graphs[graph]
     files, _ = graph_files(lowered, [], SourceFinder(finished.context.case.module))
@@ -239,7 +239,7 @@ def test_a_c_plus_plus_wrapper_is_told_by_launch() -> None:
 
 def test_ranges_at_the_wrong_launch_would_show(monkeypatch: pytest.MonkeyPatch, inductor: Finished) -> None:
     """The fault that the tests above are there for: names moved on by one launch."""
-    from stages.profile import ranges
+    from inductor_debug.stages.profile import ranges
 
     place = ranges._in_python
 
@@ -273,7 +273,7 @@ def test_a_number_of_steps_that_is_none_is_refused(key: str, value: int) -> None
 
 
 def test_the_columns_are_those_that_are_documented(inductor: Finished) -> None:
-    from stages.profile import tables
+    from inductor_debug.stages.profile import tables
 
     text = tables.__doc__ or ""
     for name in ("kernels", "operations", "modules", "lines"):

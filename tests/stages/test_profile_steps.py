@@ -6,19 +6,19 @@ import pytest
 import torch
 from profile_models import lopsided_case
 
-from models.case import Case
-from models.config import ModelConfig
-from stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
-from stages.lower.adapters import build_adapter
-from stages.lower.compiled import CompiledCase, compile_case
-from stages.lower.config import BackendConfig
-from stages.lower.parts import Part
-from stages.profile.config import ProfileConfig
-from stages.profile.observation import Observation, Times
-from stages.profile.stage import ProfileStage
-from stages.profile.tables import Profile, timed
-from stages.profile.wording import message
-from stages.profile.work import Work
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from inductor_debug.stages.lower.adapters import build_adapter
+from inductor_debug.stages.lower.compiled import CompiledCase, compile_case
+from inductor_debug.stages.lower.config import BackendConfig
+from inductor_debug.stages.lower.parts import Part
+from inductor_debug.stages.profile.config import ProfileConfig
+from inductor_debug.stages.profile.observation import Observation, Times
+from inductor_debug.stages.profile.stage import ProfileStage
+from inductor_debug.stages.profile.tables import Profile, timed
+from inductor_debug.stages.profile.wording import message
+from inductor_debug.stages.profile.work import Work
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -107,7 +107,7 @@ def test_the_backward_of_the_loss_is_not_taken_for_that_of_the_last_operation() 
 
 
 def test_modules_that_can_not_be_given_ranges_are_not_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    from stages.profile import stage
+    from inductor_debug.stages.profile import stage
 
     compiled: list[str] = []
 

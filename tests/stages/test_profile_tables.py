@@ -8,18 +8,18 @@ import pytest
 import torch
 from profile_models import lopsided_case
 
-from models.errors import ConfigurationError
-from stages.constrain.config import AccelConfig, PeaksConfig
-from stages.constrain.profile import load_config, validate_profile
-from stages.graphs import GraphRecord, NodeRecord
-from stages.lower.parts import Part, weights
-from stages.profile.ceiling import Ceiling, last_level_cache, measured_ceiling, named_ceiling, share_of
-from stages.profile.observation import Observation, Times, _steps
-from stages.profile.stage import unseen
-from stages.profile.tables import Profile, kernel_rows, line_rows, module_rows, operation_rows, timed
-from stages.profile.trace import annotated
-from stages.profile.wording import message, summary
-from stages.profile.work import Work, _Flops
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.constrain.config import AccelConfig, PeaksConfig
+from inductor_debug.stages.constrain.profile import load_config, validate_profile
+from inductor_debug.stages.graphs import GraphRecord, NodeRecord
+from inductor_debug.stages.lower.parts import Part, weights
+from inductor_debug.stages.profile.ceiling import Ceiling, last_level_cache, measured_ceiling, named_ceiling, share_of
+from inductor_debug.stages.profile.observation import Observation, Times, _steps
+from inductor_debug.stages.profile.stage import unseen
+from inductor_debug.stages.profile.tables import Profile, kernel_rows, line_rows, module_rows, operation_rows, timed
+from inductor_debug.stages.profile.trace import annotated
+from inductor_debug.stages.profile.wording import message, summary
+from inductor_debug.stages.profile.work import Work, _Flops
 
 
 def part(operation: str, module: str, line: int, weight: float) -> Part:

@@ -6,13 +6,13 @@ import pandas
 import pytest
 from constrain_graphs import LINEAR, call, graph, placeholder, tensor
 
-from models.config import ModelConfig
-from stages.constrain.violations import COLUMNS
-from stages.contract import MemoryArtifacts, Settings, StageContext
-from stages.report import pictures as module
-from stages.report.config import ReportConfig
-from stages.report.pictures import pictures
-from stages.report.stage import ReportStage
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.constrain.violations import COLUMNS
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
+from inductor_debug.stages.report import pictures as module
+from inductor_debug.stages.report.config import ReportConfig
+from inductor_debug.stages.report.pictures import pictures
+from inductor_debug.stages.report.stage import ReportStage
 
 
 def stored(*kinds, number=0, **more):

@@ -7,12 +7,12 @@ from html.parser import HTMLParser
 
 import pytest
 
-from models.config import ModelConfig
-from stages.contract import MemoryArtifacts, Settings, StageContext
-from stages.encoding import encode
-from stages.report.config import ReportConfig
-from stages.report.render import cell, human_bytes, place
-from stages.report.stage import ReportStage
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
+from inductor_debug.stages.encoding import encode
+from inductor_debug.stages.report.config import ReportConfig
+from inductor_debug.stages.report.render import cell, human_bytes, place
+from inductor_debug.stages.report.stage import ReportStage
 
 HOSTILE = "<script>alert('x')</script>\"&"
 OUTSIDE = (

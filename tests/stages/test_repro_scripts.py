@@ -15,13 +15,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from stages.constrain.config import AccelConfig
-from stages.constrain.engine import check
-from stages.constrain.repros import Repro, Repros, write_repros
-from stages.graphs import GraphRecord, NodeRecord, TensorRecord
-from stages.lower.mock import graph_records
-from stages.repro import NotReproducible, Program
-from stages.repro.values import index_ranges
+from inductor_debug.stages.constrain.config import AccelConfig
+from inductor_debug.stages.constrain.engine import check
+from inductor_debug.stages.constrain.repros import Repro, Repros, write_repros
+from inductor_debug.stages.graphs import GraphRecord, NodeRecord, TensorRecord
+from inductor_debug.stages.lower.mock import graph_records
+from inductor_debug.stages.repro import NotReproducible, Program
+from inductor_debug.stages.repro.values import index_ranges
 
 RULES = {"alignment": 16, "layout": "contiguous", "dtypes": ["float32"], "max_tensor_bytes": 4}
 

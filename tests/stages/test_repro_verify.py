@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from stages.constrain.config import ConstrainConfig
-from stages.constrain.stage import ConstrainStage
-from stages.repro import Script, Verification, verify
+from inductor_debug.stages.constrain.config import ConstrainConfig
+from inductor_debug.stages.constrain.stage import ConstrainStage
+from inductor_debug.stages.repro import Script, Verification, verify
 
 LINE = "VIOLATION alignment measured=7 limit=16"
 
@@ -35,7 +35,7 @@ def test_the_line_and_the_exit_code_together_verify() -> None:
         ("import sys; sys.exit(3)", "could not run: it printed nothing"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "signal 11"),
         ("import sys; sys.exit(7)", "exit code 7"),
-        ("import stages.graphs", "must not need this tool: stages"),
+        ("import inductor_debug.stages.graphs", "must not need this tool: stages"),
         ("import urllib.request as r; r.urlopen('http://127.0.0.1:9')", "must not use the network"),
     ],
 )
@@ -94,7 +94,8 @@ def test_no_repros_where_none_are_wanted_or_nothing_is_violated() -> None:
 def test_writing_repros_imports_no_torch() -> None:
 
     code = (
-        "import sys; import stages.repro, stages.constrain.repros, stages.constrain.stage, stages.lower.violated; "
+        "import sys; import inductor_debug.stages.repro as a, inductor_debug.stages.constrain.repros as b; "
+        "import inductor_debug.stages.constrain.stage, inductor_debug.stages.lower.violated; "
         "assert 'torch' not in sys.modules and 'pandas' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

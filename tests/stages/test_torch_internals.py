@@ -170,8 +170,8 @@ def test_names_by_which_compilations_are_noticed() -> None:
 
 def test_registered_names_are_those_of_the_registry() -> None:
     """Read from torch's sources, without importing it."""
-    from stages.torch_internals.backends import registered_backends
-    from stages.torch_internals.registered_names import registered_names
+    from inductor_debug.stages.torch_internals.backends import registered_backends
+    from inductor_debug.stages.torch_internals.registered_names import registered_names
 
     assert list(registered_names()) == registered_backends()
 

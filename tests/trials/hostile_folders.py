@@ -53,7 +53,7 @@ def build(batch_size: int = 3):
 
 def commands(run: Path, good: Path, out: Path) -> list[list[str]]:
     """Every command that reads stored runs, each of its questions, both formats."""
-    from pipeline.analysis import TYPES
+    from inductor_debug.pipeline.analysis import TYPES
 
     check = ["check", str(run), "--out", str(out)]
     found = [["list", str(run.parent)], ["list", str(run.parent), "--format", "json"]]
@@ -68,7 +68,7 @@ def commands(run: Path, good: Path, out: Path) -> list[list[str]]:
 
 def answer(command: Sequence[str]) -> dict[str, Any]:
     """Run a command in this process: its exit code (None where an error got out), and what it printed."""
-    from pipeline import cli
+    from inductor_debug.pipeline import cli
 
     out, err = io.StringIO(), io.StringIO()
     try:

@@ -89,8 +89,8 @@ def trials(name: str) -> Iterator[tuple[str, str]]:
     import torch
     import transformers
 
-    from models.config import ModelConfig
-    from stages.contract import Settings
+    from inductor_debug.models.config import ModelConfig
+    from inductor_debug.stages.contract import Settings
 
     torch.set_num_threads(1)
     for bounds in (FEW, FEW | NARROW, None):
@@ -114,9 +114,9 @@ ORDER = ("starts", "exit 3", "exit 2", "not built")
 
 
 def _outcome(settings: Any) -> tuple[str, str]:
-    from models.errors import UserError, is_out_of_memory
-    from stages.contract import StageContext
-    from stages.eager_check import built_case, check_eager
+    from inductor_debug.models.errors import UserError, is_out_of_memory
+    from inductor_debug.stages.contract import StageContext
+    from inductor_debug.stages.eager_check import built_case, check_eager
 
     case = None
     try:
@@ -158,10 +158,14 @@ def main() -> int:
     parser.add_argument("--json", help="a file for the outcomes")
     parser.add_argument("--but", help="such a file: what starts in it is left out")
     arguments = parser.parse_args()
-    from models.compat import prepare_torchvision
+    from inductor_debug.models.compat import prepare_torchvision
 
     prepare_torchvision()
-    for module in ("transformers.modeling_utils", "transformers.models.auto.modeling_auto", "stages.eager_check"):
+    for module in (
+        "transformers.modeling_utils",
+        "transformers.models.auto.modeling_auto",
+        "inductor_debug.stages.eager_check",
+    ):
         importlib.import_module(module)  # once, before the processes are forked
     forked = multiprocessing.get_context("fork")
     outcomes: dict[str, tuple[str, str]] = {}

@@ -26,7 +26,7 @@ from typing import Any
 
 import psutil
 
-from pipeline import cli
+from inductor_debug.pipeline import cli
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -11,10 +11,10 @@ import typing
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from models.options import choices_of, range_of
-from pipeline.help import GROUPS, options
-from pipeline.schema_fields import field_of, leaves
-from stages.registry import CONFIGS
+from inductor_debug.models.options import choices_of, range_of
+from inductor_debug.pipeline.help import GROUPS, options
+from inductor_debug.pipeline.schema_fields import field_of, leaves
+from inductor_debug.stages.registry import CONFIGS
 
 ALL_STAGES = f"stages=[{','.join(name for name in CONFIGS)}]"
 COMPLETE = (ALL_STAGES, "accel.numerics.accumulate=bfloat16")

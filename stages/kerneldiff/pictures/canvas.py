@@ -9,9 +9,9 @@ import numpy
 import torch
 from torch.nn.functional import pad
 
-from stages.kerneldiff.comparable import comparable
-from stages.kerneldiff.pictures.errors import CHUNK, Piece, errors_of
-from stages.kerneldiff.readers import Side, region, span
+from inductor_debug.stages.kerneldiff.comparable import comparable
+from inductor_debug.stages.kerneldiff.pictures.errors import CHUNK, Piece, errors_of
+from inductor_debug.stages.kerneldiff.readers import Side, region, span
 
 CELLS = 256
 """Rows and columns of a canvas at most; a cell shows the largest error of the block that it stands for."""

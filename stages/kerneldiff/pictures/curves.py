@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy
 
-from stages.drawing import decades, log_axis, number, power
-from stages.kerneldiff import histogram
-from stages.kerneldiff.pictures.tally import SIDE, Tally, log10_of
-from stages.kerneldiff.record import TensorComparison
+from inductor_debug.stages.drawing import decades, log_axis, number, power
+from inductor_debug.stages.kerneldiff import histogram
+from inductor_debug.stages.kerneldiff.pictures.tally import SIDE, Tally, log10_of
+from inductor_debug.stages.kerneldiff.record import TensorComparison
 
 _GAP = 0.35
 """Decades between the bins of a density and the strips for zeros and for what is not finite, and their width."""

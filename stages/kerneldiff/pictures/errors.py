@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from stages.kerneldiff import formats
-from stages.kerneldiff.readers import Reader, Side
+from inductor_debug.stages.kerneldiff import formats
+from inductor_debug.stages.kerneldiff.readers import Reader, Side
 
 CHUNK = 32_000
 """Elements handled at a time, below the size from which torch splits an operation over threads (see ``metrics.py``).

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy
 
-from stages.drawing import log_axis, shorten
-from stages.kerneldiff.pictures.canvas import Canvas, Zoom
+from inductor_debug.stages.drawing import log_axis, shorten
+from inductor_debug.stages.kerneldiff.pictures.canvas import Canvas, Zoom
 
 MARKS = {
     "nan": ("#ff00cc", "NaN on one side"),

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stages.drawing import COLORS, MARKERS, decades, drawing, number, power, shorten
-from stages.kerneldiff.record import TensorComparison
-from stages.kerneldiff.verdict import VERDICTS
+from inductor_debug.stages.drawing import COLORS, MARKERS, decades, drawing, number, power, shorten
+from inductor_debug.stages.kerneldiff.record import TensorComparison
+from inductor_debug.stages.kerneldiff.verdict import VERDICTS
 
 LINES = 60
 """Lines of a summary at most; neighbors share a line where there are more tensors."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy
 import torch
 
-from stages.kerneldiff.comparable import comparable
-from stages.kerneldiff.histogram import BINS, LOWEST, OCTAVES, bins_of
-from stages.kerneldiff.pictures.errors import CHUNK, box_axis, boxes, errors_of
-from stages.kerneldiff.readers import Reader, Side
+from inductor_debug.stages.kerneldiff.comparable import comparable
+from inductor_debug.stages.kerneldiff.histogram import BINS, LOWEST, OCTAVES, bins_of
+from inductor_debug.stages.kerneldiff.pictures.errors import CHUNK, box_axis, boxes, errors_of
+from inductor_debug.stages.kerneldiff.readers import Reader, Side
 
 SIDE = 128
 """Bins of a density's side: the first for zeros, the last for what is not finite, between them half octaves."""

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy
 
-from stages.drawing import COLORS, drawing, number, shorten
-from stages.kerneldiff.comparable import comparable
-from stages.kerneldiff.pictures import curves, matrix
-from stages.kerneldiff.pictures.canvas import Canvas, canvas_of, unravel, zoom_of
-from stages.kerneldiff.pictures.tally import tally_of
-from stages.kerneldiff.readers import Side
-from stages.kerneldiff.record import TensorComparison
+from inductor_debug.stages.drawing import COLORS, drawing, number, shorten
+from inductor_debug.stages.kerneldiff.comparable import comparable
+from inductor_debug.stages.kerneldiff.pictures import curves, matrix
+from inductor_debug.stages.kerneldiff.pictures.canvas import Canvas, canvas_of, unravel, zoom_of
+from inductor_debug.stages.kerneldiff.pictures.tally import tally_of
+from inductor_debug.stages.kerneldiff.readers import Side
+from inductor_debug.stages.kerneldiff.record import TensorComparison
 
 
 def draw(reference: Side, test: Side, row: TensorComparison) -> bytes:

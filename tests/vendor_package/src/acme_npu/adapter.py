@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, fx
 
 from acme_npu.device import register
-from stages.constrain import Profile, Violation, Violations, validate_profile
-from stages.constrain.config import AccelConfig
-from stages.graphs import GraphRecord
-from stages.lower import AcceleratorAdapter
+from inductor_debug.stages.constrain import Profile, Violation, Violations, validate_profile
+from inductor_debug.stages.constrain.config import AccelConfig
+from inductor_debug.stages.graphs import GraphRecord
+from inductor_debug.stages.lower import AcceleratorAdapter
 
 log = logging.getLogger(__name__)
 
