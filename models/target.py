@@ -1,39 +1,41 @@
 """From the dotted name of a callable to the callable."""
 
 import importlib
-import sys
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
 from inductor_debug.models.errors import ConfigurationError, closest_first
 
-OWN = ("conf", "models", "pipeline", "stages")
-"""Top-level packages of this program: a name of theirs on a user's path is never looked at."""
+PACKAGE = "inductor_debug"
+"""The one name that everything of this program is below."""
+FORMER = ("conf", "models", "pipeline", "stages")
+"""Packages of ours that stood at the top once, as configurations stored then name them."""
 
 
-def hidden_behind_ours(target: str, key: str) -> ConfigurationError | None:
-    """The error for a dotted name in a package of the user's that is called as one of ours; None for any other.
+def full_name(target: str) -> str:
+    """A dotted name with this program's name before it where it is one of ours by its former name.
+
+    A module of that name on Python's path is the user's and is meant instead, wherever it is.
 
     Args:
-        target: module, then attributes, joined by dots; not one of ours.
-        key: the configuration key that it came from.
+        target: module, then attributes, joined by dots.
     """
-    top, *inner = target.split(".")
-    if top not in OWN or not inner:
-        return None
-    ours = Path(__file__).resolve().parents[1] / top
-    places = [Path(entry or ".").absolute() / top for entry in sys.path]
-    for place in places:
-        inits = (place / "__init__.py").is_file() and len(inner) == 1
-        there = inits or (place / inner[0]).is_dir() or (place / f"{inner[0]}.py").is_file()
-        if there and place.resolve() != ours:
-            return ConfigurationError(
-                f"{key}: got {target!r}, but {top!r} is the name of a package of this program, so the one in {place} "
-                f"is not looked at; valid: a package of another name, or that folder on PYTHONPATH.\n"
-                f"Try: PYTHONPATH={place} and {key}={'.'.join(inner)}"
-            )
-    return None
+    top, _, rest = target.partition(".")
+    return f"{PACKAGE}.{target}" if top in FORMER and rest and not _is_the_users(top, rest.split(".")) else target
+
+
+def _is_the_users(top: str, inner: list[str]) -> bool:
+    found = PathFinder.find_spec(top)
+    if found is None:
+        return False
+    folders = [str(folder) for folder in found.submodule_search_locations or ()]
+    ours = Path(__file__).resolve().parents[1]
+    if any(Path(folder).resolve() == ours / top for folder in folders):
+        return False
+    held = PathFinder.find_spec(f"{top}.{inner[0]}", folders) is not None
+    return held or (not (ours / top / f"{inner[0]}.py").is_file() and not (ours / top / inner[0]).is_dir())
 
 
 def resolve_target(target: str, key: str) -> Callable[..., Any]:
@@ -51,11 +53,12 @@ def resolve_target(target: str, key: str) -> Callable[..., Any]:
         raise ConfigurationError(
             f"{key}: got {got}; valid: the dotted name of a callable.\nTry: {key}=my_package.nets.build"
         )
+    target = full_name(target)
     value, rest = _imported(target, key)
     done = target.split(".")[: len(target.split(".")) - len(rest)]
     for name in rest:
         if not hasattr(value, name):
-            raise hidden_behind_ours(target, key) or _no_attribute(target, key, ".".join(done), name, value)
+            raise _no_attribute(target, key, ".".join(done), name, value)
         value = getattr(value, name)
         done.append(name)
     if not callable(value):

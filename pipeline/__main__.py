@@ -1,22 +1,30 @@
-"""``python -m pipeline``."""
+"""``python -m pipeline`` in a checkout; ``python -m inductor_debug.pipeline`` anywhere."""
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
 
 
-def _working_directory_last() -> None:
-    """``python -m`` puts the working directory first on the path: a folder ``models`` there must shadow nothing."""
-    here, root = os.getcwd(), str(Path(__file__).resolve().parent.parent)
-    rest = [entry for entry in sys.path if entry not in ("", here, root)]
-    packages = next((index for index, entry in enumerate(rest) if entry.endswith("-packages")), len(rest))
-    sys.path[:] = [*rest[:packages], root, *rest[packages:], here]
+def _arrange_path() -> None:
+    """Make ``inductor_debug`` importable from the checkout, and put the working directory last.
+
+    ``python -m`` puts it first, where a file of the user's would shadow what is installed. The checkout's own folder
+    does not stay: once the package is imported nothing needs it, and ``models`` there is no module of the user's.
+    """
+    here, root = os.getcwd(), str(Path(__file__).resolve().parents[1])
+    sys.path[:] = [entry for entry in sys.path if entry not in ("", here, root)]
+    if importlib.util.find_spec("inductor_debug") is None:
+        sys.path.insert(0, root)
+        importlib.import_module("inductor_debug")
+        sys.path.remove(root)
+    sys.path.append(here)
 
 
 def _run() -> int:
     """Import, which takes a moment in which Ctrl-C may come, and run."""
     try:
-        _working_directory_last()
+        _arrange_path()
         from inductor_debug.pipeline.entry import main
         from inductor_debug.pipeline.streams import steady_streams
 

@@ -11,7 +11,7 @@ from inductor_debug.models.visible import visible
 from inductor_debug.pipeline import store
 from inductor_debug.pipeline.arguments import config_directory
 from inductor_debug.pipeline.folder import StoredFolder
-from inductor_debug.pipeline.imports import append_working_directory
+from inductor_debug.pipeline.imports import arrange_path
 from inductor_debug.pipeline.rundir import MANIFEST
 from inductor_debug.stages.constrain.config import AccelConfig, Rule
 from inductor_debug.stages.wording import counted
@@ -109,7 +109,7 @@ def _callable(found: Against) -> Against:
     """
     rules = (*found.config.rules, *(found.base.rules if found.base else ()))
     if any(rule.rule == CUSTOM for rule in rules):
-        append_working_directory()
+        arrange_path()
     return found
 
 

@@ -27,6 +27,7 @@ from inductor_debug.stages.registry import CONFIGS
 from inductor_debug.stages.torch_internals.registered_names import registered_names
 
 SHELLS = tuple(SCRIPTS)
+MODULES = ("pipeline", "inductor_debug.pipeline")
 _TAKE_A_VALUE = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p")
 
 
@@ -68,7 +69,7 @@ def _after_module(words: Sequence[str]) -> list[str] | None:
     """The arguments of ``python -m pipeline``; None for another command."""
     for index, word in enumerate(words[:-1]):
         if word == "-m":
-            return list(words[index + 2 :]) if words[index + 1] == "pipeline" else None
+            return list(words[index + 2 :]) if words[index + 1] in MODULES else None
     return None
 
 

@@ -16,9 +16,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
+import inductor_debug
 from inductor_debug.models.errors import ConfigurationError, UserError
 from inductor_debug.stages.contract import Settings
 from inductor_debug.stages.lower.plugins import adapter_distributions
@@ -320,12 +322,14 @@ def _for_reproduction(settings: Settings, environment: Mapping[str, str]) -> dic
 
 
 def _python_path(inherited: str) -> str:
-    """The user's PYTHONPATH with this package's folder: before it where the package runs from its sources, so that a
-    folder called ``models`` shadows nothing; after it where it is installed, so that the user's packages come first."""
-    root = str(Path(__file__).resolve().parents[1])
-    installed = root in {os.path.realpath(path) for path in [*site.getsitepackages(), site.getusersitepackages()]}
-    parts = [inherited, root] if installed else [root, inherited]
-    return os.pathsep.join(part for part in parts if part)
+    """The user's PYTHONPATH; where this package is imported from its sources alone, with their folder at its end."""
+    sources = str(Path(inductor_debug.__file__).absolute().parents[1])
+    folders = [*inherited.split(os.pathsep), *site.getsitepackages(), site.getusersitepackages()]
+    editable = [finder for finder in sys.meta_path if finder is not PathFinder and hasattr(finder, "find_spec")]
+    found = PathFinder.find_spec("inductor_debug", [folder for folder in folders if folder])
+    if found is not None or any(finder.find_spec("inductor_debug", None) for finder in editable):
+        return inherited
+    return os.pathsep.join(part for part in (inherited, sources) if part)
 
 
 def _shared_cache(options: Any) -> Path:
@@ -349,7 +353,7 @@ class _QuietHandler(logging.FileHandler):
 @contextlib.contextmanager
 def _logging_to(path: Path) -> Iterator[logging.Handler]:
     """Append this package's log records to ``path``, unless a handler of the application's already does."""
-    root, ours = logging.getLogger(), logging.getLogger("pipeline")
+    root, ours = logging.getLogger(), logging.getLogger("inductor_debug")
     for theirs in root.handlers:
         if getattr(theirs, "baseFilename", None) == str(path):
             yield theirs

@@ -36,7 +36,7 @@ from inductor_debug.stages.process_end import leave
 from inductor_debug.stages.registry import CLASSES, build_stage
 
 from . import compiled_by
-from .imports import append_working_directory
+from .imports import arrange_path
 from .memory import within_the_machine
 from .plan import ALWAYS_LAST, Plan
 from .restoring import Expected
@@ -415,7 +415,7 @@ def main(arguments: list[str]) -> int:
     os.set_inheritable(events, False)
     _prepare_process()
     _keep_recursion_limit()
-    append_working_directory()
+    arrange_path()
     content = json.loads(sys.stdin.read())
     emit = _writer(events, content.pop("token"))
     try:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-OURS = ("models", "stages", "pipeline")
+OURS = "inductor_debug"
 CONFIGURATIONS = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config")
 
 
@@ -72,10 +72,9 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 def import_all() -> None:
     """Import every module of this project."""
-    for package in OURS:
-        for info in pkgutil.walk_packages([str(ROOT / package)], f"{package}."):
-            if not info.name.endswith("__main__"):
-                importlib.import_module(info.name)
+    for info in pkgutil.walk_packages([str(ROOT / OURS)], f"{OURS}."):
+        if not info.name.endswith("__main__"):
+            importlib.import_module(info.name)
 
 
 def _broken(x: Any) -> Any:

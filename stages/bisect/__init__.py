@@ -2,7 +2,7 @@
 
 ::
 
-    from stages.bisect import bisect
+    from inductor_debug import bisect
     print(bisect(module, (x,), backend="inductor").answer)
 """
 

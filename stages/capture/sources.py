@@ -12,14 +12,15 @@ from types import FrameType
 
 import torch
 
+import inductor_debug
 from inductor_debug.stages.graphs import SourceLine
 
 TORCH_ROOT = str(Path(torch.__file__).parent) + "/"
+OURS = f"{Path(inductor_debug.__file__).parent}/"
+"""This project's own package."""
 MACHINERY = (TORCH_ROOT + "fx/", TORCH_ROOT + "_dynamo/")
 """What runs a model under the compiler: its lines say nothing of the model."""
-OURS = tuple(f"{Path(__file__).parents[2] / name}/" for name in ("pipeline", "stages", "models"))
-"""This project's own packages."""
-MODEL_FOLDERS = {"transformers": "models", "torchvision": "models"}
+MODEL_FOLDERS = {"inductor_debug": "models", "transformers": "models", "torchvision": "models"}
 """Libraries of models: package → the folder that holds the models; the rest of the package is helpers."""
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?\s*$')
@@ -49,7 +50,7 @@ def parse_frames(trace: str) -> tuple[SourceLine, ...]:
 
 def _library_roots() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
-    return tuple({str(Path(paths[key])) + "/" for key in ("stdlib", "purelib", "platlib")})
+    return tuple({f"{Path(paths[key])}/" for key in ("stdlib", "purelib", "platlib")} | {OURS})
 
 
 def calls_of(frame: FrameType | None) -> list[SourceLine]:
@@ -61,7 +62,7 @@ def calls_of(frame: FrameType | None) -> list[SourceLine]:
     kept = 0
     while frame is not None:
         code = frame.f_code
-        if not code.co_filename.startswith((TORCH_ROOT, *OURS, "<")):
+        if not code.co_filename.startswith((TORCH_ROOT, OURS, "<")):
             line = linecache.getline(code.co_filename, frame.f_lineno).strip()
             found.append(SourceLine(code.co_filename, frame.f_lineno, line, function_name(code.co_name)))
             first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None

@@ -2,7 +2,7 @@
 
 ::
 
-    from stages.constrain import load_profile, check
+    from inductor_debug import check, load_profile
     check(graphs, load_profile("warn16", alignment=64)).table
 """
 

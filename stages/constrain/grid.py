@@ -2,7 +2,7 @@
 
 ::
 
-    from stages.constrain.grid import check_grid, draw_grid, parse_grid
+    from inductor_debug.stages.constrain.grid import check_grid, draw_grid, parse_grid
     table = check_grid(graphs, config, parse_grid(["alignment=1:128"]))
 """
 

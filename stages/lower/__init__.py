@@ -2,7 +2,7 @@
 
 ::
 
-    from stages.lower import mock_backend, aot_mock_backend
+    from inductor_debug import aot_mock_backend, mock_backend
     torch.compile(model, backend=mock_backend)
 """
 

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from inductor_debug.models.errors import ConfigurationError, UserError, invalid_choice
-from inductor_debug.models.target import hidden_behind_ours
+from inductor_debug.models.target import full_name
 from inductor_debug.stages.constrain.config import AccelConfig
 from inductor_debug.stages.lower.adapter import AcceleratorAdapter
 from inductor_debug.stages.lower.config import BUILT_IN
@@ -24,7 +24,7 @@ def adapter_at(path: str, options: Mapping[str, Any], accel: AccelConfig | None)
         ConfigurationError: there is no such callable, its module can't be imported, it does not take the options, or
             what it makes lacks a member of an adapter.
     """
-    module_name, _, attribute = path.replace(":", ".").rpartition(".")
+    module_name, _, attribute = full_name(path.replace(":", ".")).rpartition(".")
     module = _imported(module_name, path)
     factory = getattr(module, attribute, None)
     if not callable(factory):
@@ -39,7 +39,7 @@ def adapter_at(path: str, options: Mapping[str, Any], accel: AccelConfig | None)
     if not isinstance(adapter, AcceleratorAdapter):
         raise ConfigurationError(
             f"backend.adapter: {path} ({_place(factory)}) gave {type(adapter).__name__}; valid: an instance of "
-            "stages.lower.adapter.AcceleratorAdapter."
+            "inductor_debug.AcceleratorAdapter."
         )
     missing = [name for name in MEMBERS if not callable(getattr(adapter, name, None))]
     if missing:
@@ -56,9 +56,6 @@ def _imported(name: str, path: str) -> ModuleType:
     except (Exception, SystemExit) as error:  # a user's module may raise anything
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and (name == missing or name.startswith(f"{missing}.")):
-            hidden = hidden_behind_ours(path.replace(":", "."), "backend.adapter")
-            if hidden is not None:
-                raise hidden from error
             raise ConfigurationError(
                 f"backend.adapter: got {path!r}, but there is no module {missing!r}; valid: "
                 f"{', '.join(BUILT_IN)}, or package.module.Class.\nTry: PYTHONPATH=FOLDER that holds it"
@@ -93,7 +90,7 @@ def _lacks(path: str, made: Any, missing: list[str]) -> ConfigurationError:
     arguments = ", ".join(inspect.signature(getattr(AcceleratorAdapter, missing[0])).parameters)
     return ConfigurationError(
         f"backend.adapter: {path} ({_place(made)}) has no method {', '.join(missing)}; valid: a subclass of "
-        f"stages.lower.AcceleratorAdapter that defines it.\nTry: def {missing[0]}({arguments}): ..."
+        f"inductor_debug.AcceleratorAdapter that defines it.\nTry: def {missing[0]}({arguments}): ..."
     )
 
 

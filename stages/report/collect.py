@@ -72,7 +72,7 @@ def reproduce(run: Mapping[str, Any], variables: Mapping[str, str] = MappingProx
     overrides = [str(item) for item in run.get("overrides") or []]
     flags = [str(item) for item in run.get("flags") or []]
     words = [f"{name}={shlex.quote(str(value))}" for name, value in variables.items()]
-    commands = [" ".join([*words, shlex.join(["python", "-m", "pipeline", *flags, *overrides])])]
+    commands = [" ".join([*words, shlex.join(["inductor-debug", "run", *flags, *overrides])])]
     if run.get("id"):
         commands.append(shlex.join(["inductor-debug", "rerun", str(run["id"])]))
     return commands

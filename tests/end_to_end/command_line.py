@@ -39,7 +39,7 @@ def _no_constant(text: str) -> None:
     raise AssertionError(f"JSON holds the literal {text}")
 
 
-def command(*arguments: str, cwd: Path, module: str = "pipeline") -> subprocess.CompletedProcess[str]:
+def command(*arguments: str, cwd: Path, module: str = "inductor_debug.pipeline") -> subprocess.CompletedProcess[str]:
     """Run ``python -m pipeline ARGUMENTS`` as a user would, in ``cwd``."""
     paths = [str(TESTS), str(TESTS / "end_to_end"), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}

@@ -165,9 +165,9 @@ def test_a_wrong_configuration_is_one_message_and_exit_code_2(
 @pytest.mark.parametrize(
     ("command", "name"),
     [
-        ([sys.executable, "-m", "pipeline"], "dtype"),
-        ([sys.executable, "-m", "pipeline"], "YAML syntax"),
-        ([sys.executable, "-m", "pipeline"], "sweep value"),
+        ([sys.executable, "-m", "inductor_debug.pipeline"], "dtype"),
+        ([sys.executable, "-m", "inductor_debug.pipeline"], "YAML syntax"),
+        ([sys.executable, "-m", "inductor_debug.pipeline"], "sweep value"),
         ([str(Path(sys.executable).parent / "inductor-debug"), "run"], "stage not selected"),
     ],
 )

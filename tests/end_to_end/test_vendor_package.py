@@ -58,7 +58,7 @@ def pipeline(python: Path, *arguments: str, cwd: Path) -> subprocess.CompletedPr
     """``python -m pipeline`` with this project's sources and the small models on the path, but not the package's."""
     paths = [str(PROJECT), str(TESTS / "end_to_end")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-    command = [str(python), "-P", "-m", "pipeline", *arguments]
+    command = [str(python), "-P", "-m", "inductor_debug.pipeline", *arguments]
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
 
 

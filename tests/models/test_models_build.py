@@ -330,7 +330,8 @@ def test_inputs_file_that_is_none(tmp_path: Path) -> None:
     "from inductor_debug.models.compat import prepare_torchvision; prepare_torchvision(); import torchvision;"
     "assert not prepare_torchvision(); import transformers; transformers.BertModel",
     "import sys; import inductor_debug.models.config, inductor_debug.models.errors; assert 'torch' not in sys.modules",
-    "import sys; import inductor_debug.models.build, inductor_debug.models.bert, inductor_debug.models.ssm; assert 'torchvision' not in sys.modules;"
+    "import sys; import inductor_debug.models.build, inductor_debug.models.bert, inductor_debug.models.ssm;"
+    "assert 'torchvision' not in sys.modules;"
     "assert 'transformers' not in sys.modules and 'hydra' not in sys.modules",
 ], ids=["both models", "twice", "config is free of torch", "builders import lazily"])  # fmt: skip
 def test_in_a_fresh_process(code: str) -> None:

@@ -44,7 +44,7 @@ class Ours:
 def pipeline(model: str, options: argparse.Namespace, run: Path, cache: Path, variables: dict[str, str]) -> Ours:
     """One run of the stage."""
     command = [
-        sys.executable, "-P", "-m", "pipeline", f"model={model}", "device=cuda", "stages=[benchmark]",
+        sys.executable, "-P", "-m", "inductor_debug.pipeline", f"model={model}", "device=cuda", "stages=[benchmark]",
         f"stages.benchmark.processes={options.processes}", f"stages.benchmark.repeats={options.rounds}",
         f"stages.benchmark.max_repeats={options.rounds}", f"hydra.run.dir={run}", "runner.cache=true",
         f"runner.cache_dir={cache}",

@@ -29,7 +29,7 @@ def one_round() -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(work / "cache")}
-        command = [sys.executable, "-P", "-m", "pipeline", "model=bert", "runner.cache=false"]
+        command = [sys.executable, "-P", "-m", "inductor_debug.pipeline", "model=bert", "runner.cache=false"]
         pipeline = cpu_seconds(command, work, environment)
         (summary,) = work.glob("outputs/*/*/summary.json")
         samples = json.loads(summary.read_text())["benchmark"]["test"]["samples"]

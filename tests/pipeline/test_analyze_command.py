@@ -298,7 +298,8 @@ def test_without_a_run_the_message_says_so(
 
 def test_a_table_is_cut_to_what_is_asked_for_and_torch_is_not_imported(run: Path) -> None:
     program = (
-        "import sys; from inductor_debug.pipeline.cli import main; main(['analyze', '--type', 'fusion', '--rows', '1']); "
+        "import sys; from inductor_debug.pipeline.cli import main\n"
+        "main(['analyze', '--type', 'fusion', '--rows', '1'])\n"
         "print([name for name in ('torch', 'pandas', 'hydra') if name in sys.modules])"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

@@ -68,7 +68,7 @@ def test_folders_named_like_ours_in_the_working_directory_shadow_nothing(tmp_pat
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise RuntimeError('the wrong package')")
     done = subprocess.run(
-        [sys.executable, "-m", "pipeline", "--cfg", "job"],
+        [sys.executable, "-m", "inductor_debug.pipeline", "--cfg", "job"],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -269,10 +269,10 @@ def test_the_printed_commands_run_the_same_again(tmp_path: Path, monkeypatch: py
     (run, _) = only_run(tmp_path)
     typed, rerun = printed_commands(run)
 
-    assert typed[:3] == ["python", "-m", "pipeline"] and rerun[0] == "inductor-debug"
+    assert typed[:2] == ["inductor-debug", "run"] and rerun[0] == "inductor-debug"
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert entry.main(typed[3:]) == 0
+    assert entry.main(typed[2:]) == 0
     again, summary = only_run(tmp_path / "elsewhere")
     assert (again / ".hydra/config.yaml").read_text() == (run / ".hydra/config.yaml").read_text()
     assert summary["run"]["accel"] == "my_chip"
@@ -282,7 +282,7 @@ def test_the_printed_commands_run_the_same_again(tmp_path: Path, monkeypatch: py
     (stored,) = [folder for folder in tmp_path.glob("outputs/*/*") if folder != run]
     assert (stored / ".hydra/config.yaml").read_text() == (run / ".hydra/config.yaml").read_text()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert entry.main(printed_commands(stored)[0][3:]) == 0  # a rerun's own command names the stored configuration
+    assert entry.main(printed_commands(stored)[0][2:]) == 0  # a rerun's own command names the stored configuration
     assert len(list((tmp_path / "elsewhere").glob("outputs/*/*/summary.json"))) == 2
 
 
@@ -293,7 +293,7 @@ def test_a_run_of_an_experiments_sweep_is_one_run_again(tmp_path: Path, monkeypa
     typed = printed_commands(jobs[0].parent)[0]
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert entry.main(typed[3:]) == 0
+    assert entry.main(typed[2:]) == 0
     assert only_run(tmp_path / "elsewhere")[1]["run"]["accel"] == "warn16"
 
 
@@ -309,7 +309,7 @@ def test_a_run_whose_process_was_killed_is_listed_without_a_result(
 ) -> None:
     make_run(tmp_path / "outputs/day/0-done")
     code = (
-        "import os, sys; import inductor_debug.pipeline.runner as runner; from inductor_debug.pipeline.entry import main\n"
+        "import os, sys; from inductor_debug.pipeline import runner; from inductor_debug.pipeline.entry import main\n"
         "runner.Runner.run = lambda self: os.kill(os.getpid(), 9)\n"
         "main(['model=bert', 'accel=warn8', 'backend.adapter=my_package.MyAdapter'])"
     )
@@ -343,7 +343,8 @@ def test_show_names_the_nearest_runs_alone(
 def test_an_interrupted_sweep_keeps_the_table_of_its_runs(tmp_path: Path) -> None:
     """The second of three runs gets SIGTERM while it works."""
     code = (
-        "import glob, os, signal, sys; import inductor_debug.pipeline.session as session; from inductor_debug.pipeline.entry import main\n"
+        "import glob, os, signal, sys\n"
+        "from inductor_debug.pipeline import session; from inductor_debug.pipeline.entry import main\n"
         "serve = session.WorkerSession.serve\n"
         "def terminated(self, check):\n"
         "    if glob.glob(f'{os.environ[\"SWEEP\"]}/1-*'): os.kill(os.getpid(), signal.SIGTERM)\n"

@@ -138,7 +138,8 @@ def test_completing_imports_neither_torch_nor_what_else_is_slow(workplace: Path)
     heavy = ["torch", "pandas", "matplotlib", "transformers"]
     lines = [line for line, _, _ in CASES.values()]
     program = (
-        f"import sys; from inductor_debug.pipeline.completion import candidates; [candidates(line) for line in {lines!r}]; "
+        "import sys; from inductor_debug.pipeline.completion import candidates\n"
+        f"[candidates(line) for line in {lines!r}]\n"
         f"print([m for m in {heavy} if m in sys.modules])"
     )
     done = subprocess.run(

@@ -136,13 +136,13 @@ BAD_MODULES = {
     "needs": ("import no_such_driver\n", r"ModuleNotFoundError: No module named 'no_such_driver' at .*bad_needs\.py:1"),
     "syntax": ("def (\n", r"SyntaxError: .* at .*bad_syntax\.py:1"),
     "leaves": ("raise SystemExit(0)\n", r"SystemExit: 0 at .*bad_leaves\.py:1"),
-    "abstract": ("from inductor_debug.stages.lower import AcceleratorAdapter\nclass Chip(AcceleratorAdapter):\n    pass\n",
+    "abstract": ("from inductor_debug import AcceleratorAdapter\nclass Chip(AcceleratorAdapter):\n    pass\n",
                  r"bad_abstract\.Chip \(.*bad_abstract\.py:2\) has no method compile; .*\nTry: def compile\(self, gm"),
-    "none": ("from inductor_debug.stages.lower import AcceleratorAdapter\nclass Chip(AcceleratorAdapter):\n    compile = None\n",
+    "none": ("from inductor_debug import AcceleratorAdapter\nclass Chip(AcceleratorAdapter):\n    compile = None\n",
              r"bad_none\.Chip \(.*bad_none\.py:2\) has no method compile"),
-    "made": ("from inductor_debug.stages.lower import AcceleratorAdapter\nclass Base(AcceleratorAdapter):\n    pass\n"
+    "made": ("from inductor_debug import AcceleratorAdapter\nclass Base(AcceleratorAdapter):\n    pass\n"
              "def Chip():\n    return Base()\n", r"bad_made\.Chip \(.*bad_made\.py:4\) raised TypeError: .*compile"),
-    "profile": ("from inductor_debug.stages.lower import AcceleratorAdapter\nclass Chip(AcceleratorAdapter):\n    capabilities = 3\n"
+    "profile": ("from inductor_debug import AcceleratorAdapter\nclass Chip(AcceleratorAdapter):\n    capabilities = 3\n"
                 "    def compile(self, gm, inputs):\n        return gm\n", r"has no method capabilities"),
     "other": ("class Chip:\n    pass\n", r"bad_other\.py:1\) gave Chip; valid: an instance of"),
 }  # fmt: skip

@@ -23,7 +23,10 @@ from inductor_debug.stages.lower.adapters import EagerAdapter
 from inductor_debug.stages.lower.compiled import compiled_case
 from inductor_debug.stages.torch_internals.compiler_options import SEVERAL, CompilationOptions, differing, plain
 
-CODE = "import json; from inductor_debug.stages.torch_internals.compiler_options import differing; print(json.dumps(differing()))"
+CODE = (
+    "import json; from inductor_debug.stages.torch_internals.compiler_options import differing; "
+    "print(json.dumps(differing()))"
+)
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_the_verdict_comes_first_in_words():
 @pytest.mark.parametrize(
     "words",
     ["call to print", "12", "y = x @ w", "net.py:7", "cpp_fused_mm_0", "2.13.0", "defect", "20.25", "3.0 MiB",
-     "1.25", "96 B", "inductor-debug rerun r1", "python -m pipeline model=bert 'model.name=a b'", "288 B"],
+     "1.25", "96 B", "inductor-debug rerun r1", "inductor-debug run model=bert 'model.name=a b'", "288 B"],
 )  # fmt: skip
 def test_the_findings_are_shown(words):
     html, _ = report(full())

@@ -35,7 +35,7 @@ def test_the_line_and_the_exit_code_together_verify() -> None:
         ("import sys; sys.exit(3)", "could not run: it printed nothing"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "signal 11"),
         ("import sys; sys.exit(7)", "exit code 7"),
-        ("import inductor_debug.stages.graphs", "must not need this tool: stages"),
+        ("import inductor_debug.stages.graphs", "must not need this tool: inductor_debug"),
         ("import urllib.request as r; r.urlopen('http://127.0.0.1:9')", "must not use the network"),
     ],
 )

@@ -148,7 +148,7 @@ def outcome(words: Sequence[str], line: Line) -> Outcome:
 def in_a_process(words: Sequence[str], line: Line) -> Outcome:
     """Give words to a real process; it must end before it starts a run, and must not take long."""
     script = str(Path(sys.executable).parent / "inductor-debug")
-    program = [script] if line.command else [sys.executable, "-m", "pipeline"]
+    program = [script] if line.command else [sys.executable, "-m", "inductor_debug.pipeline"]
     before = _files(Path.cwd())
     done = subprocess.run(
         [*program, *words], capture_output=True, text=True, errors="replace", timeout=300,
@@ -198,7 +198,7 @@ def retyped(line: Line, suggestion: str) -> list[str] | None:
         return None
     first = re.split(r", or | or (?=\w+=)", suggestion)[0]
     words = shlex.split(first)
-    words = [word for word in words if word not in ("python", "-m", "pipeline", "inductor-debug")]
+    words = [word for word in words if word not in ("python", "-m", "inductor_debug.pipeline", "inductor-debug")]
     wrong = line.wrong or line.words[-1:]
     keys = {word.lstrip("+~").partition("=")[0] for word in words}
     kept = [word for word in line.words if word not in wrong and word.lstrip("+~").partition("=")[0] not in keys]

@@ -177,7 +177,7 @@ def make_good(folder: Path) -> Path:
     (folder / "nets.py").write_text(MODEL)
     stages = "stages=[capture,constrain,lower,kerneldiff,guards,profile,report]"
     words = ["model=custom", "model.build._target_=nets.build", "accel=warn8", stages, f"hydra.run.dir={folder}/good"]
-    entry = [sys.executable, "-m", "pipeline", *words]
+    entry = [sys.executable, "-m", "inductor_debug.pipeline", *words]
     environment = os.environ | {"PYTHONPATH": str(HERE.parents[1])}
     subprocess.run(entry, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
     return folder / "good"
