@@ -92,9 +92,9 @@ def source_place(file: str, line: int, own_models: Path = OWN_MODELS) -> tuple[s
 
     Our models are edited between two versions of this tool, and no such edit changes what a run found.
     """
-    path = Path(file)
-    if path.is_relative_to(own_models):
-        return (f"models/{path.relative_to(own_models).as_posix()}",)
+    path, own = Path(file), own_models.resolve()
+    if path.resolve().is_relative_to(own):
+        return (f"models/{path.resolve().relative_to(own).as_posix()}",)
     return path.relative_to(_above_package(path.parent)).as_posix(), line
 
 
