@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 from inductor_debug.models.errors import ConfigurationError, UserError, is_out_of_memory, mistake_in, root_cause
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.process_end import leave
-from inductor_debug.stages.registry import CLASSES, build_stage
+from inductor_debug.stages.registry import build_stage
 
 from . import compiled_by
 from .imports import arrange_path
@@ -77,7 +77,6 @@ class Worker:
         )
         self.stages: dict[str, Stage] = {}
         self.current = ""
-        CLASSES.update(plan.stage_classes)
 
     def run(self) -> None:
         """Check all stages, then run them in order; nothing that a stage raises gets out of here.
@@ -111,7 +110,7 @@ class Worker:
 
     def _build(self, name: str) -> None:
         try:
-            self.stages[name] = build_stage(name, self.plan.stages[name])
+            self.stages[name] = build_stage(name, self.plan.stages[name], self.plan.stage_classes)
         except UserError:
             raise
         except Exception as error:  # noqa: BLE001 - a stage that can't be built is that stage's result

@@ -1,6 +1,8 @@
 """Which stages there are. Free of torch: a stage's module is imported when it is built."""
 
 import importlib
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from inductor_debug.models.errors import invalid_choice
@@ -47,10 +49,15 @@ CLASSES = {
 }
 
 
-def build_stage(name: str, config: Any) -> Stage:
-    """The stage called ``name`` with its options; ConfigurationError where there is none of that name."""
-    if name not in CLASSES:
-        raise invalid_choice("stages", name, CLASSES)
-    module, _, attribute = CLASSES[name].partition(":")
+def build_stage(name: str, config: Any, more: Mapping[str, str] = MappingProxyType({})) -> Stage:
+    """The stage called ``name`` with its options; ConfigurationError where there is none of that name.
+
+    Args:
+        more: stages beyond these, or in the place of them, name → ``"module:Class"``.
+    """
+    classes = {**CLASSES, **more}
+    if name not in classes:
+        raise invalid_choice("stages", name, classes)
+    module, _, attribute = classes[name].partition(":")
     stage: Stage = getattr(importlib.import_module(module), attribute)(config)
     return stage
