@@ -43,7 +43,8 @@ class BackendConfig:
     _target_: str | None = None
 
     def __post_init__(self) -> None:
-        self.adapter, self._target_ = self._target_ or self.adapter, None
+        if self._target_ is not None and self._target_.strip():  # a blank one stays, and is refused by its own name
+            self.adapter, self._target_ = self._target_, None
 
     @property
     def shown(self) -> str:

@@ -48,6 +48,9 @@ _OUTER = {"inductor": ("inductor", "functorch", "dynamo"), "functorch": ("functo
 _BY_INDUCTOR = ("unlift_effect_tokens", "selective_decompose")
 """Options of AOTAutograd's that TorchInductor sets whenever it compiles, the second to an option of its own."""
 
+_TOLD = ("aot_inductor.metadata",)
+"""Options that change no code: what is told beside it, to which AOTInductor adds in place, for the whole process."""
+
 _unrecorded: contextvars.ContextVar[frozenset[str]] = contextvars.ContextVar("_unrecorded", default=frozenset())
 
 
@@ -61,7 +64,8 @@ def differing() -> dict[str, dict[str, Any]]:
         config: Any = importlib.import_module(path)
         defaults = _defaults(config)
         values = config.get_config_copy()
-        found[name] = {key: plain(values[key]) for key in sorted(values) if values[key] != defaults.get(key)}
+        changed = (key for key in sorted(values) if key not in _TOLD and values[key] != defaults.get(key))
+        found[name] = {key: plain(values[key]) for key in changed}
     return found
 
 

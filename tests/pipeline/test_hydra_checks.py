@@ -43,6 +43,7 @@ def test_omegaconf_is_left_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("words", "told", "hint"),
     [
+        (("backend._target_=",), "backend._target_: got '' (in backend._target_=)", "backend._target_=null"),
         (("model.name=",), "model.name: got '' (in model.name=); valid: a text that is not blank", "model.name=NAME"),
         (("runner.cache_dir=' '",), "runner.cache_dir: got ' '", "runner.cache_dir=null"),
         (("hydra.run.dir=",), "hydra.run.dir: got ''; valid: a folder", "hydra.run.dir=FOLDER"),

@@ -122,6 +122,12 @@ def options_of(case: Case, adapter: AcceleratorAdapter, monkeypatch: pytest.Monk
     return told[0].over(NOTHING)
 
 
+def test_what_aot_inductor_tells_beside_its_code_is_no_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = differing()
+    monkeypatch.setitem(inductor_config.aot_inductor.metadata, "AOTI_DEVICE_KEY", "cpu")  # as it does, in place
+    assert differing() == before
+
+
 @pytest.mark.usefixtures("left_as_found")
 def test_what_a_model_sets_while_it_runs_is_told_of_the_code_compiled_after_it(
     monkeypatch: pytest.MonkeyPatch,

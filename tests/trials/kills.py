@@ -234,7 +234,8 @@ def kill(place: Place, target: str, name: str, when: float | str, choice: random
     hit(place, command, target, number, choice)
     if target in ("parent", "group"):
         # before Python has its handlers, and after the last of them, the system's own way to end remains
-        judge(place, command, {-number} if name == "SIGKILL" else {130, -number, 0})
+        # 0 is that of a run that was ending by itself
+        judge(place, command, {-number, 0} if name == "SIGKILL" else {130, -number, 0})
     else:
         judge(place, command, {0, 1, 3})
 
