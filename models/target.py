@@ -53,9 +53,9 @@ def resolve_target(target: str, key: str) -> Callable[..., Any]:
         raise ConfigurationError(
             f"{key}: got {got}; valid: the dotted name of a callable.\nTry: {key}=my_package.nets.build"
         )
-    target = full_name(target)
-    value, rest = _imported(target, key)
-    done = target.split(".")[: len(target.split(".")) - len(rest)]
+    parts = full_name(target).split(".")
+    value, rest = _imported(target, parts, key)
+    done = parts[: len(parts) - len(rest)]
     for name in rest:
         if not hasattr(value, name):
             raise _no_attribute(target, key, ".".join(done), name, value)
@@ -67,9 +67,8 @@ def resolve_target(target: str, key: str) -> Callable[..., Any]:
     return found
 
 
-def _imported(target: str, key: str) -> tuple[Any, list[str]]:
-    """The innermost module of ``target`` that can be imported, and the names that are left after it."""
-    parts = target.split(".")
+def _imported(target: str, parts: list[str], key: str) -> tuple[Any, list[str]]:
+    """The innermost module that can be imported of the full name's parts, and the names that are left after it."""
     for count in range(len(parts) - 1, 0, -1):
         name = ".".join(parts[:count])
         try:
