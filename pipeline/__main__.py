@@ -1,6 +1,6 @@
 """``python -m pipeline`` in a checkout; ``python -m inductor_debug.pipeline`` anywhere."""
 
-import importlib.util
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ def _arrange_path() -> None:
     """
     here, root = os.getcwd(), str(Path(__file__).resolve().parents[1])
     sys.path[:] = [entry for entry in sys.path if entry not in ("", here, root)]
-    if importlib.util.find_spec("inductor_debug") is None:
+    if "inductor_debug" not in sys.modules:  # the checkout's own, whatever else is installed
         sys.path.insert(0, root)
         importlib.import_module("inductor_debug")
         sys.path.remove(root)

@@ -322,14 +322,15 @@ def _for_reproduction(settings: Settings, environment: Mapping[str, str]) -> dic
 
 
 def _python_path(inherited: str) -> str:
-    """The user's PYTHONPATH; where this package is imported from its sources alone, with their folder at its end."""
-    sources = str(Path(inductor_debug.__file__).absolute().parents[1])
+    """The user's PYTHONPATH; before it our sources' folder, where a child would find none of it or another."""
     folders = [*inherited.split(os.pathsep), *site.getsitepackages(), site.getusersitepackages()]
-    editable = [finder for finder in sys.meta_path if finder is not PathFinder and hasattr(finder, "find_spec")]
+    editable = (finder for finder in sys.meta_path if finder is not PathFinder and hasattr(finder, "find_spec"))
     found = PathFinder.find_spec("inductor_debug", [folder for folder in folders if folder])
-    if found is not None or any(finder.find_spec("inductor_debug", None) for finder in editable):
+    found = found or next(filter(None, (finder.find_spec("inductor_debug", None) for finder in editable)), None)
+    ours = Path(inductor_debug.__file__).absolute()
+    if found is not None and found.origin is not None and Path(found.origin).resolve() == ours.resolve():
         return inherited
-    return os.pathsep.join(part for part in (inherited, sources) if part)
+    return os.pathsep.join(part for part in (str(ours.parents[1]), inherited) if part)
 
 
 def _shared_cache(options: Any) -> Path:

@@ -1,6 +1,7 @@
 """Installed from a wheel, beside a repository with packages of the names that ours have in the checkout."""
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -117,15 +118,16 @@ def test_a_former_name_of_ours_means_ours_unless_the_user_has_it(site: Path, rep
     (repository / "models" / "ssm.py").unlink()
 
 
-def test_the_checkout_runs_without_being_installed(tmp_path: Path) -> None:
-    code = (
-        "import sys; sys.meta_path[:] = [f for f in sys.meta_path if 'editable' not in type(f).__module__ + repr(f)]\n"
-    )
-    (tmp_path / "sitecustomize.py").write_text(code)
-    variables = os.environ | {"PYTHONPATH": str(tmp_path)}
-    words = ["stages=[report]", f"hydra.run.dir={tmp_path / 'run'}"]
+def test_a_checkout_runs_its_own_code_whatever_is_installed(tmp_path: Path) -> None:
+    checkout, marker = tmp_path / "checkout", tmp_path / "ran"
+    for name in (*NAMES, "inductor_debug"):
+        shutil.copytree(ROOT / name, checkout / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    with (checkout / "stages" / "report" / "stage.py").open("a") as file:
+        file.write(f"\nopen({str(marker)!r}, 'w').close()\n")
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
-        [sys.executable, "-m", "pipeline", *words], cwd=ROOT, env=variables, capture_output=True, text=True
-    )
+        [sys.executable, "-m", "pipeline", "stages=[report]", f"hydra.run.dir={tmp_path / 'run'}"],
+        cwd=checkout, env=variables, capture_output=True, text=True,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "run" / "summary.json").is_file()
+    assert (tmp_path / "run" / "summary.json").is_file() and marker.exists()

@@ -61,8 +61,8 @@ def run(code: Path, overrides: list[str], directory: Path) -> dict[str, Any]:
     """
     variables = os.environ | {"PYTHONPATH": str(code)}
     stages = [] if any(item.startswith("stages=") for item in overrides) else [STAGES]
-    command = [sys.executable, "-P", "-m", "inductor_debug.pipeline", *overrides, *stages, "runner.cache=false"]
-    which = [sys.executable, "-P", "-c", "import inductor_debug.pipeline; print(pipeline.__file__)"]
+    command = [sys.executable, "-P", "-m", "pipeline", *overrides, *stages, "runner.cache=false"]
+    which = [sys.executable, "-P", "-c", "import pipeline; print(pipeline.__file__)"]
     found = subprocess.run(which, env=variables, capture_output=True, text=True, check=True).stdout.strip()
     if not Path(found).is_relative_to(code):
         sys.exit(f"the code of {found} would run in place of that in {code}; give no PYTHONPATH that hides it")
