@@ -39,7 +39,9 @@ def test_stages_of_one_worker_share_what_is_alive_and_the_parent_needs_no_torch(
 
 
 def test_importing_the_runner_imports_neither_torch_nor_pandas() -> None:
-    imports = "import sys, pipeline.runner, pipeline.worker, pipeline.sweep"
+    imports = (
+        "import sys, inductor_debug.pipeline.runner, inductor_debug.pipeline.worker, inductor_debug.pipeline.sweep"
+    )
     code = f"{imports}; print([name for name in ('torch', 'pandas') if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 

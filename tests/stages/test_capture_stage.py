@@ -136,5 +136,8 @@ def test_liveness_of_an_unknown_size_is_unknown() -> None:
 
 
 def test_the_package_imports_without_torch() -> None:
-    code = "import sys, stages.capture, stages.capture.config, stages.capture.tables; sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys, inductor_debug.stages.capture, inductor_debug.stages.capture.config\n"
+        "import inductor_debug.stages.capture.tables; sys.exit('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

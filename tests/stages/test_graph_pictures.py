@@ -186,5 +186,8 @@ def test_findings_are_outlined_the_worst_of_a_box_first() -> None:
 
 
 def test_drawing_needs_no_torch() -> None:
-    code = "import sys, stages.graph_pictures as p; sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
+    code = (
+        "import sys, inductor_debug.stages.graph_pictures as p\n"
+        "sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -198,7 +198,7 @@ def retyped(line: Line, suggestion: str) -> list[str] | None:
         return None
     first = re.split(r", or | or (?=\w+=)", suggestion)[0]
     words = shlex.split(first)
-    words = [word for word in words if word not in ("python", "-m", "inductor_debug.pipeline", "inductor-debug")]
+    words = [word for word in words if word not in ("python", "-m", "pipeline", "inductor-debug")]
     wrong = line.wrong or line.words[-1:]
     keys = {word.lstrip("+~").partition("=")[0] for word in words}
     kept = [word for word in line.words if word not in wrong and word.lstrip("+~").partition("=")[0] not in keys]
