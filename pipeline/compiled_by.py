@@ -31,11 +31,18 @@ if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.compiler_options import CompilationOptions
 
 PREFIXES = (
-    "TORCH", "PYTORCH_", "TRITON_", "INDUCTOR_", "AOT_", "AOTI_", "CUBLAS", "CUDNN_", "CUDA_", "NVIDIA_TF32_",
-    "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "ATEN_", "DNNL_", "ONEDNN_", "MOCK_",
+    "TORCH", "PYTORCH_", "TRITON_", "INDUCTOR_", "AOT_", "AOTI", "CUBLAS", "CUDNN_", "CUDA_", "CUTE", "CUTLASS_",
+    "NVIDIA_TF32_", "PARTITIONER_", "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "ATEN_", "DNNL_", "ONEDNN_",
+    "MOCK_",
 )  # fmt: skip
-COMPILERS = ("CC", "CXX")
-_ELSEWHERE = re.compile(r"CACHE_(DIR|PATH)|LOG|TRACE|_HOME$|REPRO_DIR|DEBUG_DIR|VISIBLE_DEVICES|^INDUCTOR_DEBUG_")
+NAMES = (
+    "CC", "CXX", "CI", "ENABLE_PERSISTENT_TMA_MATMUL", "ENABLE_TEMPLATE_TMA_STORE", "FAKE_ALLOW_META",
+    "ENABLE_TMA_LOAD_FOR_TEMPLATE_EPILOGUE", "UNSAFE_SKIP_FSDP_MODULE_GUARDS",
+)  # fmt: skip
+"""The compilers, and what else the defaults of torch's own options are read from."""
+_ELSEWHERE = re.compile(
+    r"CACHE_(DIR|PATH)|(?<!PRO)(?<!EPI)LOG|TRACE|_HOME$|(REPRO|DEBUG|PARETO)_DIR|VISIBLE_DEVICES|^INDUCTOR_DEBUG_"
+)
 """Where files lie, what is logged, and which device is the first: neither changes what is compiled."""
 _NEVER_RESTORED = re.compile(r"PATH|DIR|FILE|LIB|TOOL|PLUGIN|IMPORT|MODULE|BACKEND|HOOK|CMD|COMMAND|PTXAS|^CC$|^CXX$")
 """What such a variable names is executed, imported or opened: it is never taken over from a stored run."""
@@ -51,7 +58,7 @@ BY_CONFIGURATION = ("model.", "device.", "options.")
 
 def matters(name: str) -> bool:
     """Whether a variable changes what is compiled, or how fast it runs."""
-    return (name.startswith(PREFIXES) or name in COMPILERS) and not _ELSEWHERE.search(name)
+    return (name.startswith(PREFIXES) or name in NAMES) and not _ELSEWHERE.search(name)
 
 
 def restorable(name: str, value: str) -> bool:

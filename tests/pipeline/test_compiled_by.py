@@ -1,7 +1,10 @@
 """What compiled a run: recorded, compared, and restored where a stored run is made again, or refused."""
 
+import ast
+import importlib.util
 import json
 import os
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -51,6 +54,22 @@ def test_the_users_variables_are_told_from_those_that_the_run_set() -> None:
     given["CUBLAS_WORKSPACE_CONFIG"] = ":16:8"
     own = compiled_by.described(described, given, environment | {"CUBLAS_WORKSPACE_CONFIG": ":16:8"})
     assert own["variables"]["CUBLAS_WORKSPACE_CONFIG"] == ":16:8" and own["set_by_run"] == {}
+
+
+NO_OPTION = re.compile(r"LOG_|LOGP|_LOGGING|LOG_URL|MAST_HPC|ROLE_RANK|DUMP_|COMPILE_ID|_DIR$")
+"""Where torch's options are read from variables that name files, logs and jobs: none of them changes the code."""
+
+
+@pytest.mark.parametrize("compiler", ["inductor", "dynamo", "functorch"])
+def test_each_variable_that_an_option_of_torch_is_read_from_is_recorded(compiler: str) -> None:
+    spec = importlib.util.find_spec(f"torch._{compiler}.config")
+    assert spec is not None and spec.origin is not None
+    calls = [node for node in ast.walk(ast.parse(Path(spec.origin).read_text())) if isinstance(node, ast.Call)]
+    read = [call.args[0] for call in calls if ast.unparse(call.func).endswith(("environ.get", "getenv"))]
+    read += [keyword.value for call in calls for keyword in call.keywords if (keyword.arg or "").startswith("env_name")]
+    names = {node.value for value in read for node in ast.walk(value) if isinstance(node, ast.Constant)}
+    assert len(names) >= 9
+    assert {name for name in names if not compiled_by.matters(name) and not NO_OPTION.search(name)} == set()
 
 
 HOSTILE = {
