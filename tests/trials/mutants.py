@@ -127,7 +127,7 @@ def related(root: Path, mutant: Mutant) -> list[list[str]]:
     """Test files that name the mutant's module, and then those of its folder."""
     path = Path(mutant.file).with_suffix("")
     module, package = ".".join(path.parts), ".".join(path.parts[:-1])
-    names = re.compile(rf"{re.escape(module)}\b|from {re.escape(package)} import .*\b{path.name}\b")
+    names = re.compile(rf"{re.escape(module)}\b|{re.escape(package)} import .*\b{path.name}\b")
     files = [str(file.relative_to(root)) for file in sorted((root / "tests").rglob("test_*.py"))]
     near = [file for file in files if names.search((root / file).read_text(encoding="utf-8"))]
     beside = [file for file in files if f"test_{mutant.file.split('/')[1]}" in file and file not in near]
@@ -171,7 +171,8 @@ def main() -> int:
             sys.stdout.write(f"{number:3} {mutant}: {'survives' if killer is None else f'killed by {killer}'}\n")
             sys.stdout.flush()
             subprocess.run(["git", "-C", str(root), "checkout", "--quiet", "."], check=True)
-        sys.stdout.write(f"{len(mutants) - survivors} of {len(mutants)} are killed at {options.commit}\n")
+        if not options.list:
+            sys.stdout.write(f"{len(mutants) - survivors} of {len(mutants)} are killed at {options.commit}\n")
     return int(survivors > len(mutants) // 10)
 
 
