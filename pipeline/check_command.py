@@ -26,7 +26,7 @@ from inductor_debug.stages.wording import breaks_in_words
 if TYPE_CHECKING:
     import pandas
 
-    from inductor_debug.stages.constrain import Profile
+    from inductor_debug.stages.constrain.profile import Profile
 
 GRAPHS = "capture/graphs"
 BREAKS = "capture/breaks.json"
@@ -72,8 +72,8 @@ def _valid(found: Against, graphs: Iterable[GraphRecord]) -> "tuple[Profile, str
     Raises:
         ConfigurationError: a value, or the name of an operation, is not valid.
     """
-    from inductor_debug.stages.constrain import validate_profile
     from inductor_debug.stages.constrain.known_names import confirm_names
+    from inductor_debug.stages.constrain.profile import validate_profile
 
     profile = validate_profile(found.config, {}, base=found.base)
     told = confirm_names(profile, graphs)
@@ -105,7 +105,7 @@ class Checked:
 
 def once(run: Path, asked: Asked, out: Path | None) -> Checked:
     """Neither ``--grid`` nor ``--models``: every violation, and what they come to by rule, as the stage stores them."""
-    from inductor_debug.stages.constrain import check
+    from inductor_debug.stages.constrain.engine import check
     from inductor_debug.stages.constrain.stage import SUMMARY, TABLE, judged, message_of
     from inductor_debug.stages.constrain.summary import by_rule, top_lines
 

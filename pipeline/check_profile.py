@@ -17,7 +17,7 @@ from inductor_debug.stages.constrain.config import AccelConfig, Rule
 from inductor_debug.stages.wording import counted
 
 if TYPE_CHECKING:
-    from inductor_debug.stages.constrain import Profile
+    from inductor_debug.stages.constrain.profile import Profile
 
 CUSTOM = "custom"
 """The rule that calls a function."""
@@ -86,8 +86,7 @@ def against(run: Path, asked: Asked) -> Against:
     Raises:
         ConfigurationError: there is no such profile, or a value of it or of a variable MOCK_* can't be read.
     """
-    from inductor_debug.stages.constrain import load_config
-    from inductor_debug.stages.constrain.profile import apply_environment
+    from inductor_debug.stages.constrain.profile import apply_environment, load_config
 
     if asked.config_dir is not None:
         config_directory(str(asked.config_dir))

@@ -107,11 +107,11 @@ def use() -> None:
 
     from inductor_debug.models.case import Case
     from inductor_debug.models.config import ModelConfig
-    from inductor_debug.stages.bisect import bisect
+    from inductor_debug.stages.bisect.api import bisect
     from inductor_debug.stages.capture.config import CaptureConfig
     from inductor_debug.stages.capture.stage import CaptureStage
     from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
-    from inductor_debug.stages.guards import inspect_guards
+    from inductor_debug.stages.guards.inspection import inspect_guards
     from inductor_debug.stages.lower.config import LowerConfig
     from inductor_debug.stages.lower.stage import LowerStage
 

@@ -101,7 +101,7 @@ def rulebook(settings: Settings) -> Rulebook:
     accel = settings.accel
     if settings.backend.adapter in DECLARES_NOTHING:
         return Rulebook(validate_profile(accel), strict=accel.strict)
-    from inductor_debug.stages.lower import build_adapter
+    from inductor_debug.stages.lower.adapters import build_adapter
 
     adapter = build_adapter(settings)
     declared = adapter.capabilities()

@@ -366,7 +366,7 @@ class KernelDiffStage(Stage):
 
 
 def _compiled(context: StageContext, keep: list[Any], compile: Callable[[], "CompiledCase"] | None) -> Any:
-    from inductor_debug.stages.lower import compiled_case
+    from inductor_debug.stages.lower.compiled import compiled_case
 
     keep.append(compiled_case(context) if compile is None else compile())
     return keep[0]

@@ -22,7 +22,7 @@ from inductor_debug.stages.lower.adapter import AcceleratorAdapter
 from inductor_debug.stages.lower.mock import graph_records
 
 if TYPE_CHECKING:
-    from inductor_debug.stages.constrain import Profile
+    from inductor_debug.stages.constrain.profile import Profile
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class EmulatedAdapter(AcceleratorAdapter):
 
     def capabilities(self) -> "Profile":
         """The validated profile; ConfigurationError where it is not valid."""
-        from inductor_debug.stages.constrain import validate_profile
+        from inductor_debug.stages.constrain.profile import validate_profile
 
         if self._profile is None:
             self._profile = validate_profile(self._config)

@@ -28,7 +28,7 @@ from inductor_debug.stages.lower.violated import SHOWN, ProfileViolated, describ
 from inductor_debug.stages.torch_internals.frames import WatchedBackend
 
 if TYPE_CHECKING:
-    from inductor_debug.stages.constrain import Profile
+    from inductor_debug.stages.constrain.profile import Profile
     from inductor_debug.stages.torch_internals.fx_records import PlaceholderInfo, RecordContext
 
 __all__ = ["AotMockAdapter", "MockAdapter", "ProfileViolated", "aot_mock_backend", "mock_backend"]

@@ -9,7 +9,8 @@ import pytest
 from inductor_debug.models.build import build_case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.stages.capture.compilation import capture
-from inductor_debug.stages.constrain import check, load_profile
+from inductor_debug.stages.constrain.engine import check
+from inductor_debug.stages.constrain.profile import load_profile
 from inductor_debug.stages.constrain.violations import Violation
 from inductor_debug.stages.graphs import GraphRecord
 

@@ -20,7 +20,8 @@ import torch
 from inductor_debug.models.build import build_case
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
-from inductor_debug.stages.kerneldiff import KernelDiff, conditioning, sides
+from inductor_debug.stages.kerneldiff import conditioning, sides
+from inductor_debug.stages.kerneldiff.comparison import KernelDiff
 
 BUILDS = {
     "bert": {

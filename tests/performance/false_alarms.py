@@ -17,7 +17,8 @@ import torch
 from torch import nn
 
 from inductor_debug.models.case import Case
-from inductor_debug.stages.kerneldiff import KernelDiff, conditioning, sides
+from inductor_debug.stages.kerneldiff import conditioning, sides
+from inductor_debug.stages.kerneldiff.comparison import KernelDiff
 from inductor_debug.stages.lower.adapters import build_adapter
 from inductor_debug.stages.lower.compiled import compile_case
 from inductor_debug.stages.lower.config import BackendConfig

@@ -11,11 +11,10 @@ import pytest
 
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.pipeline.cli import main
-from inductor_debug.stages.constrain import Profile, validate_profile
 from inductor_debug.stages.constrain.config import AccelConfig, Rule
 from inductor_debug.stages.constrain.coverage import coverage
 from inductor_debug.stages.constrain.grid import parse_grid
-from inductor_debug.stages.constrain.profile import stored_profile
+from inductor_debug.stages.constrain.profile import Profile, stored_profile, validate_profile
 from inductor_debug.stages.graphs import GraphRecord, NodeRecord, TensorRecord
 
 

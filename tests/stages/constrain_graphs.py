@@ -1,7 +1,7 @@
 """Graphs made by hand, for the rules' tests."""
 
-from inductor_debug.stages.constrain import check
 from inductor_debug.stages.constrain.config import AccelConfig, Rule
+from inductor_debug.stages.constrain.engine import check
 from inductor_debug.stages.constrain.layout import strides_of
 from inductor_debug.stages.graphs import GraphRecord, NodeRecord, SourceLine, TensorRecord
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from inductor_debug.stages.graphs import GraphRecord, NodeRecord, TensorRecord
-from inductor_debug.stages.lower import build_adapter
+from inductor_debug.stages.lower.adapters import build_adapter
 from inductor_debug.stages.lower.config import BackendConfig
 
 PROJECT = Path(__file__).resolve().parents[2]

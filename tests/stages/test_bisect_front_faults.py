@@ -14,7 +14,8 @@ from bisect_faults import (
     wrong_partition,
 )
 
-from inductor_debug.stages.bisect import Bisection, bisect
+from inductor_debug.stages.bisect.api import bisect
+from inductor_debug.stages.bisect.records import Bisection
 
 ALL = ("eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow))
 BEHIND_AOT = ALL[1:]

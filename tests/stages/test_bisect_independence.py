@@ -9,7 +9,7 @@ from faulty_adapters import CrashOnOperation, WrongOperation
 from made_up_compilers import OPERATIONS_OF_A_MODEL, Compiler, Failing, TwoFaults, behind, bisected
 from torch import Tensor, fx, nn
 
-from inductor_debug.stages.bisect import bisect
+from inductor_debug.stages.bisect.api import bisect
 from inductor_debug.stages.bisect.probing import told_by
 from inductor_debug.stages.bisect.records import DEFECT, LOWERINGS, OK, OPERATIONS, OPTIONS, Outcome
 from inductor_debug.stages.bisect.wording import answer, as_json

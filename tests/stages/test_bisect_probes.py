@@ -15,16 +15,19 @@ from torch import Tensor, nn
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.stages.bisect import BisectConfig, BisectStage, bisect, isolated
+from inductor_debug.stages.bisect import isolated
+from inductor_debug.stages.bisect.api import bisect
+from inductor_debug.stages.bisect.config import BisectConfig
 from inductor_debug.stages.bisect.isolated import IsolatedProber
 from inductor_debug.stages.bisect.options import option_values
 from inductor_debug.stages.bisect.partial import PartialAdapter
 from inductor_debug.stages.bisect.probing import failure_class
 from inductor_debug.stages.bisect.records import LOWERINGS, OPERATIONS, Setting, Switch
+from inductor_debug.stages.bisect.stage import BisectStage
 from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
-from inductor_debug.stages.kerneldiff import KernelDiffStage
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.sides import describe
+from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
 from inductor_debug.stages.lower.adapters import AotEagerAdapter
 from inductor_debug.stages.lower.config import BackendConfig
 from inductor_debug.stages.torch_internals.switches import Switchboard, installed

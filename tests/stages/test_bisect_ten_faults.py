@@ -21,7 +21,8 @@ from bisect_faults import (
 )
 from faulty_adapters import CrashOnOperation, WrongOperation
 
-from inductor_debug.stages.bisect import Bisection, bisect
+from inductor_debug.stages.bisect.api import bisect
+from inductor_debug.stages.bisect.records import Bisection
 from inductor_debug.stages.torch_internals.switches import Switchboard, installed
 
 aten = torch.ops.aten

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from inductor_debug.stages.bisect import bisect
+from inductor_debug.stages.bisect.api import bisect
 from inductor_debug.stages.bisect.wording import HIDES, as_json
 from inductor_debug.stages.lower.adapter import AcceleratorAdapter
 

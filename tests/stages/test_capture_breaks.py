@@ -6,8 +6,8 @@ from capture_models import Broken, EarlyBreak, SkippedFrame, case_of, line_of
 from torch import nn
 
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.stages.capture import capture
 from inductor_debug.stages.capture.breaks import in_words, setting_in
+from inductor_debug.stages.capture.compilation import capture
 from inductor_debug.stages.torch_internals.dynamo_options import check_options, in_force
 
 

@@ -7,7 +7,7 @@ import torch
 from capture_models import case_of
 from torch import nn
 
-from inductor_debug.stages.capture import capture
+from inductor_debug.stages.capture.compilation import capture
 from inductor_debug.stages.capture.flops import count_flops
 
 aten = torch.ops.aten

@@ -7,7 +7,7 @@ import torch
 from capture_models import Broken, Small, case_of, line_of
 from torch import nn
 
-from inductor_debug.stages.capture import Capture, capture
+from inductor_debug.stages.capture.compilation import Capture, capture
 from inductor_debug.stages.graphs import GraphRecord, NodeRecord
 
 

@@ -9,11 +9,12 @@ from capture_models import Broken, NoTensors, Small, case_of
 from torch import nn
 
 from inductor_debug.models.config import ModelConfig
-from inductor_debug.stages.capture import peak_live, statistics
 from inductor_debug.stages.capture.config import CaptureConfig
 from inductor_debug.stages.capture.stage import CaptureStage
+from inductor_debug.stages.capture.tables import statistics
 from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
 from inductor_debug.stages.graphs import GraphRecord, NodeRecord, TensorRecord
+from inductor_debug.stages.liveness import peak_live
 
 
 def run(case: object, dynamic: bool | None = None) -> tuple[StageResult, MemoryArtifacts]:
@@ -92,7 +93,7 @@ def test_no_graph_is_not_a_pass() -> None:
 
 
 def test_statistics_add_up() -> None:
-    from inductor_debug.stages.capture import capture
+    from inductor_debug.stages.capture.compilation import capture
 
     table = (
         statistics(capture(case_of(Small(), torch.ones(5, 4))).graphs)

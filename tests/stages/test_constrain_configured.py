@@ -8,9 +8,9 @@ import pytest
 from constrain_graphs import LINEAR, found, graph, placeholder, rules
 
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.stages.constrain import validate_profile
 from inductor_debug.stages.constrain.config import AccelConfig, Rule
 from inductor_debug.stages.constrain.graph_rules import check_custom
+from inductor_debug.stages.constrain.profile import validate_profile
 from inductor_debug.stages.graphs import GraphRecord
 
 

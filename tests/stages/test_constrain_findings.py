@@ -17,9 +17,9 @@ from torch import nn
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.pipeline import check_command
-from inductor_debug.stages.capture import capture
-from inductor_debug.stages.constrain import check
+from inductor_debug.stages.capture.compilation import capture
 from inductor_debug.stages.constrain.config import AccelConfig, ConstrainConfig, Waiver
+from inductor_debug.stages.constrain.engine import check
 from inductor_debug.stages.constrain.grid import check_grid
 from inductor_debug.stages.constrain.repros import write_repros
 from inductor_debug.stages.constrain.stage import SUMMARY, TABLE, ConstrainStage
@@ -27,7 +27,7 @@ from inductor_debug.stages.constrain.violations import Violation, Violations
 from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
 from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.graphs import GraphRecord
-from inductor_debug.stages.lower import aot_mock_backend
+from inductor_debug.stages.lower.mock import aot_mock_backend
 from inductor_debug.stages.report import fit
 
 __all__ = ["clean"]  # an autouse fixture

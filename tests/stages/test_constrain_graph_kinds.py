@@ -7,9 +7,9 @@ from constrain_graphs import found, graph, placeholder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inductor_debug.stages.capture import capture
-from inductor_debug.stages.constrain import check
+from inductor_debug.stages.capture.compilation import capture
 from inductor_debug.stages.constrain.config import AccelConfig, Rule
+from inductor_debug.stages.constrain.engine import check
 from inductor_debug.stages.constrain.layout import strides_of
 from inductor_debug.stages.graphs import ITEM_BYTES, GraphRecord
 from inductor_debug.stages.torch_internals.fx_records import RecordContext, graph_record

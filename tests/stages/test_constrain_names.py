@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from inductor_debug.stages.constrain import Profile, check, validate_profile
 from inductor_debug.stages.constrain.config import AccelConfig, Rule
+from inductor_debug.stages.constrain.engine import check
 from inductor_debug.stages.constrain.known_names import unfamiliar
 from inductor_debug.stages.constrain.names import IN_PLACE_POSITION
+from inductor_debug.stages.constrain.profile import Profile, validate_profile
 from inductor_debug.stages.constrain.summary import by_rule
 from inductor_debug.stages.graphs import GraphRecord, NodeRecord, SourceLine, TensorRecord
 

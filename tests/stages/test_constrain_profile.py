@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.stages.constrain import check, load_config, load_profile, validate_profile
 from inductor_debug.stages.constrain.config import AccelConfig, Rule, Waiver
+from inductor_debug.stages.constrain.engine import check
 from inductor_debug.stages.constrain.plain import plain_config
+from inductor_debug.stages.constrain.profile import load_config, load_profile, validate_profile
 
 NAMES = ["none", "mock", "strict8", "strict16", "strict32", "warn8", "warn16", "warn32"]
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from constrain_graphs import call, found, graph, placeholder, tensor
 
-from inductor_debug.stages.constrain import check, load_profile
 from inductor_debug.stages.constrain.catalogue import markdown, rows
 from inductor_debug.stages.constrain.config import Rule
-from inductor_debug.stages.constrain.profile import FOLDER, Profile, profile_names
+from inductor_debug.stages.constrain.engine import check
+from inductor_debug.stages.constrain.profile import FOLDER, Profile, load_profile, profile_names
 
 VENDORS = (
     "arm_ethos_u55", "aws_trainium_nc_v2", "google_tpu", "huawei_ascend_cube", "ibm_spyre", "intel_gaudi",

@@ -3,8 +3,9 @@
 import pytest
 from constrain_graphs import call, graph, placeholder, tensor
 
-from inductor_debug.stages.constrain import check, load_profile
 from inductor_debug.stages.constrain.config import AccelConfig, Rule
+from inductor_debug.stages.constrain.engine import check
+from inductor_debug.stages.constrain.profile import load_profile
 from inductor_debug.stages.constrain.repros import write_repros
 
 MATMUL = graph(

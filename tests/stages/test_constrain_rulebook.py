@@ -12,15 +12,15 @@ import pytest
 
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.stages.constrain import Profile, Violations, validate_profile
 from inductor_debug.stages.constrain.config import AccelConfig, ConstrainConfig, Rule, Waiver
-from inductor_debug.stages.constrain.profile import completed, read_profile
+from inductor_debug.stages.constrain.profile import Profile, completed, read_profile, validate_profile
 from inductor_debug.stages.constrain.rulebook import rulebook
 from inductor_debug.stages.constrain.stage import DECLARED, ConstrainStage
+from inductor_debug.stages.constrain.violations import Violations
 from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
 from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.graphs import GraphRecord, NodeRecord, TensorRecord
-from inductor_debug.stages.lower import AcceleratorAdapter
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter
 from inductor_debug.stages.lower.config import BackendConfig
 
 

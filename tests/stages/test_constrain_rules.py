@@ -9,9 +9,10 @@ from constrain_graphs import call, found, graph, placeholder, places, rules, ten
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inductor_debug.stages.constrain import check, validate_profile
 from inductor_debug.stages.constrain.config import AccelConfig, Rule, Waiver
+from inductor_debug.stages.constrain.engine import check
 from inductor_debug.stages.constrain.names import matches
+from inductor_debug.stages.constrain.profile import validate_profile
 from inductor_debug.stages.constrain.sizes import case_value, guaranteed_factor
 from inductor_debug.stages.constrain.violations import COLUMNS
 

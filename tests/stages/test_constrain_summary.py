@@ -8,9 +8,9 @@ import torch
 from capture_models import case_of
 from constrain_graphs import call, graph, placeholder, tensor
 
-from inductor_debug.stages.capture import capture
-from inductor_debug.stages.constrain import check
+from inductor_debug.stages.capture.compilation import capture
 from inductor_debug.stages.constrain.config import AccelConfig, Rule, Waiver
+from inductor_debug.stages.constrain.engine import check
 from inductor_debug.stages.constrain.summary import by_rule, top_lines
 
 FORWARD = graph(

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.stages.constrain import load_profile
 from inductor_debug.stages.constrain.config import Rule
+from inductor_debug.stages.constrain.profile import load_profile
 from inductor_debug.stages.constrain.torch_names import check_names
 
 

@@ -12,7 +12,7 @@ from constrain_graphs import call, placeholder, tensor
 from picture_geometry import SVG, all_parts, boxes, check, parse
 from torch import nn
 
-from inductor_debug.stages.capture import Capture, capture
+from inductor_debug.stages.capture.compilation import Capture, capture
 from inductor_debug.stages.graph_pictures import draw_graph
 from inductor_debug.stages.graphs import GraphRecord, NodeRecord, SourceLine
 

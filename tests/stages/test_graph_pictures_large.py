@@ -9,7 +9,7 @@ from capture_models import case_of
 from picture_geometry import all_parts, boxes, check, parse
 from torch import nn
 
-from inductor_debug.stages.capture import capture
+from inductor_debug.stages.capture.compilation import capture
 from inductor_debug.stages.graph_pictures import draw_graph
 from inductor_debug.stages.graph_pictures.fold import BUDGET
 from inductor_debug.stages.graphs import GraphRecord

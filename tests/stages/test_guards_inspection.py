@@ -8,8 +8,9 @@ from capture_models import case_of, line_of
 from guard_models import Added, Branching, Counting, Picky, Plain, Rolled, Two
 
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.stages.guards import GuardReport, inspect_guards, tables
-from inductor_debug.stages.guards.records import WITHOUT_CODE, CompiledFrame, Guard
+from inductor_debug.stages.guards import tables
+from inductor_debug.stages.guards.inspection import inspect_guards
+from inductor_debug.stages.guards.records import WITHOUT_CODE, CompiledFrame, Guard, GuardReport
 
 ROWS = {"batch": {"x": 0}}
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from inductor_debug.models.case import Case
-from inductor_debug.stages.kerneldiff import KernelDiff
+from inductor_debug.stages.kerneldiff.comparison import KernelDiff
 from inductor_debug.stages.kerneldiff.conditioning import reconsider
 from inductor_debug.stages.kerneldiff.running_statistics import accept_statistics
 from inductor_debug.stages.kerneldiff.sides import collect

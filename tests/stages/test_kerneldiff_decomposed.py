@@ -9,7 +9,8 @@ from fault_models import Convolutional
 from torch import nn
 
 from inductor_debug.models.case import Case
-from inductor_debug.stages.kerneldiff import KernelDiff, decomposed, suspect
+from inductor_debug.stages.kerneldiff import decomposed, suspect
+from inductor_debug.stages.kerneldiff.comparison import KernelDiff
 from inductor_debug.stages.kerneldiff.conditioning import reconsider
 from inductor_debug.stages.kerneldiff.decomposed import Decomposed, plain_sum
 from inductor_debug.stages.kerneldiff.sides import Leaves, collect

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from inductor_debug.stages.kerneldiff import KernelDiff, compare_tensors
+from inductor_debug.stages.kerneldiff.comparison import KernelDiff, compare_tensors
 from inductor_debug.stages.kerneldiff.metrics import begin
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

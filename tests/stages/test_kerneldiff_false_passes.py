@@ -13,7 +13,7 @@ from wrong_adapters import DropsCopies
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
-from inductor_debug.stages.kerneldiff import KernelDiff, assert_matches, compare, compare_tensors
+from inductor_debug.stages.kerneldiff.comparison import KernelDiff, assert_matches, compare, compare_tensors
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.running_statistics import accept_statistics
 from inductor_debug.stages.kerneldiff.stage import KernelDiffStage

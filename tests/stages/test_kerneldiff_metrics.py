@@ -9,15 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inductor_debug.stages.kerneldiff import (
-    KernelDiff,
-    assert_matches,
-    compare,
-    compare_tensors,
-    histogram,
-    metrics,
-    results,
-)
+from inductor_debug.stages.kerneldiff import histogram, metrics, results
+from inductor_debug.stages.kerneldiff.comparison import KernelDiff, assert_matches, compare, compare_tensors
 
 finite32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 pairs32 = st.lists(st.tuples(finite32, finite32), min_size=1, max_size=20)

@@ -13,7 +13,7 @@ from torch import nn
 from wrong_adapters import DropsCopies
 
 from inductor_debug.models.case import Case
-from inductor_debug.stages.kerneldiff import compare
+from inductor_debug.stages.kerneldiff.comparison import compare
 from inductor_debug.stages.kerneldiff.structure import flatten
 
 

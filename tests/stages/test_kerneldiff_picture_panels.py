@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from inductor_debug.stages.drawing import drawing
-from inductor_debug.stages.kerneldiff import compare_tensors
+from inductor_debug.stages.kerneldiff.comparison import compare_tensors
 from inductor_debug.stages.kerneldiff.pictures import tensor
 
 

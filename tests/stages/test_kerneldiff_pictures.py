@@ -13,7 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inductor_debug.stages.kerneldiff import compare_tensors, histogram
+from inductor_debug.stages.kerneldiff import histogram
+from inductor_debug.stages.kerneldiff.comparison import compare_tensors
 from inductor_debug.stages.kerneldiff.pictures.canvas import CELLS, canvas_of, fold, unravel, zoom_of
 from inductor_debug.stages.kerneldiff.pictures.errors import boxes
 from inductor_debug.stages.kerneldiff.pictures.summary import LINES, apart, lines_of

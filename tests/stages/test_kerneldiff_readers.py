@@ -8,8 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inductor_debug.stages.kerneldiff import compare_tensors, entries, metrics, packing, sparse_reader
+from inductor_debug.stages.kerneldiff import entries, metrics, packing, sparse_reader
 from inductor_debug.stages.kerneldiff.comparable import CannotCompare, comparable, dense
+from inductor_debug.stages.kerneldiff.comparison import compare_tensors
 from inductor_debug.stages.kerneldiff.entries import entries_of
 from inductor_debug.stages.kerneldiff.pictures.canvas import canvas_of, zoom_of
 from inductor_debug.stages.kerneldiff.pictures.errors import boxes

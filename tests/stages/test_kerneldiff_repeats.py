@@ -11,7 +11,8 @@ from torch import nn
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
-from inductor_debug.stages.kerneldiff import KernelDiff, sides, storage_floor
+from inductor_debug.stages.kerneldiff import sides, storage_floor
+from inductor_debug.stages.kerneldiff.comparison import KernelDiff
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.plots import pictures
 from inductor_debug.stages.kerneldiff.record import TensorComparison

@@ -6,7 +6,8 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from inductor_debug.stages.kerneldiff import accumulator, compare_tensors, formats, metrics
+from inductor_debug.stages.kerneldiff import accumulator, formats, metrics
+from inductor_debug.stages.kerneldiff.comparison import compare_tensors
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
 SPECIAL = [0.0, -0.0, math.nan, math.inf, -math.inf, 1e-310, -5e-324, 1e-40, -1e-45, 6e-8, 1e308, -1e308, 3e38, 1e-200]

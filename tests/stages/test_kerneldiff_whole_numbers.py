@@ -10,7 +10,7 @@ from test_kerneldiff_written_state import Base, Scaled, compared, verdict_of
 from torch import nn
 
 from inductor_debug.models.case import Case
-from inductor_debug.stages.kerneldiff import KernelDiff
+from inductor_debug.stages.kerneldiff.comparison import KernelDiff
 from inductor_debug.stages.kerneldiff.conditioning import reconsider
 from inductor_debug.stages.kerneldiff.decomposed import Decomposed
 from inductor_debug.stages.kerneldiff.record import TensorComparison

@@ -9,14 +9,11 @@ import pytest
 import torch
 
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.stages.lower import (
-    AcceleratorAdapter,
-    ProfileViolated,
-    aot_mock_backend,
-    build_adapter,
-    mock_backend,
-)
+from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.lower.adapters import build_adapter
 from inductor_debug.stages.lower.config import BackendConfig
+from inductor_debug.stages.lower.mock import aot_mock_backend, mock_backend
+from inductor_debug.stages.lower.violated import ProfileViolated
 
 from lower_model import Small, line_of  # isort: skip
 

@@ -14,12 +14,11 @@ from picture_geometry import boxes, parse
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.stages.capture import capture
+from inductor_debug.stages.capture.compilation import capture
 from inductor_debug.stages.capture.sources import SourceFinder
-from inductor_debug.stages.lower import build_adapter, compile_case
-from inductor_debug.stages.lower.adapters import InductorAdapter
+from inductor_debug.stages.lower.adapters import InductorAdapter, build_adapter
 from inductor_debug.stages.lower.aot_inductor import AotInductorAdapter
-from inductor_debug.stages.lower.compiled import CompiledCase
+from inductor_debug.stages.lower.compiled import CompiledCase, compile_case
 from inductor_debug.stages.lower.config import BackendConfig
 from inductor_debug.stages.lower.kernels import split_cpp_kernels
 from inductor_debug.stages.lower.stage import graph_files

@@ -10,9 +10,10 @@ from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.capture.compilation import capture
 from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
-from inductor_debug.stages.kerneldiff import KernelDiffStage, compare_tensors
+from inductor_debug.stages.kerneldiff.comparison import compare_tensors
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
-from inductor_debug.stages.lower import build_adapter
+from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
+from inductor_debug.stages.lower.adapters import build_adapter
 from inductor_debug.stages.lower.config import BackendConfig
 from inductor_debug.stages.lower.fault_kinds import FAULTS, to_bfloat16_values
 from inductor_debug.stages.lower.faults import PlantedFault

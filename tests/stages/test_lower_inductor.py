@@ -18,7 +18,8 @@ from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.capture.sources import SourceFinder
 from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
-from inductor_debug.stages.lower import build_adapter, compile_case
+from inductor_debug.stages.lower.adapters import build_adapter
+from inductor_debug.stages.lower.compiled import compile_case
 from inductor_debug.stages.lower.config import BackendConfig, LowerConfig
 from inductor_debug.stages.lower.kernel_records import describe_kernels
 from inductor_debug.stages.lower.launches import find_launches

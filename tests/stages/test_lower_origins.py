@@ -8,7 +8,8 @@ import torch
 from inductor_debug.models.case import Case
 from inductor_debug.stages.capture.sources import SourceFinder
 from inductor_debug.stages.graphs import SourceLine
-from inductor_debug.stages.lower import build_adapter, compile_case
+from inductor_debug.stages.lower.adapters import build_adapter
+from inductor_debug.stages.lower.compiled import compile_case
 from inductor_debug.stages.lower.config import BackendConfig
 from inductor_debug.stages.lower.stage import graph_files
 

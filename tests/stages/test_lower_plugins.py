@@ -14,7 +14,8 @@ from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.pipeline.manifest import installed_versions
 from inductor_debug.stages.contract import MemoryArtifacts, ReferenceConfig, Settings, StageContext
 from inductor_debug.stages.kerneldiff.sides import reference_function
-from inductor_debug.stages.lower import build_adapter, plugins
+from inductor_debug.stages.lower import plugins
+from inductor_debug.stages.lower.adapters import build_adapter
 from inductor_debug.stages.lower.config import BackendConfig, shown_name
 
 ADAPTER = """

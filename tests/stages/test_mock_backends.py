@@ -16,11 +16,11 @@ from mock_models import STRICT16, Net, clean, inner, refused
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.constrain.config import AccelConfig
 from inductor_debug.stages.constrain.profile import load_profile
-from inductor_debug.stages.lower import ProfileViolated, aot_mock_backend, build_adapter, mock_backend
+from inductor_debug.stages.lower.adapters import build_adapter
 from inductor_debug.stages.lower.config import BackendConfig
-from inductor_debug.stages.lower.mock import MockAdapter
+from inductor_debug.stages.lower.mock import MockAdapter, aot_mock_backend, mock_backend
 from inductor_debug.stages.lower.mock_options import MockOptions
-from inductor_debug.stages.lower.violated import SHOWN
+from inductor_debug.stages.lower.violated import SHOWN, ProfileViolated
 
 __all__ = ["clean"]  # an autouse fixture
 

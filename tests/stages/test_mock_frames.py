@@ -8,7 +8,8 @@ import torch
 from mock_models import clean, inner
 from torch import nn
 
-from inductor_debug.stages.lower import ProfileViolated, aot_mock_backend, mock_backend
+from inductor_debug.stages.lower.mock import aot_mock_backend, mock_backend
+from inductor_debug.stages.lower.violated import ProfileViolated
 
 __all__ = ["clean"]  # an autouse fixture
 

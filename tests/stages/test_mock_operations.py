@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from mock_models import STRICT16, Net, clean, inner, refused
 
 from inductor_debug.stages.constrain.config import AccelConfig
-from inductor_debug.stages.lower import ProfileViolated, aot_mock_backend, mock_backend
-from inductor_debug.stages.lower.mock import MockAdapter
+from inductor_debug.stages.lower.mock import MockAdapter, aot_mock_backend, mock_backend
+from inductor_debug.stages.lower.violated import ProfileViolated
 from inductor_debug.stages.torch_internals.dispatch import dispatched_calls
 
 __all__ = ["clean"]  # an autouse fixture

@@ -14,7 +14,7 @@ from inductor_debug.models.case import Case
 from inductor_debug.stages.capture.compilation import capture
 from inductor_debug.stages.capture.sources import MACHINERY, SourceFinder
 from inductor_debug.stages.graphs import NO_LINE, SourceLine
-from inductor_debug.stages.lower import aot_mock_backend, mock_backend
+from inductor_debug.stages.lower.mock import aot_mock_backend, mock_backend
 from inductor_debug.stages.lower.violated import ProfileViolated
 
 __all__ = ["clean"]  # an autouse fixture

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch_fingerprint
 
-from inductor_debug.stages.lower import mock_backend
+from inductor_debug.stages.lower.mock import mock_backend
 
 SCRIPT = torch_fingerprint.__file__
 

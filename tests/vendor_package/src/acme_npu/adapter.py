@@ -10,10 +10,15 @@ import torch
 from torch import Tensor, fx
 
 from acme_npu.device import register
-from inductor_debug.stages.constrain import Profile, Violation, Violations, validate_profile
-from inductor_debug.stages.constrain.config import AccelConfig
-from inductor_debug.stages.graphs import GraphRecord
-from inductor_debug.stages.lower import AcceleratorAdapter
+from inductor_debug import (
+    AccelConfig,
+    AcceleratorAdapter,
+    GraphRecord,
+    Profile,
+    Violation,
+    Violations,
+    validate_profile,
+)
 
 log = logging.getLogger(__name__)
 
