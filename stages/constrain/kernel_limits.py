@@ -6,8 +6,7 @@ from typing import Any
 
 from inductor_debug.stages.constrain.contractions import operand
 from inductor_debug.stages.constrain.names import Operation
-from inductor_debug.stages.constrain.sizes import Symbols, is_multiple
-from inductor_debug.stages.constrain.subjects import shape_in_case
+from inductor_debug.stages.constrain.sizes import Symbols, is_multiple, shape_in_case
 from inductor_debug.stages.graphs import GraphRecord, NodeRecord, TensorRecord
 
 CONVOLUTIONS = ("convolution", "conv1d", "conv2d", "conv3d")

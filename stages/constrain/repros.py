@@ -262,7 +262,7 @@ def _names(pattern: str) -> list[str]:
 
 
 def _alignment(graph: GraphIndex, row: Violation, tensor: TensorRecord, one: str) -> Check | None:
-    from inductor_debug.stages.constrain.subjects import shape_in_case
+    from inductor_debug.stages.constrain.sizes import shape_in_case
 
     found = re.search(r"-?\d+$", row.measured)
     if found is None or not row.limit.isdigit():

@@ -7,7 +7,7 @@ import operator
 import random
 from collections.abc import Callable, Mapping
 
-from inductor_debug.stages.graphs import Size
+from inductor_debug.stages.graphs import Size, TensorRecord
 
 Symbols = Mapping[str, Mapping[str, int | None]]
 
@@ -279,3 +279,11 @@ def _value(tree: ast.expr, symbols: Symbols) -> int | None:
             return left**right if 0 <= right < 8 else None
         return _FOLDS[type(tree.op)](left, right)
     return None
+
+
+def shape_in_case(tensor: TensorRecord, symbols: Symbols) -> list[int | None]:
+    """The shape that a tensor had in this case; None for a size that is not known."""
+    if str not in map(type, tensor.shape):
+        return list(tensor.shape)  # type: ignore[arg-type]
+    hints: list[int | None] = list(tensor.hints) if tensor.hints else [None] * len(tensor.shape)
+    return [case_value(size, hint, symbols) for size, hint in zip(tensor.shape, hints, strict=True)]

@@ -9,7 +9,7 @@ from typing import Any
 from inductor_debug.stages.constrain.config import Rule
 from inductor_debug.stages.constrain.kinds import TENSOR_ROLES
 from inductor_debug.stages.constrain.names import Operation, matches, settled
-from inductor_debug.stages.constrain.sizes import Symbols, bounds, case_value
+from inductor_debug.stages.constrain.sizes import Symbols, bounds, shape_in_case
 from inductor_debug.stages.constrain.violations import Violation
 from inductor_debug.stages.graphs import GETITEM, HIGHER_ORDER, ITEM_BYTES, GraphRecord, NodeRecord, TensorRecord
 
@@ -101,14 +101,6 @@ def row(graph: GraphRecord, node: NodeRecord, rule: Rule, *, operand: str, measu
         severity="undecided" if undecided else "error", measured=str(measured), limit=str(limit), cost_bytes=cost,
         cost_share=share, message=f"{node.name}: {message}", suggestion=suggestion, piece=piece,
     )  # fmt: skip
-
-
-def shape_in_case(tensor: TensorRecord, symbols: Symbols) -> list[int | None]:
-    """The shape that a tensor had in this case; None for a size that is not known."""
-    if str not in map(type, tensor.shape):
-        return list(tensor.shape)  # type: ignore[arg-type]
-    hints: list[int | None] = list(tensor.hints) if tensor.hints else [None] * len(tensor.shape)
-    return [case_value(size, hint, symbols) for size, hint in zip(tensor.shape, hints, strict=True)]
 
 
 def byte_bounds(tensor: TensorRecord, symbols: Symbols) -> tuple[int | None, int | None]:
