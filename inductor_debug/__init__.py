@@ -9,37 +9,37 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from inductor_debug.stages.accelerators.config import AccelConfig, Rule
+    from inductor_debug.stages.accelerators.profile import Profile, load_profile, validate_profile
+    from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+    from inductor_debug.stages.backends.mock import aot_mock_backend, mock_backend
     from inductor_debug.stages.bisect.api import bisect
-    from inductor_debug.stages.constrain.config import AccelConfig, Rule
-    from inductor_debug.stages.constrain.engine import check
-    from inductor_debug.stages.constrain.profile import Profile, load_profile, validate_profile
-    from inductor_debug.stages.constrain.subjects import row
-    from inductor_debug.stages.constrain.violations import Violation, Violations
-    from inductor_debug.stages.graphs import GraphRecord
+    from inductor_debug.stages.graphs.records import GraphRecord
     from inductor_debug.stages.guards.inspection import inspect_guards
-    from inductor_debug.stages.kerneldiff.comparison import assert_matches, compare, compare_tensors
-    from inductor_debug.stages.lower.adapter import AcceleratorAdapter
-    from inductor_debug.stages.lower.mock import aot_mock_backend, mock_backend
+    from inductor_debug.stages.numerics.comparison import assert_matches, compare, compare_tensors
+    from inductor_debug.stages.rules.checked_tensors import row
+    from inductor_debug.stages.rules.engine import check
+    from inductor_debug.stages.rules.violations import Violation, Violations
 
 _PLACES = {
-    "AccelConfig": "stages.constrain.config",
-    "AcceleratorAdapter": "stages.lower.adapter",
-    "GraphRecord": "stages.graphs",
-    "Profile": "stages.constrain.profile",
-    "Rule": "stages.constrain.config",
-    "Violation": "stages.constrain.violations",
-    "Violations": "stages.constrain.violations",
-    "aot_mock_backend": "stages.lower.mock",
-    "assert_matches": "stages.kerneldiff.comparison",
+    "AccelConfig": "stages.accelerators.config",
+    "AcceleratorAdapter": "stages.backends.adapter",
+    "GraphRecord": "stages.graphs.records",
+    "Profile": "stages.accelerators.profile",
+    "Rule": "stages.accelerators.config",
+    "Violation": "stages.rules.violations",
+    "Violations": "stages.rules.violations",
+    "aot_mock_backend": "stages.backends.mock",
+    "assert_matches": "stages.numerics.comparison",
     "bisect": "stages.bisect.api",
-    "check": "stages.constrain.engine",
-    "compare": "stages.kerneldiff.comparison",
-    "compare_tensors": "stages.kerneldiff.comparison",
+    "check": "stages.rules.engine",
+    "compare": "stages.numerics.comparison",
+    "compare_tensors": "stages.numerics.comparison",
     "inspect_guards": "stages.guards.inspection",
-    "load_profile": "stages.constrain.profile",
-    "mock_backend": "stages.lower.mock",
-    "row": "stages.constrain.subjects",
-    "validate_profile": "stages.constrain.profile",
+    "load_profile": "stages.accelerators.profile",
+    "mock_backend": "stages.backends.mock",
+    "row": "stages.rules.checked_tensors",
+    "validate_profile": "stages.accelerators.profile",
 }
 """Name → the module below this package that holds it."""
 

@@ -15,8 +15,8 @@ from inductor_debug.models.float64 import substituted
 from inductor_debug.models.gold import as_written, double_arithmetic
 from inductor_debug.models.nested import cast_in_place, counterpart, drained, kept, named_tensors
 from inductor_debug.models.random_state import preserved_random_state, seed_everything
-from inductor_debug.models.reach import deep_copy, tensors_in
 from inductor_debug.models.redraws import repeated
+from inductor_debug.models.references import deep_copy, tensors_in
 from inductor_debug.models.snapshot import Snapshot
 from inductor_debug.models.tf32 import ROUNDOFF, tf32_allowed
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from inductor_debug.models.reach import attributes, fields_of, holders, is_open, tensors_in
+from inductor_debug.models.references import attributes, fields_of, holders, is_open, tensors_in
 
 
 def named_tensors(value: Any, path: str, *, objects: bool = True) -> Iterator[tuple[str, torch.Tensor]]:

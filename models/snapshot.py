@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from inductor_debug.models.nested import extent, is_plain, strided_parts
-from inductor_debug.models.reach import is_open, reached, slots_of
+from inductor_debug.models.references import is_open, reached, slots_of
 
 _OWN_MEMORY = ("cpu", "cuda", "meta")
 _INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}

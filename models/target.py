@@ -12,6 +12,16 @@ PACKAGE = "inductor_debug"
 """The one name that everything of this program is below."""
 FORMER = ("conf", "models", "pipeline", "stages")
 """Packages of ours that stood at the top once, as configurations stored then name them."""
+MOVED = {
+    "stages.constrain.kernel_limits": "stages.rules.kernel_limits",
+    "stages.lower.PlantedFault": "stages.backends.planted.PlantedFault",
+    "stages.lower.adapters": "stages.backends.registry",
+    "stages.lower.aot_inductor": "stages.backends.aot_inductor",
+    "stages.lower.emulated": "stages.backends.emulated",
+    "stages.lower.faults": "stages.backends.planted",
+    "stages.lower.mock": "stages.backends.mock",
+}
+"""What a configuration may name of ours, by its former name → its name now."""
 
 
 def full_name(target: str) -> str:
@@ -23,7 +33,13 @@ def full_name(target: str) -> str:
         target: module, then attributes, joined by dots.
     """
     top, _, rest = target.partition(".")
-    return f"{PACKAGE}.{target}" if top in FORMER and rest and not _is_the_users(top, rest.split(".")) else target
+    if top in FORMER and rest and not _is_the_users(top, rest.split(".")):
+        target = f"{PACKAGE}.{target}"
+    for former, now in MOVED.items():
+        rest = target.removeprefix(f"{PACKAGE}.{former}")
+        if rest != target and rest[:1] in ("", "."):
+            return f"{PACKAGE}.{now}{rest}"
+    return target
 
 
 def _is_the_users(top: str, inner: list[str]) -> bool:

@@ -12,14 +12,17 @@ import typer
 
 from inductor_debug.models.errors import UserError
 from inductor_debug.models.visible import visible
-from inductor_debug.pipeline import analysis, completion, entry, restoring, store, trust
-from inductor_debug.pipeline import check_command as checks
-from inductor_debug.pipeline.analysis import comparison
-from inductor_debug.pipeline.compiled_by import flat
-from inductor_debug.pipeline.folder import StoredFolder
+from inductor_debug.pipeline import completion
+from inductor_debug.pipeline import query as analysis
+from inductor_debug.pipeline.directory import store
+from inductor_debug.pipeline.directory.folder import StoredFolder
+from inductor_debug.pipeline.query import check_command as checks
+from inductor_debug.pipeline.query import comparison, trust
+from inductor_debug.pipeline.run import entry, restoring
+from inductor_debug.pipeline.run.compiled_by import flat
 from inductor_debug.pipeline.streams import steady_streams
 from inductor_debug.pipeline.terminal import cell, print_json, print_table, say, tell
-from inductor_debug.stages.wording import counted
+from inductor_debug.stages.formatting import counted
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, help=__doc__
@@ -318,7 +321,7 @@ def profiles_command(
         ProfilesFormat, typer.Option("--format", help="table, json for a program to read, or markdown for docs")
     ] = ProfilesFormat.TABLE,
 ) -> int:
-    from inductor_debug.stages.constrain import catalogue
+    from inductor_debug.stages.accelerators import catalogue
 
     if output is ProfilesFormat.MARKDOWN:
         print(catalogue.markdown(), end="")

@@ -15,15 +15,15 @@ from pathlib import Path
 
 from inductor_debug.models.errors import UserError
 from inductor_debug.models.options import choices_of
-from inductor_debug.pipeline import store
-from inductor_debug.pipeline.arguments import config_dir_of, flags
-from inductor_debug.pipeline.help import GROUPS, options
-from inductor_debug.pipeline.keys import selected_stages
-from inductor_debug.pipeline.schema_fields import field_of, leaves
+from inductor_debug.pipeline.config.arguments import config_dir_of, flags
+from inductor_debug.pipeline.config.help import GROUPS, options
+from inductor_debug.pipeline.config.keys import selected_stages
+from inductor_debug.pipeline.config.schema_fields import field_of, leaves
+from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.shell_scripts import SCRIPTS
-from inductor_debug.stages.lower.config import BUILT_IN
-from inductor_debug.stages.lower.plugins import installed_adapters
+from inductor_debug.stages.backends.plugins import installed_adapters
 from inductor_debug.stages.registry import CONFIGS
+from inductor_debug.stages.settings import BUILT_IN
 from inductor_debug.stages.torch_internals.registered_names import registered_names
 
 SHELLS = tuple(SCRIPTS)
@@ -94,7 +94,7 @@ def command_parameters() -> dict[str, list[Parameter]]:
     """Command → its parameters, of the annotations from which typer makes them."""
     from typer.models import OptionInfo
 
-    from inductor_debug.pipeline import analysis
+    from inductor_debug.pipeline import query as analysis
     from inductor_debug.pipeline.cli import app
 
     found: dict[str, list[Parameter]] = {}

@@ -10,54 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from inductor_debug.models.config import DTYPES, MODES, PRECISIONS, TF32, ModelConfig
-from inductor_debug.models.options import chosen, whole
 from inductor_debug.models.stored import parse_csv
-from inductor_debug.stages.constrain.config import AccelConfig
-from inductor_debug.stages.lower.config import BackendConfig
+from inductor_debug.stages.settings import Settings
 
 if TYPE_CHECKING:
     from inductor_debug.models.case import Case
     from inductor_debug.stages.torch_internals.compiler_options import CompilationOptions
-
-
-@dataclass
-class ReferenceConfig:
-    """What the test side is compared with. None means: the same as the case's."""
-
-    backend: str = "eager"
-    device: str | None = None
-    dtype: str | None = chosen(None, DTYPES)
-
-
-@dataclass
-class Settings:
-    """What every stage may read of the configuration: all but the stages' own options and the runner's."""
-
-    model: ModelConfig
-    accel: AccelConfig = field(default_factory=AccelConfig)
-    backend: BackendConfig = field(default_factory=BackendConfig)
-    reference: ReferenceConfig = field(default_factory=ReferenceConfig)
-    dtype: str = chosen("float32", DTYPES)
-    device: str = "cpu"
-    mode: str = chosen("inference", MODES)
-    precision: str = chosen("cast", PRECISIONS)
-    tf32: str = chosen("none", TF32)
-    seed: int = whole(0)
-
-    def build_case(self) -> "Case":
-        """The case that they describe, built anew."""
-        from inductor_debug.models.build import build_case
-
-        return build_case(
-            self.model,
-            dtype=self.dtype,
-            device=self.device,
-            mode=self.mode,
-            precision=self.precision,
-            tf32=self.tf32,
-            seed=self.seed,
-        )
 
 
 class Artifacts(Protocol):

@@ -13,9 +13,10 @@ from inductor_debug.models.errors import ConfigurationError, UserError, is_out_o
 from inductor_debug.models.huggingface_further import is_tensor
 from inductor_debug.models.huggingface_inputs import shape_to_try
 from inductor_debug.models.random_state import seed_everything
-from inductor_debug.stages.capture.sources import SourceFinder
-from inductor_debug.stages.contract import Settings, StageContext
-from inductor_debug.stages.graphs import SourceLine
+from inductor_debug.stages.contract import StageContext
+from inductor_debug.stages.graphs.records import SourceLine
+from inductor_debug.stages.graphs.sources import SourceFinder
+from inductor_debug.stages.settings import Settings
 from inductor_debug.stages.torch_internals.fx_values import shape_of
 
 SHOWN = 16

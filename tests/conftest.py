@@ -1,9 +1,12 @@
 """Shared by all tests."""
 
 import logging
+import os
 from collections.abc import Iterator
 
 import pytest
+
+os.environ.pop("CI", None)  # torch reads an option's default from it: here as at a user's desk
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 
 
 class ScaledOutput(AcceleratorAdapter):

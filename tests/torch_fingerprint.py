@@ -110,10 +110,11 @@ def use() -> None:
     from inductor_debug.stages.bisect.api import bisect
     from inductor_debug.stages.capture.config import CaptureConfig
     from inductor_debug.stages.capture.stage import CaptureStage
-    from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
+    from inductor_debug.stages.contract import MemoryArtifacts, StageContext
     from inductor_debug.stages.guards.inspection import inspect_guards
     from inductor_debug.stages.lower.config import LowerConfig
     from inductor_debug.stages.lower.stage import LowerStage
+    from inductor_debug.stages.settings import Settings
 
     model, x = _model(), torch.ones(2, 4)
     for backend in ("mock", "aot_mock", "mock"):

@@ -5,7 +5,7 @@ the samples within it tell. What is averaged is therefore one figure a process (
 ratio of medians), and its interval is Student's t with one degree of freedom less than there are processes. Of 5
 processes it covers 95 % where those logarithms are normal, and was simulated to cover that where a tenth of them are
 outliers. A bootstrap in two levels, processes and then samples, covered 83 % where processes differ by 10 %
-(``tests/stages/test_benchmark_interval.py``).
+(``tests/stages/benchmark/test_benchmark_interval.py``).
 """
 
 import math

@@ -14,8 +14,8 @@ from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.device_use import DeviceUse, from_json
 from inductor_debug.stages.benchmark.interference import Load
 from inductor_debug.stages.benchmark.timing import SIDES
-from inductor_debug.stages.contract import Settings
-from inductor_debug.stages.plain import to_plain
+from inductor_debug.stages.config_json import to_plain
+from inductor_debug.stages.settings import Settings
 
 
 class SamplingRaised(RuntimeError):

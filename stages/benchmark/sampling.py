@@ -32,9 +32,10 @@ from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.device_use import look
 from inductor_debug.stages.benchmark.interference import LoadMeter
 from inductor_debug.stages.benchmark.memory import allocated_peak, peak_memory
-from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
-from inductor_debug.stages.plain import from_plain
+from inductor_debug.stages.config_json import from_plain
+from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.process_end import leave
+from inductor_debug.stages.settings import Settings
 from inductor_debug.stages.torch_internals.compile_workers import end_compile_workers
 from inductor_debug.stages.torch_internals.dynamo_options import in_force
 
@@ -87,14 +88,14 @@ class Sampler:
 
     def _case(self, side: str, cases: Mapping[str, Case]) -> Case:
         """The case of one side; the same object for both where they do not differ in dtype or device."""
-        from inductor_debug.stages.kerneldiff.sides import case_for
+        from inductor_debug.stages.sides.running import case_for
 
         if side == "reference":
             return case_for(self.context.case, self.context.settings.reference)
         return self.context.case
 
     def _function(self, side: str, case: Case) -> Callable[..., Any]:
-        from inductor_debug.stages.kerneldiff.sides import reference_function
+        from inductor_debug.stages.sides.running import reference_function
 
         if side == "reference":
             return reference_function(self.context, case, loads=True)
@@ -205,8 +206,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _sampler(settings: Settings, request: Mapping[str, Any], emit: Emit) -> Sampler:
-    from inductor_debug.stages.lower.adapters import build_adapter
-    from inductor_debug.stages.lower.compiled import load_case
+    from inductor_debug.stages.backends.compiled import load_case
+    from inductor_debug.stages.backends.registry import build_adapter
 
     options: BenchmarkConfig = from_plain(BenchmarkConfig, request["options"])
     adapter = build_adapter(settings)  # before the case is built: it may add the case's device to torch

@@ -52,14 +52,14 @@ class BenchmarkStage(Stage):
 
     def _raise_here(self, context: StageContext) -> None:
         """Meet in this process what a sampling process met, with all that such an error leaves behind it."""
-        from inductor_debug.stages.lower.compiled import compiled_case
+        from inductor_debug.stages.backends.compiled import compiled_case
 
         compiled_case(context)
 
     def _here(self, context: StageContext) -> Sampled:
         """One process's samples, of this one: for a debugger."""
+        from inductor_debug.stages.backends.compiled import compiled_case
         from inductor_debug.stages.benchmark.sampling import Sampler
-        from inductor_debug.stages.lower.compiled import compiled_case
 
         compiled = compiled_case(context)
         context.progress("timing in this process")

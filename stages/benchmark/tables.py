@@ -9,8 +9,9 @@ from inductor_debug.stages.benchmark import interval, timing
 from inductor_debug.stages.benchmark.device_use import DeviceUse, told
 from inductor_debug.stages.benchmark.interference import reason_against
 from inductor_debug.stages.benchmark.processes import Sampled
-from inductor_debug.stages.contract import Settings, StageResult
-from inductor_debug.stages.wording import counted
+from inductor_debug.stages.contract import StageResult
+from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.settings import Settings
 
 SAMPLE_COLUMNS = ["process", "side", "index", "ms", "device_ms", "started"]
 SUMMARY_COLUMNS = [

@@ -7,16 +7,16 @@ import torch
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.plugins import installed_adapters
+from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.bisect.config import BisectConfig
 from inductor_debug.stages.bisect.engine import Investigation
 from inductor_debug.stages.bisect.probing import Prober
 from inductor_debug.stages.bisect.records import Bisection
-from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
+from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
-from inductor_debug.stages.lower.adapter import AcceleratorAdapter
-from inductor_debug.stages.lower.adapters import build_adapter
-from inductor_debug.stages.lower.config import BUILT_IN, BackendConfig
-from inductor_debug.stages.lower.plugins import installed_adapters
+from inductor_debug.stages.settings import BUILT_IN, BackendConfig, Settings
 
 
 def bisect(

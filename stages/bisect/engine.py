@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from inductor_debug.stages.bisect.config import BisectConfig
 from inductor_debug.stages.bisect.independence import Independence
+from inductor_debug.stages.bisect.messages import answer, as_override, as_python
 from inductor_debug.stages.bisect.records import (
     AOT,
     AOT_OPTIONS,
@@ -40,7 +41,6 @@ from inductor_debug.stages.bisect.records import (
     keys_of,
 )
 from inductor_debug.stages.bisect.search import Search, TooMany
-from inductor_debug.stages.bisect.wording import answer, as_override, as_python
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from inductor_debug.stages.bisect.records import RAISED, Outcome, Setting
-from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
+from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -107,8 +108,8 @@ def _serve(connection: Connection, settings: Settings, options: KernelDiffConfig
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end with the parent
     logging.basicConfig(format="[%(asctime)s][%(name)s][%(levelname)s] - %(message)s")
+    from inductor_debug.stages.backends.registry import build_adapter
     from inductor_debug.stages.bisect.probing import Prober
-    from inductor_debug.stages.lower.adapters import build_adapter
     from inductor_debug.stages.torch_internals.dynamo_options import in_force
 
     prober = Prober(StageContext(settings, MemoryArtifacts()), options, lambda: build_adapter(settings))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.stages.bisect.wording import as_typed
+from inductor_debug.stages.bisect.messages import as_typed
 from inductor_debug.stages.torch_internals.inductor_options import check_options
 from inductor_debug.stages.torch_internals.switches import inductor_defaults
 

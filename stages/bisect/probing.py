@@ -9,6 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from inductor_debug.models.case import Case
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
+from inductor_debug.stages.backends.registry import AotEagerAdapter, EagerAdapter, InductorAdapter
+from inductor_debug.stages.bisect.messages import as_python
 from inductor_debug.stages.bisect.options import OF_AOT, OF_DYNAMO, option_values
 from inductor_debug.stages.bisect.partial import PartialAdapter
 from inductor_debug.stages.bisect.records import (
@@ -31,15 +35,11 @@ from inductor_debug.stages.bisect.records import (
     Outcome,
     Setting,
 )
-from inductor_debug.stages.bisect.wording import as_python
-from inductor_debug.stages.capture.sources import SourceFinder
 from inductor_debug.stages.contract import StageContext, StageResult
+from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.results import DIAGNOSIS
 from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
-from inductor_debug.stages.lower.adapter import AcceleratorAdapter
-from inductor_debug.stages.lower.adapters import AotEagerAdapter, EagerAdapter, InductorAdapter
-from inductor_debug.stages.lower.compiled import CompiledCase, compile_case
 from inductor_debug.stages.torch_internals import dynamo
 from inductor_debug.stages.torch_internals.inductor import inductor_decompositions
 from inductor_debug.stages.torch_internals.inductor_options import patched_config
@@ -67,7 +67,7 @@ def failure_class(error: Mapping[str, str]) -> str:
     The same wherever torch compiled: in this process, or in one of its pool, which may come up between two probes.
 
     Args:
-        error: ``type`` and ``message``, as ``stages.kerneldiff.sides.describe`` gives them.
+        error: ``type`` and ``message``, as ``stages.sides.running.describe`` gives them.
     """
     kind, message = error["type"], error["message"]
     first_raised = _RAISED.search(message) if kind == _ELSEWHERE else None

@@ -6,11 +6,11 @@ from typing import Any
 
 from inductor_debug.models.options import check_declared
 from inductor_debug.stages.bisect.engine import Investigation, Probing
-from inductor_debug.stages.bisect.wording import COLUMNS, as_json, rows
+from inductor_debug.stages.bisect.messages import COLUMNS, as_json, rows
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.results import DIAGNOSIS, OPTIONS
-from inductor_debug.stages.kerneldiff.verdict import FAILING
+from inductor_debug.stages.numerics.verdict import FAILING
 
 
 class BisectStage(Stage):
@@ -20,7 +20,7 @@ class BisectStage(Stage):
 
     def check(self, context: StageContext) -> None:
         """ConfigurationError for a backend that can't be built, or a number that an option does not take."""
-        from inductor_debug.stages.lower.adapters import build_adapter
+        from inductor_debug.stages.backends.registry import build_adapter
 
         check_declared(self.config, "stages.bisect")
         build_adapter(context.settings).validate()
@@ -51,9 +51,9 @@ class BisectStage(Stage):
 
 @contextlib.contextmanager
 def _prober(context: StageContext, options: KernelDiffConfig, isolate: bool, timeout_s: float) -> Iterator[Probing]:
+    from inductor_debug.stages.backends.registry import build_adapter
     from inductor_debug.stages.bisect.isolated import IsolatedProber
     from inductor_debug.stages.bisect.probing import Prober
-    from inductor_debug.stages.lower.adapters import build_adapter
 
     if not isolate:
         yield Prober(context, options, lambda: build_adapter(context.settings))

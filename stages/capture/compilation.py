@@ -8,7 +8,7 @@ from torch import fx
 from inductor_debug.models.case import Case
 from inductor_debug.models.random_state import seed_everything
 from inductor_debug.stages.capture.breaks import setting_in
-from inductor_debug.stages.graphs import GraphRecord, SourceLine
+from inductor_debug.stages.graphs.records import GraphRecord, SourceLine
 from inductor_debug.stages.torch_internals import aot, dynamo
 from inductor_debug.stages.torch_internals.fx_records import RecordContext, graph_record
 

@@ -4,11 +4,11 @@ from typing import Any, ClassVar
 
 from inductor_debug.stages.capture import breaks
 from inductor_debug.stages.capture.compilation import Capture, capture
-from inductor_debug.stages.capture.tables import is_operation, statistics
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
+from inductor_debug.stages.formatting import breaks_in_words, counted
 from inductor_debug.stages.graph_pictures import draw_graph
+from inductor_debug.stages.graphs.statistics import is_operation, statistics
 from inductor_debug.stages.torch_internals.compiler_options import CompilationOptions
-from inductor_debug.stages.wording import breaks_in_words, counted
 
 NODE_COLUMNS = [
     "name", "op", "target", "args", "kwargs", "inputs", "outputs", "role", "module", "source", "flops", "aliases",

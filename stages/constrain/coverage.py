@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from inductor_debug.stages.constrain.engine import check
-from inductor_debug.stages.constrain.profile import Profile
-from inductor_debug.stages.constrain.subjects import CALLS
-from inductor_debug.stages.graphs import GETITEM, GraphRecord, NodeRecord, TensorRecord
+from inductor_debug.stages.accelerators.profile import Profile
+from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord, TensorRecord
+from inductor_debug.stages.rules.checked_tensors import CALLS
+from inductor_debug.stages.rules.engine import check
 
 if TYPE_CHECKING:
     import pandas

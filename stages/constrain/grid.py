@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from inductor_debug.models.errors import ConfigurationError, closest_first, invalid_choice
 from inductor_debug.models.units import VALID_BYTES, parse_bytes
-from inductor_debug.stages.constrain.concerned import Concerned
-from inductor_debug.stages.constrain.config import AccelConfig
-from inductor_debug.stages.constrain.engine import check
-from inductor_debug.stages.constrain.findings import by_finding
-from inductor_debug.stages.constrain.kinds import IN_BYTES, KINDS
-from inductor_debug.stages.constrain.profile import Profile, validate_profile
-from inductor_debug.stages.graphs import GraphRecord
+from inductor_debug.stages.accelerators.config import AccelConfig
+from inductor_debug.stages.accelerators.profile import Profile, validate_profile
+from inductor_debug.stages.accelerators.rule_kinds import IN_BYTES, KINDS
+from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.rules.affected import Concerned
+from inductor_debug.stages.rules.engine import check
+from inductor_debug.stages.rules.findings import by_finding
 
 if TYPE_CHECKING:
     import pandas

@@ -16,17 +16,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.stages.constrain.config import AccelConfig
-from inductor_debug.stages.constrain.counting import count_once
-from inductor_debug.stages.constrain.engine import check
-from inductor_debug.stages.constrain.findings import with_findings
-from inductor_debug.stages.constrain.profile import Profile, completed, validate_profile
-from inductor_debug.stages.constrain.violations import Violation, Violations, waive
-from inductor_debug.stages.contract import Settings
-from inductor_debug.stages.graphs import GraphRecord
+from inductor_debug.stages.accelerators.config import AccelConfig
+from inductor_debug.stages.accelerators.profile import Profile, completed, validate_profile
+from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.rules.counting import count_once
+from inductor_debug.stages.rules.engine import check
+from inductor_debug.stages.rules.findings import with_findings
+from inductor_debug.stages.rules.violations import Violation, Violations, waive
+from inductor_debug.stages.settings import Settings
 
 if TYPE_CHECKING:
-    from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+    from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 
 DECLARES_NOTHING = ("eager", "aot_eager", "inductor", "dynamo")
 """Built-in adapters without capabilities: nothing has to be imported to know that."""
@@ -101,7 +101,7 @@ def rulebook(settings: Settings) -> Rulebook:
     accel = settings.accel
     if settings.backend.adapter in DECLARES_NOTHING:
         return Rulebook(validate_profile(accel), strict=accel.strict)
-    from inductor_debug.stages.lower.adapters import build_adapter
+    from inductor_debug.stages.backends.registry import build_adapter
 
     adapter = build_adapter(settings)
     declared = adapter.capabilities()
@@ -133,7 +133,7 @@ def rulebook(settings: Settings) -> Rulebook:
 
 def own_check(adapter: "AcceleratorAdapter") -> Callable[[GraphRecord], Violations] | None:
     """The adapter's ``check``, unless it is the default one."""
-    from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+    from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 
     default = getattr(adapter.check, "__func__", None) is AcceleratorAdapter.check
     return None if default else adapter.check

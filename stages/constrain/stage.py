@@ -5,15 +5,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.stages.constrain.graph_rules import check_custom
-from inductor_debug.stages.constrain.profile import Profile, stored_profile
-from inductor_debug.stages.constrain.repros import write_repros
+from inductor_debug.stages.accelerators.profile import Profile, stored_profile
 from inductor_debug.stages.constrain.rulebook import rulebook
 from inductor_debug.stages.constrain.summary import by_rule
-from inductor_debug.stages.constrain.violations import COLUMNS, Violations, unused_waivers
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
-from inductor_debug.stages.graphs import GraphRecord
-from inductor_debug.stages.wording import breaks_in_words, counted
+from inductor_debug.stages.formatting import breaks_in_words, counted
+from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.rules.graph_rules import check_custom
+from inductor_debug.stages.rules.repros import write_repros
+from inductor_debug.stages.rules.violations import COLUMNS, Violations, unused_waivers
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class ConstrainStage(Stage):
         for rule in profile.of("custom"):
             check_custom(rule)
         if profile.names_of_torch:
-            from inductor_debug.stages.constrain.torch_names import check_names
+            from inductor_debug.stages.accelerators.torch_check import check_names
 
             check_names(profile)
 

@@ -4,11 +4,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from inductor_debug.stages.constrain.concerned import Concerned
-from inductor_debug.stages.constrain.findings import by_finding, severity_of
-from inductor_debug.stages.constrain.violations import Violation, Violations
-from inductor_debug.stages.graphs import GraphRecord
-from inductor_debug.stages.wording import counted
+from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.rules.affected import Concerned
+from inductor_debug.stages.rules.findings import by_finding, severity_of
+from inductor_debug.stages.rules.violations import Violation, Violations
 
 if TYPE_CHECKING:
     import pandas
@@ -25,7 +25,7 @@ LAYERS = "/torch/nn/modules/"
 def by_rule(violations: Violations, graphs: Iterable[GraphRecord]) -> "pandas.DataFrame":
     """One row for each rule and effect with findings, the most findings first.
 
-    Columns: ``nodes`` operations that such a finding concerns (see :class:`~stages.constrain.concerned.Concerned`),
+    Columns: ``nodes`` operations that such a finding concerns (see :class:`~stages.rules.affected.Concerned`),
     ``nodes_share`` of all operations; ``cost_bytes`` what the findings cost together, ``bytes_share`` over the bytes
     that all tensors of the graphs take, each once, inputs and parameters included, views not; ``flops`` of those
     operations, ``flops_share`` of all FLOPs that are known. No share but that of padding's and copies' bytes is above

@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from inductor_debug.stages.emulation.kinds import DEFECTS, KINDS
-from inductor_debug.stages.graphs import NodeRecord
-from inductor_debug.stages.wording import counted
+from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.graphs.records import NodeRecord
 
 log = logging.getLogger(__name__)
 

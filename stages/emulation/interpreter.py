@@ -20,14 +20,14 @@ import torch
 from torch import Tensor, fx
 from torch.utils._pytree import tree_leaves, tree_map
 
-from inductor_debug.stages.constrain.numerics import Format
+from inductor_debug.stages.accelerators.number_formats import Format
 from inductor_debug.stages.emulation.findings import Findings, elements_in_words
 from inductor_debug.stages.emulation.padding import any_padded, leaked, reads_beyond
 from inductor_debug.stages.emulation.plan import NodePlan, Numerics
 from inductor_debug.stages.emulation.products import NARROW, PRODUCTS, NotEmulated, multiplies_inside
 from inductor_debug.stages.emulation.rounding import Loss, round_
 from inductor_debug.stages.emulation.weights import WeightCache
-from inductor_debug.stages.wording import counted
+from inductor_debug.stages.formatting import counted
 
 HALF_TO_FLOAT = (torch.ops.aten._softmax.default, torch.ops.aten._log_softmax.default)
 """Operations whose third argument says that a half-precision input gives a float32 result."""

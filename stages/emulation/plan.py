@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, fx
 from torch.utils._pytree import tree_leaves
 
-from inductor_debug.stages.constrain.config import AccelConfig, NumericsConfig, Rule
-from inductor_debug.stages.constrain.engine import check
-from inductor_debug.stages.constrain.numerics import FloatFormat, Format, parse_format, tile_bytes
-from inductor_debug.stages.constrain.profile import Profile
+from inductor_debug.stages.accelerators.config import AccelConfig, NumericsConfig, Rule
+from inductor_debug.stages.accelerators.number_formats import FloatFormat, Format, parse_format, tile_bytes
+from inductor_debug.stages.accelerators.profile import Profile
 from inductor_debug.stages.emulation.products import Accumulation
-from inductor_debug.stages.graphs import GraphRecord, NodeRecord
+from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord
+from inductor_debug.stages.rules.engine import check
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def host_nodes(record: GraphRecord, profile: Profile) -> dict[str, str]:
 
 
 def _denied(patterns: list[str]) -> Rule:
-    from inductor_debug.stages.constrain.profile import validate_profile
+    from inductor_debug.stages.accelerators.profile import validate_profile
 
     (rule,) = validate_profile(AccelConfig(rules=[Rule("operation", "fallback", value=list(patterns))]), {}).rules
     return rule

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from inductor_debug.stages.constrain.numerics import FloatFormat
+from inductor_debug.stages.accelerators.number_formats import FloatFormat
 from inductor_debug.stages.emulation.rounding import round_
 
 aten = torch.ops.aten

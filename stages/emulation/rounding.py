@@ -1,4 +1,4 @@
-"""Tensors rounded to a format, in place. :mod:`stages.constrain.numerics` says what each format means.
+"""Tensors rounded to a format, in place. :mod:`stages.accelerators.number_formats` says what each format means.
 
 The values stay in their *container*, a float32 or float64 tensor that can hold every number of the format. One of
 three ways, each of which rounds once, to nearest, ties to even:
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from inductor_debug.stages.constrain.numerics import BlockFormat, FloatFormat, Format
+from inductor_debug.stages.accelerators.number_formats import BlockFormat, FloatFormat, Format
 
 _BITS = {torch.float32: (torch.int32, 8, 23), torch.float64: (torch.int64, 11, 52)}
 """Container → integers of its width, exponent bits, mantissa bits."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from inductor_debug.stages.constrain.numerics import Format
+from inductor_debug.stages.accelerators.number_formats import Format
 from inductor_debug.stages.emulation.rounding import Loss, round_
 
 Key = tuple[object, ...]

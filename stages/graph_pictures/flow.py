@@ -1,7 +1,7 @@
 """A graph record as operations by number: who reads whom, which module each belongs to. Free of torch."""
 
-from inductor_debug.stages.capture.tables import is_call
-from inductor_debug.stages.graphs import GETITEM, GraphRecord, NodeRecord, TensorRecord
+from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord, TensorRecord
+from inductor_debug.stages.graphs.statistics import is_call
 
 Path = tuple[str, ...]
 """A module's path in parts: ``("encoder", "layer", "0")``; empty for the model itself."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inductor_debug.stages.graph_pictures.flow import Flow
-from inductor_debug.stages.graph_pictures.fold import Box
+from inductor_debug.stages.graph_pictures.grouping import Box
 
 
 @dataclass(frozen=True)

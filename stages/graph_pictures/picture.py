@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-from inductor_debug.stages.capture.tables import is_call
+from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.graph_pictures.flow import Flow
-from inductor_debug.stages.graph_pictures.fold import BUDGET, SMALL, Box, all_boxes, fold
+from inductor_debug.stages.graph_pictures.grouping import BUDGET, SMALL, Box, all_boxes, fold
+from inductor_debug.stages.graph_pictures.labels import WORST_FIRST, Findings, Words, amount
 from inductor_debug.stages.graph_pictures.scene import INPUTS, Composer
 from inductor_debug.stages.graph_pictures.svg import Heading, Writer
-from inductor_debug.stages.graph_pictures.words import WORST_FIRST, Findings, Words, amount
-from inductor_debug.stages.graphs import GraphRecord
-from inductor_debug.stages.wording import counted
+from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.graphs.statistics import is_call
 
 KINDS = {
     "dynamo": "what Dynamo captured", "joint": "forward and backward before they are parted",
@@ -32,7 +32,7 @@ def draw_graph(
 ) -> str:
     """An SVG picture of a graph: top to bottom, what is read above what reads it.
 
-    Operations are folded to boxes by module; see :mod:`stages.graph_pictures.fold`. Each operation is in the
+    Operations are folded to boxes by module; see :mod:`stages.graph_pictures.grouping`. Each operation is in the
     ``data-nodes`` (a JSON list) of exactly one box. The same record gives the same text.
 
     Args:

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.graph_pictures.flow import Flow, Path
-from inductor_debug.stages.graph_pictures.fold import Box
+from inductor_debug.stages.graph_pictures.grouping import Box
+from inductor_debug.stages.graph_pictures.labels import MOST, Words, cells, fitted, tensor_words
 from inductor_debug.stages.graph_pictures.layers import Item, Link
 from inductor_debug.stages.graph_pictures.layout import Layout, lay_out
 from inductor_debug.stages.graph_pictures.nets import nets
-from inductor_debug.stages.graph_pictures.words import MOST, Words, cells, fitted, tensor_words
-from inductor_debug.stages.graphs import NodeRecord
-from inductor_debug.stages.wording import counted
+from inductor_debug.stages.graphs.records import NodeRecord
 
 TITLE, LINE, SMALL = 7.3, 6.7, 6.1
 """Width of a character in pixels: in a title, in a line, on an edge."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from inductor_debug.stages.drawing import shorten
+from inductor_debug.stages.graph_pictures.labels import Words, cells
 from inductor_debug.stages.graph_pictures.layout import Line, Route
 from inductor_debug.stages.graph_pictures.scene import (
     LINE,
@@ -18,7 +19,6 @@ from inductor_debug.stages.graph_pictures.scene import (
     origin,
     settle,
 )
-from inductor_debug.stages.graph_pictures.words import Words, cells
 
 MARGIN = 20.0
 EFFECTS = {"reject": "#cc3311", "fallback": "#ee7733", "copy": "#aa3377", "cast": "#4477aa", "pad": "#997700"}

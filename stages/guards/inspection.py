@@ -11,10 +11,10 @@ from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.models.random_state import seed_everything
 from inductor_debug.stages.guards.comparison import compare_frames
 from inductor_debug.stages.guards.config import VARIATIONS, check_options
+from inductor_debug.stages.guards.messages import said
 from inductor_debug.stages.guards.records import POLICIES, REFUSED_BY_COMPILER, GuardReport, Variation
 from inductor_debug.stages.guards.session import Session, cast_weights
 from inductor_debug.stages.guards.variations import Planned, Rebuilder, plan
-from inductor_debug.stages.guards.wording import said
 from inductor_debug.stages.torch_internals import dynamo
 
 Backend = Callable[..., Any]
@@ -82,7 +82,7 @@ def inspect_guards(
 
 def default_backend() -> Backend:
     """AOTAutograd's graphs, run by torch operation by operation."""
-    from inductor_debug.stages.lower.adapters import AotEagerAdapter
+    from inductor_debug.stages.backends.registry import AotEagerAdapter
 
     return AotEagerAdapter().dynamo_backend()
 

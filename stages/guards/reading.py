@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from inductor_debug.stages.guards import suggestions
+from inductor_debug.stages.guards.messages import said
 from inductor_debug.stages.guards.records import (
     LIMIT_HIT,
     NEW_FRAMES,
@@ -17,7 +18,6 @@ from inductor_debug.stages.guards.records import (
     Limit,
     Recompile,
 )
-from inductor_debug.stages.guards.wording import said
 from inductor_debug.stages.torch_internals.dynamo import (
     BreakEvent,
     CompilationLog,

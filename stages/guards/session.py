@@ -11,7 +11,7 @@ from torch import fx
 from inductor_debug.models.case import Case
 from inductor_debug.models.nested import cast_in_place, counterpart
 from inductor_debug.models.random_state import seed_everything
-from inductor_debug.stages.capture.sources import SourceFinder
+from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.guards.reading import Reader
 from inductor_debug.stages.guards.records import LIMIT_HIT, REFUSED_BY_COMPILER, REUSED, Call
 from inductor_debug.stages.torch_internals import dynamo

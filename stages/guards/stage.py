@@ -8,13 +8,14 @@ from inductor_debug.models.build import SIZES
 from inductor_debug.models.case import Case, inputs_by_name
 from inductor_debug.models.nested import named_tensors
 from inductor_debug.stages.capture.breaks import in_words
-from inductor_debug.stages.contract import Settings, Stage, StageContext, StageResult
+from inductor_debug.stages.contract import Stage, StageContext, StageResult
+from inductor_debug.stages.formatting import breaks_in_words, counted
 from inductor_debug.stages.guards import tables
 from inductor_debug.stages.guards.config import SIZED, check_options, named_dims
 from inductor_debug.stages.guards.inspection import inspect_guards
 from inductor_debug.stages.guards.records import NOT_ESTABLISHED, REFUSED_BY_MODEL, GuardReport
 from inductor_debug.stages.guards.variations import Rebuilder, check_named
-from inductor_debug.stages.wording import breaks_in_words, counted
+from inductor_debug.stages.settings import Settings
 
 
 class GuardsStage(Stage):
@@ -33,7 +34,7 @@ class GuardsStage(Stage):
             for kind, named in self._dims().items():
                 check_named(context.case, kind, named)
         if self.config.compiler == "backend":
-            from inductor_debug.stages.lower.adapters import build_adapter
+            from inductor_debug.stages.backends.registry import build_adapter
 
             build_adapter(context.settings).validate()
 
@@ -61,7 +62,7 @@ class GuardsStage(Stage):
     def _backend(self, context: StageContext) -> Any:
         if self.config.compiler != "backend":
             return None
-        from inductor_debug.stages.lower.adapters import build_adapter
+        from inductor_debug.stages.backends.registry import build_adapter
 
         return build_adapter(context.settings).dynamo_backend()
 

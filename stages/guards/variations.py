@@ -14,8 +14,8 @@ from inductor_debug.models.case import Case
 from inductor_debug.models.errors import ConfigurationError, invalid_choice
 from inductor_debug.models.nested import is_plain, map_sharing, map_tensors, strided_parts
 from inductor_debug.stages.guards.layouts import channels_last, other_layout, relaid, resized
+from inductor_debug.stages.guards.messages import said
 from inductor_debug.stages.guards.records import Variation
-from inductor_debug.stages.guards.wording import said
 
 SIZE_FIELDS = {"batch": ("batch_size",), "length": ("sequence_length", "image_size")}
 """The fields of a model's configuration that a kind of variation may stand for, the first that shows in the inputs."""

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from inductor_debug.models.case import Case
-from inductor_debug.stages.kerneldiff import sides
-from inductor_debug.stages.kerneldiff.comparison import compare_tensors
-from inductor_debug.stages.kerneldiff.record import TensorComparison
+from inductor_debug.stages.numerics.comparison import compare_tensors
+from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.sides import running as sides
 
 EXPLAINED = 0.1
 """Share of the difference, by RMS, that may remain against the model without its fast path."""

@@ -7,12 +7,12 @@ import numpy
 import torch
 
 from inductor_debug.stages.file_names import file_name
-from inductor_debug.stages.kerneldiff import histogram
-from inductor_debug.stages.kerneldiff.pictures.canvas import canvas_of, fold
-from inductor_debug.stages.kerneldiff.pictures.summary import draw_summary
-from inductor_debug.stages.kerneldiff.pictures.tally import tally_of
-from inductor_debug.stages.kerneldiff.pictures.tensor import draw
-from inductor_debug.stages.kerneldiff.record import TensorComparison
+from inductor_debug.stages.numerics import histogram
+from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.tensor_pictures.canvas import canvas_of, fold
+from inductor_debug.stages.tensor_pictures.error_counts import tally_of
+from inductor_debug.stages.tensor_pictures.summary import draw_summary
+from inductor_debug.stages.tensor_pictures.tensor import draw
 
 __all__ = ["draw", "draw_summary", "error_canvas", "fold", "pictures"]
 

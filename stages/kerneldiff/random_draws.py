@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import torch
 
-from inductor_debug.stages.kerneldiff import sides
-from inductor_debug.stages.kerneldiff.comparison import TensorComparison, compare_tensors
-from inductor_debug.stages.kerneldiff.other_draws import OTHERS, Draws
-from inductor_debug.stages.kerneldiff.verdict import FLOORS
+from inductor_debug.stages.numerics.comparison import TensorComparison, compare_tensors
+from inductor_debug.stages.numerics.verdict import FLOORS
+from inductor_debug.stages.sides import running as sides
+from inductor_debug.stages.sides.matched_draws import OTHERS, Draws
 
 REPEATABLE = 16
 """Units of roundoff, of an output's RMS, that two runs of the reference may lie apart: operations that add up in no

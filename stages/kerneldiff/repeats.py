@@ -8,10 +8,11 @@ import pandas as pd
 import torch
 
 from inductor_debug.models.case import Case
-from inductor_debug.stages.kerneldiff import random_draws, sides
-from inductor_debug.stages.kerneldiff.comparison import KernelDiff, compare_tensors
-from inductor_debug.stages.kerneldiff.other_draws import Draws
-from inductor_debug.stages.kerneldiff.record import raised
+from inductor_debug.stages.kerneldiff import random_draws
+from inductor_debug.stages.numerics.comparison import KernelDiff, compare_tensors
+from inductor_debug.stages.numerics.record import raised
+from inductor_debug.stages.sides import running as sides
+from inductor_debug.stages.sides.matched_draws import Draws
 
 JITTER_COLUMNS = ["kind", "path", "runs", "differing", "max_abs", "rmse"]
 

@@ -6,10 +6,10 @@ from typing import Any
 import pandas as pd
 
 from inductor_debug.stages.contract import StageResult
-from inductor_debug.stages.kerneldiff import sides
-from inductor_debug.stages.kerneldiff.comparison import KernelDiff
-from inductor_debug.stages.kerneldiff.record import COLUMNS, TensorComparison
-from inductor_debug.stages.kerneldiff.verdict import FAILING, VERDICTS
+from inductor_debug.stages.numerics.comparison import KernelDiff
+from inductor_debug.stages.numerics.record import COLUMNS, TensorComparison
+from inductor_debug.stages.numerics.verdict import FAILING, VERDICTS
+from inductor_debug.stages.sides import running as sides
 
 DIAGNOSIS = "kerneldiff/diagnosis.json"
 OPTIONS = "kerneldiff/options.json"

@@ -4,9 +4,9 @@ import math
 
 import torch
 
-from inductor_debug.stages.kerneldiff import formats
-from inductor_debug.stages.kerneldiff.comparison import TensorComparison
-from inductor_debug.stages.kerneldiff.verdict import FLOORS
+from inductor_debug.stages.numerics import formats
+from inductor_debug.stages.numerics.comparison import TensorComparison
+from inductor_debug.stages.numerics.verdict import FLOORS
 
 STATISTICS = ("running_mean", "running_var")
 """What torch's normalizations, and those written like them, call their buffers."""

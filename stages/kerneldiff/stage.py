@@ -12,23 +12,12 @@ import torch
 from inductor_debug.models.case import Case
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.capture.breaks import without_graph
-from inductor_debug.stages.contract import ReferenceConfig, Stage, StageContext, StageResult
-from inductor_debug.stages.kerneldiff import (
-    conditioning,
-    eager_attention,
-    further,
-    other_draws,
-    random_draws,
-    sides,
-    storage_floor,
-    systematic,
-)
-from inductor_debug.stages.kerneldiff.comparison import KernelDiff
+from inductor_debug.stages.contract import Stage, StageContext, StageResult
+from inductor_debug.stages.kerneldiff import bias as systematic
+from inductor_debug.stages.kerneldiff import eager_attention, random_draws, storage_floor
+from inductor_debug.stages.kerneldiff import extra_runs as further
+from inductor_debug.stages.kerneldiff import perturbation as conditioning
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
-from inductor_debug.stages.kerneldiff.gold_side import gold_side
-from inductor_debug.stages.kerneldiff.golden import Golden, open_golden
-from inductor_debug.stages.kerneldiff.golden_store import store
-from inductor_debug.stages.kerneldiff.record import TensorComparison
 from inductor_debug.stages.kerneldiff.results import (
     DIAGNOSIS,
     DIGEST_COLUMNS,
@@ -44,10 +33,18 @@ from inductor_debug.stages.kerneldiff.results import (
 )
 from inductor_debug.stages.kerneldiff.running_statistics import accept_statistics
 from inductor_debug.stages.kerneldiff.tasks import measure_tasks
-from inductor_debug.stages.kerneldiff.verdict import FAILING, FLOORS
+from inductor_debug.stages.numerics.comparison import KernelDiff
+from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.numerics.verdict import FAILING, FLOORS
+from inductor_debug.stages.settings import ReferenceConfig
+from inductor_debug.stages.sides import matched_draws as other_draws
+from inductor_debug.stages.sides import running as sides
+from inductor_debug.stages.sides.baseline import Golden, open_golden
+from inductor_debug.stages.sides.baseline_store import store
+from inductor_debug.stages.sides.gold import gold_side
 
 if TYPE_CHECKING:
-    from inductor_debug.stages.lower.compiled import CompiledCase
+    from inductor_debug.stages.backends.compiled import CompiledCase
 
 log = logging.getLogger(__name__)
 
@@ -89,8 +86,8 @@ class KernelDiffStage(Stage):
         with the stored ones.
 
         Raises:
-            ConfigurationError: see :func:`stages.kerneldiff.golden.open_golden`, ``Golden.check``, and
-                :func:`stages.kerneldiff.further.check`.
+            ConfigurationError: see :func:`stages.sides.baseline.open_golden`, ``Golden.check``, and
+                :func:`stages.kerneldiff.extra_runs.check`.
         """
         further.check(self.config, context.settings)
         self._opened(context)
@@ -227,7 +224,7 @@ class KernelDiffStage(Stage):
         result.artifacts[DIAGNOSIS]["tasks"] = [dataclasses.asdict(measures) for measures in tasks]
         result.artifacts |= beside.artifacts
         if compiled[0].adapter.emulates:
-            from inductor_debug.stages.lower.emulated import with_findings
+            from inductor_debug.stages.backends.emulated import with_findings
 
             result = with_findings(result, context, compiled[0].adapter)
         return result
@@ -366,7 +363,7 @@ class KernelDiffStage(Stage):
 
 
 def _compiled(context: StageContext, keep: list[Any], compile: Callable[[], "CompiledCase"] | None) -> Any:
-    from inductor_debug.stages.lower.compiled import compiled_case
+    from inductor_debug.stages.backends.compiled import compiled_case
 
     keep.append(compiled_case(context) if compile is None else compile())
     return keep[0]

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from inductor_debug.models.case import Case
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.contract import StageContext
-from inductor_debug.stages.kerneldiff import sides
-from inductor_debug.stages.kerneldiff.comparison import TensorComparison, compare_tensors
-from inductor_debug.stages.kerneldiff.verdict import FLOORS, over_floors
-from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.numerics.comparison import TensorComparison, compare_tensors
+from inductor_debug.stages.numerics.verdict import FLOORS, over_floors
+from inductor_debug.stages.sides import running as sides
 
 INTEGERS = ("uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
 """Dtypes of which nothing but the very value is right."""
@@ -52,7 +52,7 @@ def raise_floors(
     if rounding is None:
         return Raised()
     context.progress("storage rounding alone, for the floor")
-    from inductor_debug.stages.lower.compiled import compile_case
+    from inductor_debug.stages.backends.compiled import compile_case
 
     side = sides.run_side("storage rounding", case, lambda: compile_case(case, rounding))
     if side.error:

@@ -39,7 +39,7 @@ def measure_tasks(model: str, reference: Mapping[str, Any], test: Mapping[str, A
 
     Args:
         model: the model configuration's name.
-        reference, test: outputs by path (see :func:`stages.kerneldiff.structure.flatten`).
+        reference, test: outputs by path (see :func:`stages.numerics.structure.flatten`).
     """
     tensors = [path for path, leaf in reference.items() if isinstance(leaf, torch.Tensor)]
     found = []

@@ -4,11 +4,11 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from inductor_debug.stages.capture.sources import SourceFinder
-from inductor_debug.stages.graphs import ITEM_BYTES, SourceLine, known_total
-from inductor_debug.stages.lower.kernels import Kernel
-from inductor_debug.stages.lower.launches import Launch, find_launches
-from inductor_debug.stages.lower.parts import Part, Parts
+from inductor_debug.stages.graphs.records import ITEM_BYTES, SourceLine, known_total
+from inductor_debug.stages.graphs.sources import SourceFinder
+from inductor_debug.stages.lower.attribution import Part, Parts
+from inductor_debug.stages.torch_internals.generated_kernels import Kernel
+from inductor_debug.stages.torch_internals.generated_launches import Launch, find_launches
 
 if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.inductor import LoweredGraph
@@ -37,7 +37,7 @@ def describe_kernels(
         computes, as into another layout, and all that one writes that came from no operation: each with the buffer
         ``of`` which it is a copy, or "", and the ``name:handle`` ``for`` which, None where no launch with a line reads
         it), ``main`` (the line that most of it came from, as of ``sources`` or of what it prepares, with its ``share``
-        as of :class:`stages.lower.parts.Parts`), ``reads`` and ``writes`` ([{name, role, shape, dtype, bytes,
+        as of :class:`stages.lower.attribution.Parts`), ``reads`` and ``writes`` ([{name, role, shape, dtype, bytes,
         accessed_bytes}]) and their ``bytes_read`` and ``bytes_written``,
         None where a size is not known. ``accessed_bytes`` are those of the ``bytes`` that the kernel's loops come to at
         most: few rows of a table in which it looks something up. Of a library's function they are all.

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from inductor_debug.stages.capture.sources import SourceFinder
 from inductor_debug.stages.graph_pictures import draw_graph
+from inductor_debug.stages.graphs.sources import SourceFinder
 
 if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.inductor import LoweredGraph

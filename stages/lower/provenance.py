@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from inductor_debug.stages.capture.sources import SourceFinder
-from inductor_debug.stages.graphs import GraphRecord, NodeRecord, SourceLine
+from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord, SourceLine
+from inductor_debug.stages.graphs.sources import SourceFinder
 
 if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.inductor_nodes import PostGradNode

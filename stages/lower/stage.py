@@ -3,16 +3,16 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from inductor_debug.stages.backends.aot_inductor import AotInductorAdapter
+from inductor_debug.stages.backends.compiled import CompiledCase, compiled_case
+from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.contract import Artifacts, Stage, StageContext, StageResult
-from inductor_debug.stages.graphs import GraphRecord
-from inductor_debug.stages.lower.adapters import build_adapter
-from inductor_debug.stages.lower.aot_inductor import AotInductorAdapter
-from inductor_debug.stages.lower.compiled import CompiledCase, compiled_case
-from inductor_debug.stages.lower.kernels import Kernel, split_cpp_kernels, split_kernels
-from inductor_debug.stages.wording import calls_in_words, counted
+from inductor_debug.stages.formatting import calls_in_words, counted
+from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.torch_internals.generated_kernels import Kernel, split_cpp_kernels, split_kernels
 
 if TYPE_CHECKING:
-    from inductor_debug.stages.capture.sources import SourceFinder
+    from inductor_debug.stages.graphs.sources import SourceFinder
     from inductor_debug.stages.lower.values import ValueObserver
     from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 
@@ -39,7 +39,7 @@ class LowerStage(Stage):
             return StageResult("skipped", f"backend {adapter.name} lowers nothing")
         compiled = compiled_case(context)
         context.progress("reading what was generated")
-        from inductor_debug.stages.capture.sources import SourceFinder
+        from inductor_debug.stages.graphs.sources import SourceFinder
 
         finder = SourceFinder(context.case.module)
         artifacts: dict[str, Any] = {}
@@ -89,7 +89,7 @@ def emulation(compiled: CompiledCase) -> StageResult:
 
     Failed where padding leaks or an integer overflows, and the profile does not say ``strict: false``.
     """
-    from inductor_debug.stages.lower.emulated import EmulatedAdapter, artifacts, in_words, status
+    from inductor_debug.stages.backends.emulated import EmulatedAdapter, artifacts, in_words, status
 
     adapter = compiled.adapter
     assert isinstance(adapter, EmulatedAdapter), f"{adapter.name} says that it emulates"

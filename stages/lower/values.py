@@ -41,16 +41,16 @@ import torch
 from torch import Tensor
 
 from inductor_debug.models.case import Case
+from inductor_debug.stages.backends.compiled import compile_case
 from inductor_debug.stages.file_names import file_name
-from inductor_debug.stages.lower.births import STATES, Value, births, in_column, place_of, to_learn, value_of
-from inductor_debug.stages.lower.compiled import compile_case
-from inductor_debug.stages.lower.held import Held, Memory, held_rows
-from inductor_debug.stages.lower.printed import Printed, parse_printed, state_of
+from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.lower.buffer_contents import Held, Memory, held_rows
+from inductor_debug.stages.lower.first_nonfinite import STATES, Value, births, in_column, place_of, to_learn, value_of
 from inductor_debug.stages.native_output import copied_stdout
-from inductor_debug.stages.wording import counted
+from inductor_debug.stages.torch_internals.printer_output import Printed, parse_printed, state_of
 
 if TYPE_CHECKING:
-    from inductor_debug.stages.lower.aot_inductor import AotInductorAdapter
+    from inductor_debug.stages.backends.aot_inductor import AotInductorAdapter
     from inductor_debug.stages.torch_internals.aot_inductor import Run
     from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 
@@ -150,7 +150,7 @@ class ValueObserver:
         except OSError as error:  # torch names the file after kernel and buffer, and looks at no limit
             return {"note": f"not saved by torch: {error.strerror}; level 2 tells of this value"}
         columns = described(tensor)
-        from inductor_debug.stages.kerneldiff.packing import PLAIN
+        from inductor_debug.stages.sides.packing import PLAIN
 
         if item.when == "before":
             before[item.buffer] = tensor
@@ -168,7 +168,7 @@ class ValueObserver:
         return columns | {"file": file}
 
     def _store(self, graph_id: str, call: int, tensors: Mapping[tuple[int, str], dict[str, Tensor]]) -> None:
-        from inductor_debug.stages.kerneldiff.packing import serialise
+        from inductor_debug.stages.sides.packing import serialise
 
         self.files |= {_file(graph_id, call, *key): serialise(kept) for key, kept in tensors.items() if kept}
 

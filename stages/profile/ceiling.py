@@ -20,8 +20,8 @@ import torch
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.tf32 import tf32_allowed
-from inductor_debug.stages.constrain.config import PeaksConfig
-from inductor_debug.stages.wording import human_bytes
+from inductor_debug.stages.accelerators.config import PeaksConfig
+from inductor_debug.stages.formatting import human_bytes
 
 REPEATS = 5
 BUDGET_S = 0.8

@@ -11,13 +11,13 @@ from typing import Any
 from torch import Tensor, fx
 
 from inductor_debug.models.case import Case
-from inductor_debug.stages.graphs import GETITEM, GraphRecord, NodeRecord, known_total
-from inductor_debug.stages.lower.adapter import AcceleratorAdapter
-from inductor_debug.stages.lower.adapters import AotEagerAdapter, EagerAdapter
-from inductor_debug.stages.lower.parts import Part
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.registry import AotEagerAdapter, EagerAdapter
+from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord, known_total
+from inductor_debug.stages.lower.attribution import Part
 from inductor_debug.stages.profile.observation import BACKWARD
-from inductor_debug.stages.profile.ranges import range_name
 from inductor_debug.stages.profile.work import FLOATING, Work
+from inductor_debug.stages.torch_internals.generated_ranges import range_name
 
 
 def runs_by_node(adapter: AcceleratorAdapter) -> bool:

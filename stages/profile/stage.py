@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.options import check_declared
+from inductor_debug.stages.backends.compiled import CompiledCase, compile_case, compiled_case
+from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.benchmark.sampling import environment
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
-from inductor_debug.stages.lower.adapters import build_adapter
-from inductor_debug.stages.lower.compiled import CompiledCase, compile_case, compiled_case
-from inductor_debug.stages.lower.parts import Part
+from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.lower.attribution import Part
 from inductor_debug.stages.profile.ceiling import Ceiling, doubts, measured_ceiling, named_ceiling
+from inductor_debug.stages.profile.messages import message, summary
 from inductor_debug.stages.profile.nodes import RangedNodes, node_works, runs_by_node
 from inductor_debug.stages.profile.observation import Observation, observe
-from inductor_debug.stages.profile.ranges import Ranges
 from inductor_debug.stages.profile.tables import Profile, Timed, tables, timed
 from inductor_debug.stages.profile.trace import annotated
-from inductor_debug.stages.profile.wording import message, summary
 from inductor_debug.stages.profile.work import FLOATING, Work, lowered_work
-from inductor_debug.stages.wording import counted
+from inductor_debug.stages.torch_internals.generated_ranges import Ranges
 
 if TYPE_CHECKING:
-    from inductor_debug.stages.lower.kernels import Kernel
+    from inductor_debug.stages.torch_internals.generated_kernels import Kernel
     from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 
 
@@ -111,7 +111,7 @@ def with_ranges(context: StageContext, plain: CompiledCase) -> tuple[CompiledCas
 
 
 def _lowered(context: StageContext, plain: CompiledCase, ranged: CompiledCase, ranges: Ranges) -> Described:
-    from inductor_debug.stages.capture.sources import SourceFinder
+    from inductor_debug.stages.graphs.sources import SourceFinder
     from inductor_debug.stages.lower.stage import captured_graphs
 
     finder = SourceFinder(context.case.module)

@@ -47,7 +47,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from inductor_debug.stages.lower.parts import Part
+from inductor_debug.stages.lower.attribution import Part
 from inductor_debug.stages.profile.ceiling import Ceiling, share_of
 from inductor_debug.stages.profile.observation import Observation, Times
 from inductor_debug.stages.profile.work import Work

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from inductor_debug.stages.capture.sources import SourceFinder
-from inductor_debug.stages.graphs import GraphRecord
-from inductor_debug.stages.lower.parts import Part, Parts
-from inductor_debug.stages.profile.ranges import range_name
+from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.graphs.sources import SourceFinder
+from inductor_debug.stages.lower.attribution import Part, Parts
+from inductor_debug.stages.torch_internals.generated_ranges import range_name
 
 if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.inductor import LoweredGraph
@@ -68,7 +68,7 @@ def lowered_work(lowered: "LoweredGraph", captured: Sequence[GraphRecord], finde
     """The launches of a graph that TorchInductor compiled, in order.
 
     A fused kernel's time is put down to the operations that it computes (post-grad nodes, views left out) and to those
-    for which it copies tensors: see :class:`stages.lower.parts.Parts`.
+    for which it copies tensors: see :class:`stages.lower.attribution.Parts`.
 
     Args:
         captured: as for :func:`stages.lower.provenance.map_nodes`.

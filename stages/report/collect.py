@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from inductor_debug.stages.contract import Artifacts, Settings
+from inductor_debug.stages.contract import Artifacts
+from inductor_debug.stages.formatting import breaks_in_words, calls_in_words, counted
 from inductor_debug.stages.report import bisection, emulation, fit, guards, numbers, profiling
 from inductor_debug.stages.report.reading import Row, capped, read_json, read_table
-from inductor_debug.stages.wording import breaks_in_words, calls_in_words, counted
+from inductor_debug.stages.settings import Settings
 
 ALL_STAGES = ("capture", "constrain", "lower", "kerneldiff", "benchmark")
 VERDICTS = {

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from inductor_debug.stages.contract import Artifacts
+from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.report.reading import Row, capped, read_json, read_table
-from inductor_debug.stages.wording import counted
 
 TABLE = "kerneldiff/outputs.csv"
 VERDICT_WORDS = {

@@ -8,9 +8,9 @@ from typing import Any
 
 import jinja2
 
+from inductor_debug.stages.formatting import counted, human_bytes, place
 from inductor_debug.stages.report.collect import VERDICTS, stage_note
 from inductor_debug.stages.report.pictures import Picture
-from inductor_debug.stages.wording import counted, human_bytes, place
 
 NUMBER = re.compile(r"-?(\d*\.\d+(e[+-]?\d+)?|\d+e[+-]?\d+)")
 TEMPLATE = Path(__file__).with_name("template.html")

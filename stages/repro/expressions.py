@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from inductor_debug.stages.constrain.sizes import Symbols, case_value
-from inductor_debug.stages.graphs import NodeRecord
+from inductor_debug.stages.graphs.records import NodeRecord
+from inductor_debug.stages.graphs.symbolic_sizes import Symbols, case_value
 
 OPERATOR_NAMESPACES = ("aten", "prims", "prim", "quantized", "inductor", "torchvision", "mkldnn", "onednn")
 """Namespaces of ``torch.ops`` that a Dynamo graph's dotted target may start with."""
@@ -24,7 +24,7 @@ def expression(value: Any, node: Callable[[str], str], symbols: Symbols, *, as_t
     """One argument of a record as Python source.
 
     Args:
-        value: a JSON value as :class:`~stages.graphs.NodeRecord` documents it.
+        value: a JSON value as :class:`~stages.graphs.records.NodeRecord` documents it.
         node: name of a node → the source that stands for its value.
         symbols: the graph's symbolic sizes; an expression of them becomes its value in the captured case.
         as_tuple: True where a list has to be a tuple (an index).

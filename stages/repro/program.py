@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from inductor_debug.stages.constrain.sizes import case_value, shape_in_case
-from inductor_debug.stages.graphs import ITEM_BYTES, GraphRecord, NodeRecord, TensorRecord
+from inductor_debug.stages.graphs.records import ITEM_BYTES, GraphRecord, NodeRecord, TensorRecord
+from inductor_debug.stages.graphs.symbolic_sizes import case_value, shape_in_case
 from inductor_debug.stages.repro.expressions import NotReproducible, call, expression
 from inductor_debug.stages.repro.values import ANY_INTEGER, Range, index_ranges
 

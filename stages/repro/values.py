@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from inductor_debug.stages.constrain.names import Operation
-from inductor_debug.stages.graphs import NodeRecord
+from inductor_debug.stages.graphs.operation_names import Operation
+from inductor_debug.stages.graphs.records import NodeRecord
 
 Shapes = Callable[[str], list[int] | None]
 """Name of a node → its tensor's shape in this case."""

@@ -13,7 +13,7 @@ from functorch.compile import default_partition, make_boxed_func
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 
-from inductor_debug.stages.graphs import GraphRecord, NodeRecord
+from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord
 from inductor_debug.stages.torch_internals.fx_records import PlaceholderInfo, RecordContext, graph_record
 
 

@@ -20,7 +20,7 @@ import torch
 from torch._dynamo import convert_frame, exc, symbolic_convert
 from torch._dynamo.backends import registry
 
-from inductor_debug.stages.capture.sources import function_name
+from inductor_debug.stages.graphs.sources import function_name
 
 _GRAPH = "__compiled_fn"
 

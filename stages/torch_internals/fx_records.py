@@ -1,4 +1,4 @@
-"""FX graphs as :mod:`stages.graphs` records. Relies on FX's node metadata and on symbolic shapes' internals."""
+"""FX graphs as :mod:`stages.graphs.records` records. Relies on FX's node metadata and on symbolic shapes' internals."""
 
 import math
 import operator
@@ -11,9 +11,9 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_map
 
-from inductor_debug.stages.capture.flops import count_flops, has_formula
-from inductor_debug.stages.capture.sources import SourceFinder
-from inductor_debug.stages.graphs import GraphRecord, NodeRecord, SourceLine
+from inductor_debug.stages.graphs.flops import count_flops, has_formula
+from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord, SourceLine
+from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.torch_internals.fx_values import (
     expression_of,
     hint_of,

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from inductor_debug.stages.graphs import JAGGED, NESTED, STRIDED, Size, TensorRecord
+from inductor_debug.stages.graphs.records import JAGGED, NESTED, STRIDED, Size, TensorRecord
 
 
 def node_value(node: fx.Node) -> Any:

@@ -23,7 +23,7 @@ from unittest import mock
 import torch
 from torch import fx
 
-from inductor_debug.stages.graphs import GraphRecord
+from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.torch_internals.fx_records import PlaceholderInfo
 from inductor_debug.stages.torch_internals.graph_cache import graphs_stored
 from inductor_debug.stages.torch_internals.inductor_nodes import (

@@ -12,8 +12,8 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from inductor_debug.stages.capture.sources import SourceFinder
-from inductor_debug.stages.graphs import GraphRecord
+from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.torch_internals.aot import aot_placeholders
 from inductor_debug.stages.torch_internals.dynamo import dynamo_placeholders
 from inductor_debug.stages.torch_internals.fx_records import (

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
-from inductor_debug.stages.graphs import Size
+from inductor_debug.stages.graphs.records import Size
 
 
 @dataclass(frozen=True)

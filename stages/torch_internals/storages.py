@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from inductor_debug.stages.graphs import GraphRecord, NodeRecord, TensorRecord
+from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord, TensorRecord
 from inductor_debug.stages.torch_internals.fx_values import hint_of, node_value, size_of, tensors_in
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from command_line import Finished, command
 
-from inductor_debug.pipeline import cli, store
+from inductor_debug.pipeline import cli
+from inductor_debug.pipeline.directory import store
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/cookbook.md"
 CUDA = "(CUDA)"

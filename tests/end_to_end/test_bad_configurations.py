@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import SMALL, command
 
-from inductor_debug.pipeline.entry import main
+from inductor_debug.pipeline.run.entry import main
 
 USER_YAML = {
     "accel/wrong_type.yaml": "name: wrong_type\nalignment: sixteen\n",
@@ -215,7 +215,7 @@ def test_an_option_that_torchinductor_does_not_have_stops_the_run_before_any_sta
 
 @pytest.mark.parametrize("source", ["import no_such_driver", "class Chip(AcceleratorAdapter):\n    pass"])
 def test_an_adapter_that_cant_be_one_stops_the_run_and_names_its_file(source: str, workplace: Path) -> None:
-    (workplace / "broken_chip.py").write_text(f"from inductor_debug.stages.lower import AcceleratorAdapter\n{source}\n")
+    (workplace / "broken_chip.py").write_text(f"from inductor_debug import AcceleratorAdapter\n{source}\n")
     done = command(*SMALL, "backend._target_=broken_chip.Chip", cwd=workplace)
 
     assert done.returncode == 2, done.stdout + done.stderr

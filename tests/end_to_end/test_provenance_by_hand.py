@@ -13,9 +13,10 @@ from inductor_debug.models.build import build_case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.stages.capture.config import CaptureConfig
 from inductor_debug.stages.capture.stage import CaptureStage
-from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
-from inductor_debug.stages.lower.config import BackendConfig, LowerConfig
+from inductor_debug.stages.contract import MemoryArtifacts, StageContext
+from inductor_debug.stages.lower.config import LowerConfig
 from inductor_debug.stages.lower.stage import LowerStage
+from inductor_debug.stages.settings import BackendConfig, Settings
 
 from provenance_by_hand import (  # isort: skip
     FIRST, GRADIENT_FIRST, GRADIENT_GELU, LABELS, LINES, RESNET18_BLOCKS, RESNET18_CALLS, RESNET18_COPIES,

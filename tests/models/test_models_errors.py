@@ -3,9 +3,9 @@
 import pytest
 
 from inductor_debug.models.errors import root_cause, wrapped
-from inductor_debug.pipeline.worker import headline, is_out_of_memory
-from inductor_debug.stages.kerneldiff.sides import describe
-from inductor_debug.stages.lower.violated import ProfileViolated, violation_in
+from inductor_debug.pipeline.run.worker import headline, is_out_of_memory
+from inductor_debug.stages.backends.strict_error import ProfileViolated, violation_in
+from inductor_debug.stages.sides.running import describe
 
 
 class Failed(RuntimeError):

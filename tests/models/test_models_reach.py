@@ -8,8 +8,8 @@ from torch import nn
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.nested import map_tensors
-from inductor_debug.models.reach import tensors_in
-from inductor_debug.stages.kerneldiff.structure import flatten
+from inductor_debug.models.references import tensors_in
+from inductor_debug.stages.numerics.structure import flatten
 
 
 @dataclasses.dataclass

@@ -9,10 +9,10 @@ from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import InternalError
 from inductor_debug.models.snapshot import Snapshot, same_bits
-from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
-from inductor_debug.stages.lower.config import BackendConfig
+from inductor_debug.stages.settings import BackendConfig, Settings
 
 needs_a_second = pytest.mark.skipif(not torch.cuda.is_available(), reason="no device beside the CPU")
 SECOND = "cuda"
@@ -91,6 +91,6 @@ def test_our_own_error_in_putting_state_back_is_not_told_as_a_side_s(
 
 def test_our_own_error_in_the_optimizer_steps_is_not_told_as_a_side_s(monkeypatch: pytest.MonkeyPatch) -> None:
     made = context(Net(), torch.randn(2, 4), "training")
-    monkeypatch.setattr("inductor_debug.stages.kerneldiff.further.parameters", broken)
+    monkeypatch.setattr("inductor_debug.stages.kerneldiff.extra_runs.parameters", broken)
     with pytest.raises(RuntimeError, match="Expected all tensors"):
         run(made, steps=2)

@@ -11,7 +11,7 @@ from inductor_debug.models.errors import ConfigurationError, DamagedError
 from inductor_debug.models.shapes import Number
 from inductor_debug.models.stored import Column, parse_csv, parse_json, parse_yaml, read_bytes, read_own_yaml
 from inductor_debug.models.visible import visible, visible_lines
-from inductor_debug.stages.constrain.sizes import readable, values
+from inductor_debug.stages.graphs.symbolic_sizes import readable, values
 
 FILE = Path("run/summary.json")
 

@@ -13,7 +13,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 
 from inductor_debug.models.gold import double_arithmetic
 from inductor_debug.models.nested import map_tensors
-from inductor_debug.stages.kerneldiff.structure import flatten
+from inductor_debug.stages.numerics.structure import flatten
 
 SEED = 0
 LOOKED_AT = 24

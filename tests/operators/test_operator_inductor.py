@@ -10,11 +10,11 @@ from torch._dynamo.exc import TorchDynamoException
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
-from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
-from inductor_debug.stages.kerneldiff.comparison import KernelDiff
+from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
-from inductor_debug.stages.lower.config import BackendConfig
+from inductor_debug.stages.numerics.comparison import KernelDiff
+from inductor_debug.stages.settings import BackendConfig, Settings
 
 from inductor_disagreements import DISAGREEMENTS, Disagreement  # isort: skip
 from operator_draw import Drawn, draw, leaves, wide  # isort: skip

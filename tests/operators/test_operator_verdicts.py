@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from inductor_debug.stages.kerneldiff.comparison import KernelDiff, TensorComparison
+from inductor_debug.stages.numerics.comparison import KernelDiff, TensorComparison
 
 from operator_draw import KINDS, LEFT_OUT, NOT_REPRODUCIBLE, draw, leaves, operators, wide  # isort: skip
 

@@ -11,7 +11,7 @@ import time
 
 import torch
 
-from inductor_debug.stages.kerneldiff.comparison import compare_tensors
+from inductor_debug.stages.numerics.comparison import compare_tensors
 
 
 def plain(reference: torch.Tensor, test: torch.Tensor, gold: torch.Tensor | None) -> dict[str, float]:

@@ -20,8 +20,9 @@ import torch
 from inductor_debug.models.build import build_case
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
-from inductor_debug.stages.kerneldiff import conditioning, sides
-from inductor_debug.stages.kerneldiff.comparison import KernelDiff
+from inductor_debug.stages.kerneldiff import perturbation as conditioning
+from inductor_debug.stages.numerics.comparison import KernelDiff
+from inductor_debug.stages.sides import running as sides
 
 BUILDS = {
     "bert": {

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import torch
 
-from inductor_debug.stages.kerneldiff.comparison import KernelDiff, compare_tensors
+from inductor_debug.stages.numerics.comparison import KernelDiff, compare_tensors
 
 
 def seconds(work: Callable[[], object], rounds: int) -> float:

@@ -12,8 +12,8 @@ import torch
 
 from inductor_debug.models.build import build_case
 from inductor_debug.models.config import ModelConfig
-from inductor_debug.stages.constrain.config import AccelConfig, NumericsConfig
-from inductor_debug.stages.lower.emulated import EmulatedAdapter
+from inductor_debug.stages.accelerators.config import AccelConfig, NumericsConfig
+from inductor_debug.stages.backends.emulated import EmulatedAdapter
 
 
 def main() -> None:

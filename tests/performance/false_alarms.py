@@ -17,11 +17,12 @@ import torch
 from torch import nn
 
 from inductor_debug.models.case import Case
-from inductor_debug.stages.kerneldiff import conditioning, sides
-from inductor_debug.stages.kerneldiff.comparison import KernelDiff
-from inductor_debug.stages.lower.adapters import build_adapter
-from inductor_debug.stages.lower.compiled import compile_case
-from inductor_debug.stages.lower.config import BackendConfig
+from inductor_debug.stages.backends.compiled import compile_case
+from inductor_debug.stages.backends.registry import build_adapter
+from inductor_debug.stages.kerneldiff import perturbation as conditioning
+from inductor_debug.stages.numerics.comparison import KernelDiff
+from inductor_debug.stages.settings import BackendConfig
+from inductor_debug.stages.sides import running as sides
 
 ERROR = 1.001
 

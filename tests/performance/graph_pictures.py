@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from inductor_debug.stages.graph_pictures import draw_graph
-from inductor_debug.stages.graphs import GraphRecord
+from inductor_debug.stages.graphs.records import GraphRecord
 
 
 def measure(file: Path, rounds: int) -> dict[str, Any]:

@@ -28,9 +28,10 @@ def child(kind: str, layers: int, mode: str) -> None:
 
     from inductor_debug.models.build import build_case
     from inductor_debug.models.config import ModelConfig
-    from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext
-    from inductor_debug.stages.lower.config import BackendConfig, LowerConfig
+    from inductor_debug.stages.contract import MemoryArtifacts, StageContext
+    from inductor_debug.stages.lower.config import LowerConfig
     from inductor_debug.stages.lower.stage import LowerStage
+    from inductor_debug.stages.settings import BackendConfig, Settings
 
     build = {"_target_": "models.bert.build", "layers": layers}
     case = build_case(ModelConfig("bert", build), mode=mode)

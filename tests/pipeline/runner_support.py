@@ -7,8 +7,8 @@ from typing import Any
 from runner_stages import CLASSES
 
 from inductor_debug.models.config import ModelConfig
-from inductor_debug.pipeline.runner import run
-from inductor_debug.pipeline.schema import Config, RunnerConfig
+from inductor_debug.pipeline.config.schema import Config, RunnerConfig
+from inductor_debug.pipeline.run.runner import run
 
 HERE = Path(__file__).parent
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-import inductor_debug.pipeline.runner as runner_module
-from inductor_debug.pipeline import cli, entry
-from inductor_debug.pipeline.summary import build_summary
+import inductor_debug.pipeline.run.runner as runner_module
+from inductor_debug.pipeline import cli
+from inductor_debug.pipeline.directory.summary import build_summary
+from inductor_debug.pipeline.run import entry
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,7 +33,7 @@ def make_run(folder: Path, verdict: str = "passed", **about: Any) -> Path:
 def test_help_tells_every_choice_and_imports_neither_torch_nor_hydra(tmp_path: Path) -> None:
     heavy = ["torch", "hydra", "omegaconf", "pandas", "matplotlib", "transformers"]
     program = (
-        "import sys; from inductor_debug.pipeline.entry import main; main(['--help']); "
+        "import sys; from inductor_debug.pipeline.run.entry import main; main(['--help']); "
         f"print([m for m in {heavy} if m in sys.modules])"
     )
     done = subprocess.run(
@@ -49,7 +50,8 @@ def test_help_tells_every_choice_and_imports_neither_torch_nor_hydra(tmp_path: P
 
 def test_composing_imports_no_torch(tmp_path: Path) -> None:
     program = (
-        "import sys; from inductor_debug.pipeline.entry import main; code = main(['--cfg', 'job', 'accel=strict16']); "
+        "import sys; from inductor_debug.pipeline.run.entry import main; "
+        "code = main(['--cfg', 'job', 'accel=strict16']); "
         "print(code, [m for m in ('torch', 'pandas', 'matplotlib', 'transformers') if m in sys.modules])"
     )
     done = subprocess.run(
@@ -309,7 +311,8 @@ def test_a_run_whose_process_was_killed_is_listed_without_a_result(
 ) -> None:
     make_run(tmp_path / "outputs/day/0-done")
     code = (
-        "import os, sys; from inductor_debug.pipeline import runner; from inductor_debug.pipeline.entry import main\n"
+        "import os, sys; from inductor_debug.pipeline.run import runner\n"
+        "from inductor_debug.pipeline.run.entry import main\n"
         "runner.Runner.run = lambda self: os.kill(os.getpid(), 9)\n"
         "main(['model=bert', 'accel=warn8', 'backend.adapter=my_package.MyAdapter'])"
     )
@@ -344,7 +347,7 @@ def test_an_interrupted_sweep_keeps_the_table_of_its_runs(tmp_path: Path) -> Non
     """The second of three runs gets SIGTERM while it works."""
     code = (
         "import glob, os, signal, sys\n"
-        "from inductor_debug.pipeline import session; from inductor_debug.pipeline.entry import main\n"
+        "from inductor_debug.pipeline.run import session; from inductor_debug.pipeline.run.entry import main\n"
         "serve = session.WorkerSession.serve\n"
         "def terminated(self, check):\n"
         "    if glob.glob(f'{os.environ[\"SWEEP\"]}/1-*'): os.kill(os.getpid(), signal.SIGTERM)\n"

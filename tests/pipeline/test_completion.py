@@ -163,7 +163,7 @@ def test_no_line_makes_it_fail() -> None:
 
 
 def test_what_is_completed_of_a_key_composes() -> None:
-    from inductor_debug.pipeline.schema_fields import leaves
+    from inductor_debug.pipeline.config.schema_fields import leaves
 
     found = set(completion.candidates("inductor-debug run stages."))
     assert found == {f"stages.{name}." for name in ("constrain", "kerneldiff", "benchmark", "report", "capture")}

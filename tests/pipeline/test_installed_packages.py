@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from composing import compose
 from hydra.core.config_store import ConfigStore
-from test_config_composition import compose
 
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.pipeline import validate as validation
-from inductor_debug.pipeline.entry import main
-from inductor_debug.pipeline.validate import validate
+from inductor_debug.pipeline.config import validate as validation
+from inductor_debug.pipeline.config.validate import validate
+from inductor_debug.pipeline.run.entry import main
 
 
 @pytest.fixture

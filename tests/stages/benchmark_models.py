@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.stages.lower.adapter import AcceleratorAdapter, run_as_traced
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter, run_as_traced
 
 
 def net() -> tuple[nn.Module, tuple[Tensor]]:

@@ -1,9 +1,9 @@
 """Graphs made by hand, for the rules' tests."""
 
-from inductor_debug.stages.constrain.config import AccelConfig, Rule
-from inductor_debug.stages.constrain.engine import check
-from inductor_debug.stages.constrain.layout import strides_of
-from inductor_debug.stages.graphs import GraphRecord, NodeRecord, SourceLine, TensorRecord
+from inductor_debug.stages.accelerators.config import AccelConfig, Rule
+from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord, SourceLine, TensorRecord
+from inductor_debug.stages.rules.engine import check
+from inductor_debug.stages.rules.layout import strides_of
 
 
 def tensor(*shape, dtype="float32", stride=None, **more):

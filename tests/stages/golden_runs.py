@@ -11,13 +11,13 @@ from torch import nn
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
-from inductor_debug.stages.contract import MemoryArtifacts, Settings, StageContext, StageResult
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult
 from inductor_debug.stages.encoding import encode
-from inductor_debug.stages.kerneldiff import golden_store
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
-from inductor_debug.stages.lower.adapter import AcceleratorAdapter
-from inductor_debug.stages.lower.config import BackendConfig
+from inductor_debug.stages.settings import BackendConfig, Settings
+from inductor_debug.stages.sides import baseline_store as golden_store
 
 VERDICT_COLUMNS = [
     *("kind", "path", "shape", "dtype", "verdict", "bound", "message", "elements", "mismatched", "max_abs", "rmse"),

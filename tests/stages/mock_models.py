@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from inductor_debug.stages.lower.violated import ProfileViolated
+from inductor_debug.stages.backends.strict_error import ProfileViolated
 
 VARIABLES = ("MOCK_STRICT", "MOCK_ALIGNMENT", "MOCK_MAX_MEMORY", "MOCK_REPRO_DIR")
 STRICT16 = {"strict": True, "alignment": 16, "verified_repros": 0}

@@ -12,8 +12,9 @@ from torch import nn
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.stages.contract import MemoryArtifacts, ReferenceConfig, Settings, StageContext
+from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.eager_check import built_case, check_eager
+from inductor_debug.stages.settings import ReferenceConfig, Settings
 
 
 class Model(nn.Module):

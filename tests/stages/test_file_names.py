@@ -9,17 +9,18 @@ from torch.nn import functional as F
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
-from inductor_debug.pipeline.rundir import RunDirectory
-from inductor_debug.stages.constrain.config import AccelConfig
-from inductor_debug.stages.constrain.engine import check
-from inductor_debug.stages.constrain.repros import write_repros
-from inductor_debug.stages.contract import Settings, StageContext
+from inductor_debug.pipeline.directory.rundir import RunDirectory
+from inductor_debug.stages.accelerators.config import AccelConfig
+from inductor_debug.stages.contract import StageContext
 from inductor_debug.stages.file_names import LIMIT, file_name
-from inductor_debug.stages.graphs import GraphRecord, NodeRecord, TensorRecord
-from inductor_debug.stages.kerneldiff.comparison import compare_tensors
+from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord, TensorRecord
 from inductor_debug.stages.kerneldiff.plots import pictures
 from inductor_debug.stages.lower.config import LowerConfig
 from inductor_debug.stages.lower.stage import LowerStage
+from inductor_debug.stages.numerics.comparison import compare_tensors
+from inductor_debug.stages.rules.engine import check
+from inductor_debug.stages.rules.repros import write_repros
+from inductor_debug.stages.settings import Settings
 
 NAMES = ["x" * 300, "x" * 299 + "y", "层" * 120, "层" * 119 + "a", "a/b", "a_b", "a b", "..", ".", "", "\udcff", "é.py"]
 

@@ -8,10 +8,10 @@ import sys
 
 import torch
 
-from inductor_debug.stages.kerneldiff import triton_kernels as kernels
-from inductor_debug.stages.kerneldiff.device_pass import LANES, WIDTHS, _worst
-from inductor_debug.stages.kerneldiff.histogram import BINS, LOWEST, OCTAVES, bins_of
-from inductor_debug.stages.kerneldiff.metrics import measure
+from inductor_debug.stages.numerics import triton_kernels as kernels
+from inductor_debug.stages.numerics.device_pass import LANES, WIDTHS, _worst
+from inductor_debug.stages.numerics.histogram import BINS, LOWEST, OCTAVES, bins_of
+from inductor_debug.stages.numerics.metrics import measure
 
 PROGRAMS, TILES, KEEP = 3, 5, 4
 ATOL, RTOL = 1e-4, 1e-3

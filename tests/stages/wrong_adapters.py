@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from inductor_debug.stages.lower.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 
 
 class DropsCopies(AcceleratorAdapter):

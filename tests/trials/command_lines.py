@@ -92,7 +92,7 @@ def _stored_run(folder: Path) -> None:
     import json
 
     from inductor_debug.stages.encoding import encode
-    from inductor_debug.stages.graphs import GraphRecord, NodeRecord, TensorRecord
+    from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord, TensorRecord
 
     tensor = TensorRecord((4, 7), "float32", (7, 1), "cpu")
     node = NodeRecord("add", "call_function", "aten.add.Tensor", outputs=[tensor])
@@ -116,7 +116,8 @@ def typed(line: Line) -> list[str]:
 
 def outcome(words: Sequence[str], line: Line) -> Outcome:
     """Give words to the entry in this process. A run that would start is noted and does not, but for the worker's."""
-    from inductor_debug.pipeline import cli, entry
+    from inductor_debug.pipeline import cli
+    from inductor_debug.pipeline.run import entry
 
     started: list[object] = []
     streams = io.StringIO(), io.StringIO()
@@ -129,7 +130,7 @@ def outcome(words: Sequence[str], line: Line) -> Outcome:
             words = [*words, "runner.isolation=none"]
         else:
             stack.enter_context(
-                mock.patch("inductor_debug.pipeline.runner.run", lambda *args, **_: started.append(args) or 0)
+                mock.patch("inductor_debug.pipeline.run.runner.run", lambda *args, **_: started.append(args) or 0)
             )
         stack.enter_context(contextlib.redirect_stdout(streams[0]))
         stack.enter_context(contextlib.redirect_stderr(streams[1]))

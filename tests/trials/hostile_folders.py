@@ -53,7 +53,7 @@ def build(batch_size: int = 3):
 
 def commands(run: Path, good: Path, out: Path) -> list[list[str]]:
     """Every command that reads stored runs, each of its questions, both formats."""
-    from inductor_debug.pipeline.analysis import TYPES
+    from inductor_debug.pipeline.query import TYPES
 
     check = ["check", str(run), "--out", str(out)]
     found = [["list", str(run.parent)], ["list", str(run.parent), "--format", "json"]]

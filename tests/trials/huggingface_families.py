@@ -90,7 +90,7 @@ def trials(name: str) -> Iterator[tuple[str, str]]:
     import transformers
 
     from inductor_debug.models.config import ModelConfig
-    from inductor_debug.stages.contract import Settings
+    from inductor_debug.stages.settings import Settings
 
     torch.set_num_threads(1)
     for bounds in (FEW, FEW | NARROW, None):

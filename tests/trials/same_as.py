@@ -24,8 +24,8 @@ from typing import Any
 
 import yaml
 
-from inductor_debug.pipeline.digest import canonical
-from inductor_debug.pipeline.rundir import RunDirectory
+from inductor_debug.pipeline.directory.digest import canonical
+from inductor_debug.pipeline.directory.rundir import RunDirectory
 
 CHECKOUT = Path(__file__).parents[2]
 JOBS = Path(__file__).with_name("frozen_jobs.yaml")

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from inductor_debug.models.options import choices_of, range_of
-from inductor_debug.pipeline.help import GROUPS, options
-from inductor_debug.pipeline.schema_fields import field_of, leaves
+from inductor_debug.pipeline.config.help import GROUPS, options
+from inductor_debug.pipeline.config.schema_fields import field_of, leaves
 from inductor_debug.stages.registry import CONFIGS
 
 ALL_STAGES = f"stages=[{','.join(name for name in CONFIGS)}]"

@@ -1,0 +1,54 @@
+"""What makes two configurations the same: of a composed one, and of one that a run stored. Free of torch and Hydra."""
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from inductor_debug.models.errors import UserError
+from inductor_debug.models.stored import read_yaml
+from inductor_debug.pipeline.config.schema import Config
+from inductor_debug.stages.config_json import from_plain
+from inductor_debug.stages.encoding import jsonable
+from inductor_debug.stages.registry import CONFIGS
+
+CONFIGURATION = Path(".hydra", "config.yaml")
+"""Where a run's directory has its configuration."""
+
+
+def fingerprint(config: Any) -> str:
+    """SHA-256 of a composed configuration. Equal for two commands that would run the same.
+
+    Args:
+        config: a ``pipeline.config.schema.Config``. Its order of stages counts, ``runner.overwrite`` does not.
+    """
+    plain = jsonable(dataclasses.asdict(config))
+    plain["runner"] = {key: value for key, value in plain["runner"].items() if key != "overwrite"}
+    return digest([list(plain["stages"]), plain])
+
+
+def digest(content: Any) -> str:
+    """SHA-256 of a JSON-able value."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def stored_fingerprint(directory: Path) -> str | None:
+    """:func:`fingerprint` of the configuration that a run's directory holds; options that it lacks have their defaults.
+
+    None where it can't be established: there is none, it can't be read, the schema has other keys by now, or it names
+    what was looked up elsewhere (an interpolation).
+    """
+    try:
+        content = read_yaml(directory / CONFIGURATION, dict[str, Any], directory)
+        if "${" in json.dumps(content, default=str):
+            return None
+        config = from_plain(Config, content)
+        stages = {name: _stage(name, options) for name, options in config.stages.items()}
+        return fingerprint(dataclasses.replace(config, stages=stages))
+    except (UserError, OSError, TypeError, AttributeError, RecursionError):  # it may hold anything
+        return None
+
+
+def _stage(name: str, options: Any) -> Any:
+    return from_plain(CONFIGS[name], options, key=f"stages.{name}") if name in CONFIGS else options

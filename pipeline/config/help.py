@@ -1,0 +1,80 @@
+"""The answer to ``--help``: every group with its choices and every key. Reads file names only, so it is quick."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from inductor_debug.pipeline.config.schema import Config
+from inductor_debug.stages.backends.plugins import conf_folders, distribution, installed_adapters
+from inductor_debug.stages.registry import CONFIGS
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+GROUPS = ("model", "accel", "backend", "experiment")
+
+_TEMPLATE = """\
+Tells whether a PyTorch model fits an accelerator, what the compiler made of it, and whether the numbers are right.
+
+usage: python -m pipeline [KEY=VALUE ...] [--multirun] [--config-dir DIR]
+       python -m pipeline --config-path RUN/.hydra --config-name config [KEY=VALUE ...]     run a stored run again
+       inductor-debug run …      the same from any directory, one with its own models/ or pipeline/ folder included
+
+examples:
+  python -m pipeline model=bert accel=strict16
+  python -m pipeline --multirun accel.alignment=8,16,32
+  python -m pipeline model=resnet18 stages=[capture,constrain]
+  python -m pipeline model=bert backend=inductor backend.inductor.pattern_matcher=false
+  python -m pipeline model=custom model.build._target_=my_pkg.nets.build accel=my_chip --config-dir ./my_conf
+
+groups (GROUP=NAME; --config-dir DIR adds DIR/GROUP/NAME.yaml):
+{groups}
+                {installed}
+  stages        {stages}
+                stages=[a,b] selects and orders (report runs last), +stages=a appends, ~stages.a removes
+
+keys and their defaults:
+{keys}
+
+flags:
+  --multirun, -m    one run for each combination of comma-separated values
+  --cfg job         print the composed configuration and run nothing
+  --config-dir DIR  YAML of your own, validated like ours
+  hydra.verbose=true  log more;  --hydra-help  Hydra's own flags
+
+exit codes: 0 passed, 1 a verdict failed, 2 the configuration is wrong and nothing ran, 3 a stage crashed or timed out,
+            130 interrupted
+"""
+
+
+def options(group: str, extra: Path | None = None) -> list[str]:
+    """Names of a group's YAML files: ours, those of ``--config-dir`` and of packages; for ``backend`` adapters too."""
+    folders = [folder / group for folder in (CONF, extra, *conf_folders()) if folder is not None]
+    names = {file.stem for folder in folders for file in folder.glob("*.yaml")}
+    return sorted(names | set(installed_adapters() if group == "backend" else ()))
+
+
+def installed() -> str:
+    """The backends that installed packages add, each with its package; how to add one where there is none."""
+    found = [f"{name} ({distribution(points[0])})" for name, points in installed_adapters().items()]
+    return f"installed backends: {', '.join(found) or 'none'} (docs/adapters.md: write one)"
+
+
+def help_text(extra: Path | None = None) -> str:
+    """The whole text; ``extra`` is the folder of ``--config-dir``."""
+    groups = "\n".join(f"  {group:<13} {', '.join(options(group, extra))}" for group in GROUPS)
+    keys = "\n".join(f"  {key:<36} {value}" for key, value in _keys(Config(), ""))
+    stage_keys = "\n".join(
+        f"  {key:<36} {value}" for name, kind in CONFIGS.items() for key, value in _keys(kind(), f"stages.{name}.")
+    )
+    return _TEMPLATE.format(
+        groups=groups, installed=installed(), stages=", ".join(CONFIGS), keys=f"{keys}\n{stage_keys}"
+    )
+
+
+def _keys(node: Any, prefix: str) -> Iterator[tuple[str, str]]:
+    for item in dataclasses.fields(node):
+        value = getattr(node, item.name)
+        if dataclasses.is_dataclass(value):
+            yield from _keys(value, f"{prefix}{item.name}.")
+        elif item.name != "name" and f"{prefix}{item.name}" != "stages":
+            yield f"{prefix}{item.name}", "null" if value is None else str(value)

@@ -1,0 +1,130 @@
+"""Checks what can be told without torch, before anything runs. What only torch can tell, the worker checks first."""
+
+import dataclasses
+import re
+from typing import Any
+
+from inductor_debug.models.errors import ConfigurationError, invalid_choice
+from inductor_debug.models.options import check_declared
+from inductor_debug.pipeline.config.keys import stage_not_selected, unknown_key
+from inductor_debug.pipeline.config.schema import Config
+from inductor_debug.pipeline.run.watch import memory_limit_of
+from inductor_debug.stages.accelerators.profile import validate_profile
+from inductor_debug.stages.backends.plugins import adds_devices, installed_adapters
+from inductor_debug.stages.guards.config import check_options
+from inductor_debug.stages.registry import CONFIGS
+from inductor_debug.stages.settings import BUILT_IN, BackendConfig
+from inductor_debug.stages.torch_internals.registered_names import registered_names
+
+DEVICES = ("cpu", "cuda")
+_DEVICE = re.compile(r"cpu|cuda(:\d{1,3})?")
+_FOREIGN_DEVICE = re.compile(r"[a-z_]\w*(:\d{1,3})?")
+_DOTTED = re.compile(r"[A-Za-z_]\w*([.:][A-Za-z_]\w*)+")
+
+
+def to_config(composed: Any) -> Config:
+    """A composed ``DictConfig`` (without its ``hydra`` section) as dataclasses; ConfigurationError where it can't be.
+
+    omegaconf's own errors pass through; :mod:`pipeline.config.hydra_errors` words them.
+    """
+    from omegaconf import OmegaConf
+
+    _reject_unknown_keys(composed, Config, "")
+    for name in composed.stages:
+        if name not in CONFIGS:
+            raise invalid_choice("stages", name, CONFIGS)
+        if OmegaConf.get_type(composed.stages, name) is not CONFIGS[name]:
+            raise stage_not_selected(f"stages.{name}", name, [key for key in composed.stages if key != name])
+    missing = sorted(OmegaConf.missing_keys(composed))
+    if missing:
+        raise ConfigurationError(
+            f"{missing[0]}: got no value; valid: a value for each of {', '.join(missing)}.\nTry: {missing[0]}=VALUE"
+        )
+    config: Any = OmegaConf.to_object(composed)
+    assert isinstance(config, Config), "the schema is the root of every composition"
+    return config
+
+
+def _reject_unknown_keys(node: Any, kind: Any, prefix: str) -> None:
+    """``+key=value`` can add a key that the schema does not have: omegaconf opens the node for it."""
+    fields = {item.name: item.type for item in dataclasses.fields(kind)}
+    for key in node:
+        if key not in fields:
+            raise unknown_key(f"{prefix}{key}")
+        value = node._get_node(key)
+        child = getattr(value, "_metadata", None)
+        if child is not None and dataclasses.is_dataclass(child.object_type) and not value._is_none():
+            _reject_unknown_keys(value, child.object_type, f"{prefix}{key}.")
+
+
+def validate(config: Config) -> None:
+    """Raise ConfigurationError for the first value that can't be run. Imports no torch."""
+    _check_devices(config)
+    _check_backend(config.backend)
+    check_declared(config)
+    _check_runner(config)
+    _check_model(config)
+    _check_stages(config)
+    validate_profile(config.accel)
+
+
+def _check_devices(config: Config) -> None:
+    for key, device in (("device", config.device), ("reference.device", config.reference.device)):
+        if device is not None and not _DEVICE.fullmatch(device) and not _may_be_foreign(config, device):
+            raise invalid_choice(key, device, (*DEVICES, "cuda:0"))
+
+
+def _may_be_foreign(config: Config, device: str) -> bool:
+    """Whether a package may add such a device to torch: the worker, which imports it, tells whether it did."""
+    backend = config.backend.adapter
+    return bool(_FOREIGN_DEVICE.fullmatch(device)) and (backend not in BUILT_IN or adds_devices())
+
+
+def _check_backend(backend: BackendConfig) -> None:
+    """``name`` is what a run is called: that of a backend which does not run it would be a false name."""
+    if not backend.name.strip():
+        raise ConfigurationError(
+            f"backend.name: got no value; valid: what is registered with torch ({', '.join(registered_names())}), "
+            "or what an installed package adds.\nTry: backend=dynamo backend.name=eager"
+        )
+    if backend.adapter not in BUILT_IN or backend.adapter == "dynamo" or backend.name in BUILT_IN:  # see shown_name
+        return
+    if backend.name in (*installed_adapters(), *registered_names()):
+        installed = backend.name in installed_adapters()
+        example = f"backend={backend.name}" if installed else f"backend=dynamo backend.name={backend.name}"
+        raise ConfigurationError(
+            f"backend.name: got {backend.name!r} with backend.adapter={backend.adapter}, so that a run of "
+            f"{backend.adapter} would bear the name of another backend; valid: a name of your own.\n"
+            f"Try: {example}"
+        )
+
+
+def _check_runner(config: Config) -> None:
+    if config.runner.memory_limit is not None:
+        memory_limit_of(config.runner.memory_limit)
+    if config.runner.log_limit is not None:
+        memory_limit_of(config.runner.log_limit, "runner.log_limit")
+
+
+def _check_model(config: Config) -> None:
+    target = config.model.build.get("_target_")
+    if not isinstance(target, str) or not _DOTTED.fullmatch(target):
+        raise ConfigurationError(
+            f"model.build._target_: got {target!r}; valid: the dotted path of a callable that returns a module and "
+            "its inputs.\nTry: model.build._target_=my_package.my_module.build"
+        )
+    if config.model.inputs is not None and not config.model.inputs.endswith(".safetensors"):
+        raise ConfigurationError(
+            f"model.inputs: got {config.model.inputs!r}; valid: a .safetensors file.\n"
+            "Try: model.inputs=inputs.safetensors"
+        )
+
+
+def _check_stages(config: Config) -> None:
+    if not config.stages:
+        raise ConfigurationError(
+            f"stages: got an empty list; valid: one or more of {', '.join(CONFIGS)}.\nTry: stages=[capture,report]"
+        )
+    guards = config.stages.get("guards")
+    if guards is not None:
+        check_options(guards.vary, guards.dims, guards.compiler)

@@ -1,0 +1,1 @@
+"""A run's directory: who owns it, what is written there, and how it is read back."""

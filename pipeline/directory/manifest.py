@@ -1,0 +1,130 @@
+"""``manifest.json``: what ran, on what, with what, and what it left, with a digest of what must repeat."""
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from inductor_debug.pipeline.directory.digest import compute_digest
+from inductor_debug.pipeline.directory.rundir import RunDirectory
+from inductor_debug.stages.backends.plugins import adapter_distributions
+from inductor_debug.stages.settings import Settings
+
+SCHEMA = 1
+DISTRIBUTIONS = (
+    "inductor-debug", "torch", "transformers", "torchvision", "hydra-core", "omegaconf", "numpy", "pandas",
+    "matplotlib", "safetensors", "triton",
+)  # fmt: skip
+ENVIRONMENT_PREFIXES = (
+    "TORCH", "PYTORCH", "TRITON", "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "CUDA", "CUBLAS_", "NVIDIA_", "NCCL_",
+    "PYTHON", "MOCK_", "AOT_", "INDUCTOR_", "HF_", "TRANSFORMERS_", "ATEN_", "DNNL_", "ONEDNN_", "LD_PRELOAD",
+    "LD_LIBRARY_PATH", "CXX", "CC", "MPLCONFIGDIR",
+)  # fmt: skip
+_SECRET = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+
+
+def describe_machine() -> dict[str, Any]:
+    """Platform, processor, cores (physical, logical, and those this process may use) and memory in bytes."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "platform": platform.platform(),
+        "architecture": platform.machine(),
+        "cpu": _cpu_model(),
+        "cores_physical": psutil.cpu_count(logical=False),
+        "cores_logical": psutil.cpu_count(),
+        "cores_usable": usable,
+        "memory_bytes": psutil.virtual_memory().total,
+        "hostname": platform.node(),
+    }
+
+
+def installed_versions() -> dict[str, str | None]:
+    """Versions of Python, of what is installed here and of packages that add an adapter.
+
+    Read from the packages' metadata, without importing them.
+    """
+    versions: dict[str, str | None] = {"python": platform.python_version()}
+    for name in (*DISTRIBUTIONS, *adapter_distributions()):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = None
+    return versions
+
+
+def git_state(folder: Path) -> dict[str, Any] | None:
+    """``{"root", "commit", "dirty"}`` of the repository that holds ``folder``; None where there is none, or no git."""
+    try:
+        root = _git(folder, "rev-parse", "--show-toplevel")
+        commit = _git(folder, "rev-parse", "HEAD")
+        dirty = bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return {"root": root, "commit": commit, "dirty": dirty}
+
+
+def environment_that_matters(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that change what torch, its compilers or this tool do; secrets are never among them."""
+    return {
+        name: value
+        for name, value in sorted(environment.items())
+        if name.startswith(ENVIRONMENT_PREFIXES) and not any(word in name.upper() for word in _SECRET)
+    }
+
+
+def describe_run(settings: Settings, environment: Mapping[str, str]) -> dict[str, Any]:
+    """The part of the manifest that is known before the first stage runs."""
+    return {
+        "schema": SCHEMA,
+        "command": sys.argv,
+        "working_directory": str(Path.cwd()),
+        "versions": installed_versions(),
+        "git": {"working_directory": git_state(Path.cwd()), "package": git_state(Path(__file__).resolve().parent)},
+        "machine": describe_machine(),
+        "devices": {"requested": settings.device, "found": None},
+        "seeds": {"seed": settings.seed, "PYTHONHASHSEED": environment.get("PYTHONHASHSEED")},
+        "environment": environment_that_matters(environment),
+    }
+
+
+def build_manifest(
+    described: Mapping[str, Any], directory: RunDirectory, stages: Iterable[str], records: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The whole manifest, once all other files of the run are written.
+
+    Args:
+        described: what :func:`describe_run` gave.
+        directory: the run's directory, whose files are hashed.
+        stages: names of the selected stages, in order.
+        records: stage name → stored record.
+    """
+    present = [records[name] for name in stages if name in records]
+    inputs = {name: columns for record in present for name, columns in record.get("digest", {}).items()}
+    digest, used = compute_digest(directory, inputs)
+    return dict(described) | {
+        "stages": [{key: record[key] for key in ("name", "status", "seconds", "message")} for record in present],
+        "digest": digest,
+        "digest_inputs": used,
+        "files": directory.sha256(),
+    }
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]  # status would write the repository's index
+    return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+
+
+def _cpu_model() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        return platform.processor()
+    return platform.processor()

@@ -1,0 +1,400 @@
+"""A run owns its directory, and a sweep its own: a lock, an identity, and what an earlier one left is removed first.
+
+The lock is an ``flock`` on the owner's file: the system lets go of it when the last process that holds it ends,
+however it ends. The parent holds it, and so does the guard of a worker (:mod:`pipeline.run.guard`), which outlives all
+that the worker started: a directory is free when nobody is left who could write into it.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import json
+import os
+import platform
+import stat
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from inductor_debug.models.errors import RunDirectoryError
+from inductor_debug.pipeline.config.fingerprint import digest, stored_fingerprint
+from inductor_debug.pipeline.directory.removal import files_below, others_below, remove_files, remove_trees
+from inductor_debug.stages.registry import CONFIGS
+
+OWNER, SWEEP_OWNER = ".owner.json", ".sweep.json"
+STAGES = ".stages"
+"""Folder of each stage's stored result, from which a new worker and the parent process go on."""
+CACHE_PREFIX = ".cache-"
+"""Start of the private cache folder's name; the folder lives as long as the run does."""
+RESERVE = ".reserve"
+HYDRA = ".hydra"
+SUMMARY, MANIFEST, LOG = "summary.json", "manifest.json", "run.log"
+CONFIGURATION_ERROR = "configuration_error.json"
+
+_MARKS = (HYDRA, STAGES, LOG, SUMMARY, MANIFEST, CONFIGURATION_ERROR)
+"""Any of them says that a directory holds a run."""
+OWN = (OWNER, RESERVE, *_MARKS, "repros", *CONFIGS)
+"""Files and folders directly in a run's directory that a run writes; what else is there is the user's."""
+_HYDRA_FILES = ("config", "hydra", "overrides")
+_SWEEP_FILES = ("sweep.csv", "multirun.yaml")
+_ENDING_S = 10.0
+"""Seconds that the processes of a run that was killed get to end."""
+_READ_LIMIT = 64 * 2**20
+
+
+class DirectoryRefused(RunDirectoryError):
+    """A directory that this command may not write into; nothing in it was changed."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Content of the owner's file.
+
+    Attributes:
+        identity: of this run, drawn anew at each start; all of its records have it.
+        configuration: see :func:`fingerprint`.
+        pid, host, process_started: the process that started it; seconds since the epoch, as psutil has them.
+        started: the same time, for a person.
+        not_ours: files in folders that a run writes, which were there before.
+        jobs: of a sweep, its jobs' directories, relative to its own.
+    """
+
+    identity: str
+    configuration: str
+    pid: int = 0
+    host: str = ""
+    process_started: float = 0.0
+    started: str = ""
+    not_ours: list[str] = field(default_factory=list)
+    jobs: list[str] = field(default_factory=list)
+
+    @classmethod
+    def now(cls, configuration: str, jobs: Iterable[str] = ()) -> "Owner":
+        """This process, with a new identity."""
+        process = psutil.Process()
+        started = time.strftime("%Y-%m-%d %H:%M:%S")
+        identity = uuid.uuid4().hex
+        return cls(identity, configuration, process.pid, platform.node(), process.create_time(), started, [], [*jobs])
+
+    def ended(self) -> bool:
+        """Whether the process that started it has certainly ended."""
+        if self.host != platform.node():
+            return False
+        try:
+            return abs(psutil.Process(self.pid).create_time() - self.process_started) > 1.0
+        except psutil.NoSuchProcess:
+            return True
+        except psutil.AccessDenied:
+            return False
+
+
+class Claim:
+    """A directory that this process owns until :meth:`release`; a context manager.
+
+    Attributes:
+        path: the directory, absolute.
+        owner: what its owner's file holds.
+        lock: descriptor that holds the lock; a process that inherits it holds it too.
+        own: names of files and folders directly in it that this process writes.
+    """
+
+    def __init__(self, path: Path, owner: Owner, lock: int, own: Sequence[str] = OWN) -> None:
+        self.path, self.owner, self.lock, self.own = path, owner, lock, own
+
+    def release(self) -> None:
+        os.close(self.lock)
+
+    def __enter__(self) -> "Claim":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def claim_run(directory: Path, configuration: str, *, overwrite: bool = False, stages: Iterable[str] = ()) -> Claim:
+    """Own a run's directory, made if it is not there; what an earlier run wrote there is removed.
+
+    Args:
+        directory: of the run.
+        configuration: its :func:`fingerprint`.
+        overwrite: remove a run of another configuration too.
+        stages: names of stages beyond the registry's.
+
+    Raises:
+        DirectoryRefused: another command owns it now, it holds another run, it can't be written, or what is there
+            would lead out of it. Nothing in it was changed.
+    """
+    path, own = Path(directory).absolute(), (*OWN, *stages)
+    if not overwrite and not os.path.lexists(path / OWNER) and holds_run(path):
+        known = stored_fingerprint(path)  # of an earlier version of this tool
+        if known != configuration:
+            raise _holds_another(path, "run", "hydra.run.dir", known)
+    with _claiming(path, OWNER, "hydra.run.dir") as lock:
+        strange = next(iter(sorted(others_below(path, own))), None)
+        if strange is not None:
+            raise DirectoryRefused(
+                f"hydra.run.dir: {path / strange} is a link, or no regular file, and a run would write through it; "
+                "valid: a directory without links in it.\nTry: hydra.run.dir=FOLDER, or remove the link"
+            )
+        before = _read_owner(lock)
+        if holds_run(path) or before is not None:
+            known = stored_fingerprint(path) if before is None else before.configuration
+            if not overwrite and known != configuration:
+                raise _holds_another(path, "run", "hydra.run.dir", known)
+            _remove_run(path, before, listed=not overwrite)
+        left = sorted(name for name in files_below(path, own) if name != OWNER)
+        owner = dataclasses.replace(Owner.now(configuration), not_ours=left)
+        _write_owner(lock, owner)
+    return Claim(path, owner, lock, own)
+
+
+def claim_sweep(
+    directory: Path, configurations: Iterable[str], jobs: Iterable[str], *, overwrite: bool = False
+) -> Claim:
+    """Own a sweep's directory, made if it is not there.
+
+    Of an earlier sweep there, the table and those jobs are removed that this one does not have; each job's own
+    directory is claimed when it starts.
+
+    Args:
+        directory: of the sweep.
+        configurations: its jobs' :func:`fingerprint`, in order.
+        jobs: its jobs' directories, relative to it.
+        overwrite: remove another sweep too.
+
+    Raises:
+        DirectoryRefused: as of :func:`claim_run`.
+    """
+    path, jobs, each = Path(directory).absolute(), list(jobs), list(configurations)
+    configuration = digest(each)
+    with _claiming(path, SWEEP_OWNER, "hydra.sweep.dir") as lock:
+        before = _read_owner(lock)
+        if before is not None or any(os.path.lexists(path / name) for name in _SWEEP_FILES):
+            known = _stored_sweep(path, each, jobs) if before is None else before.configuration
+            if not overwrite and known != configuration:
+                raise _holds_another(path, "sweep", "hydra.sweep.dir", known)
+            for job in before.jobs if before is not None else ():
+                if job not in jobs:
+                    _remove_job(path, job)
+            remove_files(path, _SWEEP_FILES)
+        owner = Owner.now(configuration, jobs)
+        _write_owner(lock, owner)
+    return Claim(path, owner, lock)
+
+
+def _stored_sweep(path: Path, configurations: Sequence[str], jobs: Sequence[str]) -> str | None:
+    """What the sweep in a directory without an owner's record was; None where it can't be established.
+
+    Jobs that it had not started are taken to be those of ``configurations``.
+    """
+    started = {job for job in jobs if holds_run(path / job)}
+    folders = [entry.name for entry in path.iterdir() if holds_run(entry)]
+    if not started or any(name not in jobs for name in folders) or len(jobs) != len(configurations):
+        return None
+    known = [
+        stored_fingerprint(path / job) if job in started else configuration
+        for job, configuration in zip(jobs, configurations, strict=True)
+    ]
+    return None if None in known else digest(known)
+
+
+@contextlib.contextmanager
+def _claiming(path: Path, name: str, key: str) -> Iterator[int]:
+    """The lock, which is let go of again where the directory is refused."""
+    lock = _locked(path, name, key)
+    try:
+        yield lock
+    except BaseException as error:
+        if os.fstat(lock).st_size == 0:
+            remove_files(path, (name,))  # we have made it
+        os.close(lock)
+        if isinstance(error, OSError):
+            raise unwritable(path, key, error) from error
+        raise
+
+
+def holds_run(directory: Path) -> bool:
+    """Whether something in a directory says that it holds a run."""
+    return any(os.path.lexists(directory / name) for name in _MARKS)
+
+
+def read_owner(directory: Path) -> Owner | None:
+    """The owner that a run's directory names; None where it names none."""
+    try:
+        descriptor = os.open(directory / OWNER, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        return _read_owner(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _locked(path: Path, name: str, key: str) -> int:
+    """A descriptor of the owner's file, made if it is not there, that holds the lock on it."""
+    patience = time.monotonic() + _ENDING_S
+    while True:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+            lock = os.open(path / name, flags, 0o666)
+        except OSError as error:
+            raise unwritable(path, key, error) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _read_owner(lock)
+            os.close(lock)
+            if holder is not None and holder.ended() and time.monotonic() < patience:
+                time.sleep(0.05)  # its processes are being ended
+                continue
+            raise _in_use(path, holder, key) from None
+        except OSError as error:
+            os.close(lock)
+            raise unwritable(path, key, error) from error
+        found = os.fstat(lock)
+        if found.st_nlink == 0:  # the one who held it has removed the file
+            os.close(lock)
+            continue
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            os.close(lock)
+            raise DirectoryRefused(
+                f"{key}: {path / name} is no file of its own; valid: a directory that no run but this one writes "
+                f"into.\nTry: {key}=FOLDER, or remove {path / name}"
+            )
+        return lock
+
+
+def _read_owner(descriptor: int) -> Owner | None:
+    """What the owner's file holds; None where that is nothing, or no owner."""
+    found = parsed(os.pread(descriptor, _READ_LIMIT, 0)) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    if not isinstance(found, dict):
+        return None
+    texts = all(isinstance(found.get(key), str) for key in ("identity", "configuration", "host", "started"))
+    numbers = isinstance(found.get("pid"), int) and isinstance(found.get("process_started"), int | float)
+    lists = all(isinstance(found.get(key), list) for key in ("not_ours", "jobs"))
+    if not (texts and numbers and lists) or not all(
+        isinstance(name, str) for name in found["not_ours"] + found["jobs"]
+    ):
+        return None
+    return Owner(**{item.name: found[item.name] for item in dataclasses.fields(Owner)})
+
+
+def _write_owner(lock: int, owner: Owner) -> None:
+    """In place: a rename would give the file a new lock."""
+    content = json.dumps(dataclasses.asdict(owner), indent=1).encode() + b"\n"
+    os.ftruncate(lock, 0)
+    try:
+        if os.pwrite(lock, content, 0) < len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(lock)
+    except OSError:
+        os.ftruncate(lock, 0)
+        raise
+
+
+def _remove_run(path: Path, before: Owner | None, *, listed: bool = False) -> None:
+    """Remove what an earlier run wrote. What lists its files goes last, so that a removal cut short can be repeated.
+
+    Args:
+        listed: of a run without an owner's record, which does not tell the user's files from its own, remove only what
+            its manifest lists, where it left one.
+    """
+    remove_trees(path, CACHE_PREFIX)
+    records = [name for name in files_below(path, (STAGES,)) if name.endswith(".json")]
+    always = [RESERVE, LOG, SUMMARY, CONFIGURATION_ERROR, *(f"{HYDRA}/{name}.yaml" for name in _HYDRA_FILES)]
+    last = {*records, OWNER, MANIFEST}
+    remove_files(path, [name for name in [*_written(path, before, listed), *always] if name not in last])
+    remove_files(path, [*records, MANIFEST])
+
+
+def _remove_job(sweep: Path, job: str) -> None:
+    """Remove a job of an earlier sweep, and its directory where nothing else is in it."""
+    path = sweep / job
+    if (
+        ".." in Path(job).parts
+        or Path(job).is_absolute()
+        or not path.is_dir()
+        or path.resolve() != sweep.resolve() / job
+    ):
+        return  # it would lead out of the sweep
+    with os.fdopen(_locked(path, OWNER, "hydra.sweep.dir"), "rb") as lock:
+        _remove_run(path, _read_owner(lock.fileno()))
+        remove_files(sweep, [f"{job}/{OWNER}"])
+
+
+def _written(path: Path, before: Owner | None, only_listed: bool) -> Iterator[str]:
+    """What an earlier run wrote: its manifest's list; of a run that left none, what its stages' records and a run's
+    own folders hold, without what was there before."""
+    manifest = parsed_file(path / MANIFEST)
+    listed = manifest.get("files") if isinstance(manifest, dict) else None
+    names = [name for name in listed if isinstance(name, str)] if isinstance(listed, dict) else []
+    if before is not None and isinstance(manifest, dict) and manifest.get("identity") == before.identity:
+        yield from names
+        return
+    yield from (name for name in names if name.split("/")[0] in OWN)
+    if only_listed and before is None and isinstance(listed, dict):
+        return
+    for record in files_below(path, (STAGES,)):
+        stored = parsed_file(path / record)
+        artifacts = stored.get("artifacts") if isinstance(stored, dict) else None
+        yield from (name for name in artifacts or [] if isinstance(name, str))
+    kept = set(before.not_ours) if before is not None else set()
+    yield from (name for name in files_below(path, OWN) if name not in kept)
+
+
+def parsed_file(path: Path) -> Any:
+    """A JSON file's content; None where there is none that can be read."""
+    try:
+        with path.open("rb") as file:
+            return parsed(file.read(_READ_LIMIT))
+    except OSError:
+        return None
+
+
+def parsed(content: bytes) -> Any:
+    """JSON; None where it is none."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _holds_another(path: Path, what: str, key: str, known: str | None) -> DirectoryRefused:
+    stored = "its configuration, .hydra/config.yaml," if what == "run" else "the configurations of its jobs"
+    unknown = f"a configuration that can't be established ({stored} can't be read, or is of another version)"
+    other = unknown if known is None else "another configuration"
+    return DirectoryRefused(
+        f"{key}: {path} holds another {what}, of {other}; valid: a new or empty directory, or the same "
+        f"configuration again.\nTry: runner.overwrite=true, which removes what that {what} wrote, or {key}=FOLDER"
+    )
+
+
+def _in_use(path: Path, holder: Owner | None, key: str) -> DirectoryRefused:
+    if holder is None:
+        told = "another command, which has just started"
+    elif holder.ended():
+        told = f"a process that process {holder.pid} started before it was killed"
+    else:
+        told = f"process {holder.pid} on {holder.host}, since {holder.started}"
+    return DirectoryRefused(
+        f"{key}: {path} is in use by {told}; valid: a directory that no other command writes into.\n"
+        f"Try: {key}=FOLDER, or wait until that has ended"
+    )
+
+
+def unwritable(path: Path, key: str, error: OSError) -> DirectoryRefused:
+    """The error for a directory that the system does not let us write, or lock."""
+    if error.errno == errno.ELOOP:
+        reason = "a link is in the place of the file that locks it"
+    elif error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+        reason = f"its file system has no locks ({error.strerror})"
+    else:
+        reason = f"it can't be written ({error.strerror or error})"
+    return DirectoryRefused(f"{key}: {path}: {reason}; valid: a directory that can be written.\nTry: {key}=FOLDER")

@@ -1,0 +1,201 @@
+"""Reads stored runs: finds them, and tells of one or of many from their ``summary.json``. Imports no torch."""
+
+import math
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+from inductor_debug.models.errors import DamagedError, RunDirectoryError, closest_first
+from inductor_debug.models.stored import files_below
+from inductor_debug.models.visible import visible
+from inductor_debug.pipeline.directory.folder import StoredFolder
+from inductor_debug.pipeline.directory.rundir import CONFIGURATION_ERROR, LOG, SUMMARY
+from inductor_debug.pipeline.directory.summary import EXIT_CODES
+from inductor_debug.stages.settings import shown_name
+
+OUTPUTS = Path("outputs")
+_ABOUT = ("model", "accel", "backend", "dtype", "mode")
+COLUMNS = ("run", *_ABOUT, "verdict", "violations", "numerics", "speedup", "speedup_ci95", "seconds")
+"""Columns of the table of runs."""
+
+DAMAGE = "damage"
+"""A further column: what can't be read of a run; None where all of its row could be."""
+
+NO_RESULT = "no result"
+"""Shown as the verdict of a run that left no summary: it was killed, or it runs still."""
+DAMAGED = "damaged"
+"""Shown as the verdict of a run whose summary can't be read."""
+HYDRA = ".hydra/config.yaml"
+"""The stored configuration."""
+_NEAREST = 3
+
+
+def first_line(error: Exception) -> str:
+    """A message without what to type."""
+    return str(error).partition("\n")[0]
+
+
+def find_runs(root: Path, unlisted: Callable[[str], None] | None = None) -> list[Path]:
+    """Run directories below ``root`` (or ``root`` itself), oldest first, those without a result included.
+
+    Args:
+        root: a folder.
+        unlisted: called with a message for a folder that can't be listed, so that what is in it is not known.
+
+    Raises:
+        RunDirectoryError: there is no such folder.
+    """
+    if not root.is_dir():
+        raise RunDirectoryError(
+            f"ROOT: no folder {str(root)!r}; valid: a folder that holds runs, by default outputs.\n"
+            "Try: inductor-debug list FOLDER"
+        )
+    logged = (folder for folder, files in files_below(root, unlisted) if LOG in files)
+    return sorted(filter(_is_run, logged), key=_started)
+
+
+def _started(folder: Path) -> list[tuple[float, str]]:
+    """Sorts folders by when they were made: dates and times by their text, the jobs of a sweep by their number."""
+    numbers = [re.match(r"\d+", part) for part in folder.parts]
+    return [(int(number[0]) if number else math.inf, part) for number, part in zip(numbers, folder.parts, strict=True)]
+
+
+def _is_run(folder: Path) -> bool:
+    return any(os.path.lexists(folder / name) for name in (SUMMARY, HYDRA)) and os.path.lexists(folder / LOG)
+
+
+def locate(run: Path) -> Path:
+    """The folder of a run given by its path, or by its id as a report prints it (``DATE/TIME-…``, below outputs)."""
+    if run.exists() or run.is_absolute() or not OUTPUTS.is_dir():
+        return run
+    found = [folder for folder in find_runs(OUTPUTS) if folder.parts[-len(run.parts) :] == run.parts]
+    return found[0] if len(found) == 1 else run
+
+
+def newest() -> Path:
+    """The run below outputs that was started last; RunDirectoryError where there is none."""
+    runs = find_runs(OUTPUTS) if OUTPUTS.is_dir() else []
+    if not runs:
+        raise RunDirectoryError(
+            f"RUN: none given, and no run below {str(OUTPUTS)!r} here; valid: a run's folder.\n"
+            "Try: inductor-debug list FOLDER"
+        )
+    return runs[-1]
+
+
+def existing(run: Path) -> Path:
+    """The folder of a run as :func:`locate` finds it; RunDirectoryError where there is none."""
+    folder = locate(run)
+    if not folder.is_dir():
+        raise _without_summary(folder)
+    return folder
+
+
+def read_summary(run: Path) -> dict[str, Any]:
+    """A run's ``summary.json``; RunDirectoryError where the folder is not a run or the file is damaged."""
+    folder = StoredFolder(run)
+    try:
+        found: dict[str, Any] = folder.read_json(SUMMARY)
+    except FileNotFoundError:
+        raise _without_summary(run) from None
+    if found["verdict"] not in EXIT_CODES:
+        told = f"{visible(str(run / SUMMARY))}: verdict is {visible(repr(found['verdict']))}"
+        raise DamagedError(f"{told}; valid: {', '.join(EXIT_CODES)}.\nTry: inductor-debug rerun {visible(str(run))}")
+    return found
+
+
+def _without_summary(run: Path) -> RunDirectoryError:
+    rejected, shown = _rejection(run), visible(str(run))
+    if rejected:
+        return RunDirectoryError(f"{shown}: nothing ran, the configuration was rejected. {' '.join(rejected.split())}")
+    if _is_run(run):
+        return RunDirectoryError(
+            f"{shown}: {NO_RESULT}: the run was killed, or it runs still; {LOG} tells how far it came.\n"
+            f"Try: inductor-debug rerun {shown}"
+        )
+    known = [visible(str(found)) for found in find_runs(OUTPUTS)] if OUTPUTS.is_dir() else []
+    near = ", ".join(closest_first(str(run), known)[:_NEAREST])
+    return RunDirectoryError(
+        f"RUN: got {str(run)!r}; valid: a run's folder{f', such as {near}' if near else ''}.\nTry: inductor-debug list"
+    )
+
+
+def _rejection(run: Path) -> str:
+    """The message of a configuration that could not be run; empty where it was none, or can't be read."""
+    try:
+        return str(StoredFolder(run).read_json(CONFIGURATION_ERROR)["message"])
+    except (FileNotFoundError, DamagedError):
+        return ""
+
+
+def row(run: Path) -> dict[str, Any]:
+    """One line of the table of runs, keys as in ``COLUMNS`` and :data:`DAMAGE`; what a run does not tell is None."""
+    try:
+        summary = read_summary(run)
+    except DamagedError as error:
+        return dict.fromkeys(COLUMNS) | {"run": str(run), "verdict": DAMAGED, DAMAGE: first_line(error)}
+    except RunDirectoryError:
+        verdict = "rejected" if _rejection(run) else NO_RESULT
+        return dict.fromkeys(COLUMNS) | {"run": str(run), **_configured(run), "verdict": verdict, DAMAGE: None}
+    about, benchmark = summary["run"], summary.get("benchmark") or {}
+    interval = benchmark.get("speedup_ci95")
+    shown = None if not interval or None in interval else "{:.3g} to {:.3g}".format(*map(float, interval))
+    established = benchmark.get("established") is not False
+    return {
+        "run": str(run),
+        **{key: about.get(key) for key in _ABOUT},
+        "verdict": summary["verdict"],
+        "violations": (summary.get("violations") or {}).get("total"),
+        "numerics": (summary.get("numerics") or {}).get("verdict"),
+        "speedup": benchmark.get("speedup") if established else None,
+        "speedup_ci95": shown if established else "not established",
+        "seconds": about.get("seconds"),
+        DAMAGE: None,
+    }
+
+
+def build_target(run: Path) -> str:
+    """The dotted name of what builds a run's model; empty where the stored configuration does not tell."""
+    try:
+        configured: _Configured = StoredFolder(run).read_yaml(HYDRA, _Configured)
+    except (FileNotFoundError, DamagedError):
+        return ""
+    return str(configured["model"].get("build", {}).get("_target_") or "")
+
+
+class _Model(TypedDict):
+    name: str
+    build: NotRequired[dict[str, Any]]
+
+
+class _Accel(TypedDict):
+    name: str
+
+
+class _Backend(TypedDict):
+    name: str
+    adapter: str
+    _target_: NotRequired[str | None]
+
+
+class _Configured(TypedDict):
+    """What a listing takes from a stored configuration."""
+
+    model: _Model
+    accel: _Accel
+    backend: _Backend
+    dtype: str
+    mode: str
+
+
+def _configured(run: Path) -> dict[str, Any]:
+    """What the stored configuration tells of a run; empty where it can't be read."""
+    try:
+        config: _Configured = StoredFolder(run).read_yaml(HYDRA, _Configured)
+    except (FileNotFoundError, DamagedError):
+        return {}
+    backend = shown_name(*(config["backend"].get(key) for key in ("name", "adapter", "_target_")))  # type: ignore[arg-type]
+    names = {"model": config["model"]["name"], "accel": config["accel"]["name"], "backend": backend}
+    return {**names, "dtype": config["dtype"], "mode": config["mode"]}

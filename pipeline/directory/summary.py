@@ -1,0 +1,128 @@
+"""``summary.json``: the machine-readable result of a run, and its verdict and exit code. Free of torch."""
+
+import copy
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+SCHEMA = 1
+PASSED, FAILED, CRASHED, TIMED_OUT, SKIPPED = "passed", "failed", "crashed", "timed_out", "skipped"
+EXIT_PASSED, EXIT_FAILED, EXIT_CONFIGURATION, EXIT_CRASHED = 0, 1, 2, 3
+EXIT_CODES = {PASSED: EXIT_PASSED, FAILED: EXIT_FAILED, CRASHED: EXIT_CRASHED}
+
+_SIDE = dict.fromkeys(
+    ("median_ms", "iqr_ms", "ci95_ms", "device_ms", "device_waited", "samples", "processes", "compile_s",
+     "compile_kind", "peak_memory_bytes")
+)  # fmt: skip
+_EMPTY: dict[str, Any] = {
+    "graphs": dict.fromkeys(("dynamo", "forward", "backward", "breaks", "guards", "nodes")),
+    "violations": {"total": None, "by_rule": {}, "by_effect": {}, "strict": None, "profile": None, "declared_by": None},
+    "numerics": dict.fromkeys(
+        ("compared", "failed", "max_abs", "max_rel", "rmse", "max_ulp", "verdict", "first_divergence")
+    ),
+    "benchmark": {
+        "reference": dict(_SIDE),
+        "test": dict(_SIDE),
+        **dict.fromkeys(("speedup", "speedup_ci95", "established", "not_established")),
+    },
+    "guards": dict.fromkeys(
+        (
+            "graphs",
+            "guards",
+            "breaks",
+            "variations",
+            "recompiling",
+            "recompiled",
+            "limits_hit",
+            "refused_by_compiler",
+            "refused_by_model",
+            "not_established",
+            "dynamic_shapes",
+        )
+    ),
+    "repros": [],
+}
+"""Every key of the result, null where nothing ran."""
+
+
+def verdict(statuses: Iterable[str]) -> str:
+    """A run's verdict from its stages' statuses: crashed before failed before passed; a skip does no harm."""
+    found = set(statuses)
+    if found & {CRASHED, TIMED_OUT}:
+        return CRASHED
+    return FAILED if FAILED in found else PASSED
+
+
+def exit_code(records: Iterable[Mapping[str, Any]]) -> int:
+    """The exit code that goes with the :func:`verdict` on the stages' records, or on ``stages`` of summary.json.
+
+    A mistake in the configuration that only compiling or running could tell is one all the same: 2, unless a stage
+    crashed.
+    """
+    records = list(records)
+    code = EXIT_CODES[verdict(record["status"] for record in records)]
+    mistaken = any(record.get("mistake") for record in records)
+    return max(code, EXIT_CONFIGURATION) if mistaken else code
+
+
+def build_summary(
+    run: Mapping[str, Any],
+    stages: Iterable[str],
+    records: Mapping[str, Mapping[str, Any]],
+    seconds: float,
+    compiled_by: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The whole ``summary.json``.
+
+    Args:
+        run: the ``run`` part without ``seconds``.
+        stages: names of the selected stages in order; those without a record are left out.
+        records: stage name → stored record.
+        seconds: wall-clock seconds of the run so far.
+        compiled_by: see :mod:`pipeline.run.compiled_by`.
+    """
+    present = [records[name] for name in stages if name in records]
+    result = copy.deepcopy(_EMPTY)
+    for record in present:
+        for key, value in record.get("summary", {}).items():
+            if key not in result:
+                logger.warning("the %s stage's summary has %r, which summary.json does not", record["name"], key)
+            elif isinstance(value, list):
+                result[key].extend(value)
+            else:
+                _merge(result[key], value)
+    if _broke(records.get("kerneldiff")) and result["numerics"]["verdict"] is None:
+        result["numerics"] |= {"compared": 0, "verdict": "not_established"}
+    entries = [
+        {
+            "name": record["name"],
+            "status": record["status"],
+            "seconds": record["seconds"],
+            "cached": record.get("cached", False),
+            "message": record["message"],
+        }
+        | ({"mistake": record["mistake"]} if record.get("mistake") else {})
+        for record in present
+    ]
+    return {
+        "schema": SCHEMA,
+        "run": dict(run) | {"seconds": round(seconds, 3)},
+        "compiled_by": dict(compiled_by or {}),
+        "verdict": verdict(record["status"] for record in present),
+        "stages": entries,
+        **result,
+    }
+
+
+def _broke(record: Mapping[str, Any] | None) -> bool:
+    return record is not None and (record["status"] in (CRASHED, TIMED_OUT) or bool(record.get("mistake")))
+
+
+def _merge(target: dict[str, Any], part: Mapping[str, Any]) -> None:
+    for key, value in part.items():
+        if isinstance(target.get(key), dict) and isinstance(value, Mapping):
+            _merge(target[key], value)
+        else:
+            target[key] = value

@@ -1,0 +1,185 @@
+"""``inductor-debug check``: stored captures against profiles, without running anything again.
+
+Imports torch only for names of operations that neither the captures nor our profiles hold.
+"""
+
+import contextlib
+import datetime
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from inductor_debug.models.errors import DamagedError, RunDirectoryError
+from inductor_debug.models.visible import visible
+from inductor_debug.pipeline.directory import store
+from inductor_debug.pipeline.directory.folder import StoredFolder
+from inductor_debug.pipeline.directory.folders import made
+from inductor_debug.pipeline.directory.rundir import write_atomically
+from inductor_debug.pipeline.query.check_profile import Against, Asked, against
+from inductor_debug.stages.encoding import encode
+from inductor_debug.stages.formatting import breaks_in_words
+from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.graphs.stored import read_graph
+
+if TYPE_CHECKING:
+    import pandas
+
+    from inductor_debug.stages.accelerators.profile import Profile
+
+GRAPHS = "capture/graphs"
+BREAKS = "capture/breaks.json"
+
+
+def read_graphs(run: Path) -> list[GraphRecord]:
+    """The captured graphs of a run; RunDirectoryError where it has none, or they can't be read."""
+    folder = StoredFolder(run)
+    names = [name for name in folder.names(f"{GRAPHS}/") if name.endswith(".json")]
+    if not names:
+        store.read_summary(run)  # says that it is no run, where it is none
+        raise RunDirectoryError(
+            f"{visible(str(run))}: holds no {GRAPHS}/*.json, so nothing can be checked; valid: a run with the stage "
+            f"capture.\nTry: inductor-debug rerun {visible(str(run))} stages=[capture]"
+        )
+    with _captured_anew(run):
+        return [read_graph(folder.read_json(name), run / name) for name in names]
+
+
+def read_breaks(run: Path) -> list[dict[str, Any]]:
+    """The graph breaks of a run; RunDirectoryError where they can't be read."""
+    with _captured_anew(run):
+        try:
+            breaks: list[dict[str, Any]] = StoredFolder(run).read_json(BREAKS)
+        except FileNotFoundError:  # a capture that stored none
+            return []
+    return breaks
+
+
+@contextlib.contextmanager
+def _captured_anew(run: Path) -> Iterator[None]:
+    """A damaged capture's message ends with the command that makes it anew."""
+    try:
+        yield
+    except DamagedError as error:
+        again = f"Try: inductor-debug rerun {visible(str(run))} stages=[capture]"
+        raise DamagedError(f"{store.first_line(error)}\n{again}") from error
+
+
+def _valid(found: Against, graphs: Iterable[GraphRecord]) -> "tuple[Profile, str]":
+    """The validated profile, and a note where torch had to say whether its operations exist, which takes seconds.
+
+    Raises:
+        ConfigurationError: a value, or the name of an operation, is not valid.
+    """
+    from inductor_debug.stages.accelerators.operation_lists import confirm_names
+    from inductor_debug.stages.accelerators.profile import validate_profile
+
+    profile = validate_profile(found.config, {}, base=found.base)
+    told = confirm_names(profile, graphs)
+    return profile, "\n".join(filter(None, (found.note, told and f"note: {told}")))
+
+
+def new_folder(name: str) -> Path:
+    """``outputs/DATE/TIME-name``, made now."""
+    now = datetime.datetime.now()
+    folder = store.OUTPUTS / f"{now:%Y-%m-%d}" / f"{now:%H-%M-%S-%f}-{name}"
+    return made(folder, "--out")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What ``check`` made: the table, the folder it is stored in, and a note for the reader or nothing.
+
+    Attributes:
+        failed: a strict profile is broken.
+        lines: the source lines that would repay a change most, as the report shows them.
+    """
+
+    table: "pandas.DataFrame"
+    folder: Path
+    note: str = ""
+    failed: bool = False
+    lines: Sequence[Mapping[str, Any]] = ()
+
+
+def once(run: Path, asked: Asked, out: Path | None) -> Checked:
+    """Neither ``--grid`` nor ``--models``: every violation, and what they come to by rule, as the stage stores them."""
+    from inductor_debug.stages.constrain.stage import SUMMARY, TABLE, judged, message_of
+    from inductor_debug.stages.constrain.summary import by_rule, top_lines
+    from inductor_debug.stages.rules.engine import check
+
+    run = store.existing(run)
+    graphs, found = read_graphs(run), against(run, asked)
+    profile, note = _valid(found, graphs)
+    violations = check(graphs, profile)
+    folder, table = _made(out, "check"), by_rule(violations, graphs)
+    for name, content in ((TABLE, violations.table), (SUMMARY, table)):
+        file = folder / Path(name).name
+        write_atomically(file, encode(file.name, content))
+    looked = bool(violations.profile.rules)
+    failed, outside = judged(violations, read_breaks(run), looked)
+    fits = message_of(violations, looked)
+    if found.passed_over and looked and not violations.rows:
+        fits = f"the other rules of {violations.profile.name} find nothing"
+    message = "; ".join(filter(None, (fits, outside)))
+    failed = failed or bool(found.passed_over and violations.profile.strict)
+    nodes = itertools.chain.from_iterable(graph.nodes for graph in graphs)
+    code = {str(node.source): node.source.code for node in nodes if node.source}
+    lines = top_lines(map(vars, violations), code)
+    return Checked(table, folder, "\n".join(filter(None, (message, found.unlooked, note))), failed, lines)
+
+
+def grid(run: Path, asked: Asked, words: Sequence[str], out: Path | None) -> Checked:
+    """``--grid``: one table and one picture, in ``out`` or a new folder."""
+    from inductor_debug.stages.constrain.grid import check_grid, draw_grid, parse_grid
+
+    run = store.existing(run)
+    graphs = read_graphs(run)
+    points, found = parse_grid(words), against(run, asked)
+    _, note = _valid(found, graphs)
+    table = check_grid(graphs, found.config, points, found.base)
+    folder = _made(out, "grid")
+    name = found.base.name if found.base else found.config.name
+    title = f"{run.name} against {name}: {len(table):,} points of {', '.join(points)}"
+    write_atomically(folder / "grid.csv", encode("grid.csv", table))
+    write_atomically(folder / "grid.png", draw_grid(table, points, title))
+    return Checked(table, folder, "\n".join(filter(None, (found.unlooked, _with_breaks(note, [run])))))
+
+
+def models(runs: Sequence[Path], asked: Asked, out: Path | None) -> Checked:
+    """``--models``: what a chip must support to run all of the runs' models."""
+    from inductor_debug.stages.constrain.coverage import coverage
+
+    located = [store.existing(run) for run in runs]
+    graphs = {_model_name(run, index): read_graphs(run) for index, run in enumerate(located)}
+    found = against(located[0], asked)
+    profile, note = _valid(found, itertools.chain.from_iterable(graphs.values()))
+    table = coverage(graphs, profile)
+    folder = _made(out, "coverage")
+    write_atomically(folder / "coverage.csv", encode("coverage.csv", table))
+    return Checked(table, folder, "\n".join(filter(None, (found.unlooked, _with_breaks(note, located)))))
+
+
+def _with_breaks(note: str, runs: Iterable[Path]) -> str:
+    """A note with what the graphs of each run do not hold, and so no rule saw, and which run's name can't be read."""
+    runs = list(runs)
+    damage = [f"note: {row[store.DAMAGE]}" for row in map(store.row, runs) if row[store.DAMAGE]]
+    found = [(run, breaks_in_words(read_breaks(run))) for run in runs]
+    told = [f"note: {run}: what runs outside the graphs is not counted ({words})" for run, words in found if words]
+    return "\n".join(filter(None, (note, *told, *damage)))
+
+
+def _made(out: Path | None, name: str) -> Path:
+    if out is None:
+        return new_folder(name)
+    return made(out, "--out")
+
+
+def _model_name(run: Path, index: int) -> str:
+    """Model, mode and, to keep two runs of one model apart, the run's place in the list; a custom one's builder too."""
+    row = store.row(run)
+    if not row["model"]:
+        return f"{index}:{run.name}"
+    target = store.build_target(run) if row["model"] == "custom" else ""
+    return f"{index}:{'-'.join(filter(None, (row['model'], target, row['mode'])))}"

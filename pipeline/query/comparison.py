@@ -1,0 +1,103 @@
+"""What differs between stored runs: what compiled them, settings, results, kernels, and verdicts of tensors."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from inductor_debug.models.errors import UserError
+from inductor_debug.pipeline.directory import store
+from inductor_debug.pipeline.directory.folder import StoredFolder
+from inductor_debug.pipeline.directory.rundir import SUMMARY, run_id
+from inductor_debug.pipeline.query.kernels import launches_of
+from inductor_debug.pipeline.query.stored import Analysis, Row, StoredRun, Table
+from inductor_debug.pipeline.run.compiled_by import flat
+from inductor_debug.stages.formatting import counted
+
+APART = ("run", "schema", "stages", "repros", "compiled_by")
+"""Parts of ``summary.json`` that differ in every pair of runs, or are read otherwise."""
+
+
+def runs_of(folders: Sequence[Path]) -> list[StoredRun]:
+    """The runs of the folders, those below a sweep's each; UserError for fewer than two."""
+    found: list[StoredRun] = []
+    for folder in map(store.existing, folders):
+        below = [folder] if StoredFolder(folder).has(SUMMARY) else store.find_runs(folder)
+        found += [StoredRun(run) for run in below or [folder]]
+    if len(found) < 2:
+        raise UserError(
+            f"compare: got {counted(len(found), 'run')}; valid: two runs or more, or a sweep's folder.\n"
+            "Try: inductor-debug list"
+        )
+    return found
+
+
+def compare(runs: Sequence[StoredRun]) -> Analysis:
+    """A row for each thing in which the runs differ, a column for each run, called by its number from 1."""
+    names = [str(number) for number in range(1, len(runs) + 1)]
+    about = [{"run": name, "id": run_id(run.folder), "verdict": run.summary["verdict"]}
+             for name, run in zip(names, runs, strict=True)]  # fmt: skip
+    parts: dict[str, Callable[[StoredRun], Mapping[str, Any]]] = {
+        "compiled_by": _compiled_by,
+        "settings": _settings, "results": _results, "kernels": _kernels, "outputs": _outputs}  # fmt: skip
+    tables = [Table("runs", ("run", "id", "verdict"), about)]
+    for part, read in parts.items():
+        rows = differing([read(run) for run in runs], names)
+        tables.append(Table(part, (part, *names), [{part: row.pop("key")} | row for row in rows]))
+    lowered = [bool(run.graphs) for run in runs]
+    told = []
+    unknown = [name for name, run in zip(names, runs, strict=True) if not run.summary.get("compiled_by")]
+    if unknown:
+        told.append(f"compiled_by: not established of {', '.join(unknown)}, which did not record it")
+    if any(lowered) and not all(lowered):
+        without = ", ".join(name for name, has in zip(names, lowered, strict=True) if not has)
+        told.append(f"kernels: not established of {without}, where nothing was lowered")
+    return Analysis(told, tables)
+
+
+def differing(runs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Row]:
+    """Keys whose values are not the same in all, in the order in which they come; a run without a key has None."""
+    keys = dict.fromkeys(key for run in runs for key in run)
+    rows = [{"key": key} | {name: run.get(key) for name, run in zip(names, runs, strict=True)} for key in keys]
+    return [row for row in rows if any(row[name] != row[names[0]] for name in names)]
+
+
+def _compiled_by(run: StoredRun) -> dict[str, Any]:
+    """What compiled it, by dotted key."""
+    return dict(flat(run.summary.get("compiled_by") or {}))
+
+
+def _settings(run: StoredRun) -> dict[str, Any]:
+    try:
+        config = run.artifacts.read_yaml(store.HYDRA, dict[str, Any])
+    except FileNotFoundError:  # a run of this package's own runner, without Hydra
+        return {}
+    return {key: value for key, value in _flat(config) if not key.startswith(("hydra.", "runner."))}
+
+
+def _results(run: StoredRun) -> dict[str, Any]:
+    """The answers of ``summary.json``, what became of each stage, and what lowering counted."""
+    facts = {key: value for key, value in run.summary.items() if key not in APART}
+    found = dict(_flat(facts)) | {f"stages.{stage['name']}": stage["status"] for stage in run.summary["stages"]}
+    if run.has("lower/summary.json"):
+        lowered = run.json("lower/summary.json")
+        found |= dict(_flat({"lower": {"compile_s": lowered.get("compile_s"), **lowered.get("graphs", {})}}))
+    return found
+
+
+def _kernels(run: StoredRun) -> dict[str, Any]:
+    """Launches by graph and kernel."""
+    return dict(Counter(f"{graph} {launch['name']}" for graph in run.graphs for launch in launches_of(run, graph)))
+
+
+def _outputs(run: StoredRun) -> dict[str, Any]:
+    """Verdicts by tensor."""
+    return {f"{row['kind']} {row['path']}": row["verdict"] for row in run.table("kerneldiff/outputs.csv")}
+
+
+def _flat(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(node, Mapping) and node:
+        for key, value in node.items():
+            yield from _flat(value, f"{prefix}{key}.")
+    else:
+        yield prefix[:-1], node

@@ -1,0 +1,196 @@
+"""What TorchInductor decided, from a stored run: fusions, with why not; candidates that were timed."""
+
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+
+from inductor_debug.models.errors import DamagedError, UserError, closest_first
+from inductor_debug.models.stored import DIGITS
+from inductor_debug.pipeline.query.kernels import NEAREST, is_line, launches_of, place
+from inductor_debug.pipeline.query.stored import Analysis, Row, StoredRun, Table, Wanted
+from inductor_debug.stages.formatting import counted
+
+COUNT_COLUMNS = ("graph", "nodes_pre_fusion", "nodes_post_fusion", "fused", "refused")
+REASON_COLUMNS = ("reason", "pairs", "times")
+FUSION_COLUMNS = ("graph", "fused", "reason", "times", "first", "first_source", "second", "second_source",
+                  "first_nodes", "second_nodes")  # fmt: skip
+KERNEL_COLUMNS = ("graph", "kernel", "kind", "nodes")
+AUTOTUNING_COLUMNS = (
+    "graph",
+    "operation",
+    "inputs",
+    "choice",
+    "milliseconds",
+    "fastest",
+    "times_the_best",
+    "operations",
+)
+
+
+def fusion(run: StoredRun, wanted: Wanted) -> Analysis:
+    """What was fused, what was not and why; with two lines or nodes, the decisions about the two."""
+    graphs = run.wanted_graphs(wanted)
+    facts = run.json("lower/summary.json")["graphs"]
+    launches = {graph: launches_of(run, graph) for graph in graphs}
+    decided = {graph: _decisions(run, graph) for graph in graphs}
+    _known(launches, decided, wanted)
+    counts, rows, reasons = [], [], Counter[str]()
+    times: Counter[str] = Counter()
+    kernels: list[Row] = []
+    for graph, decisions in decided.items():
+        refused = [row for row in decisions if not row["fused"]]
+        counts.append({"graph": graph, "fused": len(decisions) - len(refused), "refused": len(refused)}
+                      | {key: facts.get(graph, {}).get(key) for key in COUNT_COLUMNS[1:3]})  # fmt: skip
+        chosen = [row for row in decisions if _concerns(row, wanted)]
+        for row in chosen:
+            if not row["fused"]:
+                reasons[row["reason"]] += 1
+                times[row["reason"]] += row["times"]
+        rows += chosen
+        kernels += [launch for launch in launches[graph] if _touches(launch, wanted)]
+    tables = [
+        Table("graphs", COUNT_COLUMNS, counts),
+        Table("reasons", REASON_COLUMNS, [{"reason": reason, "pairs": pairs, "times": times[reason]}
+                                          for reason, pairs in reasons.most_common()]),
+        Table("decisions", FUSION_COLUMNS, sorted(rows, key=lambda row: bool(row["fused"]))),
+    ]  # fmt: skip
+    if not wanted.lines and not wanted.nodes:
+        return Analysis([], tables)
+    where = [{"graph": launch["graph"], "kernel": launch["key"], "kind": launch["kind"],
+              "nodes": " ".join(launch["nodes"])} for launch in kernels]  # fmt: skip
+    return Analysis(_told(rows, kernels, wanted), [*tables[1:], Table("kernels", KERNEL_COLUMNS, where)])
+
+
+def _decisions(run: StoredRun, graph: str) -> list[Row]:
+    """Rows of ``fusions.csv``, with ``first_lines`` and ``second_lines``: the lines of each side's nodes."""
+    kernels = run.json(f"lower/{graph}/provenance.json")["kernels"]
+    code = {place(line): line["code"] for launch in kernels for line in launch["sources"]}
+    lines: dict[str, list[Row]] = defaultdict(list)
+    for node in run.json(f"lower/{graph}/nodes.json")["nodes"]:
+        if node["source"]:
+            file, _, number = node["source"].rpartition(":")
+            if not number.isdecimal() or len(number) > DIGITS:
+                raise DamagedError(f"{run.folder}: a node's source is {node['source']!r}; valid: FILE:LINE.")
+            line = {"file": file, "line": int(number), "code": code.get(node["source"], "")}
+            lines[node["node"]].append(line)
+    rows = []
+    for row in run.table(f"lower/{graph}/fusions.csv"):
+        sides: Row = {}
+        for side in ("first", "second"):
+            found = [line for node in str(row[f"{side}_nodes"] or "").split() for line in lines[node]]
+            sides |= {f"{side}_lines": found, f"{side}_source": " ".join(dict.fromkeys(map(place, found))) or None}
+        rows.append({"graph": graph} | row | sides)
+    return rows
+
+
+def _concerns(row: Row, wanted: Wanted) -> bool:
+    """Whether every line and node that is asked for is of the pair; two of them, one of each side."""
+    sides = [[_is_of(row, side, wanted, index) for side in ("first", "second")]
+             for index in range(len(wanted.lines) + len(wanted.nodes))]  # fmt: skip
+    if len(sides) == 2:
+        (a, b), (c, d) = sides
+        return (a and d) or (b and c)
+    return all(any(side) for side in sides)
+
+
+def _is_of(row: Row, side: str, wanted: Wanted, index: int) -> bool:
+    if index < len(wanted.lines):
+        return any(is_line(line, wanted.lines[index]) for line in row[f"{side}_lines"])
+    name = wanted.nodes[index - len(wanted.lines)]
+    return name == row[side] or name in str(row[f"{side}_nodes"] or "").split()
+
+
+def _touches(launch: Row, wanted: Wanted) -> bool:
+    """Whether a launch has a line or node that is asked for."""
+    lines = any(is_line(line, text) for text in wanted.lines for line in launch["sources"])
+    return lines or any(name in launch["nodes"] for name in wanted.nodes)
+
+
+def _told(rows: list[Row], kernels: list[Row], wanted: Wanted) -> list[str]:
+    """What the decisions come to, and what else stands between the two."""
+    told = []
+    asked = [*wanted.lines, *wanted.nodes]
+    whole = [launch for launch in kernels
+             if all(_touches(launch, _alone(wanted, index)) for index in range(len(asked)))]  # fmt: skip
+    generated = [launch for launch in whole if launch["kind"] != "extern"]
+    if len(asked) > 1 and generated:
+        told.append(f"in one kernel: {', '.join(launch['key'] for launch in generated)}")
+    library = Counter(launch["name"] for launch in kernels if launch["kind"] == "extern")
+    if library:
+        calls = ", ".join(f"{name} ({counted(times, 'launch', 'launches')})" for name, times in library.items())
+        told.append(f"library calls, which nothing is fused into: {calls}")
+    if not rows:
+        told.append("not established: torch recorded no decision here; it gives no reason for pairs that share no "
+                    "buffer or that it never considered")  # fmt: skip
+    return told
+
+
+def _alone(wanted: Wanted, index: int) -> Wanted:
+    if index < len(wanted.lines):
+        return Wanted(lines=[wanted.lines[index]])
+    return Wanted(nodes=[wanted.nodes[index - len(wanted.lines)]])
+
+
+def _known(launches: Mapping[str, list[Row]], decided: Mapping[str, list[Row]], wanted: Wanted) -> None:
+    """UserError for the first line or node that neither a kernel nor a decision has."""
+    every = [launch for found in launches.values() for launch in found]
+    decisions = [row for found in decided.values() for row in found]
+    for index, given in enumerate([*wanted.lines, *wanted.nodes]):
+        alone = _alone(wanted, index)
+        if any(_touches(launch, alone) for launch in every) or any(_concerns(row, alone) for row in decisions):
+            continue
+        nodes = dict.fromkeys(node for launch in every for node in launch["nodes"])
+        lines = {line["code"]: None for launch in every for line in launch["sources"] if line["own"]}
+        option, known = ("--node", nodes) if alone.nodes else ("--line", lines)
+        near = closest_first(given, known)[:NEAREST]
+        hint = f"\nTry: {option} {shlex.quote(near[0])}" if near else ""
+        raise UserError(
+            f"{option}: got {given!r}, of which no fusion was decided; valid: {', '.join(near) or 'none'}, ….{hint}"
+        )
+
+
+def autotuning(run: StoredRun, wanted: Wanted) -> Analysis:
+    """One row a candidate, the fastest of each operation first; ``times_the_best`` says how close it came.
+
+    Operations alike in inputs, candidates and times are one: ``operations`` counts them, ``choice`` is the first's.
+    """
+    rows = []
+    for graph in run.wanted_graphs(wanted):
+        best: float | None = None
+        for row in run.table(f"lower/{graph}/autotuning.csv"):
+            spent = row["milliseconds"]
+            best = spent if row["fastest"] else best
+            ratio = spent / best if spent is not None and best else None
+            rows.append({"graph": graph} | row | {"times_the_best": ratio})
+    if not rows:
+        tuned = run.json("lower/summary.json")["inductor_options"].get("max_autotune")
+        tried = "max_autotune was on, but no operation had a second candidate" if tuned else "max_autotune was off"
+        raise run.lacks("autotuning", "lower", *_autotuning_options(run), because=f"no candidate was timed, {tried}")
+    fastest = [row for row in rows if row["fastest"]]
+    kinds = Counter(_family(str(row["choice"])) for row in fastest)
+    told = f"{counted(len(fastest), 'operation')} timed, {counted(len(rows), 'candidate')}; fastest: " + ", ".join(
+        f"{kind} {count}" for kind, count in kinds.most_common()
+    )
+    return Analysis([told], [Table("candidates", AUTOTUNING_COLUMNS, _alike(rows))])
+
+
+def _alike(rows: list[Row]) -> list[Row]:
+    """Candidates that differ in the number in their names alone, as one row."""
+    found: dict[tuple[str, ...], Row] = {}
+    for row in rows:
+        same = {key: value for key, value in row.items() if key != "choice"}
+        key = (_family(str(row["choice"])), *map(str, same.values()))
+        found.setdefault(key, row | {"operations": 0})["operations"] += 1
+    return list(found.values())
+
+
+def _autotuning_options(run: StoredRun) -> Iterable[str]:
+    """What to type: on the CPU a template wants weights that are constants."""
+    yield "backend=inductor_max_autotune"
+    if run.summary["run"].get("device", "cpu") == "cpu":
+        yield "backend.inductor.freezing=true"
+
+
+def _family(choice: str) -> str:
+    """``triton_mm_12`` and ``triton_mm_13`` are of one family."""
+    return choice.rstrip("0123456789").rstrip("_")

@@ -1,0 +1,164 @@
+"""Kernels of a stored run: each launch with its files, its nodes and the lines of the model that it came from."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from inductor_debug.models.errors import UserError, closest_first
+from inductor_debug.pipeline.query.stored import Analysis, Row, StoredRun, Table, Wanted
+from inductor_debug.stages.formatting import counted
+
+GRAPH_COLUMNS = ("graph", "kernels", "launches", "extern_launches", "kernels_mapped_share", "seconds")
+COLUMNS = (
+    "graph",
+    "kernel",
+    "kind",
+    "source",
+    "lines",
+    "code",
+    "file",
+    "called_at",
+    "bytes_read",
+    "bytes_written",
+    "nodes",
+)
+BUFFER_COLUMNS = ("kernel", "access", "buffer", "role", "shape", "dtype", "bytes")
+NEAREST = 5
+
+
+def kernels(run: StoredRun, wanted: Wanted) -> Analysis:
+    """One row a launch; those of a line, of a kernel, of a node, where asked for. ``lines`` then has all their lines.
+
+    A row's ``source`` is the line whose operations handle the most elements, beside how many ``lines`` it has.
+    ``file`` is the kernel's own (a library's function has none), ``called_at`` the line of the generated code that
+    launches it; both relative to the run.
+    """
+    graphs = run.wanted_graphs(wanted)
+    launches = [launch for graph in graphs for launch in launches_of(run, graph)]
+    if not launches:
+        raise UserError(
+            f"{run.folder}: holds no kernels: its graphs hold no operation that needs a kernel.\n"
+            f"Try: inductor-debug analyze {run.folder}"
+        )
+    chosen = [launch for launch in launches if matches(launch, wanted)]
+    if not chosen:
+        raise _nothing_found(launches, wanted)
+    rows = [_row(launch, wanted) for launch in chosen]
+    if not (wanted.lines or wanted.kernels or wanted.nodes):
+        facts = run.json("lower/summary.json")["graphs"] if run.has("lower/summary.json") else {}
+        about = [{"graph": graph} | {key: facts.get(graph, {}).get(key) for key in GRAPH_COLUMNS[1:]}
+                 for graph in graphs]  # fmt: skip
+        return Analysis([], [Table("graphs", GRAPH_COLUMNS, about), Table("kernels", COLUMNS, rows)])
+    lines = {(line["file"], line["line"]): line for launch in chosen for line in launch["sources"] if line["own"]}
+    buffers = [_buffer(launch, access, buffer)
+               for launch in chosen for access in ("reads", "writes") for buffer in launch[access]]  # fmt: skip
+    told = [f"{counted(len(chosen), 'launch', 'launches')} of {len(launches)}; {counted(len(lines), 'line')} in them"]
+    return Analysis(told, [
+        Table("kernels", COLUMNS, rows),
+        Table("lines", ("source", "code"), [{"source": place(line), "code": line["code"]} for line in lines.values()]),
+        Table("buffers", BUFFER_COLUMNS, buffers),
+    ])  # fmt: skip
+
+
+def launches_of(run: StoredRun, graph: str) -> list[Row]:
+    """The records of ``provenance.json``, each with its ``graph``, its ``key`` and where it is ``called_at``."""
+    code = next((name for name in run.names if name.startswith(f"lower/{graph}/output_code.")), "")
+    called = dict(_calls(run.text(code))) if code else {}
+    found = []
+    for record in run.json(f"lower/{graph}/provenance.json")["kernels"]:
+        key = record["name"] if record["handle"] is None else f"{record['name']}:{record['handle']}"
+        at = f"{code}:{called[key]}" if key in called else None
+        file = record["file"] and f"lower/{graph}/{record['file']}"
+        found.append(record | {"graph": graph, "key": key, "called_at": at, "file": file})
+    return found
+
+
+def _calls(code: str) -> Iterator[tuple[str, int]]:
+    """``NAME:HANDLE`` → the line that mentions that handle, from 1; torch writes it above the launch."""
+    for number, line in enumerate(code.splitlines(), start=1):
+        if "debug handle" in line.lower():
+            yield from ((key, number) for key in re.findall(r"[^\s,]+:\d+", line))
+
+
+def matches(launch: Mapping[str, Any], wanted: Wanted) -> bool:
+    """Whether a launch has every line, kernel and node that is asked for."""
+    return (
+        all(any(is_line(source, text) for source in launch["sources"]) for text in wanted.lines)
+        and all(is_kernel(launch, name) for name in wanted.kernels)
+        and all(name in launch["nodes"] for name in wanted.nodes)
+    )
+
+
+def is_kernel(launch: Mapping[str, Any], name: str) -> bool:
+    """Whether a name, a part of it, or the end of ``NAME:HANDLE`` means this launch."""
+    return name in launch["name"] or (":" in name and launch["key"].endswith(name))
+
+
+def is_line(source: Mapping[str, Any], text: str) -> bool:
+    """Whether ``FILE:LINE``, ``FILE`` or a part of the code means this line."""
+    file, _, line = text.rpartition(":")
+    if file and line.isdecimal():
+        return int(line) == source["line"] and _ends_with(source["file"], file)
+    return _ends_with(source["file"], text) or text in (source["code"] or "")
+
+
+def _ends_with(path: str, tail: str) -> bool:
+    parts, wanted = Path(path).parts, Path(tail).parts
+    return bool(wanted) and parts[-len(wanted) :] == wanted
+
+
+def place(line: Mapping[str, Any]) -> str:
+    return f"{line['file']}:{line['line']}"
+
+
+def _row(launch: Row, wanted: Wanted) -> Row:
+    """The line that is asked for stands for those of the launch; else its first."""
+    sources = [line for line in launch["sources"] if any(is_line(line, text) for text in wanted.lines)]
+    first = next(iter(sources or launch["sources"]), None)
+    return {
+        "graph": launch["graph"],
+        "kernel": launch["key"],
+        "kind": launch["kind"],
+        "source": first and place(first),
+        "lines": len(launch["sources"]),
+        "code": first and first["code"],
+        "nodes": " ".join(launch["nodes"]),
+        **{key: launch[key] for key in ("file", "called_at", "bytes_read", "bytes_written")},
+    }
+
+
+def _buffer(launch: Row, access: str, buffer: Mapping[str, Any]) -> Row:
+    shape = "×".join(str(size) for size in buffer["shape"])
+    return {
+        "kernel": launch["key"],
+        "access": access,
+        "buffer": buffer["name"],
+        "shape": shape,
+        **{key: buffer[key] for key in ("role", "dtype", "bytes")},
+    }
+
+
+def _nothing_found(launches: list[Row], wanted: Wanted) -> UserError:
+    """No launch has all that is asked for: the nearest of what there is."""
+    if wanted.lines and not any(matches(launch, Wanted(lines=wanted.lines[:1])) for launch in launches):
+        code = {place(line): line["code"] for launch in launches for line in launch["sources"] if line["own"]}
+        near = closest_first(wanted.lines[0], code)[:NEAREST]
+        shown = ", ".join(f"{Path(item).name} ({code[item]})" for item in near)
+        return UserError(
+            f"--line: got {wanted.lines[0]!r}, from which no kernel came; valid: FILE:LINE, FILE or a part of a line's "
+            f"code, such as {shown or 'none'}.\nTry: --line {Path(near[0]).name if near else 'FILE'}"
+        )
+    names = dict.fromkeys(launch["name"] for launch in launches)
+    nodes = dict.fromkeys(node for launch in launches for node in launch["nodes"])
+    for option, given, known in (("--kernel", wanted.kernels, names), ("--node", wanted.nodes, nodes)):
+        for name in given:
+            if not any(is_kernel(launch, name) or name in launch["nodes"] for launch in launches):
+                near = closest_first(name, known)[:NEAREST]
+                hint = f"\nTry: {option} {near[0]}" if near else ""
+                return UserError(f"{option}: got {name!r}; valid: {', '.join(near) or 'none'}, ….{hint}")
+    asked = [*wanted.lines, *wanted.kernels, *wanted.nodes]
+    return UserError(
+        f"--line, --kernel, --node: no one kernel has {' and '.join(map(repr, asked))}; each is in other kernels.\n"
+        "Try: one of them alone, or --type fusion with both"
+    )

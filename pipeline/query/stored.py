@@ -1,0 +1,170 @@
+"""A stored run as an analysis reads it. What it does not hold is an error that says what to type to have it."""
+
+import contextlib
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from inductor_debug.models.errors import RunDirectoryError, UserError
+from inductor_debug.models.visible import visible
+from inductor_debug.pipeline.directory import store
+from inductor_debug.pipeline.directory.folder import StoredFolder
+from inductor_debug.stages.report.collect import stage_note
+from inductor_debug.stages.report.reading import read_table
+
+Row = dict[str, Any]
+
+_GRAPH = re.compile(r"g\d{1,6}\.\w+")
+_WHOLE, _NUMBER = re.compile(r"-?(0|[1-9]\d{0,39})"), re.compile(r"-?\d{1,400}(\.\d{1,400})?([eE][-+]?\d{1,3})?")
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of an answer.
+
+    Attributes:
+        name: a word or two; the key in JSON.
+        columns: in this order.
+        rows: their values are JSON-able.
+        file: where all of it is stored, relative to the run; empty for what is computed from several files.
+    """
+
+    name: str
+    columns: Sequence[str]
+    rows: Sequence[Row]
+    file: str = ""
+
+
+@dataclass
+class Analysis:
+    """An answer: sentences, then tables."""
+
+    told: list[str] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What of an answer is asked for; all of it where nothing is.
+
+    Attributes:
+        graph: a graph's id, ``g0.forward``.
+        lines: source lines, each ``FILE:LINE``, ``FILE``, or a part of the line's code.
+        kernels: kernels' names or parts of them, or ``NAME:HANDLE``.
+        nodes: names of post-grad nodes, or of the scheduler's.
+    """
+
+    graph: str | None = None
+    lines: Sequence[str] = ()
+    kernels: Sequence[str] = ()
+    nodes: Sequence[str] = ()
+
+
+class StoredRun:
+    """One run's files, read without torch.
+
+    Args:
+        folder: a run's folder, or its id as a report prints it.
+
+    Raises:
+        RunDirectoryError: it is no run, or left no ``summary.json``.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = store.existing(folder)
+        self.summary = store.read_summary(self.folder)
+        self.artifacts = StoredFolder(self.folder)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Stored paths."""
+        return self.artifacts.names()
+
+    @cached_property
+    def graphs(self) -> list[str]:
+        """Ids of the graphs that were lowered, forward before backward."""
+        found = {name.split("/")[1] for name in self.names if name.startswith("lower/") and name.count("/") > 1}
+        ids = (name for name in found if _GRAPH.fullmatch(name) and f"lower/{name}/provenance.json" in self.names)
+        return sorted(ids, key=lambda name: (int(name.partition(".")[0][1:]), name.endswith("backward")))
+
+    def has(self, name: str) -> bool:
+        return name in self.names
+
+    def json(self, name: str) -> Any:
+        """A JSON file's content; RunDirectoryError where there is none, or not what was stored."""
+        with self._held(name):
+            return self.artifacts.read_json(name)
+
+    def text(self, name: str) -> str:
+        """A text file's content; RunDirectoryError where there is none, or not what was stored."""
+        with self._held(name):
+            return self.artifacts.read_text(name)
+
+    @contextlib.contextmanager
+    def _held(self, name: str) -> Iterator[None]:
+        """A file that an answer needs and that is not there is an error that says what to type."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            told = f"{visible(str(self.folder))}: holds no {visible(name)}, so the answer is not known"
+            raise RunDirectoryError(f"{told}; valid: a whole run.\nTry: {self.rerun()}") from error
+
+    def table(self, name: str) -> list[Row]:
+        """A CSV file's rows, numbers and truth values as such, empty cells as None; [] where there is no such file."""
+        return [{key: parsed(value) for key, value in row.items()} for row in read_table(self.artifacts, name) or []]
+
+    def status(self, stage: str) -> str | None:
+        """What became of a stage; None where it was not selected."""
+        return next((item["status"] for item in self.summary["stages"] if item["name"] == stage), None)
+
+    def message(self, stage: str) -> str:
+        """What a stage said."""
+        return next((item["message"] or "" for item in self.summary["stages"] if item["name"] == stage), "")
+
+    def lacks(self, what: str, stage: str, *changes: str, because: str = "") -> UserError:
+        """The error for what the run does not hold: which stage makes it, and the command to type.
+
+        Args:
+            what: ``kernels``.
+            stage: the stage that would store it.
+            changes: overrides that the command takes.
+            because: why it is not there; by default what became of the stage.
+        """
+        reason = because or stage_note(self.summary["stages"], stage)
+        return UserError(f"{visible(str(self.folder))}: holds no {what}: {reason}.\nTry: {self.rerun(*changes)}")
+
+    def rerun(self, *changes: str) -> str:
+        """The command that runs it again."""
+        return " ".join(["inductor-debug", "rerun", visible(str(self.folder)), *changes])
+
+    def wanted_graphs(self, wanted: Wanted, stage: str = "lower") -> list[str]:
+        """Ids of the lowered graphs that are asked for; UserError where none was lowered, or none has that id."""
+        if not self.graphs:
+            raise self.lacks("kernels", stage, "stages=[capture,lower,report]", *self._lowering_backend())
+        if wanted.graph is None:
+            return self.graphs
+        if wanted.graph not in self.graphs:
+            raise UserError(
+                f"--graph: got {wanted.graph!r}; valid: {', '.join(self.graphs)}.\nTry: --graph {self.graphs[0]}"
+            )
+        return [wanted.graph]
+
+    def _lowering_backend(self) -> Iterator[str]:
+        if self.status("lower") == "skipped" and "lowers nothing" in self.message("lower"):
+            yield "backend=inductor"
+
+
+def parsed(cell: str | None) -> Any:
+    """A CSV cell as JSON has it: NaN and infinities stay text."""
+    if cell is None or cell == "":
+        return None
+    if cell in ("True", "False"):
+        return cell == "True"
+    if _WHOLE.fullmatch(cell):
+        return int(cell)
+    number = float(cell) if _NUMBER.fullmatch(cell) else math.inf
+    return number if math.isfinite(number) else cell

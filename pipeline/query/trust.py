@@ -1,0 +1,73 @@
+"""What a stored run names that would be executed, told before anything of it is. Imports no torch."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from inductor_debug.models.errors import UserError
+from inductor_debug.models.visible import visible
+from inductor_debug.pipeline.config.arguments import overridden_groups
+from inductor_debug.stages.settings import BUILT_IN
+
+GROUPS = ("model", "accel", "backend", "stages")
+
+
+def callables_in(config: Mapping[str, Any], overrides: Sequence[str] = ()) -> list[str]:
+    """``KEY=TARGET`` of every callable that a stored configuration names.
+
+    Args:
+        config: as it was read.
+        overrides: words of the command line; what they replace is not the run's.
+    """
+    replaced = {word.lstrip("+").partition("=")[0] for word in overrides} | overridden_groups(overrides, GROUPS)
+    found = [*_targets(config, ""), *_adapter(config.get("backend"))]
+    told = [(key, target) for key, target in found if not any(_holds(other, key) for other in replaced)]
+    return [f"{key}={visible(target)}" for key, target in dict(told).items()]
+
+
+def confirm(run: str, named: Sequence[str], yes: bool) -> None:
+    """Say what running a stored run again executes, and ask; UserError where the answer is no, or nobody is there.
+
+    Args:
+        run: its folder, as it is shown.
+        named: from :func:`callables_in`.
+        yes: True where the command line has ``--yes``.
+    """
+    what = f"executes what its configuration names: {', '.join(named)}" if named else "names no callable"
+    sys.stderr.write(f"{run}: {what}.\n")
+    if yes:
+        return
+    again = f"Try: inductor-debug rerun {run} --yes"
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UserError(f"rerun: got no answer, for this is no terminal; valid: --yes, if you trust this run.\n{again}")
+    sys.stderr.write("Run it again? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UserError(f"rerun: nothing was run; valid: the answer yes.\n{again}")
+
+
+def _targets(node: Any, key: str) -> Iterator[tuple[str, str]]:
+    if isinstance(node, Mapping):
+        for name, value in node.items():
+            place = f"{key}.{name}" if key else str(name)
+            if name == "_target_" and value is not None:
+                yield place, str(value)
+            else:
+                yield from _targets(value, place)
+    elif isinstance(node, list):
+        for index, value in enumerate(node):
+            yield from _targets(value, f"{key}[{index}]")
+
+
+def _adapter(backend: Any) -> Iterator[tuple[str, str]]:
+    """An adapter by its dotted path or an installed package's name, and a backend that is registered with torch."""
+    if isinstance(backend, Mapping):
+        adapter = backend.get("adapter")
+        if adapter is not None and adapter not in BUILT_IN:
+            yield "backend.adapter", str(adapter)
+        elif adapter == "dynamo":
+            yield "backend.name", str(backend.get("name"))
+
+
+def _holds(outer: str, key: str) -> bool:
+    return key == outer or key.startswith((f"{outer}.", f"{outer}["))

@@ -1,0 +1,86 @@
+"""What the parent process tells a worker: plain JSON, so that nothing is pickled. Free of torch and Hydra."""
+
+import dataclasses
+import typing
+from dataclasses import dataclass, field
+from typing import Any
+
+from inductor_debug.stages.config_json import from_plain, to_plain
+from inductor_debug.stages.registry import CONFIGS, TIMED
+from inductor_debug.stages.settings import Settings
+
+ALWAYS_LAST = "report"
+
+
+@dataclass
+class Plan:
+    """One run, as the worker sees it.
+
+    Attributes:
+        directory: the run directory, absolute.
+        settings: the run's settings.
+        stages: stage name → its options, in order of execution.
+        run: the ``run`` part of ``summary.json``, without ``seconds``.
+        remaining: stages that have no result yet.
+        batch: those of them that this worker has to run; None for all.
+        reproduction: names of environment variables that the run set for bit reproduction alone, not the user.
+        preflight: build and check every remaining stage first, and call a mistake found there a configuration error.
+        stage_classes: stages beyond the registry's, name → ``"module:Class"``.
+        memory_limit: bytes of private writable memory the process may have, or None.
+        log_limit: bytes that the run's log may have, or None.
+        manifest: what a preliminary manifest shows the report stage.
+        compiled_by: what compiles it, as far as it is known, see :mod:`pipeline.run.compiled_by`.
+        expected: of a run that is made again, the fields of :class:`pipeline.run.restoring.Expected`.
+    """
+
+    directory: str
+    settings: Settings
+    stages: dict[str, Any]
+    run: dict[str, Any]
+    remaining: list[str]
+    batch: list[str] | None = None
+    reproduction: list[str] = field(default_factory=list)
+    preflight: bool = True
+    stage_classes: dict[str, str] = field(default_factory=dict)
+    memory_limit: int | None = None
+    log_limit: int | None = None
+    manifest: dict[str, Any] = field(default_factory=dict)
+    compiled_by: dict[str, Any] = field(default_factory=dict)
+    expected: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-able dict."""
+        plain: dict[str, Any] = to_plain(self)
+        return plain
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Plan":
+        """The inverse of :meth:`to_json`; ConfigurationError for an option that a stage does not have."""
+        stages = {
+            name: from_plain(CONFIGS[name], options, key=f"stages.{name}") if name in CONFIGS else options
+            for name, options in data["stages"].items()
+        }
+        return cls(**(data | {"settings": from_plain(Settings, data["settings"]), "stages": stages}))
+
+
+def batch_of(remaining: list[str], reproduction: typing.Sequence[str]) -> list[str]:
+    """The stages at the head of ``remaining`` that can share a process: timed ones take none with variables that a run
+    sets for bit reproduction alone. The report does not care."""
+    if not reproduction:
+        return list(remaining)
+    timed = remaining[0] in TIMED
+    others = [index for index, name in enumerate(remaining) if name != ALWAYS_LAST and (name in TIMED) != timed]
+    return remaining[: others[0]] if others else list(remaining)
+
+
+def settings_of(config: Any) -> Settings:
+    """The settings within a whole configuration (any object or dataclass that has their fields)."""
+    values = {item.name: getattr(config, item.name) for item in dataclasses.fields(Settings)}
+    settings: Settings = from_plain(Settings, to_plain(values))
+    return settings
+
+
+def execution_order(names: typing.Iterable[str]) -> list[str]:
+    """The stages in the order given, with the report last: it tells of all others."""
+    names = list(names)
+    return [name for name in names if name != ALWAYS_LAST] + [name for name in names if name == ALWAYS_LAST]

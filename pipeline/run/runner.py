@@ -1,0 +1,388 @@
+"""Runs the stages of one configuration in worker processes and leaves a complete run directory. Free of torch.
+
+The parent (this module) composes nothing and computes nothing: it starts a worker, listens to its events, watches its
+memory and its time, and writes down what became of each stage. A worker that dies costs one stage; the next worker
+goes on with the rest.
+"""
+
+import contextlib
+import dataclasses
+import datetime
+import logging
+import os
+import site
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+import inductor_debug
+from inductor_debug.models.errors import ConfigurationError, UserError
+from inductor_debug.pipeline.config.fingerprint import fingerprint
+from inductor_debug.pipeline.directory import manifest, summary
+from inductor_debug.pipeline.directory.folders import made
+from inductor_debug.pipeline.directory.ownership import claim_run, unwritable
+from inductor_debug.pipeline.directory.rundir import (
+    CONFIGURATION_ERROR,
+    FULL,
+    MANIFEST,
+    SUMMARY,
+    DiskFull,
+    RunDirectory,
+    is_no_space,
+    run_id,
+)
+from inductor_debug.pipeline.run import compiled_by
+from inductor_debug.pipeline.run.interruption import Interruption
+from inductor_debug.pipeline.run.plan import Plan, batch_of, execution_order, settings_of
+from inductor_debug.pipeline.run.restoring import Expected
+from inductor_debug.pipeline.run.session import PREFLIGHT, WorkerSession, log_event
+from inductor_debug.pipeline.run.watch import memory_limit_of
+from inductor_debug.stages.backends.plugins import adapter_distributions
+from inductor_debug.stages.registry import TIMED
+from inductor_debug.stages.settings import Settings
+
+logger = logging.getLogger("inductor_debug.pipeline.run.runner")
+
+
+_CACHES = {
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "TRITON_CACHE_DIR": "triton",
+    "CUDA_CACHE_PATH": "cuda",
+    "MPLCONFIGDIR": "mpl",
+    "TMPDIR": "tmp",  # where torch keeps precompiled headers, whatever its cache's folder is
+}
+"""Environment variable → folder within the cache."""
+
+
+def run(
+    config: Any,
+    directory: Path,
+    overrides: Sequence[str] = (),
+    *,
+    keep_rejected: bool = False,
+    flags: Sequence[str] = (),
+    stage_classes: Mapping[str, str] | None = None,
+    expected: Expected | None = None,
+    files: Mapping[str, str] | None = None,
+) -> int:
+    """Run one experiment.
+
+    Args:
+        config: a ``pipeline.config.schema.Config``: the fields of ``stages.settings.Settings``, ``stages`` (name →
+            options, in order) and ``runner`` (``timeout_s`` a stage, ``memory_limit``, ``isolation``, ``cache``).
+        directory: the run directory; made if it is not there. What an earlier run of the same configuration left there
+            is removed first, with ``runner.overwrite`` what any earlier run left.
+        overrides: what the user typed, recorded in ``summary.json``.
+        keep_rejected: keep the directory of a configuration that can't be run, with ``configuration_error.json`` in
+            it (a sweep's table reads it), instead of removing what the run left there.
+        flags: those of the command line that the overrides need to mean the same, recorded in ``summary.json``.
+        stage_classes: stages beyond the registry's, name → ``"module:Class"``.
+        expected: of a stored run that is made again, what compiled it.
+        files: path in the run directory → text to store there first (Hydra's record of the configuration).
+
+    Returns:
+        0 every stage passed; 1 a verdict failed; 2 the configuration can't be run (the message is on stderr);
+        3 a stage crashed, ran out of memory or timed out, or the disk is full.
+
+    Raises:
+        DirectoryRefused: the directory is another's, or can't be written; nothing in it was changed.
+        KeyboardInterrupt: on Ctrl-C, SIGTERM or SIGHUP, after the worker was killed and the summary written.
+    """
+    known = tuple(stage_classes or ())
+    claim = claim_run(directory, fingerprint(config), overwrite=config.runner.overwrite, stages=known)
+    with claim, Interruption(at_once=config.runner.isolation == "none") as interruption:
+        rundir = RunDirectory(claim.path, claim=claim)
+        _prepare(rundir, files or {})
+        try:
+            with _logging_to(rundir.log) as log:
+                try:
+                    runner = partial(Runner, config, rundir, overrides, stage_classes, flags, expected, interruption)
+                    return _run(runner, rundir, overrides, keep_rejected)
+                except Exception as error:  # noqa: BLE001 - one message, whatever the system refused
+                    _log_traceback(log, error)
+                    reason = f"{FULL} ({error})" if is_no_space(error) else f"{type(error).__name__}: {error}"
+                    logger.error("the run in %s crashed: %s; its result could not be stored", rundir.path, reason)
+                    return summary.EXIT_CRASHED
+        finally:
+            rundir.release_reserve()
+
+
+def _prepare(rundir: RunDirectory, files: Mapping[str, str]) -> None:
+    """Keep room for the last records, and store the first files; DirectoryRefused where they can't be written."""
+    try:
+        rundir.reserve()
+        for name, text in files.items():
+            rundir.store(name, text)
+        rundir.log.touch()
+    except OSError as error:
+        rundir.discard()
+        raise unwritable(rundir.path, "hydra.run.dir", error) from error
+
+
+def _run(runner: Callable[[], "Runner"], rundir: RunDirectory, overrides: Sequence[str], keep_rejected: bool) -> int:
+    try:
+        return runner().run()
+    except UserError as error:
+        sys.stderr.write(f"{error}\n")
+        message, rejected = str(error), {"exit_code": summary.EXIT_CONFIGURATION, "overrides": list(overrides)}
+    if keep_rejected:
+        rundir.remove_caches()
+        rundir.forget_stages()
+        rundir.store(CONFIGURATION_ERROR, rejected | {"message": message})
+    else:
+        rundir.discard()
+    return summary.EXIT_CONFIGURATION
+
+
+class Runner:
+    """One run: see :func:`run`."""
+
+    def __init__(
+        self,
+        config: Any,
+        rundir: RunDirectory,
+        overrides: Sequence[str],
+        stage_classes: Mapping[str, str] | None,
+        flags: Sequence[str],
+        expected: Expected | None,
+        interruption: Interruption,
+    ) -> None:
+        self.options = config.runner
+        self.interruption = interruption
+        if self.options.timeout_s <= 0:
+            raise ConfigurationError(f"runner.timeout_s: got {self.options.timeout_s}; valid: seconds above 0.")
+        if not config.stages:
+            raise ConfigurationError("stages: none is selected.\nTry: stages=[capture,constrain,report]")
+        self.memory_limit = memory_limit_of(self.options.memory_limit)
+        self.log_limit = memory_limit_of(self.options.log_limit, "runner.log_limit")
+        self.rundir = rundir
+        self.began = time.time()
+        settings = settings_of(config)
+        order = execution_order(config.stages)
+        self.environment = self._environment()
+        self.reproduction = _for_reproduction(settings, self.environment)
+        self.plan = Plan(
+            directory=str(rundir.path),
+            settings=settings,
+            stages={name: config.stages[name] for name in order},
+            run={
+                "id": run_id(rundir.path),
+                "identity": rundir.identity,
+                "model": settings.model.name,
+                "accel": settings.accel.name,
+                "backend": settings.backend.shown,
+                "dtype": settings.dtype,
+                "device": settings.device,
+                "mode": settings.mode,
+                "flags": list(flags),
+                "overrides": list(overrides),
+                "started": datetime.datetime.fromtimestamp(self.began).astimezone().isoformat(timespec="microseconds"),
+            },
+            remaining=order,
+            stage_classes=dict(stage_classes or {}),
+            memory_limit=self.memory_limit,
+            log_limit=self.log_limit,
+            reproduction=list(self.reproduction),
+        )
+        variables = self.environment | self.reproduction
+        described = manifest.describe_run(settings, variables)
+        self.plan.manifest = described | {"identity": rundir.identity, "started_at": self.began}
+        self.plan.compiled_by = compiled_by.described(described, os.environ, variables, adapter_distributions())
+        self.plan.expected = None if expected is None else dataclasses.asdict(expected)
+        self.devices: Any = None
+
+    def run(self) -> int:
+        """Run all stages and write ``summary.json`` and ``manifest.json``. UserError where nothing could run."""
+        interrupted: KeyboardInterrupt | None = None
+        try:
+            self._run_stages()
+        except KeyboardInterrupt as error:
+            interrupted = error
+            self._record_rest("crashed", "interrupted", "not run: the run was interrupted")
+        except DiskFull as error:
+            self.rundir.remove_caches()  # which may be what fills it
+            self._record_rest("crashed", f"its result could not be stored: {error}", f"not run: {error}")
+        finally:
+            self.interruption.at_once = False
+            self.rundir.remove_caches()
+        code = self._finish()
+        if interrupted is not None:
+            raise interrupted
+        return code
+
+    def _run_stages(self) -> None:
+        if self.options.isolation == "none":
+            self._run_in_process()
+            return
+        while self.plan.remaining:
+            self.interruption.check()
+            before = len(self.plan.remaining)
+            self.plan.batch = batch_of(self.plan.remaining, self.plan.reproduction)
+            self._run_worker(self.environment | ({} if self.plan.batch[0] in TIMED else self.reproduction))
+            self._forget_finished()
+            self.plan.preflight = False
+            assert len(self.plan.remaining) < before, "every worker finishes a stage or is blamed for one"
+
+    def _run_in_process(self) -> None:
+        """All stages in this process, for a debugger: nothing is caught but what Python raises."""
+        from inductor_debug.pipeline.run.worker import Worker
+
+        before = dict(os.environ)
+        os.environ.update(self.environment | self.reproduction)
+        tempfile.tempdir = None  # what it found before, it would keep
+        try:
+            Worker(self.plan, self._handle_in_process, isolated=False).run()
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+            tempfile.tempdir = None
+
+    def _handle_in_process(self, event: dict[str, Any]) -> None:
+        log_event(event)
+        if event["event"] == "devices":
+            self.devices = event["found"]
+
+    def _run_worker(self, environment: Mapping[str, str]) -> None:
+        session = WorkerSession(self.plan, environment, self.rundir, self.options.timeout_s)
+        try:
+            session.serve(self.interruption.check)
+        finally:
+            session.close()
+        self.devices = session.devices or self.devices
+        self.plan.compiled_by |= session.compiled_by
+        if session.rejected is not None:
+            raise ConfigurationError(session.rejected)
+        if session.full is not None:
+            raise DiskFull(session.full)
+        if session.ending is not None:
+            self._blame(session.stage, session.stage_seconds, *session.ending)
+
+    def _blame(self, stage: str, seconds: float, status: str, message: str) -> None:
+        """Record a worker's end with the stage that ran; one that ended between two stages costs none of them."""
+        records = self.rundir.stage_records()
+        unfinished = [name for name in self.plan.remaining if name not in records]
+        if stage in unfinished:
+            self._record(stage, status, seconds, message)
+        elif unfinished == self.plan.remaining and stage == PREFLIGHT:
+            self._record(unfinished[0], status, seconds, f"while the stages were being checked: {message}")
+        elif unfinished == self.plan.remaining:
+            self._record(unfinished[0], status, seconds, f"before the stage started: {message}")
+        else:
+            logger.warning("between stages the worker %s: %s", status, message)
+
+    def _forget_finished(self) -> None:
+        records = self.rundir.stage_records()
+        self.plan.remaining = [name for name in self.plan.remaining if name not in records]
+
+    def _record(self, name: str, status: str, seconds: float, message: str) -> None:
+        record = {"name": name, "status": status, "seconds": round(seconds, 3), "message": message}
+        self.rundir.store_stage(record | {"summary": {}, "digest": {}, "artifacts": []})
+        logger.error("%s %s: %s", name, status, message)
+
+    def _record_rest(self, status: str, message: str, rest: str) -> None:
+        """Where a run ends before its time: the first unfinished stage gets the status, those behind it did not run."""
+        self._forget_finished()
+        for name in self.plan.remaining:
+            self._record(name, status, 0.0, message)
+            status, message = summary.SKIPPED, rest
+
+    def _finish(self) -> int:
+        records = self.rundir.stage_records()
+        seconds = time.time() - self.began
+        result = summary.build_summary(self.plan.run, self.plan.stages, records, seconds, self.plan.compiled_by)
+        self.rundir.store(SUMMARY, result)
+        logger.info("%s in %.1f s: %s", result["verdict"], seconds, self.rundir.path)
+        described = {key: value for key, value in self.plan.manifest.items() if key != "started_at"}
+        described["devices"] = dict(described["devices"]) | {"found": self.devices}
+        self.rundir.store(MANIFEST, manifest.build_manifest(described, self.rundir, self.plan.stages, records))
+        for mistake in dict.fromkeys(record["mistake"] for record in records.values() if record.get("mistake")):
+            sys.stderr.write(f"{mistake}\n")
+        return summary.exit_code(records.values())
+
+    def _environment(self) -> dict[str, str]:
+        """The worker's variables. With ``runner.cache=false`` every cache is private to the run and removed after it:
+        a compilation is then as cold as it claims, and nothing is written outside the run directory."""
+        cache = _shared_cache(self.options) if self.options.cache else self.rundir.make_cache()
+        environment = dict(os.environ)
+        for variable, folder in _CACHES.items():
+            made(cache / folder, "runner.cache_dir")
+            environment[variable] = str(cache / folder)
+        environment["PYTHONHASHSEED"] = "0"
+        environment["MPLBACKEND"] = "Agg"
+        environment.setdefault("HF_HUB_OFFLINE", "1")  # nothing is downloaded
+        environment["PYTHONPATH"] = _python_path(environment.get("PYTHONPATH", ""))
+        return environment
+
+
+def _for_reproduction(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables that equal bits need, where the user did not set them.
+
+    cuBLAS may otherwise take another workspace, and with it another order of sums, in another run. With it BERT's eager
+    step on an H200 took up to three times as long: what is timed runs without.
+    """
+    on_cuda = any((device or "").startswith("cuda") for device in (settings.device, settings.reference.device))
+    wanted = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"} if on_cuda else {}
+    return {name: value for name, value in wanted.items() if name not in environment}
+
+
+def _python_path(inherited: str) -> str:
+    """The user's PYTHONPATH; before it our sources' folder, where a child would find none of it or another."""
+    folders = [*inherited.split(os.pathsep), *site.getsitepackages(), site.getusersitepackages()]
+    editable = (finder for finder in sys.meta_path if finder is not PathFinder and hasattr(finder, "find_spec"))
+    found = PathFinder.find_spec("inductor_debug", [folder for folder in folders if folder])
+    found = found or next(filter(None, (finder.find_spec("inductor_debug", None) for finder in editable)), None)
+    ours = Path(inductor_debug.__file__).absolute()
+    if found is not None and found.origin is not None and Path(found.origin).resolve() == ours.resolve():
+        return inherited
+    return os.pathsep.join(part for part in (str(ours.parents[1]), inherited) if part)
+
+
+def _shared_cache(options: Any) -> Path:
+    """``runner.cache_dir`` where the configuration has one, else the user's cache folder."""
+    given = getattr(options, "cache_dir", None)
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(given or Path(base) / "inductor-debug").expanduser().absolute()
+
+
+class _QuietHandler(logging.FileHandler):
+    """What a full disk does not take is not logged, and said nowhere else."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # of what could not be written before
+            super().close()
+
+
+@contextlib.contextmanager
+def _logging_to(path: Path) -> Iterator[logging.Handler]:
+    """Append this package's log records to ``path``, unless a handler of the application's already does."""
+    root, ours = logging.getLogger(), logging.getLogger("inductor_debug")
+    for theirs in root.handlers:
+        if getattr(theirs, "baseFilename", None) == str(path):
+            yield theirs
+            return
+    handler = _QuietHandler(path)
+    handler.setFormatter(logging.Formatter("[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"))
+    level = ours.level
+    if ours.getEffectiveLevel() > logging.INFO:
+        ours.setLevel(logging.INFO)
+    ours.addHandler(handler)
+    try:
+        yield handler
+    finally:
+        ours.removeHandler(handler)
+        ours.setLevel(level)
+        handler.close()
+
+
+def _log_traceback(handler: logging.Handler, error: BaseException) -> None:
+    """A traceback is for the log alone: a terminal gets one message."""
+    trace = (type(error), error, error.__traceback__)
+    handler.handle(logger.makeRecord(logger.name, logging.ERROR, __file__, 0, "the run crashed", (), trace))

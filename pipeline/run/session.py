@@ -1,0 +1,219 @@
+"""One worker process as its parent sees it: events, time, memory, and its end. Free of torch."""
+
+import contextlib
+import json
+import logging
+import os
+import secrets
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from inductor_debug.pipeline.directory import summary
+from inductor_debug.pipeline.directory.ownership import parsed
+from inductor_debug.pipeline.directory.rundir import RunDirectory
+from inductor_debug.pipeline.run.plan import Plan
+from inductor_debug.pipeline.run.watch import Watch, describe_death, format_bytes
+
+logger = logging.getLogger("inductor_debug.pipeline.run.runner")
+
+PREFLIGHT = "preflight"
+_POLL_S = 0.05
+_EXIT_S = 10.0
+_CHUNK = 1 << 20
+_EVENT_LIMIT = 64 << 20
+MARKER = "INDUCTOR_DEBUG_WORKER"
+"""Environment variable of a worker and of all that it starts: how they are found where their guard was killed."""
+_GUARD = str(Path(__file__).with_name("guard.py"))
+
+
+class WorkerSession:
+    """One worker process, from its start to its end.
+
+    Attributes:
+        stage: the stage that runs, or "preflight", or "" between stages.
+        stage_seconds: how long it has run.
+        ending: (status, message) where the worker did not end well, for the stage that ran.
+        rejected: the message of a configuration error.
+        devices: what torch found.
+        compiled_by: what the worker told of it.
+        full: why a stage's record could not be stored.
+    """
+
+    def __init__(self, plan: Plan, environment: Mapping[str, str], rundir: RunDirectory, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self.memory_limit = plan.memory_limit
+        self.stage = PREFLIGHT
+        self.stage_began = time.monotonic()
+        self.stage_seconds = 0.0
+        self.ending: tuple[str, str] | None = None
+        self.rejected: str | None = None
+        self.devices: Any = None
+        self.compiled_by: dict[str, Any] = {}
+        self.done = False
+        self.full: str | None = None
+        self._token = secrets.token_hex(8)
+        self._buffer = b""
+        self._foreign = 0
+        environment = dict(environment) | {MARKER: self._token}
+        with contextlib.ExitStack() as opened:
+            self._events, writing = _pipe(opened)
+            reading, lifeline = _pipe(opened)
+            os.set_blocking(self._events, False)
+            lock = -1 if rundir.lock is None else rundir.lock
+            limit = -1 if plan.log_limit is None else plan.log_limit
+            guard = [sys.executable, "-I", "-S", _GUARD, *map(str, (reading, lock, writing, limit))]
+            with rundir.log.open("ab") as log:
+                self.process = subprocess.Popen(
+                    [*guard, sys.executable, "-P", "-m", "inductor_debug.pipeline.run.worker", str(writing)],
+                    stdin=subprocess.PIPE,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    pass_fds=[reading, writing, *([lock] if lock >= 0 else [])],
+                    start_new_session=True,
+                )
+            opened.pop_all()  # from here on the pipes are closed one by one
+        os.close(writing)
+        os.close(reading)
+        self.watch = Watch(self.process, lifeline, plan.memory_limit, (MARKER, self._token))
+        _send(self.process.stdin, json.dumps(plan.to_json() | {"token": self._token}).encode())
+
+    def serve(self, check: Callable[[], None]) -> None:
+        """Handle the worker's events until it ends, by itself or by our hand.
+
+        Args:
+            check: called often; what it raises ends the wait (an interruption).
+        """
+        while True:
+            check()
+            exited = self.process.poll() is not None
+            more = self._receive(0.0 if exited else _POLL_S)
+            self.stage_seconds = time.monotonic() - self.stage_began
+            if exited and not more:
+                self._note_exit()
+                return
+            if self.done or self.rejected is not None or self.full is not None:
+                self._let_exit()
+                return
+            if not exited and (self._stopped_for_time() or self._stopped_for_memory()):
+                return
+
+    def close(self) -> None:
+        """End what is left of the worker and of its children."""
+        self.watch.end()
+        os.close(self._events)
+
+    def _let_exit(self) -> None:
+        """Nothing remains to be done: give the process time to leave, threads of the model's may never end."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=_EXIT_S)
+
+    def _note_exit(self) -> None:
+        code = self.process.returncode
+        if self.done or self.rejected is not None or self.full is not None:
+            return
+        self.ending = (summary.CRASHED, describe_death(code, memory_limit=self.memory_limit, peak=self.watch.peak))
+
+    def _stopped_for_time(self) -> bool:
+        if self.stage_seconds < self.timeout_s:
+            return False
+        self.watch.end(dump_stacks=True)
+        self._receive(0.0)
+        text = f"timed out: still running after runner.timeout_s={self.timeout_s:g}; the stacks are in run.log"
+        self.ending = (summary.TIMED_OUT, text)
+        return True
+
+    def _stopped_for_memory(self) -> bool:
+        used = self.watch.over_limit()
+        if used is None or self.memory_limit is None:
+            return False
+        self.watch.end()
+        limit = format_bytes(self.memory_limit)
+        text = f"ran out of memory: the worker used {format_bytes(used)}, runner.memory_limit is {limit}"
+        self.ending = (summary.CRASHED, text)
+        return True
+
+    def _receive(self, timeout: float) -> bool:
+        """Handle what has come, a part of it at a time; whether there may be more."""
+        ready, _, _ = select.select([self._events], [], [], timeout)
+        if not ready:
+            return False
+        try:
+            chunk = os.read(self._events, _CHUNK)
+        except BlockingIOError:
+            return False
+        if not chunk and self.process.poll() is None:
+            time.sleep(timeout)  # the pipe is closed, the process has not ended yet
+        *lines, self._buffer = (self._buffer + chunk).split(b"\n")
+        for line in lines:
+            self._handle_line(line)
+        if len(self._buffer) > _EVENT_LIMIT:
+            self._tell_foreign()
+            self._buffer = b""
+        return bool(chunk)
+
+    def _handle_line(self, line: bytes) -> None:
+        """A line that starts with the token is ours: a model may write to every descriptor that it finds."""
+        _, ours, content = line.rpartition(self._token.encode() + b" ")
+        event = parsed(content) if ours else None
+        if isinstance(event, dict) and "event" in event:
+            self._handle(event)
+        elif line.strip():
+            self._tell_foreign()
+
+    def _tell_foreign(self) -> None:
+        self._foreign += 1
+        if self._foreign == 1:
+            logger.warning("something else than the worker wrote to the pipe of its events, during %s; it is ignored",
+                           self.stage or "no stage")  # fmt: skip
+
+    def _handle(self, event: dict[str, Any]) -> None:
+        kind = event["event"]
+        log_event(event)
+        if kind in ("stage_started", "stage_finished", "preflight_ok"):
+            self.stage = event["name"] if kind == "stage_started" else ""
+            self.stage_began = time.monotonic()
+        elif kind == "configuration_error":
+            self.rejected = event["message"]
+        elif kind == "devices":
+            self.devices = event["found"]
+        elif kind == "compiled_by":
+            self.compiled_by |= event["found"]
+        elif kind == "disk_full":
+            self.full = event["message"]
+        elif kind == "done":
+            self.done = True
+
+
+def log_event(event: Mapping[str, Any]) -> None:
+    """Show an event as progress."""
+    kind = event["event"]
+    if kind == "stage_started" and not event["skipped"]:
+        logger.info("%s …", event["name"])
+    elif kind == "warning":
+        logger.warning("%s", event["text"])
+    elif kind == "progress":
+        logger.info("%s: %s", event["name"], event["text"])
+    elif kind == "stage_finished":
+        level = logging.ERROR if event["status"] in (summary.CRASHED, summary.FAILED) else logging.INFO
+        logger.log(level, "%s %s in %.1f s%s%s", event["name"], event["status"], event["seconds"],
+                   ": " if event["message"] else "", event["message"])  # fmt: skip
+
+
+def _pipe(opened: contextlib.ExitStack) -> tuple[int, int]:
+    """A pipe's two ends, closed with ``opened``."""
+    ends = os.pipe()
+    for end in ends:
+        opened.callback(os.close, end)
+    return ends
+
+
+def _send(pipe: IO[bytes] | None, content: bytes) -> None:
+    assert pipe is not None
+    with contextlib.suppress(BrokenPipeError), pipe:  # a worker that dies at once is noticed by its exit code
+        pipe.write(content)

@@ -1,0 +1,433 @@
+"""The process in which stages run: ``python -P -m pipeline.run.worker EVENTS_FD``, with the plan as JSON on its input.
+
+It reports through lines on the events' file descriptor, each a token and JSON::
+
+    {"event": "preflight_ok"}                    every stage was built and checked
+    {"event": "configuration_error", "message"}  nothing ran, and nothing will
+    {"event": "stage_started", "name"}
+    {"event": "progress", "name", "text"}
+    {"event": "stage_finished", "name", "status", "seconds", "message"}
+    {"event": "compiled_by", "found"}            what only the worker can tell of it, before the first stage; and the
+                                                 options, once the case is compiled
+    {"event": "devices", "found"}                what torch found, once it was imported
+    {"event": "disk_full", "message"}            a stage's record could not be stored; nothing more runs
+    {"event": "done"}                            no stage remains
+"""
+
+import contextlib
+import ctypes
+import dataclasses
+import errno
+import faulthandler
+import json
+import logging
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from inductor_debug.models.errors import ConfigurationError, UserError, is_out_of_memory, mistake_in, root_cause
+from inductor_debug.pipeline.config.imports import arrange_path
+from inductor_debug.pipeline.directory.rundir import FULL, MANIFEST, SUMMARY, DiskFull, RunDirectory, is_no_space
+from inductor_debug.pipeline.directory.summary import CRASHED, FAILED, PASSED, SKIPPED, build_summary
+from inductor_debug.pipeline.run import compiled_by
+from inductor_debug.pipeline.run.memory import within_the_machine
+from inductor_debug.pipeline.run.plan import ALWAYS_LAST, Plan
+from inductor_debug.pipeline.run.restoring import Expected
+from inductor_debug.pipeline.run.watch import format_bytes
+from inductor_debug.stages.contract import Stage, StageContext, StageResult
+from inductor_debug.stages.process_end import leave
+from inductor_debug.stages.registry import build_stage
+
+if TYPE_CHECKING:
+    from inductor_debug.stages.torch_internals.compiler_options import CompilationOptions
+
+logger = logging.getLogger("inductor_debug.pipeline.run.worker")
+_HEADLINE_LIMIT = 300
+
+Emit = Callable[[dict[str, Any]], None]
+STOPPED_BY_STRICT = ("lower", "kerneldiff", "benchmark", "bisect", "profile")
+"""Stages that a strict violation skips."""
+
+
+class Worker:
+    """Runs the remaining stages of a plan in this process.
+
+    Args:
+        plan: what to run.
+        emit: told of every event.
+        isolated: whether this is a process of its own, which may start others to measure in.
+    """
+
+    def __init__(self, plan: Plan, emit: Emit, *, isolated: bool = True) -> None:
+        self.plan = plan
+        self.emit = emit
+        self.directory = RunDirectory(Path(plan.directory), identity=plan.run.get("identity", ""))
+        self.context = StageContext(
+            plan.settings,
+            self.directory,
+            progress=self._progress,
+            compiled_with=self._tell_options,
+            children=self._children() if isolated else None,
+        )
+        self.stages: dict[str, Stage] = {}
+        self.current = ""
+
+    def run(self) -> None:
+        """Check all stages, then run them in order; nothing that a stage raises gets out of here.
+
+        Raises:
+            ConfigurationError: in the preflight; no stage ran.
+            DiskFull: a stage's record could not be stored.
+        """
+        from inductor_debug.stages.torch_internals.dynamo_options import in_force
+
+        with in_force(self.plan.settings.backend.dynamo):
+            self._run_all()
+
+    def _run_all(self) -> None:
+        for name in self.plan.remaining:
+            self._build(name)
+        if self.plan.preflight:
+            self._preflight()
+            self.emit({"event": "preflight_ok"})
+        else:
+            self._know_device()
+        for name in self.plan.remaining if self.plan.batch is None else self.plan.batch:
+            if name not in self.directory.stage_records():
+                self._run_stage(name)
+        self.emit({"event": "devices", "found": describe_devices()})
+        self.emit({"event": "done"})
+
+    def _children(self) -> dict[str, str]:
+        """The variables of processes that measure."""
+        return {name: value for name, value in os.environ.items() if name not in self.plan.reproduction}
+
+    def _build(self, name: str) -> None:
+        try:
+            self.stages[name] = build_stage(name, self.plan.stages[name], self.plan.stage_classes)
+        except UserError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a stage that can't be built is that stage's result
+            self._record(name, CRASHED, 0.0, self._crash(name, error))
+
+    def _preflight(self) -> None:
+        for name, stage in self.stages.items():
+            self._check_needs(name, stage)
+        first = next((name for name, stage in self.stages.items() if stage.uses_torch), None)
+        if first is not None:
+            self._checked(first, self._check_backend)
+            self._checked(first, self._build_case)
+        for name, stage in self.stages.items():
+            self._checked(name, lambda stage=stage: stage.check(self.context))  # type: ignore[misc]
+        if first is not None:
+            self._checked(first, self._describe_compiler)
+        self._compare_with_stored()
+        if first is not None and "case" in self.context.live:
+            self._checked(first, self._check_eager)
+
+    def _describe_compiler(self) -> None:
+        """Tell what compiles, with the model and the backend as they were built."""
+        module = getattr(self.context.live.get("case"), "module", None)
+        self._tell_compiled_by(compiled_by.of_process(self.plan.settings, module, describe_devices()))
+
+    def _tell_compiled_by(self, found: dict[str, Any]) -> None:
+        self.plan.compiled_by |= found
+        self.emit({"event": "compiled_by", "found": found})
+
+    def _tell_options(self, seen: "CompilationOptions") -> None:
+        """Tell of the compilers' options where the case was compiled, and of a rerun in which they are others."""
+        self._tell_compiled_by(compiled_by.where_compiled(self.plan.compiled_by, seen))
+        if self.plan.expected is not None:
+            for line in Expected(**self.plan.expected).check_compiled(self.plan.compiled_by):
+                self.emit({"event": "warning", "text": line})
+
+    def _compare_with_stored(self) -> None:
+        """Of a run that is made again: what differs from what compiled it; ConfigurationError where that is refused."""
+        if self.plan.expected is not None:
+            for line in Expected(**self.plan.expected).check(self.plan.compiled_by):
+                self.emit({"event": "warning", "text": line})
+
+    def _check_backend(self) -> None:
+        """The run's backend and the reference's, whichever of the stages that compile are selected."""
+        from inductor_debug.models.build import available_device
+        from inductor_debug.stages.backends.registry import build_adapter, reference_adapter
+
+        build_adapter(self.plan.settings).validate()
+        reference = reference_adapter(self.plan.settings)
+        if reference is not None:
+            reference.validate()
+        device = self.plan.settings.reference.device
+        golden = getattr(self.plan.stages.get("kerneldiff"), "golden", None)
+        if device is not None and golden is None:  # a golden's reference ran where that device is
+            available_device(device, "reference.device")
+
+    def _build_case(self) -> None:
+        from inductor_debug.stages.eager_check import built_case
+
+        with within_the_machine(self.plan.settings):
+            built_case(self.context)
+
+    def _check_eager(self) -> None:
+        """That the model runs at all, on the inputs that were made for it; a golden run needs no eager mode here."""
+        from inductor_debug.stages.eager_check import check_eager
+
+        if any(getattr(stage.config, "golden", None) for stage in self.stages.values()):
+            return
+
+        self.emit({"event": "progress", "name": "preflight", "text": "running the model once in eager mode"})
+        check_eager(self.context.case, self.plan.settings)
+
+    def _know_device(self) -> None:
+        """A device of a vendor's may be known to torch only once the backend was built, as the preflight does."""
+        if self.plan.settings.device.partition(":")[0] not in ("cpu", "cuda") and self.plan.remaining:
+            self._checked(self.plan.remaining[0], self._check_backend)
+
+    def _checked(self, name: str, check: Callable[[], object]) -> None:
+        """Call a check. What is no mistake in the configuration is left to the stage, which meets it again."""
+        try:
+            check()
+        except (Exception, SystemExit) as error:  # a model may raise anything
+            mistake = mistake_in(error)
+            if mistake is not None:
+                raise mistake from error
+            logger.warning("checking %s raised %s; the stage runs all the same", name, headline(error), exc_info=True)
+
+    def _check_needs(self, name: str, stage: Stage) -> None:
+        order = list(self.plan.stages)
+        for need in stage.needs:
+            if need not in order[: order.index(name)]:
+                wanted = ",".join([need, *(item for item in order if item != need)])
+                problem = "which comes after it" if need in order else "which is not selected"
+                raise ConfigurationError(
+                    f"stages: {name} needs {need}, {problem}; selected: {', '.join(order)}.\nTry: stages=[{wanted}]"
+                )
+
+    def _run_stage(self, name: str) -> None:
+        self.current = name
+        stage = self.stages[name]
+        reason = self._skip_reason(name, stage)
+        self.emit({"event": "stage_started", "name": name, "skipped": reason is not None})
+        if reason is not None:
+            self._record(name, SKIPPED, 0.0, reason)
+            return
+        if name == ALWAYS_LAST:
+            self._show_preliminary_summary()
+        began, told = time.perf_counter(), len(self.context.left)
+        try:
+            result = stage.run(self.context)
+            self._store(result)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a stage raises is its result
+            mistake = mistake_in(error)
+            message = self._crash(name, error) if mistake is None else f"not established: {mistake}"
+            result = self._with_left(StageResult("failed"), told)
+            status = CRASHED if mistake is None else FAILED
+            self._record(name, status, time.perf_counter() - began, message, result, mistake)
+        else:
+            result = self._with_left(result, told)
+            self._record(name, result.status, time.perf_counter() - began, result.message, result)
+
+    def _with_left(self, result: StageResult, told: int) -> StageResult:
+        """``result`` with what its stage left beside it, now stored; ``told`` is how much earlier stages had left."""
+        for left in self.context.left[told:]:
+            self._store(left)
+            summary = result.summary | {key: result.summary.get(key, []) + part for key, part in left.summary.items()}
+            result = dataclasses.replace(result, artifacts=result.artifacts | left.artifacts, summary=summary)
+        return result
+
+    def _skip_reason(self, name: str, stage: Stage) -> str | None:
+        if name == ALWAYS_LAST:
+            return None
+        records = self.directory.stage_records()
+        constrain = records.get("constrain", {})
+        if name in STOPPED_BY_STRICT and constrain.get("status") == FAILED:
+            return f"constrain failed in strict mode: {constrain['message']}"
+        for need in stage.needs:
+            status = records.get(need, {}).get("status", "absent")
+            if status != PASSED:
+                return f"needs {need}, which is {status}"
+        return None
+
+    def _store(self, result: StageResult) -> None:
+        for name, content in result.artifacts.items():
+            self.directory.store(name, content)
+
+    def _record(
+        self,
+        name: str,
+        status: str,
+        seconds: float,
+        message: str,
+        result: StageResult | None = None,
+        mistake: UserError | None = None,
+    ) -> None:
+        """Store a stage's record and tell of it; ``mistake``: one in the configuration that only running could tell."""
+        result = result or StageResult("skipped")
+        record = {
+            "name": name,
+            "status": status,
+            "seconds": round(seconds, 3),
+            "message": message,
+            "summary": result.summary,
+            "digest": result.digest,
+            "artifacts": sorted(result.artifacts),
+            "mistake": None if mistake is None else str(mistake),
+        }
+        try:
+            self.directory.store_stage(record)
+        except OSError as error:
+            if is_no_space(error):
+                raise DiskFull(f"{FULL} ({error.strerror}, {self.directory.path})") from error
+            raise
+        self.emit({"event": "stage_finished"} | {key: record[key] for key in ("name", "status", "seconds", "message")})
+
+    def _crash(self, name: str, error: BaseException) -> str:
+        logger.error("stage %s raised", name, exc_info=error)
+        if is_out_of_memory(error):
+            limit = self.plan.memory_limit
+            told = f"runner.memory_limit is {format_bytes(limit)}" if limit else "no runner.memory_limit is set"
+            return f"ran out of memory ({told}): {headline(error)}"
+        if is_no_space(error):
+            return f"{FULL}: {headline(error)}"
+        cast = getattr(self.context.live.get("case"), "cast", "")
+        return f"{headline(error)}; {cast}" if cast and "dtype" in str(error) else headline(error)
+
+    def _show_preliminary_summary(self) -> None:
+        """Let the report read the summary and the manifest as they are now; neither is stored before the run ends."""
+        seconds = time.time() - self.plan.manifest.get("started_at", time.time())
+        records = self.directory.stage_records()
+        summary = build_summary(self.plan.run, self.plan.stages, records, seconds, self.plan.compiled_by)
+        overlay = {SUMMARY: summary, MANIFEST: self.plan.manifest}
+        self.context.artifacts = RunDirectory(self.directory.path, overlay, identity=self.directory.identity)
+
+    def _progress(self, text: str) -> None:
+        self.emit({"event": "progress", "name": self.current, "text": text})
+
+
+def headline(error: BaseException) -> str:
+    """``Type: message`` of the error, after that of what caused it where that is another one.
+
+    torch wraps what a backend raises: ``RuntimeError: the compiler gave up (within BackendCompilerFailed:
+    backend='compiler_fn' raised)``.
+    """
+    cause = root_cause(error)
+    if cause is error:
+        return _said(error)
+    return f"{_said(cause)} (within {_said(error, lines=1).removesuffix(':')})"
+
+
+def _said(error: BaseException, lines: int = 2) -> str:
+    """``Type: first line of the message``, with the next where the first one only announces it."""
+    said = [line.strip() for line in str(error).splitlines() if line.strip()][:lines]
+    text = " ".join(said) if said and said[0].endswith(":") else next(iter(said), "")
+    text = text if len(text) <= _HEADLINE_LIMIT else f"{text[:_HEADLINE_LIMIT]}…"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def describe_devices() -> dict[str, Any] | None:
+    """What torch found: threads, determinism, CUDA devices. None where no stage imported torch."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return None
+    cuda = []
+    if torch.cuda.is_initialized():  # a run on the CPU has no reason to start CUDA
+        for index in range(torch.cuda.device_count()):
+            properties = torch.cuda.get_device_properties(index)
+            cuda.append({"name": properties.name, "memory_bytes": properties.total_memory})
+    return {
+        "threads": torch.get_num_threads(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+        "cuda": cuda,
+        "cuda_version": torch.version.cuda,
+    }
+
+
+def limit_memory(limit: int | None, device: str) -> None:
+    """Let allocations beyond ``limit`` bytes of private writable memory fail, so that they raise.
+
+    Not on a GPU, whose driver maps far more than it uses; the parent process watches resident memory in either case.
+    """
+    if limit is None or not device.startswith("cpu"):
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (allowed, hard))
+
+
+def _prepare_process() -> None:
+    """Make what is printed reach the log even if this process is killed, and keep what a model may spoil."""
+    faulthandler.enable(all_threads=True)
+    if hasattr(signal, "SIGUSR1"):
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    if sys.platform.startswith("linux"):
+        libc = ctypes.CDLL(None)
+        with contextlib.suppress(ValueError):
+            libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, 1, 0)  # _IOLBF
+    logging.basicConfig(
+        level=os.environ.get("INDUCTOR_DEBUG_LOG_LEVEL", "INFO"),
+        format="[%(asctime)s][%(name)s][%(levelname)s] - %(message)s",
+    )
+
+
+def _keep_recursion_limit() -> None:
+    """A model that lowers Python's recursion limit would make torch's compiler, and these stages, fail in its name."""
+    ours = sys.setrecursionlimit
+
+    def raised_only(limit: int) -> None:
+        if limit >= sys.getrecursionlimit():
+            ours(limit)
+        else:
+            logger.warning("the model asks for a recursion limit of %d; it stays %d", limit, sys.getrecursionlimit())
+
+    sys.setrecursionlimit = raised_only
+
+
+def _writer(descriptor: int, token: str) -> Emit:
+    """Writes events to the pipe, each on a line of its own behind the token, whatever others write there."""
+    pipe = os.fstat(descriptor)
+
+    def emit(event: Mapping[str, Any]) -> None:
+        try:
+            found = os.fstat(descriptor)
+            if (found.st_dev, found.st_ino) != (pipe.st_dev, pipe.st_ino):
+                raise OSError(errno.EBADF, "the descriptor is another file's now")
+            view = memoryview(f"\n{token} {json.dumps(event)}\n".encode())
+            while view:
+                view = view[os.write(descriptor, view) :]
+        except OSError as error:  # a model may close every descriptor: the stages' records tell all the same
+            logger.warning("the event %s could not be told: %s", event["event"], error)
+
+    return emit
+
+
+def main(arguments: list[str]) -> int:
+    """Read the plan and run it. Exit code 0 where every stage has a result, 2 for a configuration error."""
+    events = int(arguments[0])
+    os.set_inheritable(events, False)
+    _prepare_process()
+    _keep_recursion_limit()
+    arrange_path()
+    content = json.loads(sys.stdin.read())
+    emit = _writer(events, content.pop("token"))
+    try:
+        plan = Plan.from_json(content)
+        limit_memory(plan.memory_limit, plan.settings.device)
+        Worker(plan, emit).run()
+    except UserError as error:
+        emit({"event": "configuration_error", "message": str(error)})
+        return 2
+    except DiskFull as error:
+        emit({"event": "disk_full", "message": str(error)})
+        return 3
+    return 0
+
+
+if __name__ == "__main__":
+    leave(main(sys.argv[1:]))

@@ -1,0 +1,85 @@
+"""The profiles that come with the project, as a table for the documentation. Free of torch."""
+
+from typing import Any
+
+from inductor_debug.stages.accelerators.config import NumericsConfig, Rule
+from inductor_debug.stages.accelerators.profile import load_config, profile_names, validate_profile
+
+HEADER = """# Accelerator profiles
+
+One row a rule of every profile in `conf/accel/`, made by `inductor-debug profiles --format markdown` (a test compares).
+`accel=NAME` chooses one, `accel.FIELD=VALUE` overrides a field, and [README](../README.md) tells how to add your own.
+"""
+COLUMNS = ("profile", "rule", "effect", "what", "source", "version")
+
+
+def rows() -> list[dict[str, Any]]:
+    """One row a rule, profiles by name; a profile without rules has one row."""
+    found = []
+    for name in profile_names():
+        config = load_config(name)
+        profile = validate_profile(config, {})
+        stated = {key: value for key, value in vars(config.numerics).items() if value != getattr(NumericsConfig(), key)}
+        about = {"profile": name, "strict": profile.strict, "description": config.description, "numerics": stated}
+        about["peaks"] = {key: value for key, value in vars(config.peaks).items() if value}
+        for rule in profile.rules:
+            found.append(
+                about
+                | {
+                    "rule": rule.rule,
+                    "effect": rule.effect,
+                    "what": what(rule),
+                    "source": rule.source or "",
+                    "version": rule.version or "",
+                }
+            )
+        if not profile.rules:
+            found.append(about | dict.fromkeys(COLUMNS[1:], "") | {"rule": "none"})
+    return found
+
+
+def what(rule: Rule) -> str:
+    """A rule's value and what it looks at, in words."""
+    value = rule.value
+    if isinstance(value, dict):
+        shown = ", ".join(f"{key}: {_words(item)}" for key, item in value.items())
+    else:
+        shown = _words(value)
+    parts = [shown]
+    if rule.unit:
+        parts[0] += f" {rule.unit.replace('_', ' ')}"
+    if rule.dims:
+        parts.append(f"dims {rule.dims}")
+    if rule.roles:
+        parts.append(f"of {', '.join(rule.roles)}")
+    if rule.operations:
+        parts.append(f"for {_words(rule.operations)}")
+    return "; ".join(parts)
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value[:12])) + (f", … ({len(value)})" if len(value) > 12 else "")
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def markdown() -> str:
+    """``docs/profiles.md``."""
+    lines = [HEADER]
+    profile = None
+    for row in rows():
+        if row["profile"] != profile:
+            profile = row["profile"]
+            mode = "strict" if row["strict"] else "warning"
+            lines += ["", f"## {profile}", "", f"{row['description']} ({mode} mode).", ""]
+            if row["numerics"]:
+                lines += [
+                    f"`backend=emulated`: {', '.join(f'{key} {value}' for key, value in row['numerics'].items())}.",
+                    "",
+                ]
+            if row["peaks"]:
+                lines += [f"Ceiling: {', '.join(f'{key} {value}' for key, value in row['peaks'].items())}.", ""]
+            lines += ["| rule | effect | what | source | version |", "|---|---|---|---|---|"]
+        cells = [str(row[column]).replace("|", "\\|") for column in COLUMNS[1:]]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,275 @@
+"""A profile as the rules read it: validated, environment applied, scalars and rules made one list. Torch-free."""
+
+import datetime
+import logging
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from inductor_debug.models.errors import ConfigurationError, closest_first, invalid_choice, nearest
+from inductor_debug.models.units import VALID_BYTES, parse_bytes
+from inductor_debug.stages.accelerators.config import AccelConfig, NumericsConfig, Rule, Waiver
+from inductor_debug.stages.accelerators.number_formats import validate_numerics
+from inductor_debug.stages.accelerators.peaks import validate_peaks
+from inductor_debug.stages.accelerators.rule_fields import Written, edited, validated
+from inductor_debug.stages.accelerators.rule_kinds import KINDS, SCALARS
+from inductor_debug.stages.accelerators.yaml_profiles import plain_config
+
+log = logging.getLogger(__name__)
+
+PREFIX = "MOCK_"
+REPRO_DIRECTORY = "MOCK_REPRO_DIR"
+RULE_VARIABLES = ("MOCK_STRICT", "MOCK_ALIGNMENT", "MOCK_MAX_MEMORY")
+VARIABLES = (*RULE_VARIABLES, REPRO_DIRECTORY)
+"""Environment variables of the mock: what overrides its profile, and where a violation leaves its reproductions."""
+
+FOLDER = Path(__file__).resolve().parents[2] / "conf" / "accel"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A validated profile.
+
+    Attributes:
+        name: its name.
+        strict: True where a violation is an error.
+        rules: every rule, all of its fields filled in.
+        waivers: accepted findings.
+        numerics: what ``backend=emulated`` emulates.
+        written: the rules once more, with the keys that the user wrote; empty for a profile made by hand.
+    """
+
+    name: str = "none"
+    strict: bool = False
+    rules: tuple[Rule, ...] = ()
+    waivers: tuple[Waiver, ...] = field(default=())
+    numerics: NumericsConfig = field(default_factory=NumericsConfig)
+    written: tuple[Written, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def names_of_torch(self) -> bool:
+        """Whether it lists operations or dtypes, which only torch can tell to exist."""
+        listed = self.of("operation") or self.of("dtype") or self.numerics.fallback
+        return bool(listed) or any(rule.operations for rule in self.rules)
+
+    def of(self, rule: str) -> list[Rule]:
+        """The rules of that name."""
+        return [item for item in self.rules if item.rule == rule]
+
+
+def validate_profile(
+    config: AccelConfig, environment: Mapping[str, str] | None = None, *, base: Profile | None = None
+) -> Profile:
+    """The profile that ``config`` describes.
+
+    Args:
+        config: as the user wrote it.
+        environment: where MOCK_STRICT, MOCK_ALIGNMENT and MOCK_MAX_MEMORY are read, for the profile called ``mock``
+            alone; default ``os.environ``.
+        base: a profile that ``config`` edits instead of being one of its own. Its name stays, its rules and waivers
+            come first, and it is strict or not where ``config.strict`` is None.
+
+    Raises:
+        ConfigurationError: a value is outside what its key allows.
+    """
+    base = base or Profile(config.name)
+    config = apply_environment(config, os.environ if environment is None else environment)
+    _require(config.strict, (bool, type(None)), "accel.strict", "true or false")
+    written = [validated(rule, f"{base.name}.rules[{index}]") for index, rule in enumerate(base.rules)]
+    written += [validated(rule, f"accel.rules[{index}]") for index, rule in enumerate(config.rules)]
+    written = edited(written, config)
+    for index, waiver in enumerate(config.waivers):
+        _validate_waiver(waiver, f"accel.waivers[{index}]")
+    validate_numerics(config.numerics)
+    validate_peaks(config.peaks)
+    numerics = config.numerics if config.numerics.stated else base.numerics
+    strict = base.strict if config.strict is None else config.strict
+    rules = tuple(item.rule for item in written)
+    return Profile(base.name, strict, rules, (*base.waivers, *config.waivers), numerics, tuple(written))
+
+
+def completed(profile: Profile) -> Profile:
+    """A profile made by hand with every field of its rules filled in; ConfigurationError where one is not valid."""
+    return validate_profile(AccelConfig(), base=profile)
+
+
+def stored_profile(profile: Profile) -> dict[str, Any]:
+    """A profile's rules and waivers for JSON; :func:`read_profile` is the inverse."""
+    rules, waivers = [vars(rule) for rule in profile.rules], [vars(waiver) for waiver in profile.waivers]
+    return {"name": profile.name, "strict": profile.strict, "rules": rules, "waivers": waivers}
+
+
+def read_profile(stored: Mapping[str, Any]) -> Profile:
+    """The profile of a JSON document; KeyError or TypeError where it is none."""
+    rules, waivers = (Rule(**rule) for rule in stored["rules"]), (Waiver(**waiver) for waiver in stored["waivers"])
+    return Profile(stored["name"], stored["strict"], tuple(rules), tuple(waivers))
+
+
+def load_profile(name_or_path: str | Path, **overrides: Any) -> Profile:
+    """A profile of ``conf/accel`` by name, or a YAML file by path, with fields replaced.
+
+    Args:
+        name_or_path: ``"strict16"``, or ``"my/chip.yaml"``.
+        overrides: fields of :class:`~stages.accelerators.config.AccelConfig`, e.g. ``alignment=32``.
+
+    Raises:
+        ConfigurationError: no such profile, not readable as one, a value that is not valid, or the name of an
+            operation that torch does not have.
+    """
+    from inductor_debug.stages.accelerators.operation_lists import confirm_names
+
+    profile = validate_profile(load_config(name_or_path, **overrides))
+    if overrides or Path(name_or_path).suffix:  # our own are checked by a test
+        confirm_names(profile)
+    return profile
+
+
+def load_config(name_or_path: str | Path, **overrides: Any) -> AccelConfig:
+    """As :func:`load_profile`, before validation and environment: the typed configuration."""
+    path = _profile_path(str(name_or_path))
+    valid = [item.name for item in fields(AccelConfig)]
+    for key in overrides:
+        if key not in valid:
+            raise invalid_choice("accel override", key, valid, example="{}")
+    plain = plain_config(path, overrides)
+    return _judged_config(path, overrides, valid) if plain is None else plain
+
+
+def _judged_config(path: Path, overrides: Mapping[str, Any], valid: list[str]) -> AccelConfig:
+    """By OmegaConf, as the pipeline reads a profile: converted where a value allows it, else ConfigurationError."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
+    from yaml import YAMLError
+
+    try:
+        content = OmegaConf.load(path)
+        merged = OmegaConf.merge(OmegaConf.structured(AccelConfig), content)
+        config = OmegaConf.to_object(with_overrides(merged, overrides))
+    except ConfigurationError:
+        raise  # of an override, not of the file
+    except ConfigKeyError as error:
+        raise invalid_choice("accel", str(error.full_key or error.key), valid, where=str(path), example="{}") from error
+    except (OmegaConfBaseException, YAMLError, OSError, ValueError) as error:
+        raise ConfigurationError(f"accel: {path} can't be read as a profile: {error}") from error
+    assert isinstance(config, AccelConfig)
+    return config
+
+
+def with_overrides(config: Any, overrides: Mapping[str, Any]) -> Any:
+    """OmegaConf's ``config`` with fields replaced; ConfigurationError for one that has no such value, or is none."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    for key, value in overrides.items():
+        if key not in (valid := [item.name for item in fields(AccelConfig)]):
+            raise invalid_choice("accel override", key, valid, example="{}")
+        try:
+            config = OmegaConf.merge(config, {key: value})
+        except OmegaConfBaseException as error:
+            example = KINDS[SCALARS[key]].example if key in SCALARS else "null"
+            why = str(error).partition("\n")[0]
+            raise ConfigurationError(
+                f"accel.{error.full_key or key}: got {value!r} (in accel.{key}={value}): {why}.\n"
+                f"Try: accel.{key}={example}"
+            ) from error
+    return config
+
+
+def apply_environment(config: AccelConfig, environment: Mapping[str, str]) -> AccelConfig:
+    """``config`` with MOCK_* applied where it is the ``mock`` profile; ConfigurationError for an unreadable value."""
+    if config.name != "mock":
+        return config
+    check_variables(environment)
+    changes: dict[str, Any] = {}
+    if "MOCK_STRICT" in environment:
+        changes["strict"] = _boolean("MOCK_STRICT", environment["MOCK_STRICT"])
+    if "MOCK_ALIGNMENT" in environment:
+        changes["alignment"] = _positive("MOCK_ALIGNMENT", environment["MOCK_ALIGNMENT"])
+    if "MOCK_MAX_MEMORY" in environment:
+        changes["max_tensor_bytes"] = _memory("MOCK_MAX_MEMORY", environment["MOCK_MAX_MEMORY"])
+    return replace(config, **changes) if changes else config
+
+
+def check_variables(environment: Mapping[str, str]) -> None:
+    """ConfigurationError for a variable MOCK_* that there is not: misspelt, it would leave the mock as it was."""
+    for name in sorted(environment):
+        if name.startswith(PREFIX) and name not in VARIABLES:
+            nearest = closest_first(name, VARIABLES)
+            raise ConfigurationError(
+                f"{name}: got {environment[name]!r} (in the environment), but the mock has no such variable; valid: "
+                f"{', '.join(nearest)}.\nTry: unset {name}, or {nearest[0]}={environment[name]}"
+            )
+
+
+def _profile_path(given: str) -> Path:
+    if given.endswith((".yaml", ".yml")) or os.sep in given:
+        if not Path(given).is_file():
+            raise ConfigurationError(
+                f"accel: got {given!r}, and there is no such file; valid: a .yaml file, or "
+                f"{', '.join(profile_names())}.\nTry: accel={nearest(Path(given).stem, profile_names()) or 'strict16'}"
+            )
+        return Path(given)
+    if given not in profile_names():
+        raise invalid_choice("accel", given, profile_names(), where=str(FOLDER))
+    return FOLDER / f"{given}.yaml"
+
+
+def profile_names() -> list[str]:
+    """Names of the profiles in ``conf/accel``."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def _validate_waiver(waiver: Waiver, key: str) -> None:
+    if waiver.rule != "*" and not any(character in waiver.rule for character in "*?[") and waiver.rule not in KINDS:
+        raise invalid_choice(f"{key}.rule", waiver.rule, KINDS)
+    if waiver.reason in ("", "???"):
+        raise ConfigurationError(
+            f"{key}.reason: got {waiver.reason!r}; valid: why it is accepted.\nTry: reason: until the next chip"
+        )
+    if (waiver.rule, waiver.source, waiver.target) == ("*", "*", "*"):
+        raise ConfigurationError(
+            f"{key}: waives everything; valid: a rule, a source or a target.\nTry: rule: alignment"
+        )
+    if waiver.expires is not None:
+        expiry(waiver, key)
+
+
+def expiry(waiver: Waiver, key: str = "accel.waivers") -> datetime.date | None:
+    """The day from which the waiver no longer holds, or None; ConfigurationError where it is not an ISO date."""
+    if waiver.expires is None:
+        return None
+    try:
+        return datetime.date.fromisoformat(str(waiver.expires))
+    except ValueError:
+        raise ConfigurationError(
+            f"{key}.expires: got {waiver.expires!r}; valid: a date as YYYY-MM-DD.\nTry: expires: 2027-01-31"
+        ) from None
+
+
+def _require(value: Any, kind: type | tuple[type, ...], key: str, valid: str) -> None:
+    if not isinstance(value, kind):
+        raise ConfigurationError(f"{key}: got {value!r}; valid: {valid}. Try: {key}=true")
+
+
+def _boolean(key: str, text: str) -> bool:
+    words = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+    if text.strip().lower() not in words:
+        raise invalid_choice(key, text, words, where="the environment")
+    return words[text.strip().lower()]
+
+
+def _positive(key: str, text: str) -> int:
+    if not re.fullmatch(r"\s*\+?[0-9]+\s*", text) or int(text) <= 0:
+        raise ConfigurationError(f"{key}: got {text!r} (in the environment); valid: a whole number above 0. "
+                                 f"Try: {key}=16")  # fmt: skip
+    return int(text)
+
+
+def _memory(key: str, text: str) -> int:
+    found = parse_bytes(text)
+    if found is None:
+        raise ConfigurationError(f"{key}: got {text!r} (in the environment); valid: {VALID_BYTES}. Try: {key}=16GiB")
+    return found

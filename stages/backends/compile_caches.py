@@ -1,0 +1,80 @@
+"""Whether a compilation was cold: what compilers had left in TorchInductor's and Triton's caches, and what it added."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from inductor_debug.stages.formatting import counted
+
+COLD, PARTLY_WARM, WARM, UNKNOWN = "cold", "partly warm", "warm", "unknown"
+
+
+@dataclass
+class CacheUse:
+    """What one compilation met in the caches, and left there.
+
+    Attributes:
+        kind: ``cold`` (they held nothing that a compiler made), ``warm`` (what was needed was there: no compiler ran),
+            ``partly warm`` (it made some files, and may have loaded others), or ``unknown``.
+        reason: the same in words.
+        folders: the caches; TorchInductor's own, which holds the compiled graphs, is the first.
+        found: compiled files that were there before: libraries, precompiled headers, device code.
+        found_in: how many of them each folder held; folders that held none are left out.
+        made: those that were added.
+        loaded: graphs that came out of the cache of compiled graphs as a whole.
+        missed, refused: graphs that were not there, and those that can't be stored.
+    """
+
+    kind: str = UNKNOWN
+    reason: str = "nothing was compiled"
+    folders: list[str] = field(default_factory=list)
+    found: int = 0
+    found_in: dict[str, int] = field(default_factory=dict)
+    made: int = 0
+    loaded: int = 0
+    missed: int = 0
+    refused: int = 0
+
+
+@contextmanager
+def cache_use(lowers: bool) -> Iterator[CacheUse]:
+    """Observe a compilation; the result is complete after the block.
+
+    Args:
+        lowers: whether it goes through TorchInductor. What other backends cache, nobody here knows.
+    """
+    use = CacheUse(reason="the backend does not compile through TorchInductor; caches of its own were not looked at")
+    if not lowers:
+        yield use
+        return
+    from inductor_debug.stages.torch_internals.graph_cache import GraphLookups, cache_folders, compiled_files
+
+    before, lookups = compiled_files(), GraphLookups.now()
+    yield use
+    asked = GraphLookups.now().since(lookups)
+    use.folders = [str(folder) for folder in cache_folders()]
+    use.found, use.made = len(before), len(compiled_files() - before)
+    use.found_in = _by_folder(before, use.folders)
+    use.loaded, use.missed, use.refused = asked.found, asked.missed, asked.refused
+    use.kind, use.reason = _judged(use)
+
+
+def _by_folder(files: Iterable[str], folders: Sequence[str]) -> dict[str, int]:
+    """How many files each folder holds. Of folders within each other it is the inner one that holds a file."""
+    inner_first = sorted(folders, key=len, reverse=True)
+    counts = dict.fromkeys(folders, 0)
+    for file in files:
+        counts[next(folder for folder in inner_first if Path(file).is_relative_to(folder))] += 1
+    return {folder: count for folder, count in counts.items() if count}
+
+
+def _judged(use: CacheUse) -> tuple[str, str]:
+    if use.found == 0:
+        if use.loaded:
+            return WARM, f"{counted(use.loaded, 'compiled graph')} came out of the cache in {use.folders[0]}"
+        return COLD, "the caches held no compiled file before"
+    there = ", ".join(f"{count} in {folder}" for folder, count in use.found_in.items())
+    if use.made == 0:
+        return WARM, f"no compiler ran: what was needed was among the compiled files that were there before: {there}"
+    return PARTLY_WARM, f"{counted(use.made, 'file')} compiled, beside compiled files that were there before: {there}"

@@ -1,0 +1,167 @@
+"""A case compiled once, shared by every stage of a process."""
+
+import contextlib
+import functools
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from inductor_debug.models.case import Case
+from inductor_debug.models.random_state import seed_everything
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.compile_caches import CacheUse, cache_use
+from inductor_debug.stages.backends.registry import InductorAdapter, build_adapter
+from inductor_debug.stages.backends.strict_error import violation_in
+from inductor_debug.stages.contract import StageContext
+from inductor_debug.stages.torch_internals.compiler_options import CompilationOptions
+
+if TYPE_CHECKING:
+    from inductor_debug.stages.torch_internals.inductor import LoweredGraph
+
+
+class CompiledCase:
+    """A case's module behind a backend, called with the module's signature.
+
+    Attributes:
+        backend: the adapter's name.
+        adapter: what compiled it.
+        given: graphs that Dynamo gave to the backend.
+        compile_s: wall seconds of the first step, the compilation of forward and (in training) backward included.
+        caches: what that compilation met in the compilers' caches: whether it was cold.
+        options: what was patched in TorchInductor's configuration for it; empty for other backends.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        adapter: AcceleratorAdapter,
+        rewrite: Callable[[str, str], str] | None = None,
+        *,
+        stores: bool = False,
+        loads: bool = False,
+    ) -> None:
+        self.adapter = adapter
+        self.backend = adapter.name
+        self.compile_s: float | None = None
+        self.caches = CacheUse()
+        self.options: dict[str, Any] = dict(adapter.options) if isinstance(adapter, InductorAdapter) else {}
+        self.given = 0
+        self._compiler = adapter.loading_backend() if loads else adapter.dynamo_backend()
+        if rewrite is not None and self.loads_modules:
+            cast(Any, self._compiler).rewrite = rewrite
+        if stores and adapter.loads:
+            cast(Any, self._compiler).stores = True
+        self._function: Callable[..., Any] = torch.compile(case.module, backend=self._counted())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+    def first_step(self, case: Case) -> None:
+        """One step, in which compilation happens, timed; not undone."""
+        with self.tracing(), cache_use(self.adapter.lowers) as self.caches:
+            seed_everything(case.seed)  # by Python's and NumPy's numbers too a model may choose what is compiled
+            began = time.perf_counter()
+            case.step(self)
+            case.synchronize()
+            self.compile_s = time.perf_counter() - began
+        self.adapter.validate_compiled()
+
+    def tracing(self) -> contextlib.AbstractContextManager[None]:
+        """To be open around the first step: what Dynamo reads of TorchInductor's options while it traces."""
+        if not self.options:
+            return contextlib.nullcontext()
+        from inductor_debug.stages.torch_internals.inductor_options import seen_by_dynamo
+
+        return seen_by_dynamo(self.options)
+
+    def _counted(self) -> Callable[..., Any]:
+        @functools.wraps(self._compiler)
+        def compiler(*args: Any, **options: Any) -> Any:
+            self.given += 1
+            return self._compiler(*args, **options)
+
+        return compiler
+
+    @property
+    def graphs(self) -> "dict[str, LoweredGraph]":
+        """What each graph was lowered to, by id; empty for a backend that lowers nothing."""
+        return getattr(self._compiler, "graphs", {}) if self.adapter.lowers else {}
+
+    @property
+    def loads_modules(self) -> bool:
+        """Whether it is generated modules that run, which could be loaded as others: not of AOTInductor's libraries."""
+        if not self.adapter.lowers:
+            return False
+        from inductor_debug.stages.torch_internals.inductor import RecordingCompiler
+
+        return isinstance(self._compiler, RecordingCompiler) and self._compiler.loads_modules
+
+
+def compile_case(
+    case: Case,
+    adapter: AcceleratorAdapter,
+    inductor_options: Mapping[str, Any] | None = None,
+    rewrite: Callable[[str, str], str] | None = None,
+    *,
+    stores: bool = False,
+) -> CompiledCase:
+    """Compile a case and take its first step, in which compilation happens. The case is left as it was.
+
+    Args:
+        inductor_options: options of TorchInductor on top of the adapter's, for this compilation alone.
+        rewrite: graph id, text of a module that TorchInductor generated → the text that is loaded in its place. Without
+            effect where no module is loaded, see :attr:`CompiledCase.loads_modules`.
+        stores: keep the compiled graphs in the cache for :func:`load_case`, where ``adapter.loads``.
+
+    Raises:
+        ConfigurationError: an option that TorchInductor does not have, or that the adapter can't meet in this case.
+        Exception: whatever the backend raises.
+    """
+    if inductor_options:
+        assert isinstance(adapter, InductorAdapter), f"{adapter.name} has no TorchInductor options"
+        adapter = InductorAdapter(adapter.inductor | dict(inductor_options))
+    compiled = CompiledCase(case, adapter, rewrite, stores=stores)
+    with case.preserved():
+        compiled.first_step(case)
+    return compiled
+
+
+def load_case(case: Case, adapter: AcceleratorAdapter) -> CompiledCase:
+    """As :func:`compile_case`, of what another process of the run compiled and stored.
+
+    What can't be loaded is compiled. The case's state is not put back: no second copy of the weights is made.
+    """
+    compiled = CompiledCase(case, adapter, loads=True)
+    compiled.first_step(case)
+    return compiled
+
+
+def compiled_case(context: StageContext) -> CompiledCase:
+    """This process's compiled case: what an earlier stage made, or made now.
+
+    A strict profile that the mock backends find broken leaves its reproductions, and an emulation that ends, as at an
+    index that wrapped around, its findings, whatever the stage makes of the error.
+    """
+    if "compiled" not in context.live:
+        adapter = build_adapter(context.settings)
+        context.progress(f"compiling with {adapter.name}")
+        options = CompilationOptions()
+        try:
+            with options.noted():
+                context.live["compiled"] = compile_case(context.case, adapter, stores=True)
+        except Exception as error:
+            violated = violation_in(error)
+            if adapter.emulates:
+                from inductor_debug.stages.backends.emulated import EmulatedAdapter, artifacts
+
+                assert isinstance(adapter, EmulatedAdapter), f"{adapter.name} says that it emulates"
+                context.leave(artifacts(adapter), {})
+            if violated is not None:
+                context.leave(violated.artifacts, {"repros": violated.repros.summary if violated.repros else []})
+            raise
+        finally:
+            context.compiled_with(options)
+    compiled: CompiledCase = context.live["compiled"]
+    return compiled

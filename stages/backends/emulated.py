@@ -1,0 +1,215 @@
+"""The emulated backend: AOT graphs with a profile's numerics, on the host."""
+
+import dataclasses
+import itertools
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from torch import Tensor, fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.accelerators.config import AccelConfig, NumericsConfig
+from inductor_debug.stages.accelerators.number_formats import parse_format
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.mock import graph_records
+from inductor_debug.stages.contract import StageContext, StageResult
+from inductor_debug.stages.emulation.findings import Findings
+from inductor_debug.stages.emulation.interpreter import EmulatingInterpreter
+from inductor_debug.stages.emulation.plan import Numerics, plan
+from inductor_debug.stages.emulation.weights import WeightCache
+from inductor_debug.stages.graphs.records import GraphRecord
+
+if TYPE_CHECKING:
+    from inductor_debug.stages.accelerators.profile import Profile
+
+log = logging.getLogger(__name__)
+
+
+class EmulatedAdapter(AcceleratorAdapter):
+    """Executes AOTAutograd's forward and backward with the numerics of a profile.
+
+    Attention is traced as the matmuls and the softmax that it is made of, so that each is emulated; a graph given to
+    :meth:`compile` is taken as it is.
+
+    Args:
+        accel: the profile; its ``numerics`` must say something.
+
+    Attributes:
+        findings: what the graphs did, so far.
+        weights: rounded weights.
+    """
+
+    name = "emulated"
+    emulates = True
+
+    def __init__(self, accel: AccelConfig | None = None) -> None:
+        self._config = AccelConfig() if accel is None else accel
+        self._profile: Profile | None = None
+        self.findings = Findings()
+        self.weights = WeightCache()
+        self._fresh = itertools.count()
+
+    def capabilities(self) -> "Profile":
+        """The validated profile; ConfigurationError where it is not valid."""
+        from inductor_debug.stages.accelerators.profile import validate_profile
+
+        if self._profile is None:
+            self._profile = validate_profile(self._config)
+        return self._profile
+
+    def validate(self) -> None:
+        if not self.capabilities().numerics.stated:
+            raise ConfigurationError(
+                f"backend=emulated: the profile {self._config.name!r} states no numerics to emulate; valid: a profile "
+                "with accel.numerics (storage, operands, accumulate, casts, tile, fallback).\n"
+                "Try: accel.numerics.storage.float32=bfloat16"
+            )
+
+    @property
+    def warns(self) -> bool:
+        """Whether a defect that is found is recorded alone: the profile says ``strict: false``."""
+        return self._config.strict is False
+
+    @property
+    def roundoff(self) -> float:  # type: ignore[override]
+        """Of the coarsest format of tensors and operands; 0 where there is none."""
+        numerics = self.capabilities().numerics
+        names = (*numerics.storage.values(), *numerics.operands.values())
+        return max((parse_format(name, numerics).roundoff for name in names), default=0.0)
+
+    def storage_rounding(self) -> "EmulatedAdapter | None":
+        """The same, with the formats of tensors and operands alone: no narrow sums, casts, tiles or host."""
+        numerics = self.capabilities().numerics
+        if not (numerics.storage or numerics.operands):
+            return None
+        kept = ("storage", "operands", "block_size", "block_axis", "saturate")
+        formats = NumericsConfig(**{name: getattr(numerics, name) for name in kept})
+        return EmulatedAdapter(AccelConfig(name=f"{self._config.name}, formats alone", numerics=formats))
+
+    def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
+        """The graph with the profile's numerics. ConfigurationError where it states none."""
+        graph_id = f"g{next(self._fresh)}.forward"
+        return self._compile(gm, graph_records({graph_id: gm})[0])
+
+    def dynamo_backend(self) -> Callable[..., Any]:
+        from inductor_debug.stages.torch_internals.backends import aot_backend
+
+        def backend(gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Any]:
+            graphs = _Halves(f"g{next(self._fresh)}", gm)
+
+            def compiler(direction: str) -> Callable[..., Any]:
+                return lambda graph, inputs: self._compile(graph, graphs.record(direction, graph))
+
+            compile_aot = aot_backend(
+                forward=compiler("forward"),
+                backward=compiler("backward"),
+                inference=compiler("forward"),
+                partitioned=graphs.keep,
+                recompute=False,
+            )
+            with sdpa_kernel(SDPBackend.MATH):
+                compiled: Callable[..., Any] = compile_aot(gm, example_inputs)
+            return compiled
+
+        return backend
+
+    def _compile(self, gm: fx.GraphModule, record: GraphRecord) -> Callable[..., Sequence[Tensor]]:
+        self.validate()
+        profile = self.capabilities()
+        numerics = Numerics.of(profile.numerics)
+        interpreter = EmulatingInterpreter(
+            gm, record.id, plan(gm, record, profile), numerics, self.weights, self.findings
+        )
+        return interpreter.run
+
+
+class _Halves:
+    """Records of a graph's halves, made together: a backward finds the lines of its forward.
+
+    Args:
+        number: ``g0``, ``g1``, …
+        gm: Dynamo's graph, whose names the AOT graphs' inputs get.
+    """
+
+    def __init__(self, number: str, gm: fx.GraphModule) -> None:
+        from inductor_debug.stages.torch_internals.fx_records import PlaceholderInfo
+
+        self.number = number
+        self.names = [PlaceholderInfo(str(node.target)) for node in gm.graph.nodes if node.op == "placeholder"]
+        self.records: dict[str, GraphRecord] = {}
+
+    def keep(self, forward: fx.GraphModule, backward: fx.GraphModule) -> None:
+        graphs = {f"{self.number}.forward": forward, f"{self.number}.backward": backward}
+        self.records = {record.id: self._named(record, graphs[record.id]) for record in graph_records(graphs)}
+
+    def record(self, direction: str, gm: fx.GraphModule) -> GraphRecord:
+        """The half's record: the kept one, or of the graph as it is where its nodes are others."""
+        graph_id = f"{self.number}.{direction}"
+        kept = self.records.get(graph_id)
+        if kept is not None and {node.name for node in kept.nodes} >= {node.name for node in gm.graph.nodes}:
+            return kept
+        return self._named(graph_records({graph_id: gm})[0], gm)
+
+    def _named(self, record: GraphRecord, gm: fx.GraphModule) -> GraphRecord:
+        from inductor_debug.stages.torch_internals.aot import aot_placeholders
+
+        known = aot_placeholders(gm.graph, record.kind, self.names, {})
+        nodes = [
+            dataclasses.replace(node, target=known[node.name].target or node.target) if node.name in known else node
+            for node in record.nodes
+        ]
+        return dataclasses.replace(record, nodes=nodes)
+
+
+TABLE = "lower/emulation.csv"
+FACTS = "lower/emulation.json"
+
+
+def status(adapter: EmulatedAdapter) -> Literal["passed", "failed"]:
+    """Failed where a leak or an overflow of integers was found, unless the profile says ``strict: false``."""
+    return "failed" if adapter.findings.defects and not adapter.warns else "passed"
+
+
+def with_findings(result: StageResult, context: StageContext, adapter: EmulatedAdapter) -> StageResult:
+    """The result of a stage that compares, with the findings where no lower stage has told them."""
+    if TABLE in context.artifacts.names(TABLE):
+        return result
+    failed = "failed" if "failed" in (result.status, status(adapter)) else result.status
+    return dataclasses.replace(
+        result,
+        status=failed,
+        message=f"{result.message}; {in_words(adapter)}",
+        artifacts=result.artifacts | artifacts(adapter),
+    )
+
+
+def artifacts(adapter: EmulatedAdapter) -> dict[str, Any]:
+    """``lower/emulation.csv``, one row a finding, and ``lower/emulation.json``: the numerics in force and counts."""
+    profile = adapter.capabilities()
+    facts = {
+        "profile": profile.name,
+        "numerics": dataclasses.asdict(profile.numerics),
+        "warns": adapter.warns,
+        "findings": adapter.findings.counts(),
+        "weights": {"rounded": adapter.weights.misses, "reused": adapter.weights.hits},
+    }
+    return {TABLE: adapter.findings.table(), FACTS: facts}
+
+
+def in_words(adapter: EmulatedAdapter) -> str:
+    """The lower stage's message."""
+    numerics = adapter.capabilities().numerics
+    parts = [f"{dtype} stored as {name}" for dtype, name in numerics.storage.items()]
+    parts += [f"{dtype} operands as {name}" for dtype, name in numerics.operands.items()]
+    if numerics.accumulate:
+        every = "" if numerics.accumulate_block is None else f" every {numerics.accumulate_block} terms"
+        parts.append(f"sums rounded to {numerics.accumulate}{every}")
+    parts += [f"{wide} cast to {narrow}" for wide, narrow in numerics.casts.items()]
+    if numerics.tile:
+        sizes = "×".join(map(str, numerics.tile))
+        parts.append(f"tiles of {sizes} padded with {'NaN' if numerics.poison else 'zero'}")
+    words = f"emulated {', '.join(parts) or 'host fallbacks'}; {adapter.findings.in_words()}"
+    worst = adapter.findings.worst_in_words()
+    return f"{words}; {worst}" if worst else words

@@ -1,0 +1,332 @@
+"""The mock accelerator: checks every graph against a profile's rules and executes it with torch.
+
+Dynamo's graphs (``mock``), or AOTAutograd's forward and backward, apart (``aot_mock``)::
+
+    torch.compile(model, backend="mock", options={"profile": "strict16", "execute": "inductor"})
+
+The first call is what a user waits for, so a graph that fits is checked on records without source lines, modules and
+FLOPs; they are made where something was found.
+"""
+
+import itertools
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, fx
+
+from inductor_debug.stages.accelerators.config import AccelConfig
+from inductor_debug.stages.accelerators.profile import PREFIX
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter, run_as_traced
+from inductor_debug.stages.backends.mock_options import MockOptions, split_options
+from inductor_debug.stages.backends.strict_error import SHOWN, ProfileViolated, described, unwaived
+from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.rules.violations import Violations
+from inductor_debug.stages.torch_internals.frames import WatchedBackend
+
+if TYPE_CHECKING:
+    from inductor_debug.stages.accelerators.profile import Profile
+    from inductor_debug.stages.torch_internals.fx_records import PlaceholderInfo, RecordContext
+
+__all__ = ["AotMockAdapter", "MockAdapter", "ProfileViolated", "aot_mock_backend", "mock_backend"]
+
+log = logging.getLogger(__name__)
+
+BARE_RULES = frozenset(("alignment", "dtype", "layout", "memory_tensor", "operation"))
+"""Rules that decide on shapes, dtypes, strides and targets alone."""
+
+
+class MockAdapter(AcceleratorAdapter):
+    """Checks Dynamo's graphs, then executes them with torch.
+
+    Args:
+        profile: the rules; the profile called ``mock`` by default, with MOCK_STRICT, MOCK_ALIGNMENT and MOCK_MAX_MEMORY
+            applied.
+        options: how to execute, and what a violation leaves.
+        run: True in the pipeline: what a violation leaves is stored in the run's directory, by the runner; and
+            TorchInductor draws the random numbers that eager draws.
+    """
+
+    name = "mock"
+
+    def __init__(
+        self, profile: AccelConfig | None = None, options: MockOptions | None = None, *, run: bool = False
+    ) -> None:
+        self.options = options or MockOptions()
+        self._config = profile
+        self._profile: Profile | None = None
+        self._run = run
+        self._count = itertools.count()
+
+    def capabilities(self) -> "Profile":
+        """The validated profile.
+
+        Raises:
+            ConfigurationError: it is not valid, names an operation or a dtype that torch lacks, or an environment
+                variable MOCK_* is unreadable or unknown.
+        """
+        from inductor_debug.stages.accelerators.profile import (
+            VARIABLES,
+            check_variables,
+            load_profile,
+            validate_profile,
+        )
+
+        if self._profile is None:
+            check_variables(os.environ)
+            edited = self._config is not None or not os.environ.keys().isdisjoint(VARIABLES)
+            profile = load_profile("mock") if self._config is None else validate_profile(self._config)
+            if edited and profile.names_of_torch:
+                from inductor_debug.stages.accelerators.torch_check import check_names
+
+                check_names(profile)
+            self._profile = profile
+        return self._profile
+
+    def validate(self) -> None:
+        self.capabilities()
+
+    def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
+        """Check an AOT graph, then execute it with torch. Raises ProfileViolated where the profile is strict."""
+        self.enforce({f"g{next(self._count)}.forward": gm})
+        return run_as_traced(gm)
+
+    def dynamo_backend(self) -> Callable[..., Any]:
+        def backend(gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Any]:
+            graph_id = f"g{next(self._count)}.dynamo"
+            self.enforce({graph_id: gm})
+            self.look_outside(gm, graph_id)
+            return self.execute(gm, example_inputs)
+
+        return backend
+
+    def execute(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Any]:
+        """What runs a Dynamo graph behind the checks."""
+        if not self.options.inductor:
+            return run_as_traced(gm)
+        from inductor_debug.stages.torch_internals.backends import inductor_in_mode
+
+        patches = {"fallback_random": True} if self._run else {}
+        return inductor_in_mode(gm, example_inputs, self.options.mode, patches)
+
+    def look_outside(self, gm: fx.GraphModule, graph_id: str) -> None:
+        """Tell that a Dynamo graph ends in a graph break: what Python runs between two graphs is in neither.
+
+        Raises:
+            ProfileViolated: the profile is strict, and can't be shown to be kept.
+        """
+        from inductor_debug.stages.torch_internals.dynamo import break_after
+
+        reason = break_after(gm)
+        if reason is None:
+            return
+        told = f"{graph_id} ends in a graph break, and what Python runs after it is in no graph, so it was not checked"
+        self.tell_outside(f"{told}: {reason}")
+
+    def tell_outside(self, told: str) -> None:
+        """Tell what no graph holds: an error where the profile is strict, else a warning.
+
+        Raises:
+            ProfileViolated: the profile is strict, and can't be shown to be kept.
+        """
+        profile = self.capabilities()
+        if not profile.rules:
+            return
+        if profile.strict and not self._run:  # a run's own stages tell what no graph holds
+            raise ProfileViolated(Violations(profile=profile), outside=told)
+        log.warning("%s", told)
+
+    def enforce(
+        self,
+        graphs: dict[str, fx.GraphModule],
+        inputs: "Callable[[RecordContext], list[PlaceholderInfo]] | None" = None,
+    ) -> None:
+        """Check graphs, by id, together: all violations are reported, not the first graph's alone.
+
+        Args:
+            graphs: Dynamo's graph, or the forward and backward of one; a backward finds its forward's lines.
+            inputs: of AOT graphs: what their Dynamo graph's placeholders stand for.
+
+        Raises:
+            ProfileViolated: the profile is strict and broken, or can't be shown to be kept.
+        """
+        from inductor_debug.stages.rules.engine import check
+
+        profile = self.capabilities()
+        named = any(rule.rule == "operation" or rule.operations for rule in profile.rules)
+        bare = not profile.waivers and all(rule.rule in BARE_RULES for rule in profile.rules)
+        if bare and not check(graph_records(graphs, inputs, details=False, dispatched=named), profile):
+            return
+        records = graph_records(graphs, inputs, dispatched=named)
+        violations = check(records, profile)
+        if violations.failed:
+            from inductor_debug.stages.rules.repros import write_repros
+
+            repros = write_repros(records, violations, verified=self.options.verified_repros)
+            error = ProfileViolated(violations, repros)
+            if not self._run:
+                error.write(self.options.repro_dir)
+            raise error
+        found = [rows for finding in violations.findings if (rows := unwaived(finding))]
+        for rows in found[:SHOWN]:
+            log.warning("%s", described(*rows).strip())
+        for rows in [*found[SHOWN:], *([row] for row in violations if row.severity == "waived")]:
+            log.info("%s", described(*rows).strip())
+        if len(found) > SHOWN:
+            log.warning("… and %d more of %s, logged at level INFO", len(found) - SHOWN, ", ".join(graphs))
+
+
+class AotMockAdapter(MockAdapter):
+    """Checks AOTAutograd's forward and backward graphs, then executes them with torch.
+
+    With TorchInductor behind the checks the graphs are the same (before Inductor's own decompositions): AOTAutograd
+    then runs twice, once for the checks and once in Inductor.
+    """
+
+    name = "aot_mock"
+
+    def dynamo_backend(self) -> Callable[..., Any]:
+        from inductor_debug.stages.torch_internals.backends import aot_backend
+
+        def backend(gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Any]:
+            number = next(self._count)
+
+            def inputs(context: "RecordContext") -> "list[PlaceholderInfo]":
+                from inductor_debug.stages.torch_internals.dynamo import dynamo_placeholders
+
+                return dynamo_placeholders(gm, context)
+
+            operations = self.capabilities().of("operation")
+            called = {f"g{number}.dynamo": gm} if operations else {}  # the user's own calls, which may be named
+
+            def inference(forward: fx.GraphModule, _: Sequence[Tensor]) -> Callable[..., Any]:
+                self.enforce(called | {f"g{number}.forward": forward}, inputs)
+                return run_as_traced(forward)
+
+            def half(part: fx.GraphModule, _: Sequence[Tensor]) -> Callable[..., Any]:
+                return run_as_traced(part)
+
+            def partitioned(forward: fx.GraphModule, backward: fx.GraphModule) -> None:
+                self.enforce(called | {f"g{number}.forward": forward, f"g{number}.backward": backward}, inputs)
+
+            checked = aot_backend(forward=half, backward=half, inference=inference, partitioned=partitioned)
+            compiled: Callable[..., Any] = checked(gm, example_inputs)
+            self.look_outside(gm, f"g{number}")
+            return self.execute(gm, example_inputs) if self.options.inductor else compiled
+
+        return backend
+
+
+def graph_records(
+    graphs: dict[str, fx.GraphModule],
+    inputs: "Callable[[RecordContext], list[PlaceholderInfo]] | None" = None,
+    *,
+    details: bool = True,
+    dispatched: bool = False,
+) -> list[GraphRecord]:
+    """Records of traced graphs by id; a backward finds the lines of the forward before it.
+
+    Args:
+        graphs: Dynamo's graphs or AOTAutograd's.
+        inputs: of AOT graphs: what their Dynamo graph's placeholders stand for; None: they are plain inputs.
+        details: False leaves out source lines, modules and FLOPs.
+        dispatched: True finds out which aten operations the calls of Dynamo's graphs come to.
+    """
+    from inductor_debug.stages.torch_internals.dynamo import dynamo_placeholders
+    from inductor_debug.stages.torch_internals.fx_records import RecordContext, graph_record
+
+    context: RecordContext | None = None
+    records = []
+    for graph_id, gm in graphs.items():
+        if context is None:
+            context = RecordContext.of(gm)
+            if details:
+                context.sources.set_caller(node.meta.get("stack_trace") for node in gm.graph.nodes)
+        kind = graph_id.rpartition(".")[2]
+        known: dict[str, PlaceholderInfo] = {}
+        if kind == "dynamo":
+            names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
+            known = dict(zip(names, dynamo_placeholders(gm, context), strict=True))
+        elif inputs is not None:
+            from inductor_debug.stages.torch_internals.aot import aot_placeholders
+
+            known = aot_placeholders(gm.graph, kind, inputs(context), {})
+        record = graph_record(gm.graph, id=graph_id, context=context, placeholders=known, details=details)
+        alone = kind == "dynamo" and len(graphs) == 1  # else its aten graphs tell what its calls come to
+        records.append(_with_calls(record, gm) if dispatched and alone else record)
+    return records
+
+
+def _with_calls(record: GraphRecord, gm: fx.GraphModule) -> GraphRecord:
+    from inductor_debug.stages.torch_internals.dispatch import dispatched_calls
+
+    called = dispatched_calls(gm)
+    nodes = [replace(node, dispatched=called[node.name]) if node.name in called else node for node in record.nodes]
+    return replace(record, nodes=nodes)
+
+
+_adapters: dict[tuple[Any, ...], MockAdapter] = {}
+"""What a call of torch.compile asked for → its adapter, so that graphs are numbered and the profile is read once."""
+
+
+def _adapter(kind: type[MockAdapter], mode: str | None, options: Mapping[str, Any] | None) -> MockAdapter:
+    given = dict(options or {})
+    environment = sorted((key, value) for key, value in os.environ.items() if key.startswith(PREFIX))
+    file = Path(str(given.get("profile", "")))
+    edited = file.stat().st_mtime_ns if file.is_file() else 0
+    key = (kind, mode, edited, repr(sorted(given.items(), key=str)), *environment)
+    if key not in _adapters:
+        mock_options, profile = split_options(given, key="options", mode=mode)
+        config = None
+        if profile:
+            from inductor_debug.stages.accelerators.profile import load_config
+
+            config = load_config(profile.pop("profile", "mock"), **profile)
+        _adapters[key] = kind(config, mock_options)
+    return _adapters[key]
+
+
+def _watched(kind: type[MockAdapter]) -> Callable[[Callable[..., Any]], WatchedBackend]:
+    def tell(told: str, mode: str | None = None, options: Any = None) -> None:
+        _adapter(kind, mode, options).tell_outside(told)
+
+    return lambda backend: WatchedBackend(backend, tell)
+
+
+@_watched(MockAdapter)
+def mock_backend(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Tensor],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """``torch.compile(model, backend="mock")``: Dynamo's graph checked against a profile, then executed by torch.
+
+    Args:
+        mode: ``mode=`` of torch.compile: TorchInductor executes, in that mode.
+        options: ``options=`` of torch.compile: ``profile`` (name or path, default ``mock`` with MOCK_STRICT,
+            MOCK_ALIGNMENT and MOCK_MAX_MEMORY applied), the fields of
+            :class:`~stages.backends.mock_options.MockOptions` (``execute``, ``mode``, ``repro_dir``,
+            ``verified_repros``); other keys override the profile's fields.
+
+    Raises:
+        ProfileViolated: the profile is strict and the graph breaks it.
+        ConfigurationError: a profile, field, mode or environment variable is not valid.
+    """
+    return _adapter(MockAdapter, mode, options).dynamo_backend()(gm, example_inputs)
+
+
+@_watched(AotMockAdapter)
+def aot_mock_backend(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Tensor],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """``torch.compile(model, backend="aot_mock")``: as :func:`mock_backend`, for AOTAutograd's forward and backward."""
+    return _adapter(AotMockAdapter, mode, options).dynamo_backend()(gm, example_inputs)

@@ -1,0 +1,236 @@
+"""A bisection in words, as JSON and as a table. Free of torch."""
+
+from typing import Any
+
+from inductor_debug.stages.bisect.records import (
+    BACKEND,
+    DECOMPOSITION,
+    DECOMPOSITIONS,
+    LOWERINGS,
+    OPTION_GROUPS,
+    SINGULAR,
+    UNKNOWN,
+    Application,
+    Bisection,
+)
+from inductor_debug.stages.formatting import counted
+
+HIDES = "that hides it, and is not necessarily where it is"
+FEWER = "with fewer of them off something else fails"
+SHOWN = 3
+"""Places of one switch that a message shows."""
+
+COLUMNS = ["probe", "purpose", "compiler", "setting", "fault", "verdict", "failure", "graphs", "seconds", "message"]
+
+
+def answer(result: Bisection, facts: dict[str, Any]) -> str:
+    """One line: what makes the fault go away, or why nothing does; what it cost."""
+    return f"{_finding(result, facts)}; {cost(result)}"
+
+
+def cost(result: Bisection) -> str:
+    """``12 compilations, 31.5 s``."""
+    return f"{counted(result.compilations, 'compilation')}, {result.seconds:.1f} s"
+
+
+def _finding(result: Bisection, facts: dict[str, Any]) -> str:
+    if result.verdict == "none":
+        return _none(result)
+    if result.verdict == UNKNOWN:
+        return _not_established(result)
+    where = _subsystem(result, facts)
+    if result.verdict == "subsystem":
+        return f"{where}, but no single switch in it explains the fault"
+    told = _gone_with(result)
+    if result.also:
+        told += f"; it goes away too without the lowering of {_names(result.also)}"
+    told += f"; {HIDES}"
+    if result.ended:
+        told += f"; {counted(len(result.probes), 'probe')} did not suffice to ask more (stages.bisect.max_probes)"
+    if result.remedy is None:
+        return f"{where}: {told}; no option that was tried makes it go away"
+    how = {"option": "type: ", "python": "run in Python first: ", "edit": ""}[result.remedy.kind]
+    return f"{where}: {told}; to be rid of it, {how}{result.remedy.text}"
+
+
+def _none(result: Bisection) -> str:
+    if result.fault is None:
+        return f"nothing to bisect: {result.probes[0].outcome.message}"
+    return (
+        "none: the model without any compiler has the fault too, so it is the model (or what it is compared with) "
+        "that is wrong, not the compiler"
+    )
+
+
+def _not_established(result: Bisection) -> str:
+    if result.fault is None:
+        return f"not established: {result.probes[0].outcome.message}"
+    if result.confirmed or result.probes[-1].purpose.startswith("is it there again"):
+        return "not established: the fault does not repeat, it comes and goes with the same setting"
+    return f"not established: {counted(len(result.probes), 'probe')} did not suffice (stages.bisect.max_probes)"
+
+
+def _subsystem(result: Bisection, facts: dict[str, Any]) -> str:
+    name = str(facts.get("name", "backend"))
+    words = {"inductor": "TorchInductor", "dynamo": "Dynamo", "aot_autograd": "AOTAutograd"}
+    if result.subsystem == DECOMPOSITIONS:
+        return f"the decompositions of {'TorchInductor' if facts.get('inductor') else name}"
+    if result.subsystem == BACKEND:
+        return f"the backend {name}"
+    if result.subsystem == "inductor" and not facts.get("inductor"):
+        return f"TorchInductor behind the backend {name}"
+    return words.get(str(result.subsystem), str(result.subsystem))
+
+
+def _gone_with(result: Bisection) -> str:
+    """What was seen: with what the fault goes away, fault by fault where there are several."""
+    if result.group in OPTION_GROUPS:
+        each = [f"goes away with {_names(names)}{_one_or_several(names)}" for names in result.faults]
+    else:
+        each = [f"goes away without {_switches(result, names)}{_one_or_several(names)}" for names in result.faults]
+    if len(each) > 1:
+        least = "at least " if len(result.names) > len(each) else ""
+        return f"{least}{len(each)} independent faults: {'; '.join(f'one {told}' for told in each)}"
+    if result.verdict == "narrowed":
+        return f"the fault goes away without {_switches(result, result.names)}; {FEWER}"
+    return f"the fault {each[0]}"
+
+
+def _one_or_several(names: list[str]) -> str:
+    """What is not known of switches that were not told apart."""
+    return f" (not established: one fault that any of the {len(names)} keeps, or several)" if len(names) > 1 else ""
+
+
+def _switches(result: Bisection, names: list[str]) -> str:
+    """``the lowering of aten.erf.default at erf, nets.py:3: …``; no place where none was tried apart."""
+    assert result.group is not None
+    noun = SINGULAR[result.group]
+    chosen = [item for item in result.applications if item.key in names]
+    if len(names) > 1:
+        plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+        places = (f"{name}{_nodes([item for item in chosen if item.key == name])}" for name in names)
+        told = _names([*places] if result.located else names)
+        return f"{len(names)} {plural} together: {told}"
+    of = "of " if result.group in (LOWERINGS, DECOMPOSITION) else ""
+    share = ""
+    if len(result.names) == 1 and result.applied > 1:
+        count = len(chosen)
+        share = (
+            f" (all {count} applications)"
+            if count == result.applied
+            else f" ({count} of {result.applied} applications)"
+        )
+    place = "" if result.pattern else _code(chosen)
+    told = f"the {noun} {of}{names[0]}{share}{place}"
+    if result.pattern:
+        told += f", there {_names([result.pattern[0].key])}{_code(result.pattern)}"
+    return told + (_nodes(result.pattern or chosen) if result.located else "")
+
+
+def _code(applications: list[Application]) -> str:
+    places = list(dict.fromkeys(item.definition for item in applications if item.definition))
+    return f" [{places[0]}]" if places else ""
+
+
+def _names(names: list[str]) -> str:
+    return " and ".join(names)
+
+
+def _nodes(applications: list[Application]) -> str:
+    """The first node that each application acts on, with the model's line; of many applications the first few."""
+    places = list(dict.fromkeys(filter(None, map(_node, applications))))
+    more = f" and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
+    return f" at {' and at '.join(places[:SHOWN])}{more}" if places else ""
+
+
+def _node(application: Application) -> str:
+    nodes = application.nodes
+    best = next((node for node in nodes if node.source), nodes[0] if nodes else None)
+    if best is None or not (best.name or best.source):
+        return ""
+    graph = f" of the {best.graph} graph" if best.graph and best.name else ""
+    source = f"{best.source}: {best.code}" if best.source else ""
+    return ", ".join(filter(None, (f"{best.name}{graph}", source)))
+
+
+def rows(result: Bisection) -> list[dict[str, Any]]:
+    """``bisect/probes.csv``: see :data:`COLUMNS`. ``fault`` is present, gone, or other (another failure)."""
+    return [
+        {
+            "probe": probe.number,
+            "purpose": probe.purpose,
+            "compiler": probe.setting.link,
+            "setting": probe.setting.words,
+            "fault": probe.fault,
+            "verdict": probe.outcome.compared or probe.outcome.verdict,
+            "failure": probe.outcome.failure,
+            "graphs": probe.outcome.graphs,
+            "seconds": round(probe.outcome.seconds, 3),
+            "message": probe.outcome.message,
+        }
+        for probe in result.probes
+    ]
+
+
+def as_json(result: Bisection) -> dict[str, Any]:
+    """``bisect/bisect.json``."""
+    return {
+        "verdict": result.verdict,
+        "answer": result.answer,
+        "fault": result.fault,
+        "subsystem": result.subsystem,
+        "kind": None if result.group is None else SINGULAR[result.group],
+        "relation": _relation(result),
+        "names": result.names,
+        "faults": result.faults,
+        "located": result.located,
+        "ended": result.ended,
+        "applied": result.applied,
+        "applications": [_application(item) for item in result.applications],
+        "pattern": None if not result.pattern else {
+            "name": result.pattern[0].key, "applications": [_application(item) for item in result.pattern],
+        },
+        "also": result.also,
+        "remedy": None if result.remedy is None else vars(result.remedy),
+        "established": {
+            "chain": {
+                probe.setting.link: {"probe": probe.number, "fault": probe.fault}
+                for probe in result.probes if not probe.setting.words and "confirm" not in probe.purpose
+            },
+            "confirmed": result.confirmed,
+        },
+        "probes": len(result.probes),
+        "compilations": result.compilations,
+        "seconds": round(result.seconds, 3),
+    }  # fmt: skip
+
+
+def _relation(result: Bisection) -> str | None:
+    """What was seen of the names: with an option set, or with the other switches off, the fault goes away."""
+    if not result.names:
+        return None
+    return "goes_away_with" if result.group in OPTION_GROUPS else "goes_away_without"
+
+
+def _application(item: Application) -> dict[str, Any]:
+    nodes = [{key: value for key, value in vars(node).items() if key != "trace"} for node in item.nodes]
+    return {"name": item.key, "index": item.occurrence, "definition": item.definition, "nodes": nodes}
+
+
+def as_typed(name: str, value: Any) -> str:
+    """``name=value`` as on the command line."""
+    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return f"{name}={text}"
+
+
+def as_override(option: str) -> str:
+    """``name=value`` for a shell's command line: a value with a comma is no sweep."""
+    name, _, text = option.partition("=")
+    return f"{name}=\"'{text}'\"" if "," in text else option
+
+
+def as_python(option: str) -> tuple[str, Any]:
+    """``name=value`` as typed, → name and value."""
+    name, _, text = option.partition("=")
+    values = {"true": True, "false": False, "null": None}
+    return name, values[text] if text in values else (int(text) if text.lstrip("-").isdigit() else text)

@@ -1,0 +1,88 @@
+"""Statistics of captured graphs. Free of torch.
+
+``statistics.csv`` has one row a graph × operator × dtype (``scope`` "operator"), and one a graph (``scope`` "graph"):
+
+=====================  ==============================================================================================
+graph, kind            the graph's id and kind
+scope                  "operator", or "graph" for the graph's totals
+operator, dtype        the target, and the dtype of its first output; empty in a total
+count                  calls, ``_operator.getitem`` included (placeholders, attributes and the output are not)
+output_bytes           dense bytes of all outputs, views included
+allocated_bytes        the same without views and in-place results, which allocate nothing
+flops                  sum over the nodes with a formula; empty where none has one (a multiply-add is two)
+flops_unknown          nodes without a formula
+input_bytes            totals only: placeholders and attributes
+peak_live_bytes        totals only, see :func:`peak_live`: whole storages, each once; empty where a size has no hint
+peak_live_node         totals only: the node at which the peak is reached
+=====================  ==============================================================================================
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from inductor_debug.stages.graphs.liveness import peak_live
+from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord
+
+if TYPE_CHECKING:
+    import pandas
+
+COLUMNS = [
+    "graph", "kind", "scope", "operator", "dtype", "count", "output_bytes", "allocated_bytes", "flops",
+    "flops_unknown", "input_bytes", "peak_live_bytes", "peak_live_node",
+]  # fmt: skip
+
+
+def is_call(node: NodeRecord) -> bool:
+    """True for a node that does something: calls of functions, methods and modules."""
+    return node.op.startswith("call_")
+
+
+def is_operation(node: NodeRecord) -> bool:
+    """True for a call that computes: taking an item out of an operation's several results does not."""
+    return is_call(node) and node.target != GETITEM
+
+
+def statistics(graphs: Iterable[GraphRecord]) -> "pandas.DataFrame":
+    """The table described above, graphs in the order given, operators by name."""
+    import pandas
+
+    rows: list[dict[str, Any]] = []
+    for graph in graphs:
+        groups: dict[tuple[str, str], list[NodeRecord]] = defaultdict(list)
+        for node in graph.nodes:
+            if is_call(node):
+                groups[node.target, node.outputs[0].dtype if node.outputs else ""].append(node)
+        for (operator, dtype), nodes in sorted(groups.items()):
+            rows.append(_row(graph, "operator", nodes) | {"operator": operator, "dtype": dtype})
+        rows.append(_total(graph))
+    table = pandas.DataFrame(rows, columns=COLUMNS)
+    integers = ["count", "output_bytes", "allocated_bytes", "flops", "flops_unknown", "input_bytes", "peak_live_bytes"]
+    return table.astype(dict.fromkeys(integers, "Int64"))
+
+
+def _bytes(nodes: Iterable[NodeRecord]) -> int | None:
+    sizes = [tensor.nbytes for node in nodes for tensor in node.outputs]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
+
+
+def _row(graph: GraphRecord, scope: str, nodes: list[NodeRecord]) -> dict[str, Any]:
+    counted = [node.flops for node in nodes if node.flops is not None]
+    return {
+        "graph": graph.id,
+        "kind": graph.kind,
+        "scope": scope,
+        "count": len(nodes),
+        "output_bytes": _bytes(nodes),
+        "allocated_bytes": _bytes(node for node in nodes if not node.aliases),
+        "flops": sum(counted) if counted else None,
+        "flops_unknown": len(nodes) - len(counted),
+    }
+
+
+def _total(graph: GraphRecord) -> dict[str, Any]:
+    row = _row(graph, "graph", [node for node in graph.nodes if is_call(node)])
+    peak, name = peak_live(graph)
+    inputs = _bytes(node for node in graph.nodes if node.op in ("placeholder", "get_attr"))
+    return row | {"input_bytes": inputs, "peak_live_bytes": peak, "peak_live_node": name}

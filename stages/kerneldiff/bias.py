@@ -1,0 +1,103 @@
+"""Is a wide noise floor noise at all? Asked of outputs and losses that a floor of most of the digits let pass.
+
+Rounding noise is another one at other weights. What a model computes otherwise in another dtype (``if x.dtype ==
+torch.float16: x = x.clamp(...)``, a constant that the format can't hold) is nearly the same at weights and inputs that
+are perturbed by some units of roundoff, and float64, which goes another way, is no standard for it: its distance from
+the reference would let zeros pass. So the reference and gold are run again, perturbed
+(:mod:`stages.sides.perturbed`), and where their difference stays what it was in every draw, the floor does not
+decide.
+
+Some rounding stays as well: of constants (rotary positions in bfloat16, where eager's cosines are 14 % off and a
+compiler's, rounded less often, are not), or of a sum that grows until the next term is lost. Where a floor of that kind
+would pass nearly anything it is withdrawn too; a narrower one decides as before.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from inductor_debug.models.case import Case
+from inductor_debug.stages.kerneldiff.random_draws import judge_without_floor
+from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.numerics.verdict import FLOORS, over
+from inductor_debug.stages.sides import perturbed
+from inductor_debug.stages.sides import running as sides
+
+WIDE = 0.25
+"""A floor above this power of the unit roundoff, as a share of the reference (both RMS), is asked about: 25 % in
+bfloat16, four of which are the tensor itself, 15 % in float16, 1.6 % in float32."""
+
+DRAWS = 3
+"""Perturbed references in all of which the difference must stay: of a scalar, one draw in 25 is as near by luck."""
+
+STAYS = 0.1
+"""Share of the difference, by RMS, by which it may change and still be the same one."""
+
+
+@dataclass
+class _Suspect:
+    row: TensorComparison
+    reference: torch.Tensor
+    noise: torch.Tensor
+    """Reference less gold, in float64."""
+
+
+def review_wide(
+    rows: list[TensorComparison], base: Case, reference: sides.Leaves, gold: sides.Leaves, roundoff: float
+) -> str:
+    """Withdraw the floor's verdicts where a wide floor is the same at perturbed weights; what was found, in words.
+
+    Args:
+        base: the reference's case, which runs in eager; left bit for bit as found.
+        reference, gold: their results.
+        roundoff: of the format that the case computes in.
+    """
+    suspects = [
+        _Suspect(row, leaf, noise)
+        for row in rows
+        if row.kind in ("output", "loss") and row.verdict == "within_floor" and row.bound in (*FLOORS, "conditioning")
+        for leaf, noise in [_noise(row, reference, gold)]
+        if leaf is not None and noise is not None and _rms(noise) > roundoff**WIDE * _rms(leaf)
+    ]
+    golden = base.to_gold() if suspects else base
+    for index in range(DRAWS):
+        if not suspects:
+            return ""
+        draw = perturbed.draw(base, golden, index, perturbed.one_step)
+        if draw is None:
+            return ""
+        suspects = [suspect for suspect in suspects if _stays(suspect, draw)]
+    for suspect in suspects:
+        share = over(_rms(suspect.noise), _rms(suspect.reference))
+        judge_without_floor(
+            suspect.row,
+            f"float64 differs from the reference by {100 * share:.3g} % (RMS), and by the same at perturbed weights: "
+            "no noise, but another computation (code that asks for its dtype) or what this dtype always rounds alike",
+            draws_differ=True,
+        )
+    return suspects[0].row.message if suspects else ""
+
+
+def _stays(suspect: _Suspect, draw: perturbed.Draw) -> bool:
+    leaf, noise = _noise(suspect.row, draw.reference, draw.above)
+    if leaf is None or noise is None or leaf.shape != suspect.reference.shape or torch.equal(leaf, suspect.reference):
+        return False
+    return _rms(noise - suspect.noise) <= STAYS * _rms(suspect.noise)
+
+
+def _noise(
+    row: TensorComparison, reference: sides.Leaves, gold: sides.Leaves
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """The reference's tensor and its distance from gold; None where there is none of one shape."""
+    mine, exact = (leaves.get(row.kind, {}).get(row.place) for leaves in (reference, gold))
+    if not isinstance(mine, torch.Tensor) or not isinstance(exact, torch.Tensor) or mine.shape != exact.shape:
+        return None, None
+    if not mine.is_floating_point() or mine.layout != torch.strided or exact.layout != torch.strided:
+        return None, None
+    return mine, mine.double() - exact.to(mine.device, torch.float64)
+
+
+def _rms(tensor: torch.Tensor) -> float:
+    """Over its finite elements."""
+    finite = tensor[tensor.isfinite()].double()
+    return finite.square().mean().sqrt().item() if finite.numel() else 0.0

@@ -1,0 +1,172 @@
+"""What is measured beside one step of each side: later runs of the test side, and several optimizer steps."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+import torch
+
+from inductor_debug.models.case import Case
+from inductor_debug.models.draws import Draws
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.models.options import check_declared
+from inductor_debug.stages.contract import StageContext
+from inductor_debug.stages.kerneldiff import perturbation as conditioning
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.repeats import repeated
+from inductor_debug.stages.numerics.comparison import KernelDiff
+from inductor_debug.stages.numerics.record import raised
+from inductor_debug.stages.settings import Settings
+from inductor_debug.stages.sides import running as sides
+from inductor_debug.stages.sides.training_steps import SideRaised, Trainee, parameters, parameters_after, train
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Further:
+    """What was found: artifacts, and words for the stage's message.
+
+    Attributes:
+        lost: (kind, path) of the rows about later runs of what one side alone wrote into.
+    """
+
+    artifacts: dict[str, Any] = field(default_factory=dict)
+    note: str = ""
+    lost: set[tuple[str, str]] = field(default_factory=set)
+
+
+def check(config: KernelDiffConfig, settings: Settings) -> None:
+    """Raise ConfigurationError for options that can't be meant."""
+    check_declared(config, "stages.kerneldiff")
+    if config.steps and settings.mode != "training":
+        raise ConfigurationError(
+            f"stages.kerneldiff.steps: got {config.steps} in mode={settings.mode}, where nothing is trained.\n"
+            "Try: mode=training"
+        )
+    if config.golden is not None and (config.steps or config.repeats > 1):
+        raise ConfigurationError(
+            "stages.kerneldiff.golden: got a stored reference with steps or repeats, which need the reference to run; "
+            "valid: one of the two.\nTry: stages.kerneldiff.steps=0 stages.kerneldiff.repeats=1"
+        )
+
+
+def further(
+    context: StageContext,
+    config: KernelDiffConfig,
+    cases: tuple[Case, Case],
+    ran: tuple[sides.Side, sides.Side, sides.Side],
+    compiled: Callable[..., Any],
+    difference: KernelDiff,
+) -> Further:
+    """Do what the options ask for. Rows of trained parameters, and of later runs that fail, are added to
+    ``difference``; leaves as :func:`stages.kerneldiff.repeats.repeated` says.
+
+    Args:
+        cases: the reference's and the test side's.
+        ran: reference, test and gold, one step each.
+    """
+    found = Further()
+    if config.repeats > 1:
+        context.progress(f"repeating the test side {config.repeats - 1} times")
+        repeats = repeated(cases[1], compiled, ran, config.repeats, difference)
+        found.artifacts["kerneldiff/jitter.csv"], found.lost = repeats.table, repeats.lost
+        table = repeats.table
+        unsteady = table[table["differing"] > 0]
+        found.note += (
+            f"; over {config.repeats} runs the test side differs from itself in {len(unsteady)} of {len(table)} results"
+        )
+        if len(unsteady):
+            found.note += f", by up to {unsteady['max_abs'].max():.3g}"
+    if config.steps:
+        context.progress(f"{config.steps} optimizer steps on each side")
+        try:
+            found.artifacts["kerneldiff/drift.csv"], found_note = _stepped(
+                context, config, cases, compiled, difference, floor=bool(ran[2].leaves)
+            )
+        except SideRaised as error:
+            cause = error.__cause__
+            assert isinstance(cause, Exception)
+            if not sides.blamed_on_side(cause):
+                raise cause from None
+            log.exception("kerneldiff: the %s side raised in the optimizer steps", error.side)
+            who = f"in the optimizer steps the {error.side} side"
+            difference.rows.append(raised("parameter", "all parameters", who, sides.describe(cause)))
+        else:
+            found.note += found_note
+    return found
+
+
+def _stepped(
+    context: StageContext,
+    config: KernelDiffConfig,
+    cases: tuple[Case, Case],
+    compiled: Any,
+    difference: KernelDiff,
+    *,
+    floor: bool,
+) -> tuple[pd.DataFrame, str]:
+    """``floor``: gold trains too."""
+    drift, state = steps(context, config, cases, compiled, floor=floor)
+    own = KernelDiff(**difference.options | {"roundoff": None})  # a parameter is stored in its own dtype
+    after = parameters(state)
+    own.compare_leaves(after["reference"], after["test"], after.get("gold", {}), kind="parameter")
+    difference.rows += own.rows
+    if "gold" in state and context.settings.reference.backend == "eager":
+        _reconsider(context, config, cases[0], state["reference"].draws, after, difference)
+    last = drift.iloc[-1]
+    ratio = "" if last["ratio"] is None else f", {last['ratio']:.3g} times eager's own drift from float64"
+    return drift, f"; after {config.steps} steps the parameters drifted by {last['error_rms']:.3g} (RMS){ratio}"
+
+
+def _reconsider(
+    context: StageContext,
+    config: KernelDiffConfig,
+    base: Case,
+    draws: list[Draws],
+    after: dict[str, dict[str, torch.Tensor]],
+    difference: KernelDiff,
+) -> None:
+    """Let perturbed references, trained as long, judge again what the floor called a defect.
+
+    Args:
+        draws: the random numbers of each of the reference's steps.
+        after: each side's parameters after the steps.
+    """
+    rows = [row for row in difference.rows if row.kind == "parameter"]
+    if not any(row.verdict == "defect" for row in rows):
+        return
+    context.progress("training perturbed references, to tell a defect from a branch within rounding")
+    options = config.steps, config.optimizer, config.learning_rate
+    conditioning.reconsider(
+        rows,
+        base,
+        {"parameter": after["gold"]},
+        {"parameter": after["test"]},
+        draws=config.perturbations,
+        run=lambda _, case: parameters_after(case, *options, draws),
+    )
+
+
+def steps(
+    context: StageContext,
+    config: KernelDiffConfig,
+    cases: tuple[Case, Case],
+    compiled: Callable[..., Any],
+    *,
+    floor: bool,
+) -> tuple[pd.DataFrame, dict[str, Trainee]]:
+    """Train all sides; see :func:`stages.sides.training_steps.train`. Gold trains where a ``floor`` decides."""
+    base, case = cases
+    options = (config.optimizer, config.learning_rate)
+    trained = {
+        "reference": Trainee.of(base, sides.reference_function(context, base), *options),
+        "test": Trainee.of(case, compiled, *options),
+    }
+    if floor:
+        golden = case.to_gold()
+        trained["reference"].watched = case.draws is not None and base.module is case.module
+        trained["gold"] = Trainee.of(golden, golden.module, *options)
+    return train(trained, config.steps), trained

@@ -1,0 +1,379 @@
+"""One tensor, or one nested structure, against another."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import partial
+from types import BuiltinFunctionType, FunctionType, ModuleType, NoneType
+from typing import Any
+
+import torch
+
+from inductor_debug.models.references import attributes, holds_tensors, is_open
+from inductor_debug.stages.numerics import formats
+from inductor_debug.stages.numerics.accumulator import Figures, Number
+from inductor_debug.stages.numerics.comparable import CannotCompare, comparable
+from inductor_debug.stages.numerics.limits import check_values
+from inductor_debug.stages.numerics.metrics import begin, chunks
+from inductor_debug.stages.numerics.readers import Side
+from inductor_debug.stages.numerics.record import TensorComparison, text_table
+from inductor_debug.stages.numerics.structure import container_kind, containers, flatten
+from inductor_debug.stages.numerics.verdict import FAILING, FLOORS, Judgement, judge, overall
+
+AHEAD = 8
+"""Comparisons that are begun before the first is finished: enough to keep a device busy, and little memory."""
+
+
+def compare_tensors(
+    reference: torch.Tensor | Number,
+    test: torch.Tensor | Number,
+    *,
+    gold: torch.Tensor | Number | None = None,
+    atol: float | None = None,
+    rtol: float | None = None,
+    path: str = "output",
+    factor: float = 4.0,
+    kind: str = "output",
+    roundoff: float | None = None,
+    worst: int = 8,
+    histogram: bool = False,
+) -> TensorComparison:
+    """Compare two tensors of any dtype, rank, stride and device; neither is changed.
+
+    Args:
+        reference, test: tensors (or Python numbers, taken as 0-dim tensors).
+        gold: the reference in float64; with it the noise floor decides, unless a tolerance is given. Not used where
+            it is no more precise than the reference (of a coarser dtype, or of its dtype and equal bit for bit).
+        atol, rtol: tolerances; when either is given (the other is then 0) they decide. With neither, and no usable
+            gold, ``torch.testing.assert_close``'s defaults for the dtype decide.
+        path: name of the tensor in the record.
+        factor: error over floor above which the tensor is a defect.
+        kind: output, loss, gradient, parameter, buffer or input.
+        roundoff: unit roundoff of the format that the case computes in, where it is coarser than the tensor's dtype
+            (a float32 loss of a bfloat16 case). Default: the reference dtype's own.
+        worst: how many of the worst elements to keep.
+        histogram: count the errors by size too; on a CUDA device that takes about as long as all the rest.
+
+    Returns:
+        The record. A shape or dtype mismatch is a result (``defect``), not an exception.
+
+    Raises:
+        ValueError: ``factor`` is no finite number above 0; ``atol``, ``rtol`` or ``roundoff`` none from 0; ``worst`` no
+            whole number from 0.
+    """
+    return begin_comparison(
+        reference, test, gold=gold, atol=atol, rtol=rtol, path=path, factor=factor, kind=kind, roundoff=roundoff,
+        worst=worst, histogram=histogram,
+    )()  # fmt: skip
+
+
+def begin_comparison(
+    reference: torch.Tensor | Number,
+    test: torch.Tensor | Number,
+    *,
+    gold: torch.Tensor | Number | None,
+    atol: float | None,
+    rtol: float | None,
+    path: str,
+    factor: float,
+    kind: str,
+    roundoff: float | None,
+    worst: int,
+    histogram: bool,
+) -> Callable[[], TensorComparison]:
+    """:func:`compare_tensors` in two steps: what this returns gives the record when it is called.
+
+    On a CUDA device the work is queued here, so that many tensors are compared back to back.
+    """
+    check_values(factor=factor, atol=atol, rtol=rtol, roundoff=roundoff, worst=worst)
+    try:
+        left, right = _side(reference), _side(test)
+        third = None if gold is None else _side(gold)
+    except (CannotCompare, OverflowError, ValueError, RuntimeError) as error:
+        why = str(error).partition("\n")[0]
+        return partial(_itself, TensorComparison(kind, path, bound="value", message=f"not compared: {why}"))
+    record = TensorComparison(kind, path, list(left.shape), _name(left.dtype))
+    if left.shape != right.shape:
+        shapes = f"{list(left.shape)} in the reference, {list(right.shape)} in the test"
+        record.verdict, record.bound, record.message = "defect", "shape", f"shape is {shapes}"
+        return lambda: record
+    default_rtol, default_atol = formats.default_tolerances(left.dtype, right.dtype)
+    given = atol is not None or rtol is not None
+    record.rtol = (rtol or 0.0) if given else default_rtol
+    record.atol = (atol or 0.0) if given else default_atol
+    usable = _usable_gold(left, third)
+    measured = begin(left, right, usable, rtol=record.rtol, atol=record.atol, worst=worst, histogram=histogram)
+
+    def finish() -> TensorComparison:
+        figures = measured()
+        _fill(record, figures)
+        if left.dtype != right.dtype:
+            record.dtype = f"{_name(left.dtype)} vs {_name(right.dtype)}"
+            dtypes = f"{_name(left.dtype)} in the reference, {_name(right.dtype)} in the test"
+            record.verdict, record.bound, record.message = "defect", "dtype", f"dtype is {dtypes}"
+            return record
+        use_floor = not given and usable is not None and figures.gold_elements > 0
+        own = formats.unit_roundoff(left.dtype)
+        judgement = judge(
+            figures,
+            factor=factor,
+            roundoff=max(own, roundoff or 0.0) if own else 0.0,
+            use_floor=use_floor,
+            tolerance=f"atol={record.atol:g}, rtol={record.rtol:g}",
+        )
+        _decide(record, judgement, factor if use_floor else None)
+        record.message = record.message or _both_sides(record)
+        return record
+
+    return finish
+
+
+def _side(value: torch.Tensor | Number) -> Side:
+    """What is compared; a Python number is a 0-dim tensor."""
+    if isinstance(value, torch.Tensor):
+        return comparable(value)
+    dtype = {float: torch.float64, complex: torch.complex128}.get(type(value))
+    return torch.tensor(value, dtype=dtype, device="cpu")
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _usable_gold(reference: Side, gold: Side | None) -> Side | None:
+    """Gold where it can serve as a floor: of an inexact reference, in its shape, and more precise than it."""
+    if gold is None or gold.shape != reference.shape or not formats.is_inexact(reference.dtype):
+        return None
+    if formats.is_inexact(gold.dtype) and formats.unit_roundoff(gold.dtype) > formats.unit_roundoff(reference.dtype):
+        return None
+    if gold.dtype == reference.dtype:
+        return None if all(_alike(*pieces) for _, pieces in chunks([reference, gold])) else gold
+    return gold
+
+
+def _alike(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Every element equal, or of the same bits (a NaN)."""
+    left, right = (side.to(left.device).resolve_conj().resolve_neg() for side in (left, right))
+    return bool((formats.same_bits(left, right) | (left == right)).all())
+
+
+def _both_sides(record: TensorComparison) -> str:
+    """What "exact" does not say: that elements count as equal which are no numbers."""
+    counts = [(record.nan_reference, "NaN"), (record.inf_reference, "infinite")]
+    told = [f"{count} of {record.elements} elements are {what} on both sides" for count, what in counts if count]
+    return "; ".join(told)
+
+
+def _fill(record: TensorComparison, figures: Figures) -> None:
+    for name in (
+        "elements", "mismatched", "max_abs", "mean_abs", "max_rel", "mean_rel", "rmse", "max_ulp", "cosine", "snr_db",
+        "zero_reference", "nan_reference", "nan_test", "inf_reference", "inf_test", "worst", "reference_rms",
+        "histogram",
+    ):  # fmt: skip
+        setattr(record, name, getattr(figures, name))
+    record.mismatched_share = figures.mismatched / figures.elements if figures.elements else 0.0
+    if figures.worst:
+        first = figures.worst[0]
+        record.worst_index, record.worst_reference, record.worst_test = first.index, first.reference, first.test
+
+
+def _decide(record: TensorComparison, judgement: Judgement, factor: float | None) -> None:
+    for name in (
+        "verdict", "bound", "message", "floor_rms", "floor_max", "error_rms", "error_max", "ratio",
+    ):  # fmt: skip
+        setattr(record, name, getattr(judgement, name))
+    record.factor = factor
+    if record.bound in FLOORS and record.floor_rms is not None:
+        record.resolve(record.floor_rms)
+    elif record.bound == "tolerance":
+        record.resolve_tolerance()
+
+
+class KernelDiff:
+    """Compares nested structures of tensors; collects the rows and the verdict.
+
+    Attributes:
+        rows: one :class:`TensorComparison` a leaf, in order.
+    """
+
+    def __init__(
+        self,
+        *,
+        atol: float | None = None,
+        rtol: float | None = None,
+        factor: float = 4.0,
+        roundoff: float | None = None,
+        worst: int = 8,
+        histogram: bool = False,
+    ) -> None:
+        """See :func:`compare_tensors` for the arguments, and for what they raise."""
+        check_values(factor=factor, atol=atol, rtol=rtol, roundoff=roundoff, worst=worst)
+        self.options: dict[str, Any] = {
+            "atol": atol, "rtol": rtol, "factor": factor, "roundoff": roundoff, "worst": worst, "histogram": histogram,
+        }  # fmt: skip
+        self.rows: list[TensorComparison] = []
+
+    def compare(
+        self, reference: Any, test: Any, gold: Any = None, *, kind: str = "output", path: str | None = None
+    ) -> list[TensorComparison]:
+        """Compare two nested structures leaf by leaf; a leaf on one side alone is a row with verdict ``defect``.
+
+        Args:
+            reference, test, gold: tensors, numbers, strings, None, or dicts, lists, tuples, namedtuples, dataclasses
+                and ModelOutputs of them. ``gold`` may lack leaves: those are judged by tolerance.
+            kind: kind of the rows.
+            path: name of the root; default ``kind``.
+
+        Returns:
+            The rows of this call, which are also appended to :attr:`rows`.
+        """
+        root = path or kind
+        rows = self.compare_leaves(
+            flatten(reference, root), flatten(test, root), {} if gold is None else flatten(gold, root), kind=kind
+        )
+        left, right = containers(reference, root), containers(test, root)
+        for place in sorted(left.keys() & right.keys()):
+            if left[place] is not right[place]:
+                names = f"{left[place].__name__} in the reference, {right[place].__name__} in the test"
+                row = TensorComparison(kind, place, verdict="defect", bound="structure", message=names)
+                rows.append(row)
+                self.rows.append(row)
+        return rows
+
+    def compare_leaves(
+        self, reference: Mapping[str, Any], test: Mapping[str, Any], gold: Mapping[str, Any], *, kind: str
+    ) -> list[TensorComparison]:
+        """Compare leaves by path (see :func:`stages.numerics.structure.flatten`)."""
+        rows: list[TensorComparison] = []
+        begun: list[Callable[[], TensorComparison]] = []
+        for path in [*reference, *(path for path in test if path not in reference)]:
+            if path in reference and path in test:
+                begun.append(self._leaf(reference[path], test[path], gold.get(path), kind, path))
+            else:
+                side, other = ("reference", "test") if path in reference else ("test", "reference")
+                message = f"{container_kind((reference if path in reference else test)[path])} in the {side} alone"
+                row = TensorComparison(
+                    kind, path, verdict="defect", bound="structure", message=f"{message}, nothing in the {other}"
+                )
+                begun.append(partial(_itself, row))
+            if len(begun) - len(rows) > AHEAD:
+                rows.append(begun[len(rows)]())
+        rows += [finish() for finish in begun[len(rows) :]]
+        self.rows += rows
+        return rows
+
+    def _leaf(self, reference: Any, test: Any, gold: Any, kind: str, path: str) -> Callable[[], TensorComparison]:
+        numbers = (bool, int, float, complex)
+        kinds = container_kind(reference), container_kind(test)
+        same = type(reference) is type(test)
+        if kinds == ("tensor", "tensor") or (kinds == ("number", "number") and same and _fits(reference, test)):
+            usable = gold if isinstance(gold, (torch.Tensor, *numbers)) else None
+            return begin_comparison(reference, test, gold=usable, path=path, kind=kind, **self.options)
+        row = TensorComparison(kind, path, dtype=kinds[0], bound="value")
+        alike = _equal(reference, test) if same else None
+        if kinds[0] != kinds[1] or not same:
+            row.verdict, row.bound = "defect", "structure"
+            row.message = f"{type(reference).__name__} in the reference, {type(test).__name__} in the test"
+        elif alike is None:
+            row.message = f"objects of type {type(reference).__name__} can't be compared"
+        elif alike:
+            row.verdict = "exact"
+        else:
+            row.verdict, row.message = "defect", f"{_shown(reference)} in the reference, {_shown(test)} in the test"
+        return partial(_itself, row)
+
+    @property
+    def verdict(self) -> str:
+        """The worst verdict of all rows; ``not_established`` where no element of any tensor was compared."""
+        worst = overall(row.verdict for row in self.rows)
+        compared = any(row.elements for row in self.rows)
+        return worst if compared or worst == "defect" else "not_established"
+
+    @property
+    def failed(self) -> list[TensorComparison]:
+        """Rows whose verdict is ``defect`` or ``not_established``."""
+        return [row for row in self.rows if row.failed]
+
+    def __str__(self) -> str:
+        return text_table(self.rows)
+
+
+def _itself(row: TensorComparison) -> TensorComparison:
+    return row
+
+
+def _shown(value: Any) -> str:
+    """A leaf that is no tensor, in words; a generator by the start of its state's digest."""
+    if isinstance(value, torch.Generator):
+        state = hashlib.sha256(value.get_state().numpy().tobytes()).hexdigest()[:8]
+        return f"a generator of {value.device} in state {state}"
+    return repr(value)
+
+
+def _fits(*values: object) -> bool:
+    """False for an integer that no tensor can hold."""
+    return not any(isinstance(value, int) and not -(2**63) <= value < 2**63 for value in values)
+
+
+_UNIQUE = (
+    NoneType,
+    type,
+    FunctionType,
+    BuiltinFunctionType,
+    ModuleType,
+    Enum,
+    torch.dtype,
+    torch.layout,
+    torch.memory_format,
+)
+
+
+def _equal(reference: Any, test: Any) -> bool | None:
+    """Whether two leaves of one type that are no tensors are equal; None where that can't be told.
+
+    What defines no equality is equal where it is the same class, function or module, or an object of a user's own class
+    with the same attributes, none of which holds tensors (else it would have been entered). Generators of torch's are
+    equal that will draw the same.
+    """
+    if isinstance(reference, _UNIQUE):
+        return reference is test
+    if isinstance(reference, torch.Generator):
+        return reference.device == test.device and torch.equal(reference.get_state(), test.get_state())
+    if holds_tensors((reference, test)):  # a set of them has no order
+        return None
+    try:
+        if type(reference).__eq__ is not object.__eq__:
+            return bool(reference == test)
+        if is_open(reference) and not isinstance(reference, torch.nn.Module):
+            return attributes(reference) == attributes(test) or None
+    except (TypeError, ValueError, RuntimeError):  # arrays of objects, and whatever a class makes of ==
+        return None
+    return None
+
+
+def compare(reference: Any, test: Any, gold: Any = None, **options: Any) -> KernelDiff:
+    """Compare two nested structures once.
+
+    Args:
+        reference, test, gold: see :meth:`KernelDiff.compare`.
+        options: of :class:`KernelDiff`.
+
+    Returns:
+        The comparison: its ``verdict``, its ``rows``, and ``str()`` of it, a table.
+    """
+    difference = KernelDiff(**options)
+    difference.compare(reference, test, gold)
+    return difference
+
+
+def assert_matches(reference: Any, test: Any, gold: Any = None, **options: Any) -> KernelDiff:
+    """:func:`compare`, for a test: raises where the verdict is ``defect`` or ``not_established``.
+
+    Raises:
+        AssertionError: with the table of what failed.
+    """
+    difference = compare(reference, test, gold, **options)
+    if difference.failed or difference.verdict in FAILING:
+        nothing = "" if any(row.elements for row in difference.rows) else ": no element of any tensor was compared"
+        raise AssertionError(f"the results are not alike: {difference.verdict}{nothing}\n{difference}")
+    return difference

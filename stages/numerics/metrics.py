@@ -1,0 +1,167 @@
+"""Every figure of one tensor against another, in one pass, piece by piece, on the tensors' own device.
+
+Extra memory is bounded by :data:`CHUNK` elements, whatever the tensors' size and strides, and by what the readers keep
+of tensors that are not strided (see :mod:`stages.numerics.readers`). How a piece is measured is told in
+:mod:`stages.numerics.accumulator`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from inductor_debug.stages.numerics.accumulator import Accumulator, Figures
+from inductor_debug.stages.numerics.readers import Reader, Side
+
+CHUNK = 1 << 14
+"""Elements handled at a time on the CPU: temporaries stay in its cache, and below the size from which torch splits an
+operation over threads (32768 elements), whose barriers cost many times the work where other processes want the cores.
+"""
+
+DEVICE_CHUNK = 1 << 18
+"""Elements handled at a time elsewhere, where starting an operation costs more: 2 MiB a float64 temporary."""
+
+
+def chunks(sides: Sequence[Side], limit: int = CHUNK) -> Iterator[tuple[int, list[torch.Tensor]]]:
+    """Equal-shaped sides as (flat offset, 1-D pieces) in row-major order; only a piece is ever made contiguous.
+
+    Readers are asked for the ranges that the strided tensors fall into, and forget what they kept in the end.
+    """
+    strided = [side for side in sides if isinstance(side, torch.Tensor)]
+    if len(strided) == len(sides):
+        yield from _split_strided(strided, limit)
+        return
+    total = sides[0].numel()
+    ranges: Iterator[tuple[int, list[torch.Tensor]]] = ((offset, []) for offset in range(0, total, limit))
+    try:
+        for offset, pieces in _split_strided(strided, limit) if strided else ranges:
+            count = len(pieces[0]) if pieces else min(limit, total - offset)
+            found = iter(pieces)
+            yield offset, [side.read(offset, count) if isinstance(side, Reader) else next(found) for side in sides]
+    finally:
+        for side in sides:
+            if isinstance(side, Reader):
+                side.release()
+
+
+def _split_strided(tensors: list[torch.Tensor], limit: int) -> Iterator[tuple[int, list[torch.Tensor]]]:
+    if all(tensor.is_contiguous() for tensor in tensors):
+        tensors = [tensor.view(-1) for tensor in tensors]
+    yield from _split(tensors, limit, 0)
+
+
+def _split(tensors: list[torch.Tensor], limit: int, offset: int) -> Iterator[tuple[int, list[torch.Tensor]]]:
+    first = tensors[0]
+    if first.numel() == 0:
+        return
+    if first.numel() <= limit:
+        yield offset, [tensor.reshape(-1) for tensor in tensors]
+        return
+    axis = next(index for index, size in enumerate(first.shape) if size > 1)
+    row = first.numel() // first.shape[axis]
+    step = max(1, limit // row)
+    for start in range(0, first.shape[axis], step):
+        length = min(step, first.shape[axis] - start)
+        pieces = [tensor.narrow(axis, start, length) for tensor in tensors]
+        yield from _split(pieces, limit, offset + start * row)
+
+
+def measure(
+    reference: Side,
+    test: Side,
+    gold: Side | None,
+    *,
+    rtol: float,
+    atol: float,
+    worst: int = 8,
+    histogram: bool = False,
+    limit: int | None = None,
+    general: bool = False,
+) -> Figures:
+    """All figures of ``test`` against ``reference`` (equal shapes, any dtypes and devices).
+
+    Where both hold NaN, or the same infinity, the element is equal and adds no error. Where only one side holds NaN
+    the error is NaN, where only one side is infinite it is infinite. Figures against gold (``floor``, ``error``,
+    ``magnitude``) leave out elements that are not finite in all three.
+
+    Args:
+        histogram: count errors by size too (see :mod:`stages.numerics.histogram`).
+        limit: elements at a time; default :data:`CHUNK` on the CPU, :data:`DEVICE_CHUNK` elsewhere.
+        general: True sends every chunk the general way.
+    """
+    accumulator = Accumulator(reference, test, rtol, atol, worst, histogram)
+    accumulator.short &= not general
+    limit = limit or (CHUNK if reference.device.type == "cpu" else DEVICE_CHUNK)
+    _walk(accumulator, [reference, test] + ([gold] if gold is not None else []), limit, 0)
+    return accumulator.finish(reference, test)
+
+
+def begin(
+    reference: Side,
+    test: Side,
+    gold: Side | None,
+    *,
+    rtol: float,
+    atol: float,
+    worst: int = 8,
+    histogram: bool = False,
+) -> Callable[[], Figures]:
+    """:func:`measure` in two steps: what this returns gives the figures when it is called.
+
+    On a CUDA device the work is queued here, without waiting, so that many tensors are compared back to back, but for
+    those that are not contiguous or have a reader. The tensors must not change in between.
+    """
+    sides = [reference, test] + ([gold] if gold is not None else [])
+    tensors = [side.detach() for side in sides if isinstance(side, torch.Tensor)]
+    options: dict[str, Any] = {"rtol": rtol, "atol": atol, "worst": worst, "histogram": histogram}
+    if len(tensors) == len(sides) and tensors[0].is_cuda:
+        from inductor_debug.stages.numerics.device_pass import supported
+
+        if supported(tensors, worst) and all(tensor.is_contiguous() for tensor in tensors):
+            return _on_device(tensors, **options)
+    return lambda: measure(reference, test, gold, **options)
+
+
+def _on_device(
+    tensors: list[torch.Tensor], *, rtol: float, atol: float, worst: int, histogram: bool
+) -> Callable[[], Figures]:
+    """Queue the passes over contiguous tensors, and finish them, and the few elements behind the last tile, later."""
+    from inductor_debug.stages.numerics.device_pass import DevicePass
+
+    flat = [tensor.view(-1) for tensor in tensors]
+    count = flat[0].numel()
+    options: dict[str, Any] = {"atol": atol, "rtol": rtol, "histogram": histogram}
+
+    def queue(offset: int, end: int, exact: bool) -> DevicePass:
+        return DevicePass([tensor[offset:end] for tensor in flat], exact=exact, first=offset, **options)
+
+    passes: list[DevicePass] = []
+    offset = 0
+    while offset < count and (begun := queue(offset, count, False)).covered:
+        passes.append(begun)
+        offset += begun.covered
+
+    def finish() -> Figures:
+        accumulator = Accumulator(tensors[0], tensors[1], rtol, atol, worst, histogram)
+        for each in passes:
+            start, end = each.first, each.first + each.covered
+            found = each.read()
+            if not found.valid and not each.exact:
+                found = queue(start, end, True).read()
+            if found.scaled:
+                accumulator.merge(found, end - start, gold=len(flat) > 2)
+            else:
+                _walk(accumulator, [tensor[start:end] for tensor in flat], DEVICE_CHUNK, start)
+        if offset < count:
+            _walk(accumulator, [tensor[offset:] for tensor in flat], DEVICE_CHUNK, offset)
+        return accumulator.finish(tensors[0], tensors[1])
+
+    return finish
+
+
+def _walk(accumulator: Accumulator, sides: Sequence[Side], limit: int, first: int) -> None:
+    """Give the accumulator everything, ``limit`` elements at a time; ``first``: flat index of the first element."""
+    device = sides[0].device
+    plain = [side.detach() if isinstance(side, torch.Tensor) else side for side in sides]
+    for offset, pieces in chunks(plain, limit):
+        accumulator.add(first + offset, [piece.to(device).resolve_conj().resolve_neg() for piece in pieces])

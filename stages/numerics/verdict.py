@@ -1,0 +1,117 @@
+"""The verdict on one tensor, by noise floor or by tolerance, and the verdict on all of them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import inf, isfinite
+
+from inductor_debug.stages.numerics.accumulator import Figures
+
+VERDICTS = ("not_exercised", "exact", "within_floor", "within_tolerance", "not_established", "defect")
+"""From best to worst; a run's verdict is its worst tensor's."""
+
+FLOORS = ("floor_rms", "floor_max")
+"""Bounds that are the noise floor."""
+
+FAILING = ("defect", "not_established")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict and what decided it.
+
+    Attributes:
+        verdict: one of :data:`VERDICTS`.
+        bound: what decided: bits, floor_rms, floor_max, tolerance or nonfinite.
+        message: one line for a person; empty where the bound says all.
+        floor_rms, floor_max: the noise floor; None where no gold was used.
+        error_rms, error_max: error against gold.
+        ratio: the larger of error over floor by RMS and by maximum.
+    """
+
+    verdict: str
+    bound: str
+    message: str = ""
+    floor_rms: float | None = None
+    floor_max: float | None = None
+    error_rms: float | None = None
+    error_max: float | None = None
+    ratio: float | None = None
+
+
+def over(error: float, floor: float) -> float:
+    """error / floor, where no error over no floor is 0 and an error over no floor is infinite."""
+    if error == 0:
+        return 0.0
+    return error / floor if floor > 0 else inf
+
+
+def over_floors(error_rms: float, error_max: float, floor_rms: float, floor_max: float) -> tuple[float, str]:
+    """The larger of the two ratios of error over floor, and the bound that it belongs to; RMS where they are equal."""
+    by_rms, by_maximum = over(error_rms, floor_rms), over(error_max, floor_max)
+    return (by_rms, "floor_rms") if by_rms >= by_maximum else (by_maximum, "floor_max")
+
+
+def judge(figures: Figures, *, factor: float, roundoff: float, use_floor: bool, tolerance: str) -> Judgement:
+    """The verdict on figures of two tensors of one shape and dtype.
+
+    The floor is the RMS, and the maximum, of |reference - gold|, neither below ``roundoff`` times the RMS, and the
+    maximum, of |gold|. The error is the RMS, and the maximum, of |test - gold|. The tensor is a defect where either
+    ratio exceeds ``factor``, and where gold is not finite in elements that the sides are, and any element of the tensor
+    is beyond the tolerance.
+
+    Args:
+        roundoff: unit roundoff of the format that the case computes in.
+        use_floor: False lets the tolerance decide (it was set, or there is no gold).
+        tolerance: the tolerance in words, for the message.
+    """
+    if figures.nonfinite_mismatched:
+        count = figures.nonfinite_mismatched
+        return Judgement("defect", "nonfinite", f"NaN or infinity on one side alone in {count} elements")
+    if use_floor:
+        by_floor = _by_floor(figures, factor, roundoff)
+        if figures.bitwise_equal:
+            return Judgement("exact", "bits", "", *_levels(by_floor))
+        unseen = figures.elements - figures.nan_reference - figures.inf_reference - figures.gold_elements
+        if by_floor.verdict == "defect" and not figures.mismatched:
+            return replace(by_floor, message=f"{by_floor.message}; every element is within {tolerance}")
+        if by_floor.verdict == "defect" or not unseen or not figures.mismatched:
+            return by_floor
+        return Judgement(
+            "defect", "tolerance", f"gold is not finite in {unseen} elements; {_beyond(figures, tolerance)}"
+        )
+    if figures.bitwise_equal:
+        return Judgement("exact", "bits")
+    if figures.mismatched:
+        return Judgement("defect", "tolerance", _beyond(figures, tolerance))
+    return Judgement("within_tolerance", "tolerance", f"all elements within {tolerance}")
+
+
+def _beyond(figures: Figures, tolerance: str) -> str:
+    return f"{figures.mismatched} of {figures.elements} elements beyond {tolerance}"
+
+
+def _levels(judgement: Judgement) -> tuple[float | None, ...]:
+    return (
+        judgement.floor_rms,
+        judgement.floor_max,
+        judgement.error_rms,
+        judgement.error_max,
+        judgement.ratio,
+    )
+
+
+def _by_floor(figures: Figures, factor: float, roundoff: float) -> Judgement:
+    floor_rms = max(figures.floor.rms, roundoff * figures.magnitude.rms)
+    floor_max = max(figures.floor.maximum, roundoff * figures.magnitude.maximum)
+    ratio, bound = over_floors(figures.error.rms, figures.error.maximum, floor_rms, floor_max)
+    name = "RMS" if bound == "floor_rms" else "maximum"
+    size = f"{ratio:.3g} times" if isfinite(ratio) else "infinitely many times"
+    message = f"{name} error against gold is {size} the noise floor; the limit is {factor:g}"
+    levels = (floor_rms, floor_max, figures.error.rms, figures.error.maximum, ratio)
+    return Judgement("defect" if ratio > factor else "within_floor", bound, message, *levels)
+
+
+def overall(verdicts: Iterable[str]) -> str:
+    """The worst of ``verdicts``; ``not_established`` where there is none: nothing compared is not a pass."""
+    found = list(verdicts)
+    return max(found, key=VERDICTS.index) if found else "not_established"

@@ -1,0 +1,126 @@
+"""What a profile comes to, in words and as ``profile/summary.json``."""
+
+from typing import Any
+
+import numpy
+
+from inductor_debug.stages.benchmark.timing import interquartile_range
+from inductor_debug.stages.formatting import counted, place
+from inductor_debug.stages.profile.tables import Profile, Timed, line_rows, rates, roofline
+
+NOISY = 0.15
+"""Interquartile range over median of the recorded steps above which the message says so; likewise what recording adds
+to a step, over the step."""
+TOP = 10
+"""Kernels, lines and operators that the summary names."""
+
+
+def message(profile: Profile) -> str:
+    """One line for a person: where the time goes, what is outside kernels, how close to the ceiling the longest is."""
+    top = profile.longest()
+    step = _milliseconds(profile.step)
+    if not top:
+        return f"not established: no kernel was seen in {counted(profile.observation.steps, 'step')} of {step}"
+    noun = "operation" if top[0].work.kind in ("operation", "operator", "backward") else "kernel launch"
+    launches = counted(round(sum(item.launches for item in top)), noun, None if noun == "operation" else noun + "es")
+    inside, outside = profile.inside / profile.step, profile.outside / profile.step
+    parts = [f"{percent(inside)} of a step of {step} in {launches}, {percent(outside)} outside them"]
+    lines = [row for row in line_rows(profile) if row["source"]]
+    if lines:
+        parts.append(f"most at {place(lines[0]['source'])} ({percent(lines[0]['share'])}: {lines[0]['code']})")
+    parts.append(f"longest: {in_words(profile, top[0])}")
+    spread, told = _spread(profile), profile.kernels / profile.step
+    if spread > NOISY:
+        parts.append(f"the steps differ (interquartile range {percent(spread)}): was the machine busy?")
+    if abs(told - inside) > NOISY:
+        parts.append(f"the tables' medians add up to {percent(told)}")
+    added = _added(profile)
+    if added > max(NOISY, spread):
+        parts.append(f"recording adds {percent(added)} to a step")
+    if profile.not_established:
+        parts.append(f"{counted(len(profile.not_established), 'thing')} not established")
+    return "; ".join(parts)
+
+
+def _spread(profile: Profile) -> float:
+    """Interquartile range over median: of the recorded steps or the plain ones, where it is larger."""
+    steps = (profile.observation.plain, profile.steps)
+    return max(interquartile_range(each) / float(numpy.median(each) or 1.0) for each in steps)
+
+
+def _added(profile: Profile) -> float:
+    """What recording adds to the step that shares are of, over one without it; 0 on a device, whose step is without."""
+    plain = float(numpy.median(profile.observation.plain))
+    return profile.step / plain - 1 if plain else 0.0
+
+
+def in_words(profile: Profile, item: Timed) -> str:
+    """A launch with its share of the step, its line and how close to the ceiling it comes."""
+    sources = item.work.distinct("source")
+    name = f"{item.work.graph} {item.work.name}".strip()
+    more = f" and {counted(len(sources) - 1, 'more line')}" if len(sources) > 1 else ""
+    text = f"{name} ({percent((item.time or 0.0) / profile.step)}"
+    text += f", {place(sources[0])}{more})" if sources else ")"
+    told = [(whose, *roofline(item, ceiling)) for whose, ceiling in profile.ceilings.items()]
+    known = [(whose, share, bound) for whose, share, bound in told if share is not None]
+    if not known:
+        return text
+    bandwidth, flops = rates(item)
+    bounds = list(dict.fromkeys(bound for _, _, bound in known))
+    achieved = {"compute": f"{(flops or 0.0) / 1e9:.3g} GFLOP/s", "memory": f"{(bandwidth or 0.0) / 1e9:.3g} GB/s"}
+    of = " and ".join(f"{percent(share)} of the {whose} {bound} ceiling" for whose, share, bound in known)
+    return f"{text} at {of}, {' and '.join(achieved[bound] for bound in bounds)}"
+
+
+def percent(share: float) -> str:
+    """Two digits below ten percent, else whole ones."""
+    return f"{100 * share:.2g} %" if abs(share) < 0.1 else f"{100 * share:.0f} %"
+
+
+def _milliseconds(microseconds: float) -> str:
+    return f"{microseconds / 1e3:.3g} ms" if microseconds < 1e6 else f"{microseconds / 1e3:.0f} ms"
+
+
+def summary(profile: Profile, backend: str, environment: dict[str, Any]) -> dict[str, Any]:
+    """``profile/summary.json``. Times are microseconds of a step, medians over the steps.
+
+    ``plain_us`` is a step of the code as it is, ``recorded_us`` a recorded one; ``observation_us`` is what they differ
+    by. ``step_us`` is the one that shares are of: plain where a device's kernels are timed, which recording leaves as
+    they are, else recorded. ``inside_us`` is in kernels, ``outside_us`` the rest of that step;
+    ``kernels_us`` is what the tables add up to, the sum of the kernels' medians. ``operators_outside_us`` is in torch's
+    own operators outside (the loss, what the graphs leave out). An empty range is recorded with ``range_floor_us`` and
+    costs ``range_cost_us``. On a device ``device_us`` is all of its kernels' time. ``lines_share`` is the share of the
+    kernels' time for which a source line is known.
+    """
+    observation = profile.observation
+    plain, recorded = (float(numpy.median(steps)) for steps in (observation.plain, observation.observed))
+    outside = {name: float(numpy.median(times.microseconds)) for name, times in observation.outside.items()}
+    known = sum(
+        (item.time or 0.0) * part.weight for item in profile.longest() for part in item.work.parts if part.source
+    )
+    return {
+        "schema": 1,
+        "backend": backend,
+        "times": "device kernels" if observation.on_device else "host",
+        "steps": observation.steps,
+        "plain_us": plain,
+        "plain_iqr_us": interquartile_range(observation.plain),
+        "recorded_us": recorded,
+        "recorded_iqr_us": interquartile_range(observation.observed),
+        "step_us": profile.step,
+        "kernels_us": profile.kernels,
+        "inside_us": profile.inside,
+        "outside_us": profile.outside,
+        "operators_outside_us": sum(outside.values()),
+        "observation_us": recorded - plain,
+        "device_us": None if observation.device is None else float(numpy.median(observation.device)),
+        "range_floor_us": observation.range_floor,
+        "range_cost_us": observation.range_cost,
+        "launches": sum(item.launches for item in profile.timed),
+        "lines_share": known / profile.kernels if profile.kernels else None,
+        "ceilings": [vars(ceiling) for ceiling in profile.ceilings.values()],
+        "longest": [in_words(profile, item) for item in profile.longest()[:TOP]],
+        "operators_outside": dict(sorted(outside.items(), key=lambda pair: -pair[1])[:TOP]),
+        "environment": environment,
+        "not_established": profile.not_established,
+    }

@@ -1,0 +1,1 @@
+"""The rules of a profile over graph records, and what they find. Free of torch."""

@@ -1,0 +1,174 @@
+"""Which operations findings concern, and whose bytes they cost, each once. Free of torch."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from inductor_debug.stages.graphs.operation_names import Operation
+from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord
+from inductor_debug.stages.rules.checked_tensors import CALLS, SHARED_ROLES, tensors
+from inductor_debug.stages.rules.violations import Violation
+
+Place = tuple[str, str]
+"""A graph's id and the name of a node in it."""
+
+
+class Concerned:
+    """The graphs of a check, to tell what its rows come to.
+
+    Attributes:
+        counted: the graphs that shares are of: AOTAutograd's forward and backward graphs where there are any, else the
+            joint one, else Dynamo's, which is another picture of the same.
+    """
+
+    def __init__(self, graphs: Iterable[GraphRecord]) -> None:
+        self._graphs = {graph.id: graph for graph in graphs}
+        self._nodes = {graph.id: {node.name: node for node in graph.nodes} for graph in self._graphs.values()}
+        kinds = (("forward", "backward"), ("joint",))
+        found = ([graph for graph in self._graphs.values() if graph.kind in kind] for kind in kinds)
+        self.counted = next(filter(None, found), list(self._graphs.values()))
+        self._ids = {graph.id for graph in self.counted}
+        self._read_by: dict[str, dict[str, list[NodeRecord]]] = {}
+
+    def totals(self) -> tuple[int, int, int]:
+        """Operations, bytes of the tensors, each once and no view, and known FLOPs."""
+        calls = [node for graph in self.counted for node in graph.nodes if _counts(node)]
+        nbytes = 0
+        for graph in self.counted:
+            shown = graph.kind == "backward" and f"{_group(graph.id)}.forward" in self._ids
+            subjects = tensors(graph, forward_checked=shown)
+            nbytes += sum(subject.tensor.nbytes or 0 for subject in subjects if not subject.node.aliases)
+        return len(calls), nbytes, sum(node.flops or 0 for node in calls)
+
+    def counts(self, row: Violation) -> bool:
+        """Whether a row is of a graph that shares are of."""
+        return row.graph in self._ids
+
+    def flops(self, places: Iterable[Place]) -> int:
+        """Known FLOPs of operations."""
+        return sum(self._nodes[graph][node].flops or 0 for graph, node in places)
+
+    def operations(self, rows: Iterable[Violation]) -> set[Place] | None:
+        """The operations of :attr:`counted` that rows concern; None where that can't be told of one.
+
+        Of a parameter's or an input's row those that read it, through views too; of a row of Dynamo's graph what became
+        of the call, by the source line and the module that both have.
+        """
+        rows = list(rows)
+        found = self._own(rows)
+        became = self._became_of(rows, found)
+        if None in became.values():
+            return None
+        return found.union(*(places for places in became.values() if places is not None))
+
+    def cost(self, rows: Iterable[Violation]) -> int | None:
+        """Bytes that rows cost together; of Dynamo's those that its aten graphs do not show; None: not known."""
+        rows = list(rows)
+        found = self._own(rows)
+        became = self._became_of(rows, found)
+        if None in became.values():
+            return None
+        alone = {place for place, places in became.items() if places and not places & found}
+        return sum(row.cost_bytes or 0 for row in rows if self.counts(row) or (row.graph, row.node) in alone)
+
+    def together(self, rows: Iterable[Violation]) -> tuple[int | None, int | None]:
+        """How many operations rows of several rules concern, and what they cost; None for what is not known."""
+        groups: dict[tuple[str, str], list[Violation]] = defaultdict(list)
+        for row in rows:
+            groups[row.rule, row.effect].append(row)
+        places = [self.operations(group) for group in groups.values()]
+        costs = [self.cost(group) for group in groups.values()]
+        known, paid = [each for each in places if each is not None], [cost for cost in costs if cost is not None]
+        return (
+            len(set().union(*known)) if len(known) == len(places) else None,
+            sum(paid) if len(paid) == len(costs) else None,
+        )
+
+    def _own(self, rows: Iterable[Violation]) -> set[Place]:
+        found = ((row.graph, name) for row in rows if self.counts(row) for name in (row.node, *row.also))
+        return {place for start in dict.fromkeys(found) for place in self._at(start)}
+
+    def _became_of(self, rows: Iterable[Violation], found: set[Place]) -> dict[Place, set[Place] | None]:
+        calls = {(row.graph, row.node) for row in rows if not self.counts(row)}
+        return {place: self._became(place, calls, found) for place in sorted(calls)}
+
+    def _at(self, place: Place) -> Iterator[Place]:
+        graph, name = place
+        node = self._nodes.get(graph, {}).get(name)
+        if node is None:
+            return
+        if _counts(node):
+            yield place
+        elif node.op in ("placeholder", "get_attr"):
+            yield from self._reading(graph, name)
+            other = f"{_group(graph)}.backward"
+            again = self._nodes.get(other, {}).get(name)
+            if graph != other and other in self._ids and again is not None and again.role in SHARED_ROLES:
+                yield from self._reading(other, name)
+        elif node.inputs:
+            yield from self._at((graph, node.inputs[0]))
+
+    def _reading(self, graph: str, name: str) -> Iterator[Place]:
+        """The operations that read a node's tensor, views of it among them."""
+        for reader in self._readers(graph).get(name, ()):
+            if _counts(reader):
+                yield graph, reader.name
+            if reader.aliases:
+                yield from self._reading(graph, reader.name)
+
+    def _readers(self, graph: str) -> dict[str, list[NodeRecord]]:
+        if graph not in self._read_by:
+            found = self._read_by[graph] = defaultdict(list)
+            for node in self._graphs[graph].nodes:
+                for name in node.inputs if node.op in CALLS else ():
+                    found[name].append(node)
+        return self._read_by[graph]
+
+    def _became(self, call: Place, denied: set[Place], found: set[Place]) -> set[Place] | None:
+        """What became of a call of Dynamo's graph; None where that can't be told.
+
+        Args:
+            call: the call.
+            denied: all such calls that have a row.
+            found: operations that have rows of their own.
+        """
+        graph, name = call
+        node = self._nodes.get(graph, {}).get(name)
+        if node is None or (node.source is None and not node.module):
+            return None
+        beside = [other for other in self._graphs[graph].nodes if _counts(other) and _where(other) == _where(node)]
+        there = {
+            (other.id, item.name): item
+            for other in self.counted
+            if _group(other.id) == _group(graph)
+            for item in other.nodes
+            if _counts(item) and _where(item) == _where(node)
+        }
+        if not there:
+            return None
+        own = {place for place, item in there.items() if _may_be(node, item)}
+        if own & found:
+            return set()  # the aten graph has said which
+        others = [other for other in beside if (graph, other.name) not in denied]
+        if not others:
+            return set(there)
+        unclaimed = any(item.flops and not any(_may_be(other, item) for other in beside) for item in there.values())
+        shared = any(_may_be(other, there[place]) for place in own for other in others)
+        return None if not own or unclaimed or shared else own
+
+
+def _counts(node: NodeRecord) -> bool:
+    return node.op in CALLS and node.target != GETITEM
+
+
+def _group(graph_id: str) -> str:
+    return graph_id.rpartition(".")[0]
+
+
+def _where(node: NodeRecord) -> tuple[str, str]:
+    return str(node.source), node.module
+
+
+def _may_be(call: NodeRecord, item: NodeRecord) -> bool:
+    """Whether an aten operation may be what a Python call became."""
+    operation = Operation.dispatched(call)
+    return bool((operation.short | operation.maybe) & Operation.of(item).short)

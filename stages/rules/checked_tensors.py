@@ -1,0 +1,327 @@
+"""Which tensors of a graph a rule looks at, each once. Free of torch."""
+
+import functools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from inductor_debug.stages.accelerators.config import Rule
+from inductor_debug.stages.accelerators.rule_kinds import TENSOR_ROLES
+from inductor_debug.stages.graphs.operation_names import Operation, matches, settled
+from inductor_debug.stages.graphs.records import (
+    GETITEM,
+    HIGHER_ORDER,
+    ITEM_BYTES,
+    GraphRecord,
+    NodeRecord,
+    TensorRecord,
+)
+from inductor_debug.stages.graphs.symbolic_sizes import Symbols, bounds, shape_in_case
+from inductor_debug.stages.rules.violations import Violation
+
+CALLS = ("call_function", "call_method", "call_module")
+
+SHARED_ROLES = ("parameter", "buffer", "input", "saved", "constant")
+"""Placeholders of a backward graph that its forward graph has shown already."""
+
+MARK = "torch._dynamo.mark_dynamic(x, DIMENSION, min={}, max={})"
+"""How a size gets a range; torch takes both ends or neither."""
+
+BOUND = (
+    f"bound each symbolic size, before the first call: {MARK.format(1, 'N')}; where sizes do not vary, compile with "
+    "dynamic=False; or see by hand"
+)
+"""What to do where a symbolic size leaves a limit open."""
+
+INDEX_DTYPES = ("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One tensor under a rule.
+
+    Attributes:
+        graph, node: where it is. For an operand of a contraction, the node that reads it.
+        tensor: its metadata.
+        operand: ``output``, ``output[i]``, a placeholder's role, or ``args[i]``.
+        role: activation, parameter or index, as ``alignment_roles`` names them. Buffers count as parameters.
+        made: which tensor it is, the same at every node that reads it.
+    """
+
+    graph: GraphRecord
+    node: NodeRecord
+    tensor: TensorRecord
+    operand: str
+    role: str
+    made: str = ""
+
+    @property
+    def sizes(self) -> list[int | None]:
+        """The shape in this case; None for a size that is not known."""
+        return shape_in_case(self.tensor, self.graph.symbols)
+
+    @property
+    def bounds(self) -> list[tuple[int | None, int | None]]:
+        """Least and largest size of each dimension over the symbols' ranges."""
+        return [bounds(size, self.graph.symbols) for size in self.tensor.shape]
+
+    @property
+    def where(self) -> str:
+        """Operand, shape and dtype in words."""
+        return f"{self.operand} {self.tensor.shape} {self.tensor.dtype}"
+
+    @property
+    def nbytes(self) -> int | None:
+        """Dense bytes in this case, or None where a size or the dtype's width is unknown."""
+        item = ITEM_BYTES.get(self.tensor.dtype)
+        if item is None:
+            return None
+        for size in self.sizes:
+            if size is None:
+                return None
+            item *= size
+        return item
+
+    def violation(self, rule: Rule, *, measured: object, limit: object, message: str, suggestion: str,
+                  undecided: bool = False, cost: int | None = None, share: float | None = None,
+                  part: str = "") -> Violation:  # fmt: skip
+        """A row about this tensor; severity ``error`` until the profile's strictness is known.
+
+        ``part`` tells costs of one tensor apart that add up (padding one dimension, and another).
+        """
+        node = self.node
+        if node.aliases and rule.effect == "pad":  # a view allocates nothing that could be padded
+            cost = share = None
+        return row(self.graph, node, rule, operand=self.operand, measured=measured, limit=limit, message=message,
+                   suggestion=suggestion, undecided=undecided, cost=cost, share=share,
+                   piece=f"{self.made}:{part}" if self.made else "")  # fmt: skip
+
+
+def row(graph: GraphRecord, node: NodeRecord, rule: Rule, *, operand: str, measured: object, limit: object,
+        message: str, suggestion: str, undecided: bool = False, cost: int | None = None,
+        share: float | None = None, piece: str = "") -> Violation:  # fmt: skip
+    """One violation with the node's place filled in."""
+    return Violation(
+        graph=graph.id, node=node.name, target=node.target, operand=operand, module=node.module,
+        source=str(node.source) if node.source else "", rule=rule.rule, effect=rule.effect or "reject",
+        severity="undecided" if undecided else "error", measured=str(measured), limit=str(limit), cost_bytes=cost,
+        cost_share=share, message=f"{node.name}: {message}", suggestion=suggestion, piece=piece,
+    )  # fmt: skip
+
+
+def byte_bounds(tensor: TensorRecord, symbols: Symbols) -> tuple[int | None, int | None]:
+    """Dense bytes of a tensor at least and at most over the symbols' ranges; None where that is open or unknown."""
+    item, ends = ITEM_BYTES.get(tensor.dtype), [bounds(size, symbols) for size in tensor.shape]
+    if item is None:
+        return None, None
+    least = math.prod(max(low or 0, 0) for low, _ in ends)
+    highs = [high for _, high in ends if high is not None]
+    return item * least, item * math.prod(highs) if len(highs) == len(ends) else None
+
+
+def storage_bounds(tensor: TensorRecord, symbols: Symbols) -> tuple[int | None, int | None]:
+    """Bytes of the storage that a tensor is in, at least and at most, as :func:`byte_bounds` tells its dense ones."""
+    if tensor.storage_bytes is None:
+        return byte_bounds(tensor, symbols)
+    least, most = bounds(tensor.storage_bytes, symbols)
+    return max(least or 0, 0), most
+
+
+def tensors(graph: GraphRecord, *, forward_checked: bool) -> Iterator[Subject]:
+    """Every tensor of the graph once, as the output of the node that makes it; several of a multi-output node.
+
+    Args:
+        graph: the graph.
+        forward_checked: True where this backward graph's forward is checked too, so that the placeholders
+            it shares with it (parameters, inputs, saved tensors) are left out.
+    """
+    nodes = {node.name: node for node in graph.nodes}
+    for node in graph.nodes:
+        if node.op == "output" or _repeats_output(node, nodes, graph.kind):
+            continue
+        if node.op in ("placeholder", "get_attr") and forward_checked and node.role in SHARED_ROLES:
+            continue
+        for index in range(len(node.outputs)):
+            yield made_at(graph, nodes, node, index)
+
+
+def made_at(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord, index: int) -> Subject:
+    """An output of a node, where it is made."""
+    tensor = node.outputs[index]
+    made = identity(graph, nodes, node, index)
+    return Subject(graph, node, tensor, _operand(node, index), role_of(node, tensor), made)
+
+
+def read_at(
+    graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord, operand: str, producer: NodeRecord,
+    index: int = 0,
+) -> Subject:  # fmt: skip
+    """An output of ``producer``, at the node that reads it as ``operand``."""
+    tensor = producer.outputs[index]
+    made = identity(graph, nodes, producer, index)
+    return Subject(graph, node, tensor, operand, role_of(producer, tensor), made)
+
+
+def identity(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord, index: int) -> str:
+    """One name for a tensor: that of the node which makes it, not of a ``getitem`` or an alias that shows it again.
+
+    What a backward graph gets of its forward graph (parameters, inputs, saved tensors) has the forward's name.
+    """
+    if _repeats_output(node, nodes, graph.kind):
+        producer = nodes[node.inputs[0]]
+        if node.target != GETITEM:
+            return identity(graph, nodes, producer, 0)
+        position = node.argument(1)
+        known = isinstance(position, int) and 0 <= position < len(producer.outputs)
+        if known and producer.outputs[position] == node.outputs[0]:
+            return identity(graph, nodes, producer, position)
+    shared = graph.kind == "backward" and node.op in ("placeholder", "get_attr") and node.role in SHARED_ROLES
+    place = f"{graph.id.rpartition('.')[0]}.forward" if shared else graph.id
+    return f"{place}/{node.name}[{index}]"
+
+
+def operands_of(node: NodeRecord) -> Iterator[tuple[str, str]]:
+    """Every node that the arguments refer to, with its place: ``args[0]``, ``args[0][1]``, ``args[weight]``."""
+    for key, value in [*enumerate(node.args), *node.kwargs.items()]:
+        yield from _references(f"args[{key}]", value)
+
+
+def _references(place: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _references(f"{place}[{index}]", item)
+    elif isinstance(value, dict) and set(value) == {"node"}:
+        yield place, value["node"]
+
+
+def chosen(graph: GraphRecord, rule: Rule, *, forward_checked: bool) -> Iterator[Subject]:
+    """The tensors that ``rule`` looks at: each once where it is made, or what ``rule.operations`` read and make.
+
+    Left out are those of other roles than ``rule.roles``.
+    """
+    for subject in _of_operations(graph, rule) if rule.operations else tensors(graph, forward_checked=forward_checked):
+        if rule.roles is None or subject.role in rule.roles or not set(rule.roles) & set(TENSOR_ROLES):
+            yield subject
+
+
+def _of_operations(graph: GraphRecord, rule: Rule) -> Iterator[Subject]:
+    nodes = {node.name: node for node in graph.nodes}
+    for node in graph.nodes:
+        if node.op not in CALLS or node.target == GETITEM or not concerns(rule.operations or (), node):
+            continue
+        seen: set[str] = set()
+        for operand, name in operands_of(node):
+            producer = nodes[name]
+            for index in range(len(producer.outputs)) if name not in seen else ():
+                yield read_at(graph, nodes, node, operand, producer, index)
+            seen.add(name)
+        for index in range(len(node.outputs)):
+            yield made_at(graph, nodes, node, index)
+
+
+def unclear(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
+    """An undecided row for each node of a graph before decomposition that may become one of ``rule.operations``.
+
+    One that is known to call such an operation gets it too: what the operation is given the Python call does not show.
+    """
+    nodes = {node.name: node for node in graph.nodes}
+    for node in graph.nodes:
+        if node.op not in CALLS:
+            continue
+        named = next((item for item in rule.operations or () if _may_concern(item, node, nodes)), None)
+        if named is not None:
+            yield row(
+                graph,
+                node,
+                rule,
+                operand="",
+                measured=node.target,
+                limit=named,
+                undecided=True,
+                message=f"{node.target} may become {named.removeprefix('!')}, which the rule {rule.rule} looks at: "
+                "only the aten graph can tell",
+                suggestion="check the aten graph (backend=aot_mock)",
+            )
+
+
+def unseen(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
+    """An undecided row for each node that runs operations which the graph does not hold, so that no rule sees them."""
+    for node in graph.nodes:
+        if node.op != "call_module" and not node.target.startswith(HIGHER_ORDER):
+            continue
+        if rule.rule == "operation" and node.dispatched is not None:
+            continue  # it tells what its body calls
+        if node.op == "call_module":
+            message = f"module {node.target} was not traced into: what it calls is not known"
+            suggestion = "let Dynamo inline the module"
+        elif has_body(graph, node):
+            message = f"the body of {node.target} was not looked at: its operations are not in this graph"
+            suggestion = (
+                "check the aten graph (backend=aot_mock), where it may be inlined"
+                if graph.kind == "dynamo"
+                else "check what it calls as a model of its own, or write it without the higher-order operator"
+            )
+        else:
+            continue
+        yield row(graph, node, rule, operand="", measured=node.target, limit="", undecided=True, message=message,
+                  suggestion=suggestion)  # fmt: skip
+
+
+def has_body(graph: GraphRecord, node: NodeRecord) -> bool:
+    """Whether a node is a higher-order operator that is given graphs to run."""
+    if not node.target.startswith(HIGHER_ORDER):
+        return False
+    given = set(node.inputs)
+    return any(other.op == "get_attr" and not other.outputs and other.name in given for other in graph.nodes)
+
+
+def _may_concern(pattern: str, node: NodeRecord, nodes: dict[str, NodeRecord]) -> bool:
+    """Whether a node may come to what ``pattern`` names, and its own name does not say so."""
+    pattern = pattern.removeprefix("!")
+    if matches(pattern, Operation.of(node)):
+        return False
+    return matches(pattern, Operation.dispatched(node)) is not False or not settled(node, nodes)
+
+
+def concerns(patterns: Sequence[str], node: NodeRecord) -> bool:
+    """Whether one of ``patterns`` names the node and none that begins with ``!`` does; those alone mean all others."""
+    return _concerns(tuple(patterns), Operation.of(node))
+
+
+@functools.lru_cache(maxsize=16384)  # a graph repeats few operations often
+def _concerns(patterns: tuple[str, ...], operation: Operation) -> bool:
+    wanted = [pattern for pattern in patterns if not pattern.startswith("!")]
+    refused = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+    if any(matches(pattern, operation) for pattern in refused):
+        return False
+    return not wanted or any(matches(pattern, operation) for pattern in wanted)
+
+
+def role_of(node: NodeRecord, tensor: TensorRecord) -> str:
+    """activation, parameter or index."""
+    if tensor.dtype in INDEX_DTYPES:
+        return "index"
+    return "parameter" if node.role in ("parameter", "buffer") else "activation"
+
+
+def _operand(node: NodeRecord, index: int) -> str:
+    if node.op in ("placeholder", "get_attr"):
+        return node.role or "input"
+    return f"output[{index}]" if len(node.outputs) > 1 else "output"
+
+
+def _repeats_output(node: NodeRecord, nodes: Mapping[str, NodeRecord], kind: str) -> bool:
+    """True where the node's tensor was seen at the node it reads: ``getitem`` of a multi-output node, or an alias
+    (``detach``) with the very same metadata. Outputs that a node leaves out are not recorded, so that ``getitem``'s
+    index need not be the record's.
+    """
+    if len(node.inputs) != 1 or len(node.outputs) != 1:
+        return False
+    taken = node.target.rsplit(".", 1)[-1] == "getitem"
+    producer = nodes.get(node.inputs[0]) if taken or node.aliases else None
+    if producer is None or node.outputs[0] not in producer.outputs:
+        return False
+    if not taken:
+        return len(producer.outputs) == 1
+    return kind != "dynamo" or len(producer.outputs) > 1  # on one tensor, x[0] is an operation of its own

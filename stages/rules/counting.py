@@ -1,0 +1,78 @@
+"""Costs that add up: the bytes of one tensor in one row, however many read it or show it as a view. Free of torch."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from inductor_debug.stages.graphs.records import GETITEM, GraphRecord
+from inductor_debug.stages.rules.checked_tensors import CALLS, SHARED_ROLES
+from inductor_debug.stages.rules.violations import Violation
+
+WHOLE = ("dtype", "rank", "size", "memory_tensor", "operation")
+"""Rules whose cost, but for padding, is the tensor itself: a view of one that was counted costs nothing more. A
+layout's is a copy of the very view."""
+
+
+class Storages:
+    """Whose bytes a piece shows."""
+
+    def __init__(self, graphs: Iterable[GraphRecord]) -> None:
+        self._nodes = {graph.id: {node.name: node for node in graph.nodes} for graph in graphs}
+
+    def of(self, piece: str) -> tuple[str, int | None]:
+        """The node whose memory a piece is of, a view's that of its base, and that node's bytes; None: not known."""
+        graph, _, rest = piece.partition("/")
+        place: tuple[str, str] | None = (graph, rest.partition("[")[0])
+        while place is not None:
+            (graph, name), place = place, self._base(*place)
+        node = self._nodes.get(graph, {}).get(name)
+        sizes = [None] if node is None else [tensor.nbytes for tensor in node.outputs]
+        known = [size for size in sizes if size is not None]
+        return f"{graph}/{name}", sum(known) if len(known) == len(sizes) else None
+
+    def _base(self, graph: str, name: str) -> tuple[str, str] | None:
+        """What a view or a ``getitem`` is of, or a backward graph got of its forward; None for what has memory."""
+        node = self._nodes.get(graph, {}).get(name)
+        if node is None:
+            return None
+        if node.op in CALLS:
+            view = node.aliases or node.target == GETITEM
+            return (graph, node.inputs[0]) if view and node.inputs else None
+        forward = f"{graph.rpartition('.')[0]}.forward"
+        shared = graph != forward and node.role in SHARED_ROLES and name in self._nodes.get(forward, {})
+        return (forward, name) if shared else None
+
+
+def count_once(rows: Iterable[Violation], graphs: Iterable[GraphRecord]) -> list[Violation]:
+    """``rows`` with the cost of each piece in the first of a rule and effect that is not waived, so that costs add up.
+
+    A tensor that several operations read is padded, cast or copied once; the views of one cost together no more than
+    it does.
+    """
+    storages = Storages(graphs)
+    first: dict[tuple[str, str, str], Violation] = {}
+    holders: dict[tuple[str, str, str], Violation] = {}
+    counted: Counter[tuple[str, str, str]] = Counter()
+    result = []
+    for row in rows:
+        cost = row.cost_bytes
+        if row.piece and cost and row.severity != "waived":
+            known = first.setdefault((row.rule, row.effect, row.piece), row)
+            if known is not row:
+                row = _counted_at(known, row, 0)
+            elif row.rule in WHOLE and row.effect != "pad":
+                base, nbytes = storages.of(row.piece)
+                key = (row.rule, row.effect, base)
+                left = cost if nbytes is None else min(cost, nbytes - counted[key])
+                counted[key] += left
+                holder = holders.setdefault(key, row)
+                if holder is not row and left < cost:
+                    row = _counted_at(holder, row, left)
+        result.append(row)
+    return result
+
+
+def _counted_at(known: Violation, row: Violation, left: int) -> Violation:
+    place = known.node if known.graph == row.graph else f"{known.graph} {known.node}"
+    if (known.graph, known.node) == (row.graph, row.node):
+        return row.but(cost_bytes=left, message=f"{row.message} (its bytes are counted in another row of {known.node})")
+    return row.but(cost_bytes=left, message=f"{row.message} (its bytes are counted at {place})")

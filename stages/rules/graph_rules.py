@@ -1,0 +1,174 @@
+"""The rules about a whole graph: peak memory, and a user's own callable. Free of torch."""
+
+import importlib
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping
+from numbers import Integral, Real
+from types import NoneType
+from typing import Any
+
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.accelerators.config import Rule
+from inductor_debug.stages.graphs.liveness import peak_live
+from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.rules.checked_tensors import BOUND, concerns, identity, operands_of, row, storage_bounds
+from inductor_debug.stages.rules.violations import Violation
+
+FINDING = ("node", "operand", "measured", "limit", "message", "suggestion", "cost_bytes", "cost_share", "undecided")
+"""Keys of what a custom rule yields; ``node`` and ``message`` are required."""
+
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    **dict.fromkeys(("node", "operand", "message", "suggestion"), ((str,), "text")),
+    "cost_bytes": ((Integral, NoneType), "a whole number of bytes, 0 or more, or None"),
+    "cost_share": ((Real, NoneType), "a number, 0 or more, or None"),
+    "undecided": ((bool,), "True or False"),
+}
+"""What some keys hold; ``measured`` and ``limit`` hold anything, which is shown as text."""
+
+
+def memory_peak(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
+    """One row where more than ``rule.value`` bytes are alive at once, at the node that reaches the peak.
+
+    Symbolic sizes are decided by their ranges, else as this case had them; a peak that fits here, but need not, is
+    undecided.
+    """
+    limit = int(rule.value)
+    peak, name = peak_live(graph)
+    if not name or (peak is not None and peak <= limit and not _symbolic(graph)):
+        return
+    if peak is None or peak <= limit:
+        yield from _peak_over_ranges(graph, rule, peak, name, limit)
+        return
+    yield _peak_row(graph, rule, name, peak, limit)
+
+
+def _symbolic(graph: GraphRecord) -> bool:
+    tensors = [tensor for node in graph.nodes for tensor in node.outputs]
+    return any(isinstance(size, str) for tensor in tensors for size in (*tensor.shape, tensor.storage_bytes))
+
+
+def _peak_over_ranges(graph: GraphRecord, rule: Rule, peak: int | None, name: str, limit: int) -> Iterator[Violation]:
+    """The row, if any, of a graph whose peak in this case is within the limit, or not known."""
+    least, at = peak_live(graph, lambda tensor: storage_bounds(tensor, graph.symbols)[0])
+    most, _ = peak_live(graph, lambda tensor: storage_bounds(tensor, graph.symbols)[1])
+    if most is not None and most <= limit:
+        return
+    if least is not None and least > limit:
+        yield _peak_row(graph, rule, at, least, limit)
+        return
+    here = "not known: a size has no value in this case" if peak is None else f"{peak:,} bytes in this case"
+    yield row(
+        graph,
+        graph.node(name),
+        rule,
+        operand="",
+        measured="" if peak is None else peak,
+        limit=limit,
+        undecided=True,
+        message=f"the peak of live memory is {here}, and may be {'any number' if most is None else f'{most:,}'}",
+        suggestion=BOUND,
+    )
+
+
+def _peak_row(graph: GraphRecord, rule: Rule, name: str, peak: int, limit: int) -> Violation:
+    return row(
+        graph,
+        graph.node(name),
+        rule,
+        operand="",
+        measured=peak,
+        limit=limit,
+        cost=peak - limit,
+        message=f"{peak:,} bytes are alive here at once, more than {limit:,}",
+        suggestion="lower the batch, recompute activations (torch.utils.checkpoint) or use a narrower dtype",
+    )
+
+
+def custom(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
+    """What the callable ``rule.value._target_`` finds, called as ``function(graph, **the_other_keys)``.
+
+    It yields mappings with ``node`` (a name in the graph) and ``message``, and any of :data:`FINDING`.
+
+    Raises:
+        ConfigurationError: the callable gives something else, or raises.
+    """
+    key = f"accel.rules: custom rule {rule.value['_target_']}"
+    arguments = {name: value for name, value in rule.value.items() if name != "_target_"}
+    function = custom_function(rule.value["_target_"])
+    try:
+        findings = list(function(graph, **arguments))
+    except Exception as error:  # a user's callable may raise anything
+        raise ConfigurationError(f"{key}: raised {type(error).__name__}: {error}, on {graph.id}") from error
+    nodes = {node.name: node for node in graph.nodes}
+    for finding in findings:
+        _check_finding(finding, key)
+        try:
+            node = graph.node(finding["node"])
+        except KeyError as error:
+            raise ConfigurationError(f"{key}: {error.args[0]}; valid: the name of one of its nodes") from error
+        if rule.operations and not concerns(rule.operations, node):
+            continue
+        operand = str(finding.get("operand", ""))
+        producer = nodes.get(dict(operands_of(node)).get(operand, ""))
+        yield row(
+            graph,
+            node,
+            rule,
+            operand=operand,
+            measured=finding.get("measured", ""),
+            limit=finding.get("limit", ""),
+            message=finding["message"],
+            suggestion=finding.get("suggestion", ""),
+            undecided=bool(finding.get("undecided")),
+            cost=None if finding.get("cost_bytes") is None else int(finding["cost_bytes"]),
+            share=None if finding.get("cost_share") is None else float(finding["cost_share"]),
+            piece=f"{identity(graph, nodes, producer, 0)}:" if producer else "",
+        )
+
+
+def _check_finding(finding: Any, key: str) -> None:
+    """ConfigurationError where a custom rule's finding is no mapping of the right keys to the right types."""
+    if not isinstance(finding, Mapping) or not {"node", "message"} <= set(finding) <= set(FINDING):
+        raise ConfigurationError(
+            f"{key}: yielded {finding!r}; valid: a mapping with node and message, and any of {', '.join(FINDING)}"
+        )
+    for name, (types, valid) in _TYPES.items():
+        value = finding.get(name)
+        wrong = name in finding and (not isinstance(value, types) or (isinstance(value, bool) and bool not in types))
+        if wrong or (isinstance(value, Real) and not 0 <= float(value) < math.inf):
+            raise ConfigurationError(f"{key}: yielded {finding!r}, whose {name} is {value!r}; valid: {valid}")
+
+
+def check_custom(rule: Rule) -> None:
+    """ConfigurationError where a custom rule's callable is not there, or does not take the rule's arguments."""
+    function = custom_function(rule.value["_target_"])
+    arguments = {name: value for name, value in rule.value.items() if name != "_target_"}
+    try:
+        signature = inspect.signature(function)
+        signature.bind(None, **arguments)
+    except ValueError:  # some callables written in C have no signature
+        return
+    except TypeError as error:
+        target = rule.value["_target_"]
+        raise ConfigurationError(
+            f"accel.rules: custom rule {target}: {error}; got {', '.join(arguments) or 'none'}; valid: what its "
+            f"signature {signature} takes behind the graph.\nTry: value: {{_target_: {target}, NAME: VALUE}}"
+        ) from error
+
+
+def custom_function(path: str) -> Callable[..., Any]:
+    """The callable of a dotted path; ConfigurationError where there is none."""
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name) if module else None
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(
+            f"accel.rules: the custom rule's _target_ {path!r} can't be imported: {error}; valid: "
+            "package.module.function.\nTry: PYTHONPATH=FOLDER that holds it"
+        ) from error
+    if not callable(found):
+        raise ConfigurationError(
+            f"accel.rules: the custom rule's _target_ {path!r} is no callable; valid: package.module.function"
+        )
+    return found

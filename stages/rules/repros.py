@@ -1,0 +1,346 @@
+"""Reproductions of a strict profile's violations: which get a script, and what each script measures. Torch-free."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from inductor_debug.stages.accelerators.profile import Profile
+from inductor_debug.stages.file_names import file_name
+from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.graphs.operation_names import WILD, Operation, in_place_packets, normal
+from inductor_debug.stages.graphs.records import ITEM_BYTES, NO_LINE, GraphRecord, NodeRecord, TensorRecord, is_torchs
+from inductor_debug.stages.repro import (
+    Check,
+    GraphIndex,
+    NotReproducible,
+    Program,
+    Script,
+    Verification,
+    script,
+    verify,
+)
+from inductor_debug.stages.rules.checked_tensors import operands_of
+from inductor_debug.stages.rules.operations import allow_list
+from inductor_debug.stages.rules.violations import Violation, Violations
+
+MAX_SCRIPTS = 20
+"""Scripts written for one check; the rest is counted."""
+MAX_VERIFIED = 4
+"""Scripts run in a fresh process for one check; each costs an import of torch."""
+READERS = 3
+"""Operations that a reproduction of a placeholder's violation calls on it."""
+GIVEN = ("placeholder", "get_attr")
+
+
+NOT_RUN = Verification(False, "not run")
+
+
+@dataclass(frozen=True)
+class Repro:
+    """One script, or the reason why there is none.
+
+    Attributes:
+        name: file name without a folder.
+        rows: the violations that it stands for, one of each finding: one rule, one target, one signature.
+        text: the script; empty where none can be written.
+        line: what it prints where the violation reproduces.
+        nodes: operations in it.
+        nbytes: of its tensors.
+        verification: what became of running it.
+    """
+
+    name: str
+    rows: tuple[Violation, ...]
+    text: str = ""
+    line: str = ""
+    nodes: int = 0
+    nbytes: int = 0
+    verification: Verification = NOT_RUN
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """An entry of ``repros`` of summary.json; ``reason`` says why it is not verified."""
+        first = self.rows[0]
+        return {
+            "path": f"repros/{self.name}", "failure_class": f"violation:{first.rule}", "nodes": self.nodes,
+            "verified": self.verification.verified, "reason": self.verification.reason, "target": first.target,
+            "graph": first.graph, "node": first.node, "source": first.source, "violations": len(self.rows),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Repros:
+    """What a check's violations left.
+
+    Attributes:
+        scripts: those with a text, the verified first in each rule.
+        without: groups that no script can hold, with the reason.
+        left_out: groups beyond the bound.
+        undecided: findings that can't be reproduced, for nothing is known to be violated.
+    """
+
+    scripts: tuple[Repro, ...] = ()
+    without: tuple[Repro, ...] = ()
+    left_out: int = 0
+    undecided: int = 0
+
+    @property
+    def files(self) -> dict[str, str]:
+        """File name → script."""
+        return {item.name: item.text for item in self.scripts}
+
+    @property
+    def summary(self) -> list[dict[str, Any]]:
+        """``repros`` of summary.json."""
+        return [item.row for item in self.scripts]
+
+    def __str__(self) -> str:
+        return self.in_words("repros")
+
+    def in_words(self, folder: str) -> str:
+        """How many there are in a folder, how many are verified, and what has none."""
+        if not self.scripts and not self.without:
+            return f"no repro: {counted(self.undecided, 'finding')} undecided, and nothing known to be violated"
+        verified = sum(item.verification.verified for item in self.scripts)
+        parts = [f"{counted(len(self.scripts), 'repro')} in {folder}/, {verified} verified"]
+        if self.left_out:
+            parts.append(f"{self.left_out} further kinds of violation without one (no more are written)")
+        if self.without:
+            reasons = dict.fromkeys(item.verification.reason for item in self.without)
+            parts.append(f"{counted(len(self.without), 'kind')} of violation can't be written: {'; '.join(reasons)}")
+        return "; ".join(parts)
+
+
+@dataclass
+class _Group:
+    graph: GraphIndex
+    rows: list[Violation] = field(default_factory=list)
+
+
+def write_repros(
+    graphs: Iterable[GraphRecord], violations: Violations, *, limit: int = MAX_SCRIPTS, verified: int = MAX_VERIFIED
+) -> Repros:
+    """One script for each distinct (rule, target, signature) among the findings, some of them run.
+
+    Args:
+        graphs: those that were checked.
+        violations: what was found; rows that are waived, undecided or warnings get no script.
+        limit: scripts written at most; each rule gets its first before any gets a second.
+        verified: scripts run at most, each in a fresh process.
+    """
+    by_id = {graph.id: GraphIndex(graph) for graph in graphs}
+    groups: dict[Any, _Group] = {}
+    without: dict[str, list[Violation]] = {}
+    for finding in violations.findings:
+        rows = [row for row in finding if row.severity == "error"]
+        reasons: list[str] = []
+        for row in rows:  # one picture of a finding that can be reproduced is enough
+            try:
+                key = _key(by_id[row.graph], row, allow_list(violations.profile, row))
+            except NotReproducible as error:
+                reasons.append(f"{row.rule}: {error}")
+                continue
+            groups.setdefault(key, _Group(by_id[row.graph])).rows.append(row)
+            break
+        else:
+            if rows:
+                without.setdefault(reasons[0], []).append(rows[0])
+    ordered = _by_turns(groups.values())
+    names: set[str] = set()
+    scripts = [_written(group, names, violations.profile) for group in ordered[:limit]]
+    found = verify([Script(item.name, item.text, item.line, item.nbytes) for item in scripts[:verified]])
+    found += [Verification(False, f"not run: the first {verified} are")] * (len(scripts) - len(found))
+    return Repros(
+        tuple(replace(item, verification=seen) for item, seen in zip(scripts, found, strict=True)),
+        tuple(Repro("", tuple(rows), verification=Verification(False, why)) for why, rows in without.items()),
+        max(0, len(ordered) - limit),
+        violations.by_severity.get("undecided", 0),
+    )
+
+
+def _by_turns(groups: Iterable[_Group]) -> list[_Group]:
+    """The first group of each rule, then the second of each, …"""
+    by_rule: dict[str, list[_Group]] = {}
+    for group in groups:
+        by_rule.setdefault(group.rows[0].rule, []).append(group)
+    longest = max(map(len, by_rule.values()), default=0)
+    return [members[turn] for turn in range(longest) for members in by_rule.values() if turn < len(members)]
+
+
+def _key(graph: GraphIndex, row: Violation, allowed: Sequence[str]) -> tuple[Any, ...]:
+    """What two violations have in common that one script shows both."""
+    program, subject = _program(graph, row, anonymous=True)
+    check = check_of(graph, row, subject, allowed)
+    return (row.rule, program.targets, row.operand, program.signature, check)
+
+
+def _program(graph: GraphIndex, row: Violation, *, anonymous: bool = False) -> tuple[Program, str]:
+    """The program in which a row's violation shows, and the source of the value that it is about."""
+    node = _node(graph, row)
+    if node.op in GIVEN:
+        readers = graph.readers.get(node.name, [])
+        for count in range(min(READERS, len(readers)), -1, -1):  # what can't be written is left out
+            try:
+                program = Program.of(graph, readers[:count], given=[node.name], anonymous=anonymous)
+            except NotReproducible:
+                if count == 0:
+                    raise
+                continue
+            return program, f"values[{program.names[node.name]!r}]"
+    program = Program.of(graph, [node.name], anonymous=anonymous)
+    name = dict(operands_of(node)).get(row.operand, node.name)
+    return program, f"values[{program.names[name]!r}]"
+
+
+def _node(graph: GraphIndex, row: Violation) -> NodeRecord:
+    if row.node not in graph.nodes:
+        raise NotReproducible("it is about the whole graph, not about one operation")
+    return graph.nodes[row.node]
+
+
+def _judged(graph: GraphIndex, row: Violation) -> tuple[TensorRecord, int]:
+    """The tensor that a row is about, and its position among its node's."""
+    node = _node(graph, row)
+    if node.op not in GIVEN:
+        node = graph.nodes[dict(operands_of(node)).get(row.operand, node.name)]
+    output = re.fullmatch(r"output\[(\d+)\]", row.operand)
+    index = int(output[1]) if output is not None else 0
+    if index >= len(node.outputs):
+        raise NotReproducible(f"{node.name} has no recorded tensor")
+    return node.outputs[index], index
+
+
+def check_of(graph: GraphIndex, row: Violation, subject: str, allowed: Sequence[str] = ()) -> Check:
+    """What a script measures to show a row's violation.
+
+    Args:
+        graph: the row's graph.
+        row: the violation.
+        subject: source of the value that it is about.
+        allowed: the allow list that the row is about, see :func:`allow_list`.
+
+    Raises:
+        NotReproducible: the row is about no tensor and no operation.
+    """
+    if row.rule == "operation":
+        return _operation(graph.nodes[row.node], row, subject, allowed)
+    tensor, index = _judged(graph, row)
+    one = f"tensors({subject})[{index}]"
+    make = _CHECKS.get(row.rule)
+    check = None if make is None else make(graph, row, tensor, one)
+    return check or _as_recorded(row, tensor, one)
+
+
+def _operation(node: NodeRecord, row: Violation, subject: str, allowed: Sequence[str]) -> Check:
+    """Of an aten operator the dispatched call itself; a Python callable is denied by name or by what it dispatches.
+
+    One that is asked to work in place has that name as well, where it did: torch may dispatch another.
+    """
+    if allowed:
+        known = [name for pattern in allowed for name in _names(pattern)]
+        other = f"[name for name in called if not denied({known!r}, [name])]"
+        python = Operation.of_target(row.target, method="." not in row.target).python
+        first = "TARGET" if python else f"next(iter({other}), 'nothing that is not allowed')"
+        return Check(row.rule, first, f"bool({other})", row.target, row.limit)
+    patterns = _names(row.limit)
+    if Operation.of_target(row.target, method="." not in row.target).python:
+        names = ["TARGET", "*called"]
+        if packets := sorted(f"aten.{name}" for name in in_place_packets(node)):
+            names.append(f"*({packets!r} if {subject}._version else ())")
+        return Check(row.rule, "TARGET", f"denied({patterns!r}, [{', '.join(names)}])", row.target, row.limit)
+    first = f"next((name for name in called if denied({patterns!r}, [name])), 'nothing that is denied')"
+    return Check(row.rule, first, f"denied({patterns!r}, called)", row.target, row.limit)
+
+
+def _names(pattern: str) -> list[str]:
+    """An entry of a deny or an allow list, and of a Python callable the operators that it names too."""
+    pattern = normal(pattern)
+    if not pattern.startswith("torch.") or any(character in pattern for character in WILD):
+        return [pattern]
+    return [pattern, *sorted(Operation.of_target(pattern).names - {pattern})]
+
+
+def _alignment(graph: GraphIndex, row: Violation, tensor: TensorRecord, one: str) -> Check | None:
+    from inductor_debug.stages.graphs.symbolic_sizes import shape_in_case
+
+    found = re.search(r"-?\d+$", row.measured)
+    if found is None or not row.limit.isdigit():
+        return None
+    measured, limit = int(found[0]), int(row.limit)
+    sizes = shape_in_case(tensor, graph.graph.symbols)
+    grouped = re.search(r":(\d+)/(\d+)$", row.piece)
+    if grouped is not None:  # one group's part of a dimension
+        width = "" if (sizes[int(grouped[1])] or 0) // int(grouped[2]) == measured else f" * {one}.element_size()"
+        return Check(row.rule, f"{one}.shape[{grouped[1]}] // {grouped[2]}{width}", f"found % {limit} != 0",
+                     str(measured), row.limit)  # fmt: skip
+    for item, width in ((1, ""), (ITEM_BYTES.get(tensor.dtype, 0), f" * {one}.element_size()")):
+        for dimension in range(len(sizes) - 1, -1, -1):
+            size = sizes[dimension]
+            if size is not None and size * item == measured and measured % limit:
+                return Check(row.rule, f"{one}.shape[{dimension}]{width}", f"found % {limit} != 0", str(measured),
+                             row.limit)  # fmt: skip
+    return None
+
+
+def _dtype(graph: GraphIndex, row: Violation, tensor: TensorRecord, one: str) -> Check:
+    return Check(row.rule, f'str({one}.dtype).removeprefix("torch.")', f"found not in {row.limit.split()!r}",
+                 row.measured, row.limit)  # fmt: skip
+
+
+def _memory(graph: GraphIndex, row: Violation, tensor: TensorRecord, one: str) -> Check | None:
+    if not row.limit.isdigit():
+        return None
+    return Check(row.rule, f"{one}.numel() * {one}.element_size()", f"found > {row.limit}", row.measured, row.limit)
+
+
+def _layout(graph: GraphIndex, row: Violation, tensor: TensorRecord, one: str) -> Check | None:
+    if row.measured.startswith("offset "):
+        return Check(row.rule, f'f"offset {{{one}.storage_offset()}}"', f"{one}.storage_offset() != 0",
+                     row.measured, row.limit)  # fmt: skip
+    wanted = re.search(r"\[[\d, ]*\]$", row.limit)
+    if wanted is None:
+        return None
+    differ = f"any(size != 1 and got != want for size, got, want in zip({one}.shape, found, {wanted[0]}))"
+    return Check(row.rule, f"list({one}.stride())", differ, row.measured, row.limit)
+
+
+def _as_recorded(row: Violation, tensor: TensorRecord, one: str) -> Check:
+    """For a rule without a measure of its own: the operation makes the very tensor that the rule judged."""
+    if any(isinstance(size, str) for size in [*tensor.shape, *tensor.stride, tensor.storage_offset]):
+        raise NotReproducible(f"the rule {row.rule} judged a symbolic size")
+    recorded = f"({list(tensor.shape)!r}, {tensor.dtype!r}, {list(tensor.stride)!r}, {tensor.storage_offset!r})"
+    seen = f'(list({one}.shape), str({one}.dtype).removeprefix("torch."), list({one}.stride()), {one}.storage_offset())'
+    return Check(row.rule, f"{row.measured!r} if {seen} == {recorded} else {seen}", f"{seen} == {recorded}",
+                 row.measured, row.limit)  # fmt: skip
+
+
+_CHECKS = {"alignment": _alignment, "dtype": _dtype, "memory_tensor": _memory, "layout": _layout}
+
+
+def _written(group: _Group, names: set[str], profile: Profile) -> Repro:
+    row = group.rows[0]
+    program, subject = _program(group.graph, row)
+    check = check_of(group.graph, row, subject, allow_list(profile, row))
+    line = group.graph.nodes[row.node].source
+    code = f": {line.code}" if line is not None and line.code else ""
+    from_where = f", from {row.source}{code}" if row.source else ""
+    from_where = f", {NO_LINE}" if is_torchs(row.source) else from_where
+    notes = [
+        row.message,
+        f"It stands in {row.graph} as {row.node}" + (f", module {row.module}" if row.module else "")
+        + from_where,
+        f"Rule {row.rule}: measured {check.expected}, limit {check.limit}. The script stands for "
+        f"{counted(len(group.rows), 'violation')} of this kind.",
+    ]  # fmt: skip
+    text = script(program, check, title=f"{row.target} breaks the rule {row.rule}.", notes=notes)
+    return Repro(_file_name(row, names), tuple(group.rows), text, check.line, len(program.calls), program.nbytes)
+
+
+def _file_name(row: Violation, taken: set[str]) -> str:
+    wanted = f"{row.rule}-{row.graph}-{row.node}"
+    name, number = file_name(wanted, ".py"), 2
+    while name in taken:
+        name, number = file_name(f"{wanted}-{number}", ".py"), number + 1
+    taken.add(name)
+    return name

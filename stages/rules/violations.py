@@ -1,0 +1,201 @@
+"""What the rules found: a table with SPEC's columns, and what it means for the verdict. Free of torch."""
+
+import datetime
+import fnmatch
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from inductor_debug.models.options import INT64
+from inductor_debug.stages.accelerators.config import Waiver
+from inductor_debug.stages.accelerators.profile import Profile, expiry
+from inductor_debug.stages.rules.findings import by_finding, severity_of
+
+if TYPE_CHECKING:
+    import pandas
+
+PLACEHOLDERS = ("parameter", "buffer", "input", "saved", "constant", "tangent")
+"""Operands of a row that is about a tensor which no operation of its graph makes."""
+
+KINDS = ("dynamo", "joint", "forward", "backward")
+
+log = logging.getLogger(__name__)
+
+COLUMNS = ["graph", "node", "target", "operand", "module", "source", "rule", "effect", "severity", "measured", "limit",
+           "cost_bytes", "cost_share", "message", "suggestion", "finding"]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One row of ``constrain/violations.csv``.
+
+    Attributes:
+        graph, node: the graph's id and the node's name in it.
+        target: the node's target.
+        operand: ``output``, ``output[i]`` of a node with several, a placeholder's role, or ``args[i]`` (in a list
+            ``args[i][j]``, by keyword ``args[name]``).
+        module: path of the owning module.
+        source: the user's line as ``file:line``; of a layer of torch's that none calls, where its forward begins in
+            torch (:func:`stages.graphs.records.is_torchs`); empty where torch recorded none.
+        rule, effect: as in the profile.
+        severity: error (strict), warning, waived, undecided (the check could not tell).
+        measured, limit: what was found and what is allowed, in the rule's unit.
+        cost_bytes: bytes padded, copied, or concerned, for this row alone: 0 where an earlier row with this rule and
+            effect has counted the same tensor; None where unknown.
+        cost_share: alignment: padding over the tensor's own bytes; operation, and any fallback: the share of its
+            graph's known FLOPs that the nodes concerned have; None otherwise or where unknown.
+        message: one sentence. suggestion: what to try.
+        finding: id of the finding that the row belongs to, the same in each row of it (see
+            :mod:`stages.rules.findings`); "" until the check is over.
+        piece: which tensor, and what of it, costs ``cost_bytes``; in no table.
+        also: further nodes of the graph that the finding concerns; in no table, but in the shares of the summary.
+    """
+
+    graph: str
+    node: str
+    target: str
+    operand: str
+    module: str
+    source: str
+    rule: str
+    effect: str
+    severity: str
+    measured: str
+    limit: str
+    cost_bytes: int | None
+    cost_share: float | None
+    message: str
+    suggestion: str
+    piece: str = ""
+    also: tuple[str, ...] = ()
+    finding: str = field(default="", compare=False)
+
+    def but(self, **changes: Any) -> "Violation":
+        """This row with fields changed, as ``dataclasses.replace`` does at several times the cost."""
+        made = object.__new__(Violation)
+        made.__dict__.update(self.__dict__, **changes)
+        return made
+
+
+def whole_numbers(values: list[int | None]) -> Any:
+    """A column of them, None where one is not known: Int64, object where one needs more than 64 bits.
+
+    Made of the values themselves: pandas makes floats of whole numbers beside None.
+    """
+    import pandas
+
+    if all(value is None or abs(value) <= INT64 for value in values):
+        return pandas.array(values, dtype="Int64")
+    return pandas.Series([pandas.NA if value is None else value for value in values], dtype=object)
+
+
+@dataclass(frozen=True)
+class Violations:
+    """All rows of one check, in the order of graphs and nodes. Counted is by :attr:`findings`.
+
+    Attributes:
+        rows: the violations.
+        profile: what they were checked against.
+        graphs: ids of the graphs that were checked.
+    """
+
+    rows: tuple[Violation, ...] = ()
+    profile: Profile = field(default_factory=Profile)
+    graphs: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Violation]:
+        return iter(self.rows)
+
+    @property
+    def table(self) -> "pandas.DataFrame":
+        """The rows as a table with SPEC's columns in SPEC's order."""
+        import pandas
+
+        frame = pandas.DataFrame([asdict(row) for row in self.rows], columns=COLUMNS)
+        frame["cost_bytes"] = whole_numbers([row.cost_bytes for row in self.rows])
+        return frame.astype({"cost_share": "Float64"})
+
+    @property
+    def findings(self) -> list[list[Violation]]:
+        """The rows of each finding: of a denied call first that of Dynamo's graph, then forward, then backward."""
+        groups = by_finding(self.rows, lambda row: row.finding)
+        return [sorted(group, key=_in_source_order) for group in groups]
+
+    @property
+    def by_severity(self) -> dict[str, int]:
+        """Findings by severity."""
+        severities = (severity_of(row.severity for row in group) for group in self.findings)
+        return dict(sorted(Counter(severities).items()))
+
+    @property
+    def failed(self) -> bool:
+        """True where a strict profile is broken, or can't be shown to be kept."""
+        counts = self.by_severity
+        return bool(counts.get("error") or (self.profile.strict and counts.get("undecided")))
+
+    def summary(self) -> dict[str, Any]:
+        """``violations`` of summary.json. ``total`` counts every finding, the waived and undecided ones included; it is
+        None where the profile has no rules: nothing was checked."""
+        found = [group[0] for group in self.findings]
+        return {
+            "total": len(found) if self.profile.rules else None,
+            "by_rule": dict(sorted(Counter(row.rule for row in found).items())),
+            "by_effect": dict(sorted(Counter(row.effect for row in found).items())),
+            "by_severity": self.by_severity,
+            "strict": self.profile.strict,
+        }
+
+
+def _in_source_order(row: Violation) -> int:
+    kind = row.graph.rpartition(".")[2]
+    return KINDS.index(kind) if kind in KINDS else len(KINDS)
+
+
+def waive(rows: Iterable[Violation], waivers: Iterable[Waiver], today: datetime.date) -> list[Violation]:
+    """``rows`` with those that a waiver accepts marked ``waived``. An expired waiver leaves its rows as they are."""
+    waivers = list(waivers)
+    used = set()
+    result = []
+    for row in rows:
+        for index, waiver in enumerate(waivers):
+            if _matches(waiver, row):
+                used.add(index)
+                row = _accept(row, waiver, today)
+                if row.severity == "waived":
+                    break
+        result.append(row)
+    for index, waiver in enumerate(waivers):
+        if index not in used:
+            log.warning("waiver %d (%s) matches no finding", index, waiver.reason)
+    return result
+
+
+def unused_waivers(violations: Violations) -> list[Waiver]:
+    """The profile's waivers that accept no row."""
+    return [item for item in violations.profile.waivers if not any(_matches(item, row) for row in violations)]
+
+
+def _matches(waiver: Waiver, row: Violation) -> bool:
+    from inductor_debug.stages.graphs.operation_names import Operation
+
+    names = {row.target}
+    if row.operand not in PLACEHOLDERS:  # an input called x is no aten.x
+        names |= Operation.of_target(row.target).names
+    return (
+        fnmatch.fnmatchcase(row.rule, waiver.rule)
+        and fnmatch.fnmatchcase(row.source, waiver.source)
+        and any(fnmatch.fnmatchcase(name, waiver.target) for name in names)
+    )
+
+
+def _accept(row: Violation, waiver: Waiver, today: datetime.date) -> Violation:
+    expires = expiry(waiver)
+    if expires is not None and today >= expires:
+        return row.but(message=f"{row.message} (a waiver expired on {expires}: {waiver.reason})")
+    until = "" if expires is None else f" until {expires}"
+    return row.but(severity="waived", message=f"{row.message} (waived{until}: {waiver.reason})")

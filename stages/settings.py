@@ -1,0 +1,98 @@
+"""What every stage may read of the configuration. Free of torch."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from inductor_debug.models.config import DTYPES, MODES, PRECISIONS, TF32, ModelConfig
+from inductor_debug.models.options import chosen, whole
+from inductor_debug.stages.accelerators.config import AccelConfig
+
+if TYPE_CHECKING:
+    from inductor_debug.models.case import Case
+
+BUILT_IN = ("eager", "aot_eager", "inductor", "aot_inductor", "mock", "aot_mock", "emulated", "dynamo")
+"""Adapters with a name of their own; any other is an installed package's (``stages.backends.plugins``) or a path."""
+
+
+def shown_name(name: str, adapter: str, target: str | None = None) -> str:
+    """What a run is called after its backend: ``name``, unless that is only what another adapter is called.
+
+    ``backend.adapter=my_package.MyAdapter`` alone leaves ``name`` at that of the selected group's file; the run is
+    the adapter's, so it is called ``MyAdapter``. ``target`` is ``backend._target_``, which stands for ``adapter``.
+    """
+    adapter = target or adapter
+    if adapter in (name, "dynamo") or name not in BUILT_IN:
+        return name
+    return adapter.replace(":", ".").rpartition(".")[2]
+
+
+@dataclass
+class BackendConfig:
+    """What executes the graph under test.
+
+    Attributes:
+        name: one of :data:`BUILT_IN` but dynamo; for ``adapter=dynamo`` any backend registered with torch. See
+            :attr:`shown` for what reports call it.
+        adapter: which adapter stands behind it: one of :data:`BUILT_IN`, one that an installed package adds, or the
+            dotted path of a callable that returns an AcceleratorAdapter (one that takes ``accel`` gets the profile).
+        options: arguments of the adapter.
+        inductor: TorchInductor configuration patched for this run alone; any of its keys.
+        dynamo: TorchDynamo configuration patched for this run alone, in every stage that compiles, whatever the
+            backend; any of its keys.
+        _target_: the dotted path, in the spelling that Hydra's users know; it takes the place of ``adapter``.
+    """
+
+    name: str = "inductor"
+    adapter: str = "inductor"
+    options: dict[str, Any] = field(default_factory=dict)
+    inductor: dict[str, Any] = field(default_factory=dict)
+    dynamo: dict[str, Any] = field(default_factory=dict)
+    _target_: str | None = None
+
+    def __post_init__(self) -> None:
+        if self._target_ is not None and self._target_.strip():  # a blank one stays, and is refused by its own name
+            self.adapter, self._target_ = self._target_, None
+
+    @property
+    def shown(self) -> str:
+        """The name in folders, summaries and reports."""
+        return shown_name(self.name, self.adapter)
+
+
+@dataclass
+class ReferenceConfig:
+    """What the test side is compared with. None means: the same as the case's."""
+
+    backend: str = "eager"
+    device: str | None = None
+    dtype: str | None = chosen(None, DTYPES)
+
+
+@dataclass
+class Settings:
+    """What every stage may read of the configuration: all but the stages' own options and the runner's."""
+
+    model: ModelConfig
+    accel: AccelConfig = field(default_factory=AccelConfig)
+    backend: BackendConfig = field(default_factory=BackendConfig)
+    reference: ReferenceConfig = field(default_factory=ReferenceConfig)
+    dtype: str = chosen("float32", DTYPES)
+    device: str = "cpu"
+    mode: str = chosen("inference", MODES)
+    precision: str = chosen("cast", PRECISIONS)
+    tf32: str = chosen("none", TF32)
+    seed: int = whole(0)
+
+    def build_case(self) -> "Case":
+        """The case that they describe, built anew."""
+        from inductor_debug.models.build import build_case
+
+        return build_case(
+            self.model,
+            dtype=self.dtype,
+            device=self.device,
+            mode=self.mode,
+            precision=self.precision,
+            tf32=self.tf32,
+            seed=self.seed,
+        )

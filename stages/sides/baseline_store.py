@@ -1,0 +1,152 @@
+"""Storing a golden: what it holds is told in :mod:`stages.sides.baseline`."""
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+from inductor_debug.models.case import Case
+from inductor_debug.stages.encoding import jsonable
+from inductor_debug.stages.settings import Settings
+from inductor_debug.stages.sides import fingerprint, packing
+from inductor_debug.stages.sides import running as sides
+
+FOLDER = "kerneldiff/golden"
+FILES = tuple(f"{name}.safetensors" for name in ("inputs", "reference", "gold", "weights"))
+SCHEMA = 1
+LIMIT = 64 * 2**20
+"""Bytes that a golden takes at most, unless ``store_golden=true`` forces it: any inference's outputs fit, and so does
+the training of a small model; ResNet-18's gradients take 141 MB (float32, and float64 for gold), BERT's 2.1 GB."""
+
+
+class Stamped(TypedDict):
+    """golden.json: what any schema of it has."""
+
+    schema: int
+    sha256: str
+
+
+class _Reference(TypedDict):
+    backend: str
+    device: str | None
+    dtype: str | None
+
+
+class _MadeWith(TypedDict):
+    torch: str
+    device: str
+    machine: str
+    cpu_capability: str
+
+
+class _Random(TypedDict):
+    drew: bool
+    generator: str
+    gold: str
+
+
+class _Record(TypedDict):
+    """A tensor, or another leaf, as :mod:`stages.sides.packing` records it."""
+
+    type: str
+    dtype: NotRequired[str]
+    shape: NotRequired[list[int]]
+    stored: NotRequired[str]
+    sha256: NotRequired[str]
+    kind: NotRequired[str]
+    path: NotRequired[str]
+    value: NotRequired[str | list[str]]
+
+
+class _Tensors(TypedDict):
+    sha256: str
+    tensors: dict[str, _Record]
+
+
+class _Leaves(TypedDict):
+    reference: list[_Record]
+    gold: list[_Record]
+
+
+class _File(TypedDict):
+    bytes: int
+    sha256: str
+
+
+class About(TypedDict):
+    """golden.json without the SHA-256 of itself."""
+
+    settings: dict[str, Any]
+    seed: int
+    reference: _Reference
+    made_with: _MadeWith
+    random: _Random
+    weights: _Tensors
+    inputs: _Tensors
+    leaves: _Leaves
+    files: dict[str, _File]
+
+
+def store(
+    settings: Settings, case: Case, reference: sides.Side, gold: sides.Side, *, forced: bool
+) -> tuple[dict[str, Any], str]:
+    """The artifacts of a golden, and one line: that it is stored, or why it is not.
+
+    The leaves of both sides are given up as they are serialised, so that one file's content at most is held twice.
+
+    Args:
+        reference: as it ran: neither rounded nor stripped of changed buffers.
+        gold: empty where there is none.
+        forced: store more than :data:`LIMIT` too, and the weights.
+    """
+    parts = {
+        "inputs": {"input": dict(case.named_inputs())},
+        "reference": reference.leaves,
+        "gold": gold.leaves,
+    }
+    try:
+        packed = {name: packing.pack(leaves) for name, leaves in parts.items()}
+        taken = sum(packing.size(tensors) for _, tensors in packed.values())
+        if taken > LIMIT and not forced:
+            cure = "stages.kerneldiff.store_golden=true stores it"
+            return {}, f"not stored: it takes {taken:,} bytes, more than {LIMIT:,}; {cure}"
+        weights, inputs = fingerprint.weights(case), fingerprint.inputs(case)
+    except packing.CannotStore as error:
+        return {}, f"not stored: {error}, which can't be stored"
+    for side in (reference, gold):
+        side.leaves = {}
+    records = {name: records for name, (records, _) in packed.items()}
+    artifacts: dict[str, Any] = {}
+    del parts
+    if forced:
+        packed["weights"] = [], fingerprint.stored_weights(case)
+        taken += packing.size(packed["weights"][1])
+    for name in list(packed):
+        _, tensors = packed.pop(name)
+        if name == "inputs":
+            tensors = {key.removeprefix("input/"): tensor for key, tensor in tensors.items()}
+        artifacts[f"{FOLDER}/{name}.safetensors"] = packing.serialise(tensors)
+        tensors.clear()
+    about = {
+        "schema": SCHEMA,
+        "settings": fingerprint.identity(settings),
+        "seed": settings.seed,
+        "reference": asdict(settings.reference),
+        "made_with": fingerprint.made_with(case),
+        "random": {"drew": reference.drew, "generator": reference.generator.hex(), "gold": gold.generator.hex()},
+        "weights": {"sha256": digest(weights), "tensors": weights},
+        "inputs": {"sha256": digest(inputs), "tensors": inputs},
+        "leaves": {"reference": records["reference"], "gold": records["gold"]},
+        "files": {
+            Path(name).name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+            for name, content in artifacts.items()
+        },
+    }
+    artifacts[f"{FOLDER}/golden.json"] = jsonable(about) | {"sha256": digest(jsonable(about))}
+    return artifacts, f"stored: {taken:,} bytes in {FOLDER}, {'with' if forced else 'without'} the weights"
+
+
+def digest(content: Any) -> str:
+    """SHA-256 of a JSON-able value, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode()).hexdigest()

@@ -1,0 +1,214 @@
+"""The errors of a tensor of any rank as a matrix of block maxima, and the true neighborhood of its worst element."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy
+import torch
+from torch.nn.functional import pad
+
+from inductor_debug.stages.numerics.comparable import comparable
+from inductor_debug.stages.numerics.readers import Side, region, span
+from inductor_debug.stages.tensor_pictures.errors import CHUNK, Piece, errors_of
+
+CELLS = 256
+"""Rows and columns of a canvas at most; a cell shows the largest error of the block that it stands for."""
+
+ZOOM = 32
+"""Rows and columns of a zoom at most; a zoom along one dim shows twice as many elements."""
+
+
+class Fold(NamedTuple):
+    """A matrix for a tensor, row-major: dims before ``cut`` are its rows, the others its columns.
+
+    ``cut`` is None where the flat tensor is cut into rows of ``columns`` elements instead, the last perhaps partial.
+    """
+
+    rows: int
+    columns: int
+    cut: int | None
+
+    def labels(self, shape: Iterable[int]) -> tuple[str, str]:
+        """What the rows and the columns stand for, in words."""
+        sizes = list(shape)
+        if self.cut is None:
+            return f"flat index ÷ {self.columns}", f"flat index mod {self.columns}"
+        return _dims_in_words(sizes, 0, self.cut), _dims_in_words(sizes, self.cut, len(sizes))
+
+
+def _dims_in_words(sizes: list[int], first: int, stop: int) -> str:
+    if first == stop:
+        return ""
+    if stop - first == 1:
+        return f"dim {first}: 0 … {sizes[first] - 1}"
+    names, lengths = "×".join(map(str, range(first, stop))), "×".join(map(str, sizes[first:stop]))
+    return f"dims {names} flattened: {lengths}"
+
+
+def fold(shape: Iterable[int]) -> Fold:
+    """The most nearly square matrix for ``shape``; a long vector, or one with very long rows, is cut flat."""
+    sizes = list(shape)
+    total = math.prod(sizes)
+    options = [Fold(math.prod(sizes[:cut]), math.prod(sizes[cut:]), cut) for cut in range(len(sizes) + 1)]
+    best = min(options, key=lambda option: abs(math.log(max(option.rows, 1) / max(option.columns, 1))))
+    vector = min(best.rows, best.columns) == 1 and max(best.rows, best.columns) > CELLS
+    if total and (vector or best.columns > CHUNK):
+        columns = min(math.ceil(math.sqrt(total)), CHUNK)
+        return Fold(math.ceil(total / columns), columns, None)
+    return best
+
+
+@dataclass
+class Canvas:
+    """Largest errors by block.
+
+    Attributes:
+        fold: the matrix that the cells are blocks of.
+        block: rows and columns of a block; blocks at the end may be smaller.
+        error: float64 ``[height, width]``, each at most :data:`CELLS`; infinite where an error is, NaN where the fold
+            has no element.
+        nan, infinite: where a block has an element that is NaN, or infinite, on one side alone.
+        both_nan: where it has one that is NaN on both sides.
+        top: the largest finite error.
+        magnitude: the largest finite |reference|.
+        worst: flat index of the first of the largest errors, infinite ones included; None where no sides differ.
+    """
+
+    fold: Fold
+    block: tuple[int, int]
+    error: numpy.ndarray
+    nan: numpy.ndarray
+    infinite: numpy.ndarray
+    both_nan: numpy.ndarray
+    top: float = 0.0
+    magnitude: float = 0.0
+    worst: int | None = None
+
+
+def canvas_of(reference: Side, test: Side) -> Canvas:
+    """One pass over two sides of one shape, in memory bounded by the chunk, the canvas and what readers keep."""
+    reference, test = comparable(reference), comparable(test)
+    found = fold(reference.shape)
+    block = (math.ceil(found.rows / CELLS) or 1, math.ceil(found.columns / CELLS) or 1)
+    size = (math.ceil(found.rows / block[0]), math.ceil(found.columns / block[1]))
+    cells = torch.full(size, -1.0, dtype=torch.float64)
+    marked = torch.zeros(3, *size, dtype=torch.float64)
+    top = magnitude = largest = 0.0
+    worst, total = None, reference.numel()
+    for first, stop in _bands(found.rows, block[0], max(1, CHUNK // max(found.columns, 1)), total):
+        start, end = first * found.columns, min(stop * found.columns, total)
+        piece = errors_of(span(reference, start, end), span(test, start, end))
+        rows = slice(first // block[0], (stop - 1) // block[0] + 1)
+
+        def reduce(values: torch.Tensor, shape: tuple[int, int] = (stop - first, found.columns)) -> torch.Tensor:
+            return _block_maxima(values, shape, block)
+
+        maxima = reduce(piece.error).double()
+        torch.maximum(cells[rows], maxima, out=cells[rows])
+        if piece.marks:
+            for index, mark in enumerate((piece.marks.nan, piece.marks.infinite, piece.marks.both_nan)):
+                if mark.any():
+                    torch.maximum(marked[index, rows], reduce(mark.float()).double(), out=marked[index, rows])
+        highest = maxima.max().item()
+        if highest > largest:
+            largest, worst = highest, start + int(piece.error.argmax().item())
+        tops = _finite_tops(piece, highest)
+        top, magnitude = max(top, tops[0]), max(magnitude, tops[1])
+    error = torch.where(cells < 0, math.nan, cells).numpy()
+    nan, infinite, both_nan = (marked > 0).numpy()
+    return Canvas(found, block, error, nan, infinite, both_nan, top, magnitude, worst)
+
+
+def _finite_tops(piece: Piece, highest: float) -> tuple[float, float]:
+    """The largest finite error and |reference|; ``highest`` is the largest error of all."""
+    if piece.finite:
+        return highest, piece.magnitude.max().item()
+    if math.isinf(highest):
+        highest = piece.error.nan_to_num(posinf=0.0).max().item()
+    return highest, piece.magnitude.nan_to_num(0.0, 0.0).max().item()
+
+
+def _bands(rows: int, block: int, most: int, total: int) -> Iterator[tuple[int, int]]:
+    """Ranges of at most ``most`` rows: whole blocks of rows, or else parts of one block."""
+    if not total:
+        return
+    step = most // block * block
+    for first in range(0, rows, step or block):
+        stop = min(first + (step or block), rows)
+        for start in range(first, stop, step or most):
+            yield start, min(start + (step or most), stop)
+
+
+def _block_maxima(values: torch.Tensor, shape: tuple[int, int], block: tuple[int, int]) -> torch.Tensor:
+    """The largest of each block of ``values``, row-major in ``shape`` (their end may be missing)."""
+    rows, columns = shape
+    if values.numel() < rows * columns:
+        values = pad(values, (0, rows * columns - values.numel()), value=-1.0)
+    values = values.view(rows, columns)
+    if block[0] > 1:
+        if rows % block[0] and rows > block[0]:
+            values = pad(values, (0, 0, 0, -rows % block[0]), value=-1.0)
+        values = values.view(-1, min(block[0], rows), columns).amax(1)
+    if block[1] > 1:
+        values = pad(values, (0, -columns % block[1]), value=-1.0) if columns % block[1] else values
+        values = values.view(values.shape[0], -1, block[1]).amax(2)
+    return values
+
+
+@dataclass
+class Zoom:
+    """Errors around one element, along the one or two longest dims.
+
+    Attributes:
+        index: of that element.
+        dims: what the rows and the columns are; one dim for a tensor with no other, none for a single element.
+        starts: index of the first row and the first column on those dims.
+        error, nan, infinite, both_nan: as of :class:`Canvas`, but by element; 2-D (one row for a single dim).
+    """
+
+    index: list[int]
+    dims: list[int]
+    starts: list[int]
+    error: numpy.ndarray
+    nan: numpy.ndarray
+    infinite: numpy.ndarray
+    both_nan: numpy.ndarray
+
+    @property
+    def slices(self) -> str:
+        """The region as one would index it, e.g. ``[3, 96:128, 40:72]``."""
+        words = [str(position) for position in self.index]
+        shape = self.error.shape[-len(self.dims) :] if self.dims else ()
+        for dim, start, length in zip(self.dims, self.starts, shape, strict=True):
+            words[dim] = f"{start}:{start + length}"
+        return f"[{', '.join(words)}]"
+
+
+def zoom_of(reference: Side, test: Side, index: list[int]) -> Zoom:
+    """The errors around ``index``, which is always inside."""
+    reference, test = comparable(reference), comparable(test)
+    sizes = reference.shape
+    longest = sorted(range(len(sizes)), key=lambda dim: (sizes[dim], dim), reverse=True)[:2]
+    dims = sorted(dim for dim in longest if sizes[dim] > 1)
+    most = ZOOM if len(dims) == 2 else 2 * ZOOM
+    where: list[int | slice] = list(index)
+    starts = []
+    for dim in dims:
+        start = max(0, min(index[dim] - most // 2, sizes[dim] - most))
+        where[dim] = slice(start, min(start + most, sizes[dim]))
+        starts.append(start)
+    left, right = region(reference, where), region(test, where)
+    shape = (1, *left.shape)[-2:] if left.ndim else (1, 1)
+    piece = errors_of(left.reshape(-1), right.reshape(-1))
+    if piece.marks:
+        marks = [mark.view(shape).numpy() for mark in (piece.marks.nan, piece.marks.infinite, piece.marks.both_nan)]
+    else:
+        marks = [numpy.zeros(shape, dtype=bool) for _ in range(3)]
+    return Zoom(index, dims, starts, piece.error.double().view(shape).numpy(), *marks)
+
+
+def unravel(flat: int, shape: Iterable[int]) -> list[int]:
+    """The index of the ``flat``-th element in row-major order."""
+    return [int(position) for position in numpy.unravel_index(flat, tuple(shape))]

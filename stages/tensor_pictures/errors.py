@@ -1,0 +1,107 @@
+"""The errors of two tensors a piece at a time, in any dtype, layout and on any device, as the pictures need them."""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from inductor_debug.stages.numerics import formats
+from inductor_debug.stages.numerics.readers import Reader, Side
+
+CHUNK = 32_000
+"""Elements handled at a time, below the size from which torch splits an operation over threads (see ``metrics.py``).
+Twice as many as there: counts of pairs of bins are added up once a chunk."""
+
+
+@dataclass
+class Marks:
+    """Where a piece is not a number, or infinite: on one side alone (``nan``, ``infinite``), or NaN on both."""
+
+    nan: torch.Tensor
+    infinite: torch.Tensor
+    both_nan: torch.Tensor
+
+
+@dataclass
+class Piece:
+    """Errors on the CPU.
+
+    Attributes:
+        error: |test - reference| in float32, or in float64 where float32 can't hold it; 0 where the sides are equal
+            (NaN with NaN, and an infinity with itself, included), infinite where one side alone is not finite.
+        magnitude: |reference| in the same dtype.
+        finite: False where either side may hold what is not finite.
+        marks: None where both sides are finite throughout, or where they were not asked for.
+    """
+
+    error: torch.Tensor
+    magnitude: torch.Tensor
+    finite: bool = True
+    marks: Marks | None = None
+
+
+def errors_of(reference: torch.Tensor, test: torch.Tensor, *, marked: bool = True) -> Piece:
+    """The errors of two pieces of one shape. Integers are subtracted exactly; the result is then rounded.
+
+    Args:
+        marked: False leaves out the marks.
+    """
+    reference, test = reference.to("cpu"), test.to("cpu")
+    dtypes = (reference.dtype, test.dtype)
+    if not any(formats.is_inexact(dtype) for dtype in dtypes) and len({dtype == torch.uint64 for dtype in dtypes}) == 1:
+        gap = formats.distance(formats.exact_integers(reference), formats.exact_integers(test))
+        return Piece(formats.unsigned_to_float64(gap), reference.to(torch.float64).abs())
+    wide = torch.float64
+    if any(dtype.is_complex for dtype in dtypes):
+        wide = torch.complex128
+    elif all(dtype.is_floating_point and dtype != torch.float64 for dtype in dtypes):
+        wide = torch.float32
+    left, right = reference.to(wide), test.to(wide)
+    error, magnitude = (right - left).abs_() if wide != torch.complex128 else (right - left).abs(), left.abs()
+    if math.isfinite(error.amax().item()):
+        return Piece(error, magnitude)
+    if wide == torch.float32 and _overflown(error, left, right):
+        return errors_of(left.double(), right.double(), marked=marked)
+    nan_left, nan_right = left.isnan(), right.isnan()
+    both_nan = nan_left & nan_right
+    error = torch.where((left == right) | both_nan, 0.0, error).nan_to_num_(math.inf, math.inf)
+    if not marked:
+        return Piece(error, magnitude, False)
+    nan = nan_left ^ nan_right
+    return Piece(error, magnitude, False, Marks(nan, error.isinf() & ~nan, both_nan))
+
+
+def _overflown(error: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> bool:
+    """True where finite numbers are further apart than the dtype reaches."""
+    infinite = error.isinf()
+    return bool(infinite.any()) and bool((infinite & left.isfinite() & right.isfinite()).any())
+
+
+def box_axis(sizes: Sequence[int], limit: int = CHUNK) -> int:
+    """The first axis behind which there are no more than ``limit`` elements."""
+    return next(axis for axis in range(len(sizes)) if math.prod(sizes[axis + 1 :]) <= limit)
+
+
+def boxes(sides: Sequence[Side], limit: int = CHUNK) -> Iterator[tuple[tuple[int, ...], int, list[torch.Tensor]]]:
+    """Sides of one shape and rank ≥ 1 in boxes of no more than ``limit`` elements, in row-major order.
+
+    Yields:
+        the index on the axes before :func:`box_axis`, the first index on it, and ``[length, everything behind]``.
+    """
+    sizes = sides[0].shape
+    axis = box_axis(sizes, limit)
+    row = math.prod(sizes[axis + 1 :])
+    step = max(1, limit // row)
+    offset = 0
+    for lead in itertools.product(*map(range, sizes[:axis])):
+        inner = [side if isinstance(side, Reader) else side[lead] for side in sides]
+        for start in range(0, sizes[axis], step):
+            length = min(step, sizes[axis] - start)
+            boxed = [
+                side.read(offset, length * row) if isinstance(side, Reader) else side.narrow(0, start, length)
+                for side in inner
+            ]
+            yield lead, start, [box.reshape(length, -1) for box in boxed]
+            offset += length * row

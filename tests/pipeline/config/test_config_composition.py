@@ -1,0 +1,175 @@
+"""What the command line composes: the promised forms of overrides, typed, without running anything."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from composing import compose
+
+from inductor_debug.pipeline.config import arguments
+from inductor_debug.pipeline.run import entry
+from inductor_debug.stages.benchmark.config import BenchmarkConfig
+from inductor_debug.stages.registry import CONFIGS, OFF_BY_DEFAULT
+
+
+def jobs(*argv: str) -> list[list[str]]:
+    """The overrides of every job of a sweep."""
+    from hydra.types import RunMode
+
+    args = arguments.parse(argv)
+    with entry._hydra_session(args) as session:
+        session.overrides.append("hydra.mode=MULTIRUN")
+        return entry._jobs(session, session.compose(RunMode.MULTIRUN))
+
+
+def test_defaults_are_those_of_the_contract() -> None:
+    config, _ = compose()
+    assert (config.model.name, config.accel.name, config.backend.name) == ("resnet18", "none", "inductor")
+    assert (config.dtype, config.device, config.mode, config.seed) == ("float32", "cpu", "inference", 0)
+    assert (config.model.batch_size, config.model.sequence_length, config.model.image_size) == (1, 128, 224)
+    assert list(config.stages) == ["capture", "constrain", "lower", "kerneldiff", "benchmark", "report"]
+    defaults = {name: kind for name, kind in CONFIGS.items() if name not in OFF_BY_DEFAULT}
+    assert {name: type(options) for name, options in config.stages.items()} == defaults
+
+
+@pytest.mark.parametrize(
+    ("overrides", "selected"),
+    [
+        (["stages=[report,capture]"], ["report", "capture"]),
+        (["stages=[capture]", "+stages=benchmark"], ["capture", "benchmark"]),
+        (["~stages.benchmark"], ["capture", "constrain", "lower", "kerneldiff", "report"]),
+    ],
+)
+def test_the_stage_list_is_selected_ordered_appended_and_removed(overrides: list[str], selected: list[str]) -> None:
+    assert list(compose(*overrides)[0].stages) == selected
+
+
+def test_a_stage_option_is_typed() -> None:
+    options = compose("stages.benchmark.repeats=50")[0].stages["benchmark"]
+    assert isinstance(options, BenchmarkConfig)
+    assert options.repeats == 50
+
+
+def test_inductor_keys_and_builder_arguments_need_no_plus() -> None:
+    config, _ = compose(
+        "backend.inductor.pattern_matcher=false", "model=custom", "model.build._target_=a.b", "model.build.depth=3"
+    )
+    assert config.backend.inductor == {"pattern_matcher": False}
+    assert config.model.build == {"_target_": "a.b", "depth": 3}
+
+
+@pytest.mark.parametrize("backend", ["inductor", "eager", "mock"])
+def test_dynamos_keys_need_no_plus_whatever_the_backend(backend: str) -> None:
+    config, _ = compose(f"backend={backend}", "backend.dynamo.allow_rnn=true")
+    assert (config.backend.name, config.backend.dynamo) == (backend, {"allow_rnn": True})
+    config, _ = compose("backend=dynamo", "backend.name=eager", "backend.dynamo.allow_rnn=true")
+    assert (config.backend.adapter, config.backend.dynamo) == ("dynamo", {"allow_rnn": True})
+
+
+def test_profile_fields_are_overridden() -> None:
+    config, _ = compose("accel=strict16", "accel.alignment=32", "accel.dtypes=[float16]", "accel.strict=false")
+    assert (config.accel.alignment, config.accel.dtypes, config.accel.strict) == (32, ["float16"], False)
+
+
+def test_the_users_own_yaml_is_found_and_typed(tmp_path: Path) -> None:
+    (tmp_path / "accel").mkdir()
+    (tmp_path / "accel" / "my_chip.yaml").write_text("name: my_chip\nalignment: 64\n")
+    config, _ = compose("--config-dir", str(tmp_path), "accel=my_chip")
+    assert (config.accel.name, config.accel.alignment) == ("my_chip", 64)
+
+
+def test_the_run_directory_is_named_after_the_choices_and_slashes_make_no_folder(monkeypatch: Any) -> None:
+    _, hydra = compose("--cfg", "job")
+    assert hydra.job.chdir is False
+    template = yaml.safe_load((entry.CONF / "config.yaml").read_text())["hydra"]["run"]["dir"]
+    assert "%H-%M-%S-%f" in template
+    assert entry.slug("++model.build.width=8,+a=x+y,seed=1") == "model.build.width=8,a=x+y,seed=1"
+    assert entry.slug("../org/model name") == "org_model_name"
+    assert "/" not in entry.slug("a/b=c,d=/x")
+    assert len(entry.slug("层" * 500).encode()) <= 60 and entry.slug("x" * 500, 120) != entry.slug("x" * 501, 120)
+
+
+def test_a_stored_configuration_composes_on_the_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from omegaconf import OmegaConf
+
+    stored, _ = compose(
+        "model=bert", "accel=strict16", "stages=[report,capture]", "seed=7", "backend.inductor.debug=true"
+    )
+    (tmp_path / "run" / ".hydra").mkdir(parents=True)
+    (tmp_path / "run" / ".hydra" / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.structured(stored)))
+    monkeypatch.chdir(tmp_path)
+    again = ["--config-path", "run/.hydra", "--config-name", "config"]
+
+    assert compose(*again)[0] == stored
+    assert list(compose(*again)[0].stages) == ["report", "capture"]
+    changed, hydra = compose(*again, "accel=warn8", "seed=8")
+    assert (changed.accel.name, changed.accel.alignment, changed.accel.strict) == ("warn8", 8, False)
+    assert (changed.model, changed.seed) == (stored.model, 8)
+    assert "outputs" in OmegaConf.to_container(hydra.run, resolve=False)["dir"]
+
+
+def test_a_stored_configuration_with_an_unknown_key_names_its_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.yaml").write_text("model: {name: mine, batchsize: 4}\n")
+    assert entry.main(["--config-path", str(tmp_path), "--config-name", "config"]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("model.batchsize: no such key")
+    assert str(tmp_path / "config.yaml") in message
+
+
+def test_sweeps_are_expanded_as_they_will_run() -> None:
+    assert jobs("-m", "accel.alignment=8,16", "dtype=float32,bfloat16") == [
+        ["accel.alignment=8", "dtype=float32"],
+        ["accel.alignment=8", "dtype=bfloat16"],
+        ["accel.alignment=16", "dtype=float32"],
+        ["accel.alignment=16", "dtype=bfloat16"],
+    ]
+    assert [job[0] for job in jobs("experiment=alignment_sweep")] == [f"accel.alignment={n}" for n in (8, 16, 32)]
+    assert len(jobs("experiment=model_dtype")) == 6
+
+
+def test_an_experiment_that_sweeps_needs_no_flag() -> None:
+    for argv, sweeps in ((["experiment=alignment_sweep"], True), (["accel=warn16"], False)):
+        args = arguments.parse(argv)
+        with entry._hydra_session(args) as session:
+            assert entry._is_sweep(session, args) is sweeps
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "inductor": {},
+    "inductor_cpp_wrapper": {"cpp_wrapper": True},
+    "inductor_debug_sync": {"triton.debug_sync_kernel": True, "triton.debug_sync_graph": True},
+    "inductor_freezing": {"freezing": True},
+    "inductor_max_autotune": {"max_autotune": True},
+    "inductor_no_cudagraphs": {"triton.cudagraphs": False},
+    "inductor_no_pattern_matcher": {"pattern_matcher": False},
+    "inductor_scalar_cpp": {"cpp.simdlen": 1},
+    "inductor_unique_names": {"triton.unique_kernel_names": True, "triton.unique_user_kernel_names": True},
+    "aot_inductor": {},
+}
+"""Backend → what it patches in TorchInductor's configuration, beside the random numbers of eager."""
+
+
+def test_every_preset_is_in_the_table() -> None:
+    folder = {path.stem for path in (entry.CONF / "backend").glob("inductor_*.yaml")}
+    assert {name for name in PRESETS if name.startswith("inductor_")} == folder
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_patches_what_it_says(name: str) -> None:
+    """Composed and checked as a run does it, so that each key is one of torch's, with a value of its type."""
+    from inductor_debug.stages.backends.registry import InductorAdapter, build_adapter
+
+    config, _ = compose(f"backend={name}")
+    assert config.backend.name == name
+    adapter = build_adapter(config.backend)
+    adapter.validate()
+    assert isinstance(adapter, InductorAdapter)
+    assert adapter.options == {"fallback_random": True} | PRESETS[name]
+
+
+def test_a_preset_takes_further_options() -> None:
+    config, _ = compose("backend=inductor_scalar_cpp", "backend.inductor.pattern_matcher=false")
+    assert config.backend.inductor == {"cpp": {"simdlen": 1}, "pattern_matcher": False}

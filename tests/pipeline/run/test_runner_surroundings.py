@@ -1,0 +1,99 @@
+"""In which process, with which variables and in which temporary folder a stage runs."""
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from runner_support import Outcome, execute
+
+from inductor_debug.pipeline.directory.manifest import git_state
+from inductor_debug.pipeline.run.plan import batch_of
+
+pytestmark = pytest.mark.usefixtures("stages_on_path")
+SET = "CUBLAS_WORKSPACE_CONFIG"
+
+
+def surroundings(outcome: Outcome, *stages: str) -> list[dict]:
+    assert set(outcome.statuses.values()) == {"passed"}, outcome.log
+    return [outcome.json(f"{stage}/surroundings.json") for stage in stages]
+
+
+def test_what_is_timed_on_cuda_runs_without_the_variable_that_equal_bits_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(SET, raising=False)
+    outcome = execute(tmp_path / "run", "lower", "benchmark", "profile", "report", device="cuda")
+    lower, benchmark, profile = surroundings(outcome, "lower", "benchmark", "profile")
+    assert lower["workspace"] == ":4096:8" and lower["children"] is None
+    assert [found["workspace"] for found in (benchmark, profile)] == [None, None]
+    assert lower["pid"] != benchmark["pid"] == profile["pid"]
+
+
+def test_a_profile_on_cuda_is_taken_without_the_variable_that_equal_bits_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(SET, raising=False)
+    (found,) = surroundings(execute(tmp_path / "run", "profile", device="cuda"), "profile")
+    assert found["workspace"] is None
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_variable_of_the_users_stays_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+    monkeypatch.setenv(SET, ":16:8")
+    found = surroundings(execute(tmp_path / "run", "lower", "benchmark", device=device), "lower", "benchmark")
+    assert {(each["workspace"], each["children"]) for each in found} == {(":16:8", ":16:8")}
+    assert found[0]["pid"] == found[1]["pid"]  # nothing to take away, so no other process
+
+
+def test_on_the_cpu_one_process_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(SET, raising=False)
+    lower, benchmark = surroundings(execute(tmp_path / "run", "lower", "benchmark"), "lower", "benchmark")
+    assert lower["workspace"] is None and lower["pid"] == benchmark["pid"]
+
+
+def test_in_this_process_no_other_may_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(SET, raising=False)
+    (found,) = surroundings(execute(tmp_path / "run", "benchmark", isolation="none"), "benchmark")
+    assert found["children"] is None
+
+
+@pytest.mark.parametrize("isolation", ["process", "none"])
+def test_temporary_files_are_within_the_run(tmp_path: Path, isolation: str) -> None:
+    """Torch keeps its precompiled headers there, wherever its cache is."""
+    before = tempfile.gettempdir()
+    outcome = execute(tmp_path / "run", "profile", isolation=isolation)
+    (found,) = surroundings(outcome, "profile")
+    assert Path(found["temporary"]).is_relative_to(outcome.path)
+    assert not Path(found["temporary"]).exists()  # removed with the run's caches
+    assert tempfile.gettempdir() == before
+
+
+def test_temporary_files_of_a_shared_cache_are_in_it(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    outcome = execute(tmp_path / "run", "profile", cache=True, cache_dir=str(cache))
+    (found,) = surroundings(outcome, "profile")
+    assert Path(found["temporary"]).is_relative_to(cache)
+
+
+def test_stages_share_a_process_as_long_as_their_variables_agree() -> None:
+    stages = ["capture", "lower", "benchmark", "profile", "guards", "report"]
+    assert batch_of(stages, []) == stages
+    assert batch_of(stages, [SET]) == ["capture", "lower"]
+    assert batch_of(stages[2:], [SET]) == ["benchmark", "profile"]
+    assert batch_of(["benchmark", "report"], [SET]) == ["benchmark", "report"]
+    assert batch_of(["guards", "report"], [SET]) == ["guards", "report"]
+
+
+def test_reading_a_repositorys_state_writes_nothing_into_it(tmp_path: Path) -> None:
+    file = tmp_path / "net.py"
+    file.write_text("x = 1\n")
+    author = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "net.py"], [*author, "commit", "-q", "-m", "x"]):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+    os.utime(file, (1, 1))  # git status would look at the file again, and note that in the index
+    index = (tmp_path / ".git" / "index").read_bytes()
+    state = git_state(tmp_path)
+    assert state is not None and state["dirty"] is False
+    assert (tmp_path / ".git" / "index").read_bytes() == index

@@ -1,0 +1,56 @@
+"""What a compilation met in the caches, in words: where compiled files were found, and how many."""
+
+from pathlib import Path
+
+import pytest
+
+from inductor_debug.stages.backends.compile_caches import cache_use
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """TorchInductor's cache, Triton's, and that of precompiled headers: all empty."""
+    found = [tmp_path / name for name in ("inductor", "triton", "headers")]
+    for folder in found:
+        folder.mkdir()
+    monkeypatch.setattr("inductor_debug.stages.torch_internals.graph_cache.cache_folders", lambda: found)
+    return found
+
+
+def fill(folder: Path, *names: str) -> None:
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+
+
+def test_a_compilation_is_cold_where_no_folder_held_a_compiled_file(folders: list[Path]) -> None:
+    fill(folders[0], "kernel.cpp", "graph.py")
+    with cache_use(lowers=True) as use:
+        fill(folders[0], "kernel.so")
+    assert (use.kind, use.made, use.found) == ("cold", 1, 0)
+
+
+@pytest.mark.parametrize(("made", "kind"), [((), "warm"), (("kernel.so",), "partly warm")])
+def test_the_folder_is_named_where_files_were_found(folders: list[Path], made: tuple[str, ...], kind: str) -> None:
+    """As with a fresh cache beside precompiled headers, which torch keeps in the temporary folder."""
+    inductor, triton, headers = folders
+    fill(headers, "one.gch", "two.gch")
+    with cache_use(lowers=True) as use:
+        fill(inductor, *made)
+    assert use.kind == kind and f"2 in {headers}" in use.reason
+    assert str(inductor) not in use.reason and str(triton) not in use.reason
+    assert use.found_in == {str(headers): 2}
+
+
+@pytest.mark.parametrize("made", [(), ("kernel.so",)])
+def test_each_folder_is_named_with_what_it_held(folders: list[Path], made: tuple[str, ...]) -> None:
+    """Without a cache folder of the user's the headers are in TorchInductor's own: they are counted once."""
+    inductor, triton, _ = folders
+    folders[2] = headers = inductor / "headers"
+    fill(inductor, "kernel.so")
+    fill(triton, "a.cubin", "b.cubin", "c.cubin")
+    fill(headers, "one.gch", "two.gch")
+    with cache_use(lowers=True) as use:
+        fill(inductor, *(f"new_{name}" for name in made))
+    assert use.reason.endswith(f"1 in {inductor}, 3 in {triton}, 2 in {headers}")
+    assert use.found == sum(use.found_in.values()) == 6

@@ -1,0 +1,123 @@
+"""Sampling in fresh processes: they load what the run compiled, and their ends are results."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import benchmark_models
+import psutil
+import pytest
+
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.errors import UserError, mistake_in
+from inductor_debug.stages.benchmark.config import BenchmarkConfig
+from inductor_debug.stages.benchmark.processes import SamplingDied, SamplingRaised, ended, sample_in_process
+from inductor_debug.stages.benchmark.stage import BenchmarkStage
+from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult
+from inductor_debug.stages.settings import BackendConfig, Settings
+
+ROOT, HERE = Path(__file__).parents[3], Path(__file__).parents[1]
+QUICK = BenchmarkConfig(processes=2, warmup=1, repeats=3, max_repeats=3)
+
+
+def settings(model="net", adapter="inductor", **more):
+    module = "benchmark_models."
+    backend = BackendConfig(adapter, adapter) if adapter.islower() else BackendConfig("mine", module + adapter)
+    return Settings(ModelConfig(model, build={"_target_": module + model}), backend=backend, **more)
+
+
+@pytest.fixture
+def variables(tmp_path):
+    """The environment of a run with caches of its own."""
+    own = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton", "TMPDIR": "tmp"}
+    for folder in own.values():
+        (tmp_path / folder).mkdir()
+    return (
+        os.environ
+        | {name: str(tmp_path / folder) for name, folder in own.items()}
+        | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE), str(Path(__file__).parent)]), "PYTHONHASHSEED": "0"}
+    )
+
+
+def environment_of(result: StageResult) -> dict:
+    return result.artifacts["benchmark/environment.json"]
+
+
+@pytest.mark.parametrize(("mode", "graphs"), [("inference", 1), ("training", 2)])
+def test_without_a_stage_that_compiled_the_first_process_compiles_and_the_second_loads(variables, mode, graphs):
+    context = StageContext(settings(mode=mode), MemoryArtifacts(), children=variables)
+    result = BenchmarkStage(QUICK).run(context)
+    first, second = (item["first_test_step"] for item in environment_of(result)["processes"])
+    assert first["caches"]["kind"] == "cold" and first["caches"]["made"] > 0
+    assert [second["caches"][name] for name in ("loaded", "missed", "refused", "made")] == [graphs, 0, 0, 0]
+    assert second["caches"]["kind"] == "warm" and environment_of(result)["compiled_again"][1].startswith("nothing: ")
+    rows = result.artifacts["benchmark/samples.csv"]
+    assert sorted(set(rows["process"])) == [0, 1] and len(rows) == 2 * 2 * 3
+    figures = result.summary["benchmark"]
+    for side in ("reference", "test"):
+        low, high = figures[side]["ci95_ms"]
+        assert low <= figures[side]["median_ms"] <= high and figures[side]["peak_memory_bytes"] > 0
+    assert figures["speedup_ci95"][0] <= figures["speedup"] <= figures["speedup_ci95"][1]
+    test = figures["test"]
+    assert (test["compile_s"], test["compile_kind"]) == (first["seconds"], "cold")
+    assert "(cold)" in result.message
+    assert "case" not in context.live  # nothing was built in this process
+
+
+def test_a_compilation_in_a_cache_that_holds_it_is_called_warm(variables):
+    context = StageContext(settings(), MemoryArtifacts(), children=variables)
+    BenchmarkStage(QUICK).run(context)
+    again = BenchmarkStage(QUICK).run(StageContext(settings(), MemoryArtifacts(), children=variables))
+    test = again.summary["benchmark"]["test"]
+    assert test["compile_kind"] == "warm" and variables["TORCHINDUCTOR_CACHE_DIR"] in test["compile_reason"]
+
+
+def test_what_cannot_be_loaded_is_compiled_again_and_said(variables):
+    result = BenchmarkStage(QUICK).run(
+        StageContext(settings(adapter="aot_eager"), MemoryArtifacts(), children=variables)
+    )
+    assert (
+        environment_of(result)["compiled_again"] == ["all: this backend's code can't be loaded by another process"] * 2
+    )
+    assert result.summary["benchmark"]["test"]["compile_kind"] == "unknown"
+
+
+def test_a_process_that_a_kernel_kills_is_told(variables):
+    with pytest.raises(SamplingDied, match="sampling process 1 of 2 was killed by SIGSEGV before it had a result"):
+        sample_in_process(settings(adapter="Crashing"), QUICK, 0, 2, variables)
+
+
+def test_a_mistake_that_compiling_tells_stays_one(variables, monkeypatch):
+    monkeypatch.syspath_prepend(str(HERE))
+    context = StageContext(settings(adapter="Refusing"), MemoryArtifacts(), children=variables)
+    with pytest.raises(Exception, match="valid: 2") as raised:
+        BenchmarkStage(QUICK).run(context)
+    assert isinstance(mistake_in(raised.value), UserError)
+
+
+def test_what_raises_in_a_process_is_told(variables):
+    with pytest.raises(SamplingRaised, match="sampling process 2 of 2: RuntimeError: workspace=None"):
+        sample_in_process(settings(adapter="Tells"), QUICK, 1, 2, variables)
+
+
+def test_a_process_ends_with_the_one_that_started_it(variables):
+    code = (
+        "import os\n"
+        "from test_benchmark_processes import QUICK, settings\n"
+        "from inductor_debug.stages.benchmark.processes import sample_in_process\n"
+        "sample_in_process(settings('slow'), QUICK, 0, 2, dict(os.environ))\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], env=variables, stdout=subprocess.PIPE)
+    assert parent.stdout is not None and b"sampling" in parent.stdout.readline()
+    children = psutil.Process(parent.pid).children(recursive=True)
+    assert children
+    parent.kill()
+    parent.wait()
+    gone, alive = psutil.wait_procs(children, timeout=30)
+    assert not alive and len(gone) == len(children)
+
+
+def test_how_a_process_ended_is_told_by_its_signal_or_its_code():
+    assert [ended(code) for code in (-9, 3)] == ["was killed by SIGKILL", "ended by itself with exit code 3"]
+    assert benchmark_models.net()[1][0].shape == (2, 16)

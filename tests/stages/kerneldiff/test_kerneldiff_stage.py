@@ -1,0 +1,207 @@
+"""The kerneldiff stage on a small real model behind real backends, right, wrong and crashing."""
+
+import copy
+
+import pytest
+import torch
+
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.contract import MemoryArtifacts, StageContext
+from inductor_debug.stages.encoding import encode
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.plots import draw, error_canvas, fold
+from inductor_debug.stages.kerneldiff.results import table
+from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
+from inductor_debug.stages.numerics.comparison import compare_tensors
+from inductor_debug.stages.settings import BackendConfig, ReferenceConfig, Settings
+
+
+class Net(torch.nn.Module):
+    """Normalisation statistics that a step changes, and dropout where ``drop`` is above 0."""
+
+    def __init__(self, drop=0.0):
+        super().__init__()
+        self.first, self.norm = torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16)
+        self.last, self.drop = torch.nn.Linear(16, 4), torch.nn.Dropout(drop)
+
+    def forward(self, x):
+        hidden = torch.relu(self.norm(self.first(x)))
+        return {"logits": self.last(self.drop(hidden)), "hidden": (hidden,)}
+
+
+class Scaled(AcceleratorAdapter):
+    """Wrong by a thousandth in its first output."""
+
+    name = "scaled"
+
+    def compile(self, gm, example_inputs):
+        def run(*args):
+            first, *rest = gm(*args)
+            return (first * 1.001, *rest)
+
+        return run
+
+
+class Crashing(AcceleratorAdapter):
+    """Can't compile anything."""
+
+    name = "crashing"
+
+    def compile(self, gm, example_inputs):
+        raise RuntimeError("no such instruction: vmul.q7")
+
+
+def context_of(backend="aot_eager", *, mode="training", drop=0.0, dtype=torch.float32, adapter=None):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    module = Net(drop).to(dtype).train(mode == "training")
+    case = Case("net", module, (torch.randn(6, 8).to(dtype),), {}, mode, dtype, torch.device("cpu"))
+    settings = Settings(
+        ModelConfig("net"),
+        backend=BackendConfig(backend, adapter or backend),
+        mode=mode,
+        dtype=str(dtype).removeprefix("torch."),
+    )
+    return StageContext(settings, MemoryArtifacts(), {"case": case})
+
+
+def run(context, **options):
+    return KernelDiffStage(KernelDiffConfig(**options)).run(context)
+
+
+def verdicts(result):
+    rows = result.artifacts["kerneldiff/outputs.csv"]
+    return dict(zip(rows["path"], rows["verdict"], strict=True))
+
+
+def test_aot_eager_trains_alike_and_rows_cover_every_kind():
+    result = run(context_of())
+    rows = result.artifacts["kerneldiff/outputs.csv"]
+    assert result.status == "passed" and result.summary["numerics"]["failed"] == 0
+    assert set(rows["kind"]) == {"output", "loss", "gradient", "buffer"}
+    assert {"logits", "hidden[0]", "loss", "first.weight", "norm.running_mean"} <= set(rows["path"])
+    diagnosis = result.artifacts["kerneldiff/diagnosis.json"]
+    assert (diagnosis["kind"], diagnosis["localization"]) == ("none", "not needed: nothing failed")
+    for name in ("kerneldiff/outputs.csv", "kerneldiff/diagnosis.json", "kerneldiff/worst.json"):
+        assert encode(name, result.artifacts[name])
+
+
+def test_inductor_in_bfloat16_is_no_defect():
+    result = run(context_of("inductor", mode="inference", dtype=torch.bfloat16))
+    assert result.status == "passed", result.message
+    assert result.summary["numerics"]["compared"] == 2
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_a_scaled_output_is_a_defect_and_is_drawn(mode):
+    result = run(context_of("scaled", mode=mode, adapter=f"{__name__}.Scaled"))
+    assert (result.status, result.summary["numerics"]["verdict"]) == ("failed", "defect")
+    assert "defect" in verdicts(result).values()
+    diagnosis = result.artifacts["kerneldiff/diagnosis.json"]
+    assert diagnosis["kind"] is None and diagnosis["localization"].startswith("not established")
+    pictures = [name for name in result.artifacts if name.startswith("kerneldiff/plots/")]
+    assert pictures and all(result.artifacts[name].startswith(b"\x89PNG") for name in pictures)
+    assert result.artifacts["kerneldiff/worst.json"]
+
+
+def test_a_crash_is_not_established_and_its_message_is_kept():
+    result = run(context_of("crashing", adapter=f"{__name__}.Crashing"))
+    assert (result.status, result.summary["numerics"]["verdict"]) == ("failed", "not_established")
+    assert result.summary["numerics"]["compared"] == 0 and result.summary["numerics"]["max_abs"] is None
+    assert "vmul.q7" in result.artifacts["kerneldiff/diagnosis.json"]["error"]["message"]
+
+
+def test_eager_against_eager_is_not_exercised():
+    result = run(context_of("eager"))
+    assert (result.status, result.summary["numerics"]["verdict"]) == ("passed", "not_exercised")
+
+
+def test_the_model_and_the_generators_are_left_as_found():
+    context = context_of(drop=0.5)
+    case = context.case
+    case.module.first.weight.grad = torch.full_like(case.module.first.weight, 3.0)
+    before = copy.deepcopy(case.module.state_dict())
+    random, inputs = torch.get_rng_state(), case.args[0].clone()
+    run(context)
+    for name, value in case.module.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    assert torch.equal(torch.get_rng_state(), random) and torch.equal(case.args[0], inputs)
+    assert torch.equal(case.module.first.weight.grad, torch.full_like(case.module.first.weight, 3.0))
+    assert case.module.last.weight.grad is None
+
+
+def test_dropout_in_training_draws_alike_on_all_sides():
+    result = run(context_of(drop=0.5))
+    assert result.status == "passed", result.message
+    assert result.artifacts["kerneldiff/diagnosis.json"]["random"] == "all sides drew the same random numbers"
+
+
+class Noisy(Net):
+    """Its noise has as many bits as its dtype: left to itself gold would draw other numbers."""
+
+    def forward(self, x):
+        return {"logits": self.last(self.first(x) * torch.rand_like(self.first(x)))}
+
+
+@pytest.mark.parametrize(("adapter", "verdict"), [("aot_eager", "exact"), (f"{__name__}.Scaled", "defect")])
+def test_gold_repeats_the_reference_s_random_numbers(adapter, verdict):
+    context = context_of("noisy", mode="inference", adapter=adapter)
+    context.case.module = Noisy().eval()
+    assert run(context).summary["numerics"]["verdict"] == verdict
+
+
+class Leaky(Net):
+    """Draws once more in float64, and so other numbers after it."""
+
+    def forward(self, x):
+        noise = torch.rand(2 if x.dtype == torch.float64 else 1).to(x.dtype)
+        return {"logits": self.last(self.first(x) * (noise[0] + torch.rand_like(x[0, 0])))}
+
+
+def test_a_floor_of_different_draws_establishes_nothing():
+    context = context_of("scaled", mode="inference", adapter=f"{__name__}.Scaled")
+    context.case.module = Leaky().eval()
+    result = run(context)
+    assert (result.status, result.summary["numerics"]["verdict"]) == ("failed", "not_established"), result.message
+    assert "no noise floor" in result.message
+
+
+def test_a_tolerance_decides_where_it_is_set():
+    scaled = context_of("scaled", mode="inference", adapter=f"{__name__}.Scaled")
+    assert run(scaled, rtol=0.01).summary["numerics"]["verdict"] == "within_tolerance"
+    assert run(scaled, rtol=1e-5).summary["numerics"]["verdict"] == "defect"
+
+
+def test_reference_in_another_dtype_is_rounded_to_the_case():
+    context = context_of(mode="inference")
+    context.settings.reference = ReferenceConfig(dtype="float64")
+    result = run(context)
+    assert result.status == "passed", result.message
+
+
+def test_two_runs_agree_in_the_digest_columns():
+    first, second = run(context_of()), run(context_of())
+    columns = first.digest["kerneldiff/outputs.csv"]
+    left, right = (result.artifacts["kerneldiff/outputs.csv"][columns] for result in (first, second))
+    assert encode("a.csv", left) == encode("a.csv", right)
+
+
+def test_large_integers_stay_exact_in_the_table():
+    rows = [compare_tensors(2**53 + 1, 0), compare_tensors(1.0, 1.0)]
+    assert str(2**53 + 1) in encode("outputs.csv", table(rows)).decode()
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (100_000,), (2, 3, 4, 5, 6), (512, 3, 3), (0,)])
+def test_any_rank_is_drawn_and_the_worst_block_shows(shape):
+    reference = torch.zeros(shape)
+    test = reference.clone()
+    if test.numel():
+        test.view(-1)[-1] = 7.0
+    canvas, counts, _ = error_canvas(reference, test)
+    if test.numel():
+        assert canvas[~(canvas != canvas)].max() == 7.0 and counts.sum() == 1
+    rows, columns, _ = fold(shape)
+    assert rows * columns >= reference.numel() and max(canvas.shape) <= 256
+    assert draw(reference, test, compare_tensors(reference, test)).startswith(b"\x89PNG")

@@ -1,0 +1,124 @@
+"""Kernels lead to lines where torch makes that hard: its own layers, calls in place, subgraphs."""
+
+import io
+
+import pandas as pd
+import torch
+
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.contract import MemoryArtifacts, StageContext
+from inductor_debug.stages.lower.config import LowerConfig
+from inductor_debug.stages.lower.stage import LowerStage
+from inductor_debug.stages.settings import BackendConfig, Settings
+
+
+def lowered(module: torch.nn.Module, *inputs: torch.Tensor) -> MemoryArtifacts:
+    """What the stage stores of an inference."""
+    torch._dynamo.reset()
+    case = Case("hard", module.eval(), inputs, {}, "inference", torch.float32, torch.device("cpu"))
+    artifacts = MemoryArtifacts()
+    settings = Settings(ModelConfig("hard"), backend=BackendConfig())
+    artifacts.add(LowerStage(LowerConfig()).run(StageContext(settings, artifacts, {"case": case})))
+    return artifacts
+
+
+def test_a_model_of_torchs_own_layers_names_these_and_says_that_no_line_is_its_own() -> None:
+    layers = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+    artifacts = lowered(layers, torch.randn(4, 8))
+    assert "linear.py:" in artifacts.read_text("lower/g0.forward/post_grad.svg")
+    provenance = artifacts.read_json("lower/g0.forward/provenance.json")
+    assert provenance["kernels_mapped_share"] == 0.0
+    assert any(note.startswith("lines of the model's own: ") for note in provenance["not_established"])
+    (product, relu) = provenance["kernels"]
+    for record, path, kind in ((product, "0", torch.nn.Linear), (relu, "1", torch.nn.ReLU)):
+        (source,) = record["sources"]
+        code = kind.forward.__code__
+        assert (source["file"], source["line"]) == (code.co_filename, code.co_firstlineno) and not source["own"]
+        assert record["modules"] == [path]
+
+
+class InPlace(torch.nn.Module):
+    """Dropout in place fills memory that a kernel prepares, by a call that has no handle."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x * 2
+        return torch.nn.functional.dropout(x.relu(), 0.5, True, True)
+
+
+def test_memory_prepared_for_a_call_in_place_has_the_line_of_the_call() -> None:
+    kernels = lowered(InPlace(), torch.randn(4, 8)).read_json("lower/g0.forward/provenance.json")["kernels"]
+    (filled,) = [record for record in kernels if record["kind"] == "cpp" and not record["nodes"]]
+    assert "dropout" in filled["sources"][0]["code"] and filled["own"]
+
+
+class Branches(torch.nn.Module):
+    """Two subgraphs and the graph that calls them each have nodes called ``mul`` and ``sum_1``."""
+
+    def forward(self, x: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        return torch.cond(condition, self.first, self.second, (x,)).mul(5).sum(1)
+
+    def first(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sin().mul(2).sum(0) * x
+
+    def second(self, x: torch.Tensor) -> torch.Tensor:
+        return x.cos().mul(3).sum(1, keepdim=True) * x
+
+
+def test_a_branch_s_kernel_has_its_own_lines_where_nodes_of_several_graphs_are_called_alike() -> None:
+    artifacts = lowered(Branches(), torch.randn(4, 8), torch.tensor(True))
+    kernels = artifacts.read_json("lower/g0.forward/provenance.json")["kernels"]
+    found = {}
+    for record in kernels:
+        (source,) = record["sources"]
+        found[source["code"]] = {name.rpartition("/")[0] for name in record["nodes"]}
+        assert {"sin", "cos"}.isdisjoint({name.rpartition("/")[2] for name in record["nodes"]}) == (
+            "cond" in source["code"]
+        )
+    assert found == {
+        "return torch.cond(condition, self.first, self.second, (x,)).mul(5).sum(1)": {""},
+        "return x.sin().mul(2).sum(0) * x": {"true_graph_0"},
+        "return x.cos().mul(3).sum(1, keepdim=True) * x": {"false_graph_0"},
+    }
+    names = {node["node"] for node in artifacts.read_json("lower/g0.forward/nodes.json")["nodes"]}
+    fused = pd.read_csv(io.StringIO(artifacts.read_text("lower/g0.forward/fusions.csv")))
+    decided = {name for column in ("first_nodes", "second_nodes") for cell in fused[column] for name in cell.split()}
+    assert decided and decided <= names
+
+
+class Joined(torch.nn.Module):
+    """What is concatenated is written in parts, and read as a whole."""
+
+    def forward(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        joined = torch.cat([x.sin(), x.cos()], 1)
+        return joined.gather(1, index).sum(0)
+
+
+def test_a_concatenation_is_computed_where_its_parts_are_written_and_only_read_by_its_reader() -> None:
+    artifacts = lowered(Joined(), torch.randn(4, 8), torch.randint(0, 16, (4, 16)))
+    kernels = artifacts.read_json("lower/g0.forward/provenance.json")["kernels"]
+    of = {name: record for record in kernels for name in record["nodes"]}
+    assert any("cat" in line["code"] for line in of["cat"]["sources"])
+    written = [buffer for record in kernels for buffer in record["writes"]]
+    assert sum(buffer["bytes"] for buffer in written) == 4 * (4 * 16 + 16)  # each part once, and the sum
+
+
+class Mixed(torch.nn.Module):
+    """A layer of many elements after a line of few; a layer between ends with a view."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = torch.nn.Linear(16, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scale = x.sum().sigmoid() * 3
+        x = self.up(x)
+        return (x * scale).sin()
+
+
+def test_the_first_line_handles_the_most_elements_and_views_give_no_module() -> None:
+    artifacts = lowered(Mixed(), torch.randn(2, 3, 16))
+    kernels = artifacts.read_json("lower/g0.forward/provenance.json")["kernels"]
+    (last,) = [record for record in kernels if "sin" in record["nodes"]]
+    assert last["sources"][0]["code"] == "return (x * scale).sin()" and len(last["sources"]) > 1
+    assert last["modules"] == []

@@ -1,0 +1,373 @@
+"""The report: the verdict first, what is missing said, hostile strings harmless."""
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.contract import MemoryArtifacts, StageContext
+from inductor_debug.stages.encoding import encode
+from inductor_debug.stages.report.config import ReportConfig
+from inductor_debug.stages.report.render import cell, human_bytes, place
+from inductor_debug.stages.report.stage import ReportStage
+from inductor_debug.stages.settings import Settings
+
+HOSTILE = "<script>alert('x')</script>\"&"
+OUTSIDE = (
+    "What runs outside the graphs (1 graph break): Dynamo left it to Python, so it is in no graph and was not checked "
+    "against the profile."
+)
+PNG = b"\x89PNG fake"
+
+
+def summary(**more):
+    stages = [{"name": name, "status": "passed", "seconds": 1.5, "cached": False, "message": ""}
+              for name in ("capture", "constrain", "lower", "kerneldiff", "benchmark")]  # fmt: skip
+    side = {"median_ms": 2.5, "iqr_ms": 0.1, "ci95_ms": [2.4, 2.6], "samples": 10, "compile_s": 20.25,
+            "peak_memory_bytes": 3 * 1024**2}  # fmt: skip
+    return {
+        "schema": 1,
+        "run": {"id": "r1", "model": "bert", "accel": "warn16", "backend": "inductor", "dtype": "float32",
+                "device": "cpu", "mode": "training", "overrides": ["model=bert", "model.name=a b"]},
+        "verdict": "passed", "stages": stages,
+        "graphs": {"dynamo": 1, "forward": 1, "backward": 1, "breaks": 1, "guards": 3, "nodes": 9},
+        "violations": {"total": 3, "by_rule": {"alignment": 3}, "by_effect": {"pad": 3}, "strict": False},
+        "numerics": {"compared": 2, "failed": 1, "verdict": "defect", "max_abs": 0.5},
+        "benchmark": {"reference": side, "test": side, "speedup": 1.25, "speedup_ci95": [1.2, 1.3]}, "repros": [],
+    } | more  # fmt: skip
+
+
+def violations(count=3, node="mm", source="net.py:7"):
+    header = ("graph,node,target,operand,module,source,rule,effect,severity,measured,limit,cost_bytes,cost_share,"
+              "message,suggestion\n")  # fmt: skip
+    quoted = '"' + node.replace('"', '""') + '"'
+    return (
+        header
+        + f"g0.forward,{quoted},aten.mm.default,output,m,{source},alignment,pad,warning,100,16,96,0.12,msg,pad\n"
+        * count
+    )
+
+
+def full(**more):
+    graph = {"nodes": [{"source": {"file": "net.py", "line": 7, "code": "y = x @ w"}}]}
+    return {
+        "summary.json": summary(),
+        "manifest.json": {"versions": {"torch": "2.13.0"}},
+        "capture/graphs/g0.forward.json": graph,
+        "capture/statistics.csv": "graph,op,count\ng0.forward,aten.mm.default,4\n",
+        "capture/breaks.json": [{"reason": "call to print", "frame": {"file": "net.py", "line": 12}}],
+        "constrain/violations.csv": violations(),
+        "lower/g0.forward/provenance.json": {
+            "kernels": [{"name": "cpp_fused_mm_0", "kind": "cpp", "nodes": ["mm"],
+                         "sources": [{"file": "net.py", "line": 7}]}],
+            "kernels_mapped_share": 1.0, "nodes_mapped_share": 0.5},
+        "kerneldiff/outputs.csv": "path,verdict,bound,max_abs\noutput,exact,,0.0\nloss,defect,floor,0.5\n",
+        "kerneldiff/plots/loss.png": PNG,
+    } | more  # fmt: skip
+
+
+def report(content, **options):
+    settings = Settings(ModelConfig(name="tiny"))
+    result = ReportStage(ReportConfig(**options)).run(StageContext(settings, MemoryArtifacts(content)))
+    assert result.status == "passed"
+    data = json.loads(encode("report/report.json", result.artifacts["report/report.json"]))
+    return result.artifacts["report/report.html"], data
+
+
+class Text(HTMLParser):
+    """Text and tags of a page."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.words = [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def test_the_verdict_comes_first_in_words():
+    html, data = report(full())
+    text = " ".join(Text(html).words)
+    assert text.index("Passed") < text.index("What was run") < text.index("Stages")
+    assert "bert (training, float32, cpu) against the profile warn16, compiled by inductor" in text
+    assert data["verdict"] == "passed" and data["not_established"] == [OUTSIDE]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["call to print", "12", "y = x @ w", "net.py:7", "cpp_fused_mm_0", "2.13.0", "defect", "20.25", "3.0 MiB",
+     "1.25", "96 B", "inductor-debug rerun r1", "inductor-debug run model=bert 'model.name=a b'", "288 B"],
+)  # fmt: skip
+def test_the_findings_are_shown(words):
+    html, _ = report(full())
+    assert words in " ".join(Text(html).words)
+
+
+EMULATION = {
+    "lower/emulation.csv": "graph,node,target,module,source,kind,count,elements,worst,bytes,flops,message\n"
+    "g0.forward,sort,aten.sort.default,m,net.py:9,fallback,,,,4096,,runs on the host\n"
+    "g0.forward,norm,aten.native_layer_norm.default,m,net.py:8,pad_leak,12,24,,,,NaN in the padding reaches 12\n",
+    "lower/emulation.json": {"profile": "chip", "numerics": {"tile": [32], "poison": True, "casts": {}},
+                             "findings": {"pad_leak": 1, "fallback": 1}},
+}  # fmt: skip
+
+
+def test_the_emulations_findings_and_host_fallbacks_are_shown():
+    html, data = report(full(**EMULATION))
+    text = " ".join(Text(html).words)
+    assert "What the emulation found" in text
+    for words in ("NaN in the padding reaches 12", "net.py:8", "aten.sort.default", "4.0 KiB", "1 operation",
+                  "what lies in the padding reaches the result"):  # fmt: skip
+        assert words in text, words
+    assert "Emulation: 1 node with pad_leak; 1 operation on the host." in data["findings"]
+    assert [row["kind"] for row in data["emulation"]["findings"]["rows"]] == ["pad_leak"]
+    assert data["emulation"]["fallbacks"]["rows_total"] == 1 and data["emulation"]["numerics"]["tile"] == [32]
+    assert not any("stage lower passed but stored nothing" in note for note in data["not_established"])
+    assert "What the emulation found" not in report(full())[0]
+
+
+def test_what_was_not_emulated_is_not_established():
+    facts = {"profile": "chip", "numerics": {}, "findings": {"not_emulated": 2}, "warns": True}
+    _, data = report(full(**EMULATION | {"lower/emulation.json": facts}))
+    assert data["not_established"].count("2 operations of which part of the numerics was not emulated.") == 1
+
+
+@pytest.mark.parametrize("breaks", [{"breaks": 0}, {}])
+def test_a_graph_without_breaks_is_told_so(breaks):
+    graphs = {"dynamo": 1, "forward": 1, "backward": 1, "guards": 3, "nodes": 9} | breaks
+    _, data = report(full(**{"capture/breaks.json": [], "summary.json": summary(graphs=graphs)}))
+    assert "Graphs: 1 from Dynamo, 0 graph breaks." in data["findings"]
+
+
+def test_the_page_needs_nothing_from_outside():
+    html, _ = report(full())
+    tags = Text(html).tags
+    sources = [attributes["src"] for tag, attributes in tags if "src" in attributes]
+    assert sources == [f"data:image/png;base64,{base64.b64encode(PNG).decode()}"]
+    assert not [tag for tag, attributes in tags if tag in ("script", "link", "iframe") or "href" in attributes]
+    assert not re.search(r"url\(|@import|https?://", html)
+
+
+def test_defects_come_first_in_the_table():
+    _, data = report(full())
+    assert [row["path"] for row in data["numerics"]["table"]["rows"]] == ["loss", "output"]
+
+
+def test_hostile_strings_are_text():
+    hostile = summary(run={"id": HOSTILE, "model": HOSTILE, "overrides": [HOSTILE]})
+    hostile["stages"][0]["message"] = HOSTILE
+    content = full(**{
+        "summary.json": hostile, "constrain/violations.csv": violations(node=HOSTILE),
+        "capture/breaks.json": [{"reason": HOSTILE}, HOSTILE],
+        "kerneldiff/plots/<img src=x>.png": PNG})  # fmt: skip
+    html, _ = report(content, title=HOSTILE)
+    page = Text(html)
+    assert "script" not in [tag for tag, _ in page.tags] and "<script" not in html
+    assert all(attributes.get("src", "data:").startswith("data:") for _, attributes in page.tags)
+    assert HOSTILE in "".join(page.words)
+
+
+def test_a_table_is_capped_and_names_the_file():
+    html, data = report(full(**{"constrain/violations.csv": violations(30)}), max_rows=4)
+    assert "4 of 30 rows are shown; all are in constrain/violations.csv" in "".join(Text(html).words)
+    assert len(data["violations"]["rows"]) == 4 and data["violations"]["rows_total"] == 30
+    assert data["violations"]["top_lines"][0]["findings"] == 30
+
+
+def test_top_lines_rank_by_cost_and_leave_waived_findings_out():
+    text = violations(2, source="a.py:1") + violations(3, source="b.py:2").split("\n", 1)[1]
+    _, data = report(full(**{"constrain/violations.csv": text}))
+    assert [(line["source"], line["findings"], line["cost_bytes"]) for line in data["violations"]["top_lines"]] == [
+        ("b.py:2", 3, 288), ("a.py:1", 2, 192)]  # fmt: skip
+    _, data = report(full(**{"constrain/violations.csv": text.replace("warning", "waived")}))
+    assert data["violations"]["top_lines"] == []
+
+
+def test_a_skipped_or_crashed_stage_is_said():
+    broken = summary(
+        verdict="crashed", numerics={"verdict": "not_established", "compared": 0, "failed": None}, benchmark=None
+    )
+    broken["stages"][3] |= {"status": "crashed", "message": "signal 11"}
+    broken["stages"][4] |= {"status": "skipped", "message": "kerneldiff crashed"}
+    content = full(**{"summary.json": broken})
+    del content["kerneldiff/outputs.csv"], content["kerneldiff/plots/loss.png"]
+    html, data = report(content)
+    text = " ".join(Text(html).words)
+    assert "the stage kerneldiff crashed: signal 11" in text
+    assert "the stage benchmark was skipped: kerneldiff crashed" in text
+    assert data["verdict"] == "crashed" and len(data["not_established"]) == 3
+    assert any(line == "Numbers: not established, no tensor was compared: the stage kerneldiff crashed: signal 11."
+               for line in data["findings"])  # fmt: skip
+    assert "None of 0" not in text and "– of" not in text and "No tensor was compared" in text
+
+
+def test_nothing_stored_is_not_a_pass():
+    html, data = report({})
+    assert data["verdict"] == "not_established" and len(data["not_established"]) == 5
+    assert "nothing is established" in "".join(Text(html).words)
+    assert "Passed" not in "".join(Text(html).words)
+
+
+def test_a_stage_that_passed_and_stored_nothing_is_said():
+    content = full()
+    del content["lower/g0.forward/provenance.json"]
+    _, data = report(content)
+    assert any("stage lower passed but stored nothing" in line for line in data["not_established"])
+
+
+def test_what_lowering_did_not_establish_is_said():
+    content = full()
+    content["lower/g0.forward/provenance.json"]["not_established"] = ["no post-fusion IR"]
+    _, data = report(content)
+    assert data["not_established"] == [OUTSIDE, "g0.forward, lowering: no post-fusion IR."]
+
+
+def test_undecided_checks_are_said():
+    content = full(**{"constrain/violations.csv": violations().replace("warning", "undecided")})
+    _, data = report(content)
+    assert any("3 checks" in line for line in data["not_established"])
+
+
+def test_a_speed_up_that_is_not_established_is_said():
+    noisy = summary()
+    noisy["benchmark"] = noisy["benchmark"] | {"speedup_ci95": [0.15, 6.3]}
+    _, data = report(full(**{"summary.json": noisy}))
+    assert any("0.15 to 6.3; the interval contains 1, so no difference" in line for line in data["findings"])
+    assert any("Whether it is faster or slower" in line for line in data["not_established"])
+    _, data = report(full())
+    assert not any("contains 1" in line for line in [*data["findings"], *data["not_established"]])
+
+
+def test_a_speed_up_that_interference_may_have_made_is_no_headline():
+    busy = summary()
+    reason = "other programs took 84 % of the 2 cores that timing needed"
+    doubted = {"speedup": 151.0, "speedup_ci95": [129.0, 292.0], "established": False, "not_established": reason}
+    busy["benchmark"] = busy["benchmark"] | doubted
+    html, data = report(full(**{"summary.json": busy}))
+    assert any(line.startswith(f"Speed: not established, {reason}; measured 151 times") for line in data["findings"])
+    assert f"How fast it is: {reason}." in data["not_established"]
+    assert f"{reason}. What was measured:" in "".join(Text(html).words)
+
+
+def test_a_defect_without_localization_is_said():
+    _, data = report(full(**{"kerneldiff/diagnosis.json": {"localization": "not established: it did not run"}}))
+    assert data["not_established"] == [OUTSIDE, "Where the numbers first go wrong: not established: it did not run."]
+
+
+def test_calls_and_generated_kernels_are_told_apart_as_lower_tells_them():
+    content = full()
+    stored = content["lower/g0.forward/provenance.json"]
+    stored["kernels"] = stored["kernels"] * 3 + [stored["kernels"][0] | {"name": "extern_kernels.mm", "kind": "extern"}]
+    html, _ = report(content)
+    words = "1 generated kernel; 4 kernel calls, 1 of them to library kernels"
+    assert words in "".join(Text(html).words)
+
+
+def test_the_picture_of_what_was_compiled_is_named_where_there_is_one():
+    _, data = report(full())
+    assert data["lowering"][0]["picture"] is None
+    html, data = report(full(**{"lower/g0.forward/post_grad.svg": "<svg/>"}))
+    assert data["lowering"][0]["picture"] == "lower/g0.forward/post_grad.svg"
+    assert "Its picture, with the kernel of each operation: lower/g0.forward/post_grad.svg" in "".join(Text(html).words)
+
+
+def test_the_worst_comes_first():
+    rows = ("path,verdict,ratio\nnone,exact,\na,exact,1\nb,defect,5\nc,defect,700\nd,defect,\n"
+            "e,not_established,\nf,within_floor,3\n")  # fmt: skip
+    _, data = report(full(**{"kerneldiff/outputs.csv": rows}))
+    assert [row["path"] for row in data["numerics"]["table"]["rows"]] == ["d", "c", "b", "e", "f", "a", "none"]
+
+
+def test_a_profile_without_rules_checked_nothing():
+    unchecked = summary(violations={"total": None, "by_rule": {}, "by_effect": {}, "strict": False})
+    unchecked["run"]["accel"] = "none"
+    html, data = report(full(**{"summary.json": unchecked, "constrain/violations.csv": violations(0)}))
+    assert data["violations"]["total"] is None
+    assert "Fit: nothing was checked: the profile none has no rules." in data["findings"]
+    assert "Whether the model fits: nothing was checked, the profile none has no rules." in data["not_established"]
+    assert "Nothing was checked" in "".join(Text(html).words) and "0 findings" not in html
+    checked = summary(violations=unchecked["violations"] | {"total": 0})
+    _, data = report(full(**{"summary.json": checked, "constrain/violations.csv": violations(0)}))
+    assert any(line.startswith("Fit: 0 findings in warning mode") for line in data["findings"])
+
+
+def test_the_backends_own_rules_are_called_its_own():
+    declared = {"total": 3, "by_rule": {"alignment": 3}, "by_effect": {}, "strict": False, "profile": "acme"}
+    _, data = report(full(**{"summary.json": summary(violations=declared | {"declared_by": "backend"})}))
+    told = "Fit: 3 findings in warning mode (alignment 3), by the rules that the backend declares (acme);"
+    assert any(line.startswith(told) for line in data["findings"])
+    assert "against the rules of its backend, compiled by" in data["sentence"]
+    _, data = report(full(**{"summary.json": summary(violations=declared | {"declared_by": "accel"})}))
+    assert "against the profile warn16, compiled by" in data["sentence"]
+
+
+def test_what_ran_outside_the_graphs_is_not_a_fit():
+    breaks = [{"kind": "break", "reason": "print"}, {"kind": "skipped_frame", "reason": "exec"}]
+    _, data = report(full(**{"capture/breaks.json": breaks}))
+    words = "2 graph breaks, 1 of them a skipped frame"
+    told = f"Fit: 3 findings in warning mode (alignment 3); what runs outside the graphs was not checked ({words})."
+    assert told in data["findings"]
+    assert any(line.startswith(f"What runs outside the graphs ({words})") for line in data["not_established"])
+    assert f"Graphs: 1 from Dynamo, {words}." in data["findings"]
+    _, data = report(full(**{"capture/breaks.json": []}))
+    assert not any("outside" in line for line in [*data["findings"], *data["not_established"]])
+    assert "Graphs: 1 from Dynamo, 1 graph break." in data["findings"]
+
+
+def test_breaks_of_one_reason_are_one_entry_with_its_places():
+    one = {"kind": "break", "reason": "call to print", "detail": "told\nat length", "stack": ["net.py:1 in forward"]}
+    place = {"file": "net.py", "code": "print()"}
+    breaks = [one | place | {"graph": f"g{number}.dynamo", "line": 10 + number % 2} for number in range(4)]
+    html, data = report(full(**{"capture/breaks.json": [*breaks, one | {"reason": "other"}]}))
+    assert [(item["count"], item["places"]) for item in data["graphs"]["breaks"]] == [
+        (4, ["net.py:10  print()", "net.py:11  print()"]), (1, [])]  # fmt: skip
+    text = " ".join(Text(html).words)
+    assert text.count("call to print") == 1 and "4 times" in text and text.count("at length") == 2
+
+
+def test_a_traceback_is_folded():
+    told = {"type": "RuntimeError", "message": "gave up", "traceback": "Traceback (most recent call last): deep"}
+    html, _ = report(full(**{"kerneldiff/diagnosis.json": {"message": "x", "error": told}}))
+    assert re.search(r"gave up<br><details><summary>Traceback</summary><pre>Traceback \(most recent", html)
+    assert html.count("Traceback (most recent") == 1
+
+
+def test_every_suggestion_for_a_line_is_shown_or_counted():
+    def top(*suggestions):
+        rows = violations(len(suggestions)).splitlines()
+        lines = [row.removesuffix(",pad") + f",{text}" for row, text in zip(rows[1:], suggestions, strict=True)]
+        _, data = report(full(**{"constrain/violations.csv": "\n".join([rows[0], *lines]) + "\n"}))
+        (line,) = data["violations"]["top_lines"]
+        return line["suggestion"]
+
+    assert top("pad", "pad") == "pad"
+    assert top("pad to 16", "pad to 32", "pad to 16") == "pad to 16 (2 findings); pad to 32 (1 finding)"
+    assert top("a", "b", "c", "d", "d") == "4 different changes, most common: d (2 findings)"
+
+
+def test_results_that_are_no_tensors_are_counted_apart():
+    rows = "path,verdict,bound\na,exact,bits\nb,exact,bits\nnone,exact,value\n"
+    counts = {"compared": 2, "failed": 0, "verdict": "exact", "max_abs": 0.0}
+    _, data = report(full(**{"summary.json": summary(numerics=counts), "kerneldiff/outputs.csv": rows}))
+    told = "Numbers: equal bit for bit; 0 of 3 results failed: 2 compared tensors, 1 value that is no tensor;"
+    assert any(line.startswith(told) for line in data["findings"])
+    _, data = report(full(**{"summary.json": summary(numerics=counts), "kerneldiff/outputs.csv": rows[:-19]}))
+    assert any("0 of 2 compared tensors failed" in line for line in data["findings"])
+
+
+def test_installed_packages_are_shown_without_their_folder():
+    assert place("/x/lib/python3.11/site-packages/torch/nn.py:3") == "torch/nn.py:3 (torch's own)"
+    assert place("/home/me/net.py:7") == "/home/me/net.py:7"
+
+
+def test_cells():
+    assert [cell(value) for value in (None, "", 0.1234567, "0.1234567", "1e-09", "v1.2.3", "12", [1, 2.0])] == [
+        "–", "–", "0.12346", "0.12346", "1e-09", "v1.2.3", "12", "1, 2"]  # fmt: skip
+    assert [human_bytes(value) for value in (None, 12, 2048, "x")] == ["–", "12 B", "2.0 KiB", "–"]
