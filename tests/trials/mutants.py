@@ -6,8 +6,8 @@ of `make test`, until one fails. A mutant that none notices is a survivor: it wa
 difference.
 
 Usage: ``python tests/trials/mutants.py [--count 20] [--seed 0] [--folders stages/rules+stages/constrain,...]
-[--commit HEAD] [--only 3,7] [--list] [--related]``. Prints a line for each mutant; ``--related`` leaves the last out. Exit
-code 0 where at most a tenth survives.
+[--commit HEAD] [--only 3,7] [--list] [--related]``. Prints a line for each mutant; ``--related`` leaves the last out.
+Exit code 0 where at most a tenth survives.
 """
 
 import argparse
