@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from inductor_debug.stages.accelerators.config import AccelConfig, Rule
-    from inductor_debug.stages.accelerators.profile import Profile, load_profile, validate_profile
+    from inductor_debug.stages.accelerators.loading import load_profile
+    from inductor_debug.stages.accelerators.profile import Profile, validate_profile
     from inductor_debug.stages.backends.adapter import AcceleratorAdapter
     from inductor_debug.stages.backends.mock import aot_mock_backend, mock_backend
     from inductor_debug.stages.bisect.api import bisect
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from inductor_debug.stages.numerics.comparison import assert_matches, compare, compare_tensors
     from inductor_debug.stages.rules.checked_tensors import row
     from inductor_debug.stages.rules.engine import check
-    from inductor_debug.stages.rules.violations import Violation, Violations
+    from inductor_debug.stages.rules.violation import Violation
+    from inductor_debug.stages.rules.violations import Violations
 
 _PLACES = {
     "AccelConfig": "stages.accelerators.config",
@@ -27,7 +29,7 @@ _PLACES = {
     "GraphRecord": "stages.graphs.records",
     "Profile": "stages.accelerators.profile",
     "Rule": "stages.accelerators.config",
-    "Violation": "stages.rules.violations",
+    "Violation": "stages.rules.violation",
     "Violations": "stages.rules.violations",
     "aot_mock_backend": "stages.backends.mock",
     "assert_matches": "stages.numerics.comparison",
@@ -36,7 +38,7 @@ _PLACES = {
     "compare": "stages.numerics.comparison",
     "compare_tensors": "stages.numerics.comparison",
     "inspect_guards": "stages.guards.inspection",
-    "load_profile": "stages.accelerators.profile",
+    "load_profile": "stages.accelerators.loading",
     "mock_backend": "stages.backends.mock",
     "row": "stages.rules.checked_tensors",
     "validate_profile": "stages.accelerators.profile",

@@ -25,3 +25,8 @@ def parse_bytes(value: object) -> int | None:
     fraction = float(match[2]) if match[2] else 0
     size = int(match[1]) * _FACTORS[match[3]] + int(fraction * _FACTORS[match[3]])
     return size if 0 < size <= INT64 else None
+
+
+def format_bytes(size: float) -> str:
+    """``1536 MiB`` below 10 GiB, ``12.5 GiB`` from there on."""
+    return f"{size / 2**20:.0f} MiB" if size < 10 * 2**30 else f"{size / 2**30:.1f} GiB"

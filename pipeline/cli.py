@@ -72,7 +72,7 @@ def _main(words: list[str]) -> int:
     if words[:1] == ["run"]:
         return entry.main(words[1:])
     if words[:1] == ["complete"]:  # what the scripts of ``completion`` call
-        return completion.main(words[1:])
+        return completion.main(words[1:], app)
     blank = next((place for place, word in enumerate(words) if not word.strip()), None)
     if blank is not None:
         after = f" after {words[blank - 1]}" if blank else ""

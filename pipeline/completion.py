@@ -1,7 +1,7 @@
 """Tab completion of ``inductor-debug`` and of ``python -m pipeline`` for bash, zsh and fish. Imports no torch.
 
 ``inductor-debug completion SHELL`` prints a script; the shell's function in it asks ``inductor-debug complete``, or
-``python -m pipeline.completion``, for the words that may stand at the cursor.
+``python -m inductor_debug complete``, for the words that may stand at the cursor.
 """
 
 import re
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from inductor_debug.models.errors import UserError
 from inductor_debug.models.options import choices_of
@@ -26,6 +27,9 @@ from inductor_debug.stages.registry import CONFIGS
 from inductor_debug.stages.settings import BUILT_IN
 from inductor_debug.stages.torch_internals.registered_names import registered_names
 
+if TYPE_CHECKING:
+    from typer import Typer
+
 SHELLS = tuple(SCRIPTS)
 MODULES = ("pipeline", "inductor_debug.pipeline")
 _TAKE_A_VALUE = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p")
@@ -36,7 +40,7 @@ def script(shell: str) -> str:
     return SCRIPTS[shell]
 
 
-def candidates(line: str) -> list[str]:
+def candidates(line: str, app: "Typer") -> list[str]:
     """Whole words that may stand in the place of the last one of ``line``, which ends at the cursor.
 
     One that ends in ``=``, ``.``, ``[``, ``,`` or ``/`` goes on; any other is finished.
@@ -47,7 +51,7 @@ def candidates(line: str) -> list[str]:
     if arguments is not None:
         found = overrides(arguments, current)
     elif Path(words[0] if words else "").name == "inductor-debug":
-        found = _commands(words[1:], current)
+        found = _commands(words[1:], current, app)
     else:
         found = []
     return sorted({word for word in found if word.startswith(current)})
@@ -90,12 +94,11 @@ class Parameter:
     runs: bool
 
 
-def command_parameters() -> dict[str, list[Parameter]]:
+def command_parameters(app: "Typer") -> dict[str, list[Parameter]]:
     """Command → its parameters, of the annotations from which typer makes them."""
     from typer.models import OptionInfo
 
     from inductor_debug.pipeline import query as analysis
-    from inductor_debug.pipeline.cli import app
 
     found: dict[str, list[Parameter]] = {}
     for command in app.registered_commands:
@@ -113,11 +116,11 @@ def command_parameters() -> dict[str, list[Parameter]]:
     return found
 
 
-def _commands(words: Sequence[str], current: str) -> list[str]:
+def _commands(words: Sequence[str], current: str, app: "Typer") -> list[str]:
     """Completions of ``inductor-debug``: a command, then what it takes."""
     if words[:1] == ["run"]:
         return overrides(words[1:], current)
-    commands = command_parameters()
+    commands = command_parameters(app)
     if not words:
         return [*commands, "--help"]
     command, given = words[0], words[1:]
@@ -222,16 +225,17 @@ def _is_list(key: str) -> bool:
     return found is not None and any(typing.get_origin(kind) is list for kind in (found[1], *typing.get_args(found[1])))
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], app: "Typer") -> int:
     """``SHELL LINE [POINT [BREAKS]]``: print the candidates, one a line, as that shell takes them.
 
     Args:
         arguments: the shell; the command line; how much of it is before the cursor; the characters at which the shell
             divides words, of which it keeps what stands before the last one.
+        app: the commands.
     """
     shell, line, *rest = [*arguments, "", ""][: max(len(arguments), 2)]
     typed = line[: int(rest[0])] if rest and rest[0].isdecimal() else line
-    found = candidates(typed)
+    found = candidates(typed, app)
     if shell == "bash":
         (*_, last), quoted = _split(typed)
         breaks = "" if quoted else rest[1] if len(rest) > 1 else ""
@@ -241,7 +245,3 @@ def main(arguments: Sequence[str]) -> int:
     for word in found:
         sys.stdout.write(f"{word} \n" if spaced and word[-1:] not in tuple("=.[,/") else f"{word}\n")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

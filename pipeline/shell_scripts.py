@@ -15,7 +15,7 @@ _inductor_debug() {
 _inductor_debug_python() {
     case " ${COMP_LINE:0:COMP_POINT}" in
         *" -m pipeline "*)
-            _inductor_debug_reply "$1" -m inductor_debug.pipeline.completion
+            _inductor_debug_reply "$1" -m inductor_debug complete
             if [ ${#COMPREPLY[@]} -gt 0 ]; then compopt -o nospace 2>/dev/null; fi ;;
         *)
             if [ -n "$_inductor_debug_python_before" ]; then "$_inductor_debug_python_before" "$@"; fi ;;
@@ -38,7 +38,7 @@ _inductor_debug_reply() {
 _inductor_debug() { _inductor_debug_reply "$words[1]" complete }
 _inductor_debug_python() {
     if [[ " ${(j: :)words[1,CURRENT-1]} " == *" -m pipeline "* ]]; then
-        _inductor_debug_reply "$words[1]" -m inductor_debug.pipeline.completion
+        _inductor_debug_reply "$words[1]" -m inductor_debug complete
     elif (( $+functions[_python] )); then _python "$@"; else _default; fi
 }
 autoload -Uz +X _python 2>/dev/null
@@ -55,7 +55,7 @@ function __inductor_debug_reply
 end
 complete -c inductor-debug -a '(__inductor_debug_reply (commandline -opc)[1] complete)'
 for interpreter in python python3
-    set -l module '(__inductor_debug_reply (commandline -opc)[1] -m inductor_debug.pipeline.completion)'
+    set -l module '(__inductor_debug_reply (commandline -opc)[1] -m inductor_debug complete)'
     complete -c $interpreter -n __inductor_debug_module -a $module
 end
 """

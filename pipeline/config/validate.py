@@ -7,8 +7,8 @@ from typing import Any
 from inductor_debug.models.errors import ConfigurationError, invalid_choice
 from inductor_debug.models.options import check_declared
 from inductor_debug.pipeline.config.keys import stage_not_selected, unknown_key
+from inductor_debug.pipeline.config.limits import memory_limit_of
 from inductor_debug.pipeline.config.schema import Config
-from inductor_debug.pipeline.run.watch import memory_limit_of
 from inductor_debug.stages.accelerators.profile import validate_profile
 from inductor_debug.stages.backends.plugins import adds_devices, installed_adapters
 from inductor_debug.stages.guards.config import check_options

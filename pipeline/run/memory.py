@@ -10,7 +10,7 @@ import psutil
 
 from inductor_debug.models.errors import OVERFLOWED, ConfigurationError, shown, wrapped
 from inductor_debug.models.options import INT64
-from inductor_debug.pipeline.run.watch import format_bytes
+from inductor_debug.models.units import format_bytes
 from inductor_debug.stages.settings import Settings
 
 _ASKED = re.compile(r"tried to allocate (\d+) bytes")

@@ -23,6 +23,7 @@ from typing import Any
 import inductor_debug
 from inductor_debug.models.errors import ConfigurationError, UserError
 from inductor_debug.pipeline.config.fingerprint import fingerprint
+from inductor_debug.pipeline.config.limits import memory_limit_of
 from inductor_debug.pipeline.directory import manifest, summary
 from inductor_debug.pipeline.directory.folders import made
 from inductor_debug.pipeline.directory.ownership import claim_run, unwritable
@@ -41,7 +42,6 @@ from inductor_debug.pipeline.run.interruption import Interruption
 from inductor_debug.pipeline.run.plan import Plan, batch_of, execution_order, settings_of
 from inductor_debug.pipeline.run.restoring import Expected
 from inductor_debug.pipeline.run.session import PREFLIGHT, WorkerSession, log_event
-from inductor_debug.pipeline.run.watch import memory_limit_of
 from inductor_debug.stages.backends.plugins import adapter_distributions
 from inductor_debug.stages.registry import TIMED
 from inductor_debug.stages.settings import Settings

@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from inductor_debug.models.units import format_bytes
 from inductor_debug.pipeline.directory import summary
 from inductor_debug.pipeline.directory.ownership import parsed
 from inductor_debug.pipeline.directory.rundir import RunDirectory
 from inductor_debug.pipeline.run.plan import Plan
-from inductor_debug.pipeline.run.watch import Watch, describe_death, format_bytes
+from inductor_debug.pipeline.run.watch import Watch, describe_death
 
 logger = logging.getLogger("inductor_debug.pipeline.run.runner")
 

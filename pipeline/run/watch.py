@@ -8,30 +8,10 @@ import time
 
 import psutil
 
-from inductor_debug.models.errors import ConfigurationError, shown
-from inductor_debug.models.units import VALID_BYTES, parse_bytes
+from inductor_debug.models.units import format_bytes
 
 _GUARD_S = 20.0
 """Seconds that the guard gets; it needs milliseconds, unless a process can't be killed."""
-
-
-def memory_limit_of(text: str | int | float | None, key: str = "runner.memory_limit") -> int | None:
-    """``"8GiB"``, ``"512MiB"``, ``"1.5GB"`` or a plain number as bytes; None stays None.
-
-    Raises:
-        ConfigurationError: for anything else, and for zero.
-    """
-    if text is None:
-        return None
-    size = parse_bytes(text)
-    if size is None:
-        raise ConfigurationError(f"{key}: got {shown(text)}; valid: null, or {VALID_BYTES}.\nTry: {key}=8GiB")
-    return size
-
-
-def format_bytes(size: float) -> str:
-    """``1536 MiB`` below 10 GiB, ``12.5 GiB`` from there on."""
-    return f"{size / 2**20:.0f} MiB" if size < 10 * 2**30 else f"{size / 2**30:.1f} GiB"
 
 
 class Watch:

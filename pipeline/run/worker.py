@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inductor_debug.models.errors import ConfigurationError, UserError, is_out_of_memory, mistake_in, root_cause
+from inductor_debug.models.units import format_bytes
 from inductor_debug.pipeline.config.imports import arrange_path
 from inductor_debug.pipeline.directory.rundir import FULL, MANIFEST, SUMMARY, DiskFull, RunDirectory, is_no_space
 from inductor_debug.pipeline.directory.summary import CRASHED, FAILED, PASSED, SKIPPED, build_summary
@@ -38,7 +39,6 @@ from inductor_debug.pipeline.run import compiled_by
 from inductor_debug.pipeline.run.memory import within_the_machine
 from inductor_debug.pipeline.run.plan import ALWAYS_LAST, Plan
 from inductor_debug.pipeline.run.restoring import Expected
-from inductor_debug.pipeline.run.watch import format_bytes
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.process_end import leave
 from inductor_debug.stages.registry import build_stage

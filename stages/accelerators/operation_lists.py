@@ -1,27 +1,14 @@
-"""Operations that a profile lists, and those that need no torch to be known to exist. Free of torch."""
+"""Which operations of a profile need no torch to be known to exist. Free of torch."""
 
 import fnmatch
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 
-from inductor_debug.stages.accelerators.profile import Profile, completed, load_config, profile_names, validate_profile
+from inductor_debug.stages.accelerators.profile import Profile, listed, load_config, profile_names, validate_profile
 from inductor_debug.stages.graphs.operation_names import AUTO_FUNCTIONALIZED, WILD, Operation, normal
 from inductor_debug.stages.graphs.records import GraphRecord
 
 log = logging.getLogger(__name__)
-
-
-def listed(profile: Profile) -> Iterator[tuple[str, str]]:
-    """Every operation that a profile names, without the ``!`` of one left out, and the key that names it."""
-    for item in profile.written or completed(profile).written:
-        for pattern in item.rule.operations or ():
-            yield pattern.removeprefix("!"), f"{item.key}.operations"
-        if item.rule.rule == "operation":
-            value = item.rule.value
-            for pattern in value["allow"] if isinstance(value, Mapping) else value:
-                yield pattern, item.value_key
-    for pattern in profile.numerics.fallback:
-        yield pattern.removeprefix("!"), "accel.numerics.fallback"
 
 
 def unfamiliar(profile: Profile, graphs: Iterable[GraphRecord]) -> list[str]:

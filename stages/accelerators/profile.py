@@ -4,7 +4,7 @@ import datetime
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -108,27 +108,21 @@ def read_profile(stored: Mapping[str, Any]) -> Profile:
     return Profile(stored["name"], stored["strict"], tuple(rules), tuple(waivers))
 
 
-def load_profile(name_or_path: str | Path, **overrides: Any) -> Profile:
-    """A profile of ``conf/accel`` by name, or a YAML file by path, with fields replaced.
-
-    Args:
-        name_or_path: ``"strict16"``, or ``"my/chip.yaml"``.
-        overrides: fields of :class:`~stages.accelerators.config.AccelConfig`, e.g. ``alignment=32``.
-
-    Raises:
-        ConfigurationError: no such profile, not readable as one, a value that is not valid, or the name of an
-            operation that torch does not have.
-    """
-    from inductor_debug.stages.accelerators.operation_lists import confirm_names
-
-    profile = validate_profile(load_config(name_or_path, **overrides))
-    if overrides or Path(name_or_path).suffix:  # our own are checked by a test
-        confirm_names(profile)
-    return profile
+def listed(profile: Profile) -> Iterator[tuple[str, str]]:
+    """Every operation that a profile names, without the ``!`` of one left out, and the key that names it."""
+    for item in profile.written or completed(profile).written:
+        for pattern in item.rule.operations or ():
+            yield pattern.removeprefix("!"), f"{item.key}.operations"
+        if item.rule.rule == "operation":
+            value = item.rule.value
+            for pattern in value["allow"] if isinstance(value, Mapping) else value:
+                yield pattern, item.value_key
+    for pattern in profile.numerics.fallback:
+        yield pattern.removeprefix("!"), "accel.numerics.fallback"
 
 
 def load_config(name_or_path: str | Path, **overrides: Any) -> AccelConfig:
-    """As :func:`load_profile`, before validation and environment: the typed configuration."""
+    """As :func:`stages.accelerators.loading.load_profile`, before validation and environment."""
     path = _profile_path(str(name_or_path))
     valid = [item.name for item in fields(AccelConfig)]
     for key in overrides:

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 from inductor_debug.models.errors import ConfigurationError, closest_first, example_of, invalid_choice
-from inductor_debug.stages.accelerators.operation_lists import listed
-from inductor_debug.stages.accelerators.profile import Profile, completed
+from inductor_debug.stages.accelerators.profile import Profile, completed, listed
 from inductor_debug.stages.accelerators.rule_kinds import DTYPES, dtypes_in
 from inductor_debug.stages.graphs.operation_names import PYTHON_ROOTS, WILD, normal
 from inductor_debug.stages.torch_internals.operators import operator_names

@@ -68,12 +68,8 @@ class MockAdapter(AcceleratorAdapter):
             ConfigurationError: it is not valid, names an operation or a dtype that torch lacks, or an environment
                 variable MOCK_* is unreadable or unknown.
         """
-        from inductor_debug.stages.accelerators.profile import (
-            VARIABLES,
-            check_variables,
-            load_profile,
-            validate_profile,
-        )
+        from inductor_debug.stages.accelerators.loading import load_profile
+        from inductor_debug.stages.accelerators.profile import VARIABLES, check_variables, validate_profile
 
         if self._profile is None:
             check_variables(os.environ)

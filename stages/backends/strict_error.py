@@ -15,7 +15,8 @@ from inductor_debug.stages.graphs.records import NO_LINE, is_torchs
 
 if TYPE_CHECKING:
     from inductor_debug.stages.rules.repros import Repros
-    from inductor_debug.stages.rules.violations import Violation, Violations
+    from inductor_debug.stages.rules.violation import Violation
+    from inductor_debug.stages.rules.violations import Violations
 
 SHOWN = 20
 """Violations, and reproductions, that the message lists; a file has every one."""

@@ -9,38 +9,40 @@ from inductor_debug.stages.bisect.independence import Independence
 from inductor_debug.stages.bisect.messages import answer, as_override, as_python
 from inductor_debug.stages.bisect.records import (
     AOT,
-    AOT_OPTIONS,
     BACKEND,
     CHAIN,
     CONFIG_MODULES,
-    CUDAGRAPHS,
-    DECOMPOSITION,
     DECOMPOSITIONS,
     DYNAMO,
-    DYNAMO_OPTIONS,
-    EVERY,
     GONE,
-    LOWERINGS,
     OK,
-    OPERATIONS,
-    OPTION_GROUPS,
-    OPTIONS,
     OTHER,
-    PASSES,
-    PATTERNS,
     PRESENT,
     UNCOMPILED,
     UNKNOWN,
-    Application,
     Bisection,
     Outcome,
     Probe,
     Remedy,
     Setting,
-    Switch,
     keys_of,
 )
 from inductor_debug.stages.bisect.search import Search, TooMany
+from inductor_debug.stages.torch_internals.switch_records import (
+    AOT_OPTIONS,
+    CUDAGRAPHS,
+    DECOMPOSITION,
+    DYNAMO_OPTIONS,
+    EVERY,
+    LOWERINGS,
+    OPERATIONS,
+    OPTION_GROUPS,
+    OPTIONS,
+    PASSES,
+    PATTERNS,
+    Application,
+    Switch,
+)
 
 log = logging.getLogger(__name__)
 

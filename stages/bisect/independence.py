@@ -12,7 +12,8 @@ Where none of these tells, the switches stay together, and the answer says that 
 
 from collections.abc import Callable, Collection, Sequence
 
-from inductor_debug.stages.bisect.records import DEFECT, PRESENT, RAISED, Probe, Switch
+from inductor_debug.stages.bisect.records import DEFECT, PRESENT, RAISED, Probe
+from inductor_debug.stages.torch_internals.switch_records import Switch
 
 Ask = Callable[[frozenset[Switch], str], Probe]
 """The probe with these switches off: the one made before, or a new one for this purpose."""

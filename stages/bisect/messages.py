@@ -2,18 +2,15 @@
 
 from typing import Any
 
-from inductor_debug.stages.bisect.records import (
-    BACKEND,
+from inductor_debug.stages.bisect.records import BACKEND, DECOMPOSITIONS, UNKNOWN, Bisection
+from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.torch_internals.switch_records import (
     DECOMPOSITION,
-    DECOMPOSITIONS,
     LOWERINGS,
     OPTION_GROUPS,
     SINGULAR,
-    UNKNOWN,
     Application,
-    Bisection,
 )
-from inductor_debug.stages.formatting import counted
 
 HIDES = "that hides it, and is not necessarily where it is"
 FEWER = "with fewer of them off something else fails"

@@ -11,7 +11,7 @@ from torch import Tensor, fx
 from torch.fx.passes.utils.fuser_utils import fuse_as_graphmodule
 
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
-from inductor_debug.stages.bisect.records import OPERATIONS
+from inductor_debug.stages.torch_internals.switch_records import OPERATIONS
 from inductor_debug.stages.torch_internals.switches import Switchboard, piece_of_a_graph, seen
 
 

@@ -17,21 +17,15 @@ from inductor_debug.stages.bisect.options import OF_AOT, OF_DYNAMO, option_value
 from inductor_debug.stages.bisect.partial import PartialAdapter
 from inductor_debug.stages.bisect.records import (
     AOT,
-    AOT_OPTIONS,
     BACKEND,
     CONFIG_MODULES,
-    DECOMPOSITION,
     DECOMPOSITIONS,
     DEFECT,
     DYNAMO,
-    DYNAMO_OPTIONS,
     OK,
-    OPERATIONS,
-    OPTIONS,
     RAISED,
     UNCOMPILED,
     UNKNOWN,
-    Application,
     Outcome,
     Setting,
 )
@@ -43,6 +37,14 @@ from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
 from inductor_debug.stages.torch_internals import dynamo
 from inductor_debug.stages.torch_internals.inductor import inductor_decompositions
 from inductor_debug.stages.torch_internals.inductor_options import patched_config
+from inductor_debug.stages.torch_internals.switch_records import (
+    AOT_OPTIONS,
+    DECOMPOSITION,
+    DYNAMO_OPTIONS,
+    OPERATIONS,
+    OPTIONS,
+    Application,
+)
 from inductor_debug.stages.torch_internals.switches import (
     Switchboard,
     definition_of,

@@ -5,19 +5,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from inductor_debug.stages.torch_internals.switch_records import (
+    AOT_OPTIONS,
+    DYNAMO_OPTIONS,
+    OPTIONS,
+    Application,
+    Switch,
+)
+
 UNCOMPILED, DYNAMO, AOT, DECOMPOSITIONS, BACKEND = "uncompiled", "dynamo", "aot_autograd", "decompositions", "backend"
 CHAIN = (UNCOMPILED, DYNAMO, AOT, DECOMPOSITIONS, BACKEND)
 """How much of the compiler is there, each link with what the one before has."""
-
-PRE_GRAD, JOINT, POST_GRAD = "pre_grad_passes", "joint_graph_passes", "post_grad_passes"
-PASSES = (PRE_GRAD, JOINT, POST_GRAD)
-PATTERNS, OPTIONS, CUDAGRAPHS, LOWERINGS = "patterns", "options", "cudagraphs", "lowerings"
-DECOMPOSITION, OPERATIONS = "decompositions", "operations"
-DYNAMO_OPTIONS, AOT_OPTIONS = "dynamo_options", "aot_options"
-OPTION_GROUPS = (DYNAMO_OPTIONS, AOT_OPTIONS, OPTIONS)
-
-EVERY = "*"
-"""The key of the switch that stands for all of its group."""
 
 CONFIG_MODULES = {
     OPTIONS: "torch._inductor.config",
@@ -25,45 +23,6 @@ CONFIG_MODULES = {
     AOT_OPTIONS: "torch._functorch.config",
 }
 """Group of options → the module that holds them."""
-
-SINGULAR = {
-    PRE_GRAD: "pre-grad pass",
-    JOINT: "joint-graph pass",
-    POST_GRAD: "post-grad pass",
-    PATTERNS: "pattern",
-    OPTIONS: "option",
-    CUDAGRAPHS: "CUDA graph",
-    LOWERINGS: "lowering",
-    DECOMPOSITION: "decomposition",
-    DYNAMO_OPTIONS: "option",
-    AOT_OPTIONS: "option",
-    OPERATIONS: "operation",
-}
-"""Group → what one of its switches is called."""
-
-
-@dataclass(frozen=True, order=True)
-class Switch:
-    """One thing that can be turned off.
-
-    Attributes:
-        group: one of :data:`SINGULAR`.
-        key: a pass's name, an operator's overload, a pattern's name, or ``option=value`` for an option that is set to
-            another value; :data:`EVERY` for all of the group.
-        occurrence: which of its applications in one compilation of the case, from 0; None for all of them.
-    """
-
-    group: str
-    key: str
-    occurrence: int | None = None
-
-    def __str__(self) -> str:
-        place = "" if self.occurrence is None else f" #{self.occurrence}"
-        return f"{self.group}: all" if self.key == EVERY else f"{self.group}: {self.key}{place}"
-
-    def covers(self, group: str, key: str, occurrence: int) -> bool:
-        """Whether turning this off turns that application off."""
-        return self.group == group and self.key in (EVERY, key) and self.occurrence in (None, occurrence)
 
 
 @dataclass(frozen=True)
@@ -98,44 +57,6 @@ class Setting:
 
 def _order(switch: Switch) -> tuple[str, str, int]:
     return switch.group, switch.key, -1 if switch.occurrence is None else switch.occurrence
-
-
-@dataclass
-class NodeSeen:
-    """A node that a pass, a lowering or another switch acted on.
-
-    Attributes:
-        graph: what is known of its graph: ``forward``, ``backward``, ``dynamo``, ``joint``; "" where nothing is.
-        name, target: as FX has them.
-        trace: its stack trace, or "".
-        source: ``file:line`` of the model's own line, "" where there is none; ``code``: that line.
-    """
-
-    graph: str
-    name: str
-    target: str
-    trace: str = ""
-    source: str = ""
-    code: str = ""
-
-
-@dataclass
-class Application:
-    """One time that the compiler came to a thing that has a switch.
-
-    Attributes:
-        group, key, occurrence: as of :class:`Switch`.
-        nodes: what it acted on, as far as that is known.
-        within: for a pattern, the pass that applied it: (group, key, occurrence); else None.
-        definition: ``function file:line`` of the code behind the switch, where it is known.
-    """
-
-    group: str
-    key: str
-    occurrence: int
-    nodes: list[NodeSeen] = field(default_factory=list)
-    within: tuple[str, str, int] | None = None
-    definition: str = ""
 
 
 def keys_of(applications: Iterable[Application], group: str) -> list[str]:

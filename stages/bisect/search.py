@@ -5,7 +5,8 @@ QuickXplain (U. Junker, AAAI 2004) with a third answer: a setting in which somet
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from inductor_debug.stages.bisect.records import GONE, OTHER, Switch
+from inductor_debug.stages.bisect.records import GONE, OTHER
+from inductor_debug.stages.torch_internals.switch_records import Switch
 
 MOST = 4
 """So many switches together are an explanation; more are none."""

@@ -2,12 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
-
-from inductor_debug.models.errors import root_cause
-
-if TYPE_CHECKING:
-    from inductor_debug.stages.contract import StageContext
+from typing import Any
 
 BREAKS = "capture/breaks.json"
 
@@ -28,20 +23,3 @@ def in_words(breaks: Iterable[Mapping[str, Any]]) -> str:
     """
     settings = dict.fromkeys(filter(None, (setting_in(str(item.get("detail"))) for item in breaks)))
     return f"Dynamo has a setting for it. Try: {' '.join(settings)}" if settings else ""
-
-
-def without_graph(context: "StageContext") -> str:
-    """As :func:`in_words`, for a stage whose compilation gave no graph: by what capture stored, else traced once.
-
-    Where Dynamo raises (an option suppressed that in the compilation itself) that is what is told.
-    """
-    if BREAKS in context.artifacts.names(BREAKS):
-        return in_words(context.artifacts.read_json(BREAKS))
-    from inductor_debug.stages.capture.compilation import capture
-
-    try:
-        breaks = capture(context.case).breaks
-    except Exception as error:  # noqa: BLE001 - whatever stopped Dynamo is why there is no graph
-        cause = root_cause(error)
-        return f"Dynamo raised {type(cause).__name__}: {str(cause).partition(chr(10))[0]}"
-    return in_words(breaks)

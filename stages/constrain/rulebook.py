@@ -22,7 +22,8 @@ from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.rules.counting import count_once
 from inductor_debug.stages.rules.engine import check
 from inductor_debug.stages.rules.findings import with_findings
-from inductor_debug.stages.rules.violations import Violation, Violations, waive
+from inductor_debug.stages.rules.violation import Violation
+from inductor_debug.stages.rules.violations import Violations, waive
 from inductor_debug.stages.settings import Settings
 
 if TYPE_CHECKING:

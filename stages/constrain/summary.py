@@ -8,7 +8,8 @@ from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.rules.affected import Concerned
 from inductor_debug.stages.rules.findings import by_finding, severity_of
-from inductor_debug.stages.rules.violations import Violation, Violations
+from inductor_debug.stages.rules.violation import Violation
+from inductor_debug.stages.rules.violations import Violations
 
 if TYPE_CHECKING:
     import pandas

@@ -12,11 +12,10 @@ from types import FrameType
 
 import torch
 
-import inductor_debug
 from inductor_debug.stages.graphs.records import SourceLine
 
 TORCH_ROOT = str(Path(torch.__file__).parent) + "/"
-OURS = f"{Path(inductor_debug.__file__).parent}/"
+OURS = f"{Path(__file__).parents[2]}/"
 """This project's own package."""
 MACHINERY = (TORCH_ROOT + "fx/", TORCH_ROOT + "_dynamo/")
 """What runs a model under the compiler: its lines say nothing of the model."""

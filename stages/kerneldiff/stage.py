@@ -11,7 +11,7 @@ import torch
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.stages.capture.breaks import without_graph
+from inductor_debug.stages.capture.no_graph import without_graph
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.kerneldiff import bias as systematic
 from inductor_debug.stages.kerneldiff import eager_attention, random_draws, storage_floor

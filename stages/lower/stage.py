@@ -59,7 +59,7 @@ class LowerStage(Stage):
 
 def helping(context: StageContext) -> str:
     """The setting of Dynamo's with which there would be a graph, as the end of a message; empty for none."""
-    from inductor_debug.stages.capture.breaks import without_graph
+    from inductor_debug.stages.capture.no_graph import without_graph
 
     told = without_graph(context)
     return f"; {told}" if told else ""

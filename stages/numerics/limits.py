@@ -1,13 +1,30 @@
 """What the comparison's numeric arguments may be, in the library. Free of torch."""
 
 import dataclasses
+from dataclasses import dataclass
 
 from inductor_debug.models.errors import shown
-from inductor_debug.models.options import Range, range_of
-from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.models.options import Range, range_of, real, whole
+
+
+@dataclass
+class ComparisonLimits:
+    """What a comparison of two tensors takes.
+
+    Attributes:
+        factor: error over floor above which a tensor is a defect.
+        atol, rtol: tolerances; when set they decide instead of the floor.
+        worst: how many worst elements are kept for a tensor.
+    """
+
+    factor: float = real(4.0, above=0)
+    atol: float | None = real(None, example="1e-5")
+    rtol: float | None = real(None, example="1e-5")
+    worst: int = whole(8)
+
 
 LIMITS: dict[str, Range] = {
-    item.name: found for item in dataclasses.fields(KernelDiffConfig) if (found := range_of(item))
+    item.name: found for item in dataclasses.fields(ComparisonLimits) if (found := range_of(item))
 }
 LIMITS["roundoff"] = LIMITS["atol"]
 

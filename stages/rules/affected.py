@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from inductor_debug.stages.graphs.operation_names import Operation
 from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord
 from inductor_debug.stages.rules.checked_tensors import CALLS, SHARED_ROLES, tensors
-from inductor_debug.stages.rules.violations import Violation
+from inductor_debug.stages.rules.violation import Violation
 
 Place = tuple[str, str]
 """A graph's id and the name of a node in it."""

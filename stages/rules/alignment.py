@@ -9,7 +9,7 @@ from inductor_debug.stages.graphs.records import ITEM_BYTES, GraphRecord
 from inductor_debug.stages.graphs.symbolic_sizes import is_multiple
 from inductor_debug.stages.rules.checked_tensors import Subject
 from inductor_debug.stages.rules.contractions import contractions, looked_at
-from inductor_debug.stages.rules.violations import Violation
+from inductor_debug.stages.rules.violation import Violation
 
 
 def alignment(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:

@@ -18,7 +18,7 @@ from inductor_debug.stages.graphs.records import (
     TensorRecord,
 )
 from inductor_debug.stages.graphs.symbolic_sizes import Symbols, bounds, shape_in_case
-from inductor_debug.stages.rules.violations import Violation
+from inductor_debug.stages.rules.violation import Violation
 
 CALLS = ("call_function", "call_method", "call_module")
 

@@ -8,7 +8,7 @@ from inductor_debug.stages.accelerators.rule_kinds import PRODUCT_ROLES
 from inductor_debug.stages.graphs.operation_names import Operation
 from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord
 from inductor_debug.stages.rules.checked_tensors import Subject, chosen, concerns, made_at, read_at, row
-from inductor_debug.stages.rules.violations import Violation
+from inductor_debug.stages.rules.violation import Violation
 
 CONTRACTIONS: dict[str, tuple[tuple[int, str, int], ...]] = {
     "mm": ((0, "self", -1), (1, "mat2", -2)),

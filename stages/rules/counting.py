@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from inductor_debug.stages.graphs.records import GETITEM, GraphRecord
 from inductor_debug.stages.rules.checked_tensors import CALLS, SHARED_ROLES
-from inductor_debug.stages.rules.violations import Violation
+from inductor_debug.stages.rules.violation import Violation
 
 WHOLE = ("dtype", "rank", "size", "memory_tensor", "operation")
 """Rules whose cost, but for padding, is the tensor itself: a view of one that was counted costs nothing more. A

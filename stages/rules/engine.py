@@ -32,7 +32,8 @@ from inductor_debug.stages.rules.layout import layout
 from inductor_debug.stages.rules.operations import operation
 from inductor_debug.stages.rules.shape_rules import dynamic_shape, rank, size, tile
 from inductor_debug.stages.rules.tensor_rules import dtype, memory_tensor
-from inductor_debug.stages.rules.violations import Violation, Violations, waive
+from inductor_debug.stages.rules.violation import Violation
+from inductor_debug.stages.rules.violations import Violations, waive
 
 RULES: dict[str, Callable[..., Iterator[Violation]]] = {
     "alignment": alignment,

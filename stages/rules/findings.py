@@ -7,19 +7,17 @@ looked at in two graphs. A call that Dynamo traced several times (a loop, a seco
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from inductor_debug.stages.graphs.records import GraphRecord
-
-if TYPE_CHECKING:
-    from inductor_debug.stages.rules.violations import Violation
+from inductor_debug.stages.rules.violation import Violation
 
 Row = TypeVar("Row")
 Key = tuple[object, ...]
 WORST_FIRST = ("error", "warning", "undecided", "waived")
 
 
-def with_findings(rows: "Iterable[Violation]", graphs: Iterable[GraphRecord]) -> "list[Violation]":
+def with_findings(rows: Iterable[Violation], graphs: Iterable[GraphRecord]) -> list[Violation]:
     """``rows`` with the id of their finding, ``f1``, ``f2``, … in the order of the first row of each."""
     rows = list(rows)
     origins = {(graph.id, node.name): node.origins for graph in graphs for node in graph.nodes}
@@ -54,15 +52,15 @@ def severity_of(severities: Iterable[str]) -> str:
     return min(severities, key=lambda each: WORST_FIRST.index(each) if each in WORST_FIRST else 0)
 
 
-def _is_call(row: "Violation") -> bool:
+def _is_call(row: Violation) -> bool:
     """Whether a row is of the user's own call, in Dynamo's graph."""
     return row.rule == "operation" and row.graph.endswith(".dynamo")
 
 
-def _call(row: "Violation", name: str) -> Key:
+def _call(row: Violation, name: str) -> Key:
     return (row.effect, row.graph.rpartition(".")[0], name)
 
 
-def _inside(row: "Violation") -> Key:
+def _inside(row: Violation) -> Key:
     """A call in the body of a higher-order operator has the operator's name, and a line of its own."""
     return (*_call(row, row.node), row.source, row.target)

@@ -13,7 +13,7 @@ from inductor_debug.stages.accelerators.config import Rule
 from inductor_debug.stages.graphs.liveness import peak_live
 from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.rules.checked_tensors import BOUND, concerns, identity, operands_of, row, storage_bounds
-from inductor_debug.stages.rules.violations import Violation
+from inductor_debug.stages.rules.violation import Violation
 
 FINDING = ("node", "operand", "measured", "limit", "message", "suggestion", "cost_bytes", "cost_share", "undecided")
 """Keys of what a custom rule yields; ``node`` and ``message`` are required."""

@@ -6,7 +6,7 @@ from inductor_debug.stages.accelerators.config import Rule
 from inductor_debug.stages.graphs.records import ITEM_BYTES, GraphRecord, Size
 from inductor_debug.stages.graphs.symbolic_sizes import case_value, is_equal, is_multiple, product
 from inductor_debug.stages.rules.checked_tensors import Subject, chosen
-from inductor_debug.stages.rules.violations import Violation
+from inductor_debug.stages.rules.violation import Violation
 
 
 def layout(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:

@@ -8,7 +8,7 @@ from inductor_debug.stages.accelerators.profile import Profile
 from inductor_debug.stages.graphs.operation_names import Operation, matches, settled
 from inductor_debug.stages.graphs.records import GETITEM, HIGHER_ORDER, GraphRecord, NodeRecord
 from inductor_debug.stages.rules.checked_tensors import CALLS, has_body, identity, row
-from inductor_debug.stages.rules.violations import Violation
+from inductor_debug.stages.rules.violation import Violation
 
 REPLACE = "replace it, or give the backend a decomposition for it"
 

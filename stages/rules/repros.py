@@ -22,7 +22,8 @@ from inductor_debug.stages.repro import (
 )
 from inductor_debug.stages.rules.checked_tensors import operands_of
 from inductor_debug.stages.rules.operations import allow_list
-from inductor_debug.stages.rules.violations import Violation, Violations
+from inductor_debug.stages.rules.violation import Violation
+from inductor_debug.stages.rules.violations import Violations
 
 MAX_SCRIPTS = 20
 """Scripts written for one check; the rest is counted."""

@@ -10,7 +10,7 @@ from inductor_debug.stages.graphs.symbolic_sizes import bounds, is_multiple, nam
 from inductor_debug.stages.rules.alignment import dimensions
 from inductor_debug.stages.rules.checked_tensors import CALLS, MARK, Subject, chosen, row
 from inductor_debug.stages.rules.contractions import looked_at
-from inductor_debug.stages.rules.violations import Violation
+from inductor_debug.stages.rules.violation import Violation
 
 
 def rank(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:

@@ -8,7 +8,7 @@ from inductor_debug.stages.graphs.records import ITEM_BYTES, GraphRecord
 from inductor_debug.stages.graphs.symbolic_sizes import case_value
 from inductor_debug.stages.rules.checked_tensors import BOUND, Subject, byte_bounds, chosen
 from inductor_debug.stages.rules.contractions import contractions
-from inductor_debug.stages.rules.violations import Violation
+from inductor_debug.stages.rules.violation import Violation
 
 INSTEAD = {
     "float64": ("float32", "bfloat16", "float16"),

@@ -12,6 +12,7 @@ from inductor_debug.models.options import INT64
 from inductor_debug.stages.accelerators.config import Waiver
 from inductor_debug.stages.accelerators.profile import Profile, expiry
 from inductor_debug.stages.rules.findings import by_finding, severity_of
+from inductor_debug.stages.rules.violation import Violation
 
 if TYPE_CHECKING:
     import pandas
@@ -25,58 +26,6 @@ log = logging.getLogger(__name__)
 
 COLUMNS = ["graph", "node", "target", "operand", "module", "source", "rule", "effect", "severity", "measured", "limit",
            "cost_bytes", "cost_share", "message", "suggestion", "finding"]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Violation:
-    """One row of ``constrain/violations.csv``.
-
-    Attributes:
-        graph, node: the graph's id and the node's name in it.
-        target: the node's target.
-        operand: ``output``, ``output[i]`` of a node with several, a placeholder's role, or ``args[i]`` (in a list
-            ``args[i][j]``, by keyword ``args[name]``).
-        module: path of the owning module.
-        source: the user's line as ``file:line``; of a layer of torch's that none calls, where its forward begins in
-            torch (:func:`stages.graphs.records.is_torchs`); empty where torch recorded none.
-        rule, effect: as in the profile.
-        severity: error (strict), warning, waived, undecided (the check could not tell).
-        measured, limit: what was found and what is allowed, in the rule's unit.
-        cost_bytes: bytes padded, copied, or concerned, for this row alone: 0 where an earlier row with this rule and
-            effect has counted the same tensor; None where unknown.
-        cost_share: alignment: padding over the tensor's own bytes; operation, and any fallback: the share of its
-            graph's known FLOPs that the nodes concerned have; None otherwise or where unknown.
-        message: one sentence. suggestion: what to try.
-        finding: id of the finding that the row belongs to, the same in each row of it (see
-            :mod:`stages.rules.findings`); "" until the check is over.
-        piece: which tensor, and what of it, costs ``cost_bytes``; in no table.
-        also: further nodes of the graph that the finding concerns; in no table, but in the shares of the summary.
-    """
-
-    graph: str
-    node: str
-    target: str
-    operand: str
-    module: str
-    source: str
-    rule: str
-    effect: str
-    severity: str
-    measured: str
-    limit: str
-    cost_bytes: int | None
-    cost_share: float | None
-    message: str
-    suggestion: str
-    piece: str = ""
-    also: tuple[str, ...] = ()
-    finding: str = field(default="", compare=False)
-
-    def but(self, **changes: Any) -> "Violation":
-        """This row with fields changed, as ``dataclasses.replace`` does at several times the cost."""
-        made = object.__new__(Violation)
-        made.__dict__.update(self.__dict__, **changes)
-        return made
 
 
 def whole_numbers(values: list[int | None]) -> Any:

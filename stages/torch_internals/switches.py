@@ -27,7 +27,7 @@ from unittest import mock
 import torch
 from torch import fx
 
-from inductor_debug.stages.bisect.records import (
+from inductor_debug.stages.torch_internals.switch_records import (
     CUDAGRAPHS,
     DECOMPOSITION,
     JOINT,

@@ -8,11 +8,11 @@ import pytest
 
 from inductor_debug.models.build import build_case
 from inductor_debug.models.config import ModelConfig
-from inductor_debug.stages.accelerators.profile import load_profile
+from inductor_debug.stages.accelerators.loading import load_profile
 from inductor_debug.stages.capture.compilation import capture
 from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.rules.engine import check
-from inductor_debug.stages.rules.violations import Violation
+from inductor_debug.stages.rules.violation import Violation
 
 RESNET = {"_target_": "models.torchvision_models.build", "name": "resnet18"}
 BERT = {

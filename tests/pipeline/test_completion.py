@@ -138,8 +138,9 @@ def test_completing_imports_neither_torch_nor_what_else_is_slow(workplace: Path)
     heavy = ["torch", "pandas", "matplotlib", "transformers"]
     lines = [line for line, _, _ in CASES.values()]
     program = (
-        "import sys; from inductor_debug.pipeline.completion import candidates\n"
-        f"[candidates(line) for line in {lines!r}]\n"
+        "import sys; from inductor_debug.pipeline.cli import app\n"
+        "from inductor_debug.pipeline.completion import candidates\n"
+        f"[candidates(line, app) for line in {lines!r}]\n"
         f"print([m for m in {heavy} if m in sys.modules])"
     )
     done = subprocess.run(
@@ -150,8 +151,8 @@ def test_completing_imports_neither_torch_nor_what_else_is_slow(workplace: Path)
 
 def test_every_command_and_every_option_of_it_is_completed() -> None:
     for command in app.registered_commands:
-        assert command.name in completion.candidates("inductor-debug ")
-        assert "--help" in completion.candidates(f"inductor-debug {command.name} --") or command.name == "run"
+        assert command.name in completion.candidates("inductor-debug ", app)
+        assert "--help" in completion.candidates(f"inductor-debug {command.name} --", app) or command.name == "run"
 
 
 def test_no_line_makes_it_fail() -> None:
@@ -159,13 +160,13 @@ def test_no_line_makes_it_fail() -> None:
     strange = ["", " ", "'", "inductor-debug run '\"", "inductor-debug nosuch x", "python -m", "a\\", "run\x00=é[,"]
     for line in [*(line for line, _, _ in CASES.values()), *strange]:
         for end in range(len(line) + 1):
-            completion.candidates(line[:end])
+            completion.candidates(line[:end], app)
 
 
 def test_what_is_completed_of_a_key_composes() -> None:
     from inductor_debug.pipeline.config.schema_fields import leaves
 
-    found = set(completion.candidates("inductor-debug run stages."))
+    found = set(completion.candidates("inductor-debug run stages.", app))
     assert found == {f"stages.{name}." for name in ("constrain", "kerneldiff", "benchmark", "report", "capture")}
     for key in leaves(()):
-        assert f"{key}=" in completion.candidates(f"inductor-debug run {key}")
+        assert f"{key}=" in completion.candidates(f"inductor-debug run {key}", app)

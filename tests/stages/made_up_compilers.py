@@ -5,22 +5,15 @@ from typing import Any
 
 from inductor_debug.stages.bisect.config import BisectConfig
 from inductor_debug.stages.bisect.engine import Investigation
-from inductor_debug.stages.bisect.records import (
+from inductor_debug.stages.bisect.records import BACKEND, CHAIN, DEFECT, OK, RAISED, Bisection, Outcome, Setting
+from inductor_debug.stages.torch_internals.switch_records import (
     AOT_OPTIONS,
-    BACKEND,
-    CHAIN,
-    DEFECT,
     DYNAMO_OPTIONS,
     LOWERINGS,
-    OK,
     OPERATIONS,
     OPTIONS,
-    RAISED,
     Application,
-    Bisection,
     NodeSeen,
-    Outcome,
-    Setting,
 )
 
 

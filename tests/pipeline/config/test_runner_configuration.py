@@ -7,8 +7,8 @@ import pytest
 from runner_support import execute, make_config
 
 from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.pipeline.config.limits import memory_limit_of
 from inductor_debug.pipeline.run.plan import Plan, execution_order, settings_of
-from inductor_debug.pipeline.run.watch import memory_limit_of
 from inductor_debug.stages.accelerators.config import AccelConfig, Waiver
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.config_json import from_plain

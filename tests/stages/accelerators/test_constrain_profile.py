@@ -9,7 +9,8 @@ import pytest
 
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.accelerators.config import AccelConfig, Rule, Waiver
-from inductor_debug.stages.accelerators.profile import load_config, load_profile, validate_profile
+from inductor_debug.stages.accelerators.loading import load_profile
+from inductor_debug.stages.accelerators.profile import load_config, validate_profile
 from inductor_debug.stages.accelerators.yaml_profiles import plain_config
 from inductor_debug.stages.rules.engine import check
 

@@ -7,7 +7,8 @@ from constrain_graphs import call, found, graph, placeholder, tensor
 
 from inductor_debug.stages.accelerators.catalogue import markdown, rows
 from inductor_debug.stages.accelerators.config import Rule
-from inductor_debug.stages.accelerators.profile import FOLDER, Profile, load_profile, profile_names
+from inductor_debug.stages.accelerators.loading import load_profile
+from inductor_debug.stages.accelerators.profile import FOLDER, Profile, profile_names
 from inductor_debug.stages.rules.engine import check
 
 VENDORS = (

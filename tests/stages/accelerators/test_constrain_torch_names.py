@@ -5,7 +5,7 @@ import torch
 
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.accelerators.config import Rule
-from inductor_debug.stages.accelerators.profile import load_profile
+from inductor_debug.stages.accelerators.loading import load_profile
 from inductor_debug.stages.accelerators.torch_check import check_names
 
 

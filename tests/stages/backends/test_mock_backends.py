@@ -15,7 +15,7 @@ from mock_models import STRICT16, Net, clean, inner, refused
 
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.accelerators.config import AccelConfig
-from inductor_debug.stages.accelerators.profile import load_profile
+from inductor_debug.stages.accelerators.loading import load_profile
 from inductor_debug.stages.backends.mock import MockAdapter, aot_mock_backend, mock_backend
 from inductor_debug.stages.backends.mock_options import MockOptions
 from inductor_debug.stages.backends.registry import build_adapter

@@ -12,7 +12,8 @@ from torch import Tensor, fx, nn
 from inductor_debug.stages.bisect.api import bisect
 from inductor_debug.stages.bisect.messages import answer, as_json
 from inductor_debug.stages.bisect.probing import told_by
-from inductor_debug.stages.bisect.records import DEFECT, LOWERINGS, OK, OPERATIONS, OPTIONS, Outcome
+from inductor_debug.stages.bisect.records import DEFECT, OK, Outcome
+from inductor_debug.stages.torch_internals.switch_records import LOWERINGS, OPERATIONS, OPTIONS
 
 NOT_TOLD = "(not established: one fault that any of the 2 keeps, or several)"
 

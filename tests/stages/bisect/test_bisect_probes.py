@@ -23,13 +23,14 @@ from inductor_debug.stages.bisect.isolated import IsolatedProber
 from inductor_debug.stages.bisect.options import option_values
 from inductor_debug.stages.bisect.partial import PartialAdapter
 from inductor_debug.stages.bisect.probing import failure_class
-from inductor_debug.stages.bisect.records import LOWERINGS, OPERATIONS, Setting, Switch
+from inductor_debug.stages.bisect.records import Setting
 from inductor_debug.stages.bisect.stage import BisectStage
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
 from inductor_debug.stages.settings import BackendConfig, Settings
 from inductor_debug.stages.sides.running import describe
+from inductor_debug.stages.torch_internals.switch_records import LOWERINGS, OPERATIONS, Switch
 from inductor_debug.stages.torch_internals.switches import Switchboard, inductor_defaults, installed
 
 aten = torch.ops.aten

@@ -6,22 +6,9 @@ import pytest
 from made_up_compilers import OPERATIONS_OF_A_MODEL, Compiler, TwoFaults, behind, bisected
 
 from inductor_debug.stages.bisect.messages import as_json
-from inductor_debug.stages.bisect.records import (
-    AOT,
-    BACKEND,
-    CHAIN,
-    DEFECT,
-    DYNAMO,
-    DYNAMO_OPTIONS,
-    LOWERINGS,
-    OK,
-    OPTIONS,
-    POST_GRAD,
-    RAISED,
-    UNKNOWN,
-    Switch,
-)
+from inductor_debug.stages.bisect.records import AOT, BACKEND, CHAIN, DEFECT, DYNAMO, OK, RAISED, UNKNOWN
 from inductor_debug.stages.bisect.search import MOST, Search, TooMany
+from inductor_debug.stages.torch_internals.switch_records import DYNAMO_OPTIONS, LOWERINGS, OPTIONS, POST_GRAD, Switch
 
 LETTERS = [Switch(LOWERINGS, letter) for letter in "abcdefghij"]
 

@@ -2,7 +2,7 @@
 
 from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord, SourceLine
 from inductor_debug.stages.rules.affected import Concerned
-from inductor_debug.stages.rules.violations import Violation
+from inductor_debug.stages.rules.violation import Violation
 
 LINE = SourceLine("net.py", 7, "y = relu(fused(x))", "forward")
 

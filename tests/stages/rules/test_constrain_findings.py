@@ -29,7 +29,8 @@ from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.report import fit
 from inductor_debug.stages.rules.engine import check
 from inductor_debug.stages.rules.repros import write_repros
-from inductor_debug.stages.rules.violations import Violation, Violations
+from inductor_debug.stages.rules.violation import Violation
+from inductor_debug.stages.rules.violations import Violations
 from inductor_debug.stages.settings import Settings
 
 __all__ = ["clean"]  # an autouse fixture

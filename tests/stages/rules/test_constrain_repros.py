@@ -4,7 +4,7 @@ import pytest
 from constrain_graphs import call, graph, placeholder, tensor
 
 from inductor_debug.stages.accelerators.config import AccelConfig, Rule
-from inductor_debug.stages.accelerators.profile import load_profile
+from inductor_debug.stages.accelerators.loading import load_profile
 from inductor_debug.stages.rules.engine import check
 from inductor_debug.stages.rules.repros import write_repros
 

@@ -1,0 +1,18 @@
+"""Limits that are typed with a unit. Free of torch."""
+
+from inductor_debug.models.errors import ConfigurationError, shown
+from inductor_debug.models.units import VALID_BYTES, parse_bytes
+
+
+def memory_limit_of(text: str | int | float | None, key: str = "runner.memory_limit") -> int | None:
+    """``"8GiB"``, ``"512MiB"``, ``"1.5GB"`` or a plain number as bytes; None stays None.
+
+    Raises:
+        ConfigurationError: for anything else, and for zero.
+    """
+    if text is None:
+        return None
+    size = parse_bytes(text)
+    if size is None:
+        raise ConfigurationError(f"{key}: got {shown(text)}; valid: null, or {VALID_BYTES}.\nTry: {key}=8GiB")
+    return size

@@ -1,0 +1,21 @@
+"""Why a case has no graph, for a stage whose compilation gave none."""
+
+from inductor_debug.models.errors import root_cause
+from inductor_debug.stages.capture.breaks import BREAKS, in_words
+from inductor_debug.stages.capture.compilation import capture
+from inductor_debug.stages.contract import StageContext
+
+
+def without_graph(context: StageContext) -> str:
+    """As :func:`stages.capture.breaks.in_words`: of what capture stored, else of the case traced once.
+
+    Where Dynamo raises (an option suppressed that in the compilation itself) that is what is told.
+    """
+    if BREAKS in context.artifacts.names(BREAKS):
+        return in_words(context.artifacts.read_json(BREAKS))
+    try:
+        breaks = capture(context.case).breaks
+    except Exception as error:  # noqa: BLE001 - whatever stopped Dynamo is why there is no graph
+        cause = root_cause(error)
+        return f"Dynamo raised {type(cause).__name__}: {str(cause).partition(chr(10))[0]}"
+    return in_words(breaks)

@@ -1,0 +1,90 @@
+"""What can be turned off in torch's compiler, and what the compiler did with it. Free of torch."""
+
+from dataclasses import dataclass, field
+
+PRE_GRAD, JOINT, POST_GRAD = "pre_grad_passes", "joint_graph_passes", "post_grad_passes"
+PASSES = (PRE_GRAD, JOINT, POST_GRAD)
+PATTERNS, OPTIONS, CUDAGRAPHS, LOWERINGS = "patterns", "options", "cudagraphs", "lowerings"
+DECOMPOSITION, OPERATIONS = "decompositions", "operations"
+DYNAMO_OPTIONS, AOT_OPTIONS = "dynamo_options", "aot_options"
+OPTION_GROUPS = (DYNAMO_OPTIONS, AOT_OPTIONS, OPTIONS)
+
+EVERY = "*"
+"""The key of the switch that stands for all of its group."""
+
+SINGULAR = {
+    PRE_GRAD: "pre-grad pass",
+    JOINT: "joint-graph pass",
+    POST_GRAD: "post-grad pass",
+    PATTERNS: "pattern",
+    OPTIONS: "option",
+    CUDAGRAPHS: "CUDA graph",
+    LOWERINGS: "lowering",
+    DECOMPOSITION: "decomposition",
+    DYNAMO_OPTIONS: "option",
+    AOT_OPTIONS: "option",
+    OPERATIONS: "operation",
+}
+"""Group → what one of its switches is called."""
+
+
+@dataclass(frozen=True, order=True)
+class Switch:
+    """One thing that can be turned off.
+
+    Attributes:
+        group: one of :data:`SINGULAR`.
+        key: a pass's name, an operator's overload, a pattern's name, or ``option=value`` for an option that is set to
+            another value; :data:`EVERY` for all of the group.
+        occurrence: which of its applications in one compilation of the case, from 0; None for all of them.
+    """
+
+    group: str
+    key: str
+    occurrence: int | None = None
+
+    def __str__(self) -> str:
+        place = "" if self.occurrence is None else f" #{self.occurrence}"
+        return f"{self.group}: all" if self.key == EVERY else f"{self.group}: {self.key}{place}"
+
+    def covers(self, group: str, key: str, occurrence: int) -> bool:
+        """Whether turning this off turns that application off."""
+        return self.group == group and self.key in (EVERY, key) and self.occurrence in (None, occurrence)
+
+
+@dataclass
+class NodeSeen:
+    """A node that a pass, a lowering or another switch acted on.
+
+    Attributes:
+        graph: what is known of its graph: ``forward``, ``backward``, ``dynamo``, ``joint``; "" where nothing is.
+        name, target: as FX has them.
+        trace: its stack trace, or "".
+        source: ``file:line`` of the model's own line, "" where there is none; ``code``: that line.
+    """
+
+    graph: str
+    name: str
+    target: str
+    trace: str = ""
+    source: str = ""
+    code: str = ""
+
+
+@dataclass
+class Application:
+    """One time that the compiler came to a thing that has a switch.
+
+    Attributes:
+        group, key, occurrence: as of :class:`Switch`.
+        nodes: what it acted on, as far as that is known.
+        within: for a pattern, the pass that applied it: (group, key, occurrence); else None.
+        definition: ``function file:line`` of the code behind the switch, where it is known.
+    """
+
+    group: str
+    key: str
+    occurrence: int
+    nodes: list[NodeSeen] = field(default_factory=list)
+    within: tuple[str, str, int] | None = None
+    definition: str = ""

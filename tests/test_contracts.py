@@ -1,0 +1,112 @@
+"""What a machine holds of the plan: no circle of imports, what may import torch, and how large files and rooms are.
+
+Layers are import-linter's (pyproject.toml).
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = "inductor_debug"
+MOST_LINES = 400
+
+CIRCLES = {
+    frozenset({"stages.backends.adapter", "stages.backends.emulated", "stages.backends.mock"}),
+    frozenset({"stages.backends.aot_inductor", "stages.backends.registry"}),
+    frozenset({"pipeline.query", "pipeline.query.others"}),
+}
+"""Circles that still stand, by an import inside a function. The list only shrinks."""
+LONGER = {"pipeline/run/entry.py", "pipeline/run/worker.py"}
+"""Files that are still longer. The list only shrinks."""
+
+TORCH = re.compile(
+    r"models\.(?!(config|errors|options|shapes|stored|target|units|visible|yaml_limits)$)"
+    r"|stages\.eager_check|stages\.accelerators\.torch_check|stages\.graphs\.(flops|sources)"
+    r"|stages\.backends\.(adapter|aot_inductor|compiled|emulated|fault_kinds|mock|planted|registry|user_adapters)"
+    r"|stages\.benchmark\.(calls|memory|sampling)|stages\.bisect\.(api|options|partial|probing|stage)"
+    r"|stages\.capture\.(compilation|no_graph|stage)|stages\.emulation\.(?!findings|kinds)"
+    r"|stages\.guards\.(inspection|layouts|reading|session|stage|variations)"
+    r"|stages\.(kerneldiff|profile)\.(?!config$)|stages\.(sides|tensor_pictures)\.|stages\.numerics\.(?!limits$)"
+    r"|stages\.lower\.(attribution|kernel_records|picture|provenance|stage|values)"
+    r"|stages\.torch_internals\.(aot|backends|device_clock|dispatch|dynamo$|frames|fx_|guard_hooks|history|inductor$"
+    r"|inductor_nodes|operators|storages|switches)"
+)
+"""Modules that may import torch when they are imported; no other does."""
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module of ours but the process's own entries, by its name below the package."""
+    found = {}
+    for top in ("models", "stages", "pipeline"):
+        for path in (ROOT / top).rglob("*.py"):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imported(name: str) -> Iterator[str]:
+    """Modules of ours that a module imports anywhere: at its top, inside functions, and for type checkers alone."""
+    for node in ast.walk(ast.parse(modules()[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{name}: a relative import"
+            targets = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        else:
+            continue
+        for target in targets:
+            place = target.removeprefix(f"{PACKAGE}.")
+            while place and place not in modules():
+                place = place.rpartition(".")[0]
+            if place and place != name and target.startswith(f"{PACKAGE}."):
+                yield place
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    arrows = {name: set(imported(name)) for name in modules()}
+    found = set()
+    while True:
+        try:
+            TopologicalSorter(arrows).prepare()
+            break
+        except CycleError as error:
+            circle = error.args[1]
+            found.add(frozenset(circle))
+            arrows[circle[1]].discard(circle[0])  # the sorter's arrows point to what comes first
+    assert all(any(circle <= known for known in CIRCLES) for circle in found), found
+    assert all(any(circle <= known for circle in found) for known in CIRCLES), "a circle is gone: take it off the list"
+
+
+def test_what_need_not_import_torch_does_not() -> None:
+    free = sorted(name for name in modules() if not TORCH.match(name) and not name.endswith(("__main__", "run.guard")))
+    assert len(free) > 200
+    program = (
+        f"import importlib, sys\nfor name in {free!r}:\n"
+        f"    importlib.import_module('{PACKAGE}.' + name)\n"
+        "    if 'torch' in sys.modules:\n        sys.exit(name + ' imports torch')\n"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_file_is_too_long_to_take_in() -> None:
+    long = {
+        str(path.relative_to(ROOT))
+        for path in modules().values()
+        if len(path.read_text(encoding="utf-8").splitlines()) > MOST_LINES
+    }
+    assert long == LONGER
+
+
+@pytest.mark.parametrize("room", ["kerneldiff", "numerics"])
+def test_a_room_holds_what_one_can_keep_in_mind(room: str) -> None:
+    assert len(list((ROOT / "stages" / room).rglob("*.py"))) <= 22
