@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from inductor_debug.stages.bisect.api import bisect
     from inductor_debug.stages.graphs.records import GraphRecord
     from inductor_debug.stages.guards.inspection import inspect_guards
+    from inductor_debug.stages.kerneldiff.diff import diff
     from inductor_debug.stages.numerics.comparison import assert_matches, compare, compare_tensors
     from inductor_debug.stages.rules.checked_tensors import row
     from inductor_debug.stages.rules.engine import check
@@ -37,6 +38,7 @@ _PLACES = {
     "check": "stages.rules.engine",
     "compare": "stages.numerics.comparison",
     "compare_tensors": "stages.numerics.comparison",
+    "diff": "stages.kerneldiff.diff",
     "inspect_guards": "stages.guards.inspection",
     "load_profile": "stages.accelerators.loading",
     "mock_backend": "stages.backends.mock",
@@ -59,6 +61,7 @@ __all__ = [
     "check",
     "compare",
     "compare_tensors",
+    "diff",
     "inspect_guards",
     "load_profile",
     "mock_backend",

@@ -2,7 +2,7 @@
 
 import inspect
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -83,6 +83,23 @@ class Case:
     match: str = ""
     substitutes: bool = False
     cast: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        module: torch.nn.Module,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        mode: str = "inference",
+    ) -> "Case":
+        """A module as it stands, with the device of its first tensor and the dtype of its first floating one."""
+        kwargs = dict(kwargs or {})
+        values = [*module.parameters(), *module.buffers(), *args, *kwargs.values()]
+        tensors = [value for value in values if isinstance(value, torch.Tensor)]
+        dtypes = [tensor.dtype for tensor in tensors if tensor.is_floating_point()]
+        device = tensors[0].device if tensors else torch.device("cpu")
+        dtype = dtypes[0] if dtypes else torch.float32
+        return cls(type(module).__name__, module, tuple(args), kwargs, mode, dtype, device)  # fmt: skip
 
     @property
     def unit_roundoff(self) -> float:

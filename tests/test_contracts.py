@@ -30,7 +30,7 @@ LONGER = {"pipeline/run/entry.py", "pipeline/run/worker.py"}
 TORCH = re.compile(
     r"models\.(?!(config|errors|options|shapes|stored|target|units|visible|yaml_limits)$)"
     r"|stages\.eager_check|stages\.accelerators\.torch_check|stages\.graphs\.(flops|sources)"
-    r"|stages\.backends\.(adapter|aot_inductor|compiled|emulated|fault_kinds|mock|planted|registry|user_adapters)"
+    r"|stages\.backends\.(adapter|aot_inductor|compiled|emulated|fault_kinds|given|mock|planted|registry|user_adapters)"
     r"|stages\.benchmark\.(calls|memory|sampling)|stages\.bisect\.(api|options|partial|probing|stage)"
     r"|stages\.capture\.(compilation|no_graph|stage)|stages\.emulation\.(?!findings|kinds)"
     r"|stages\.guards\.(inspection|layouts|reading|session|stage|variations)"

@@ -29,11 +29,13 @@ from inductor_debug.stages.bisect.records import (
     Outcome,
     Setting,
 )
-from inductor_debug.stages.contract import StageContext, StageResult
+from inductor_debug.stages.contract import StageContext
 from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
-from inductor_debug.stages.kerneldiff.results import DIAGNOSIS
-from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
+from inductor_debug.stages.kerneldiff.diff import compared
+from inductor_debug.stages.kerneldiff.records import Comparison
+from inductor_debug.stages.kerneldiff.standard import Standard, opened_golden, standard_of
+from inductor_debug.stages.numerics.record import TensorComparison
 from inductor_debug.stages.torch_internals import dynamo
 from inductor_debug.stages.torch_internals.inductor import inductor_decompositions
 from inductor_debug.stages.torch_internals.inductor_options import patched_config
@@ -127,8 +129,8 @@ class Prober:
         options = dataclasses.replace(options, plots=False, repeats=1, steps=0, store_golden=False)
         self._context = dataclasses.replace(context, progress=lambda text: None)  # a probe is told as a whole
         self._adapter, self._right = adapter, right
-        self._stage = KernelDiffStage(options)
-        self._standard: Any = None
+        self._options = options
+        self._standard: Standard | None = None
         self._finder: SourceFinder | None = None
         self._definitions: dict[str, str] = {}
 
@@ -152,7 +154,8 @@ class Prober:
     def probe(self, setting: Setting) -> Outcome:
         """Compile with ``setting``, run one step and judge it; the case is left as it was."""
         if self._standard is None:
-            self._standard = self._stage.standard(self._context, self._right)
+            golden = opened_golden(self._context, self._options)
+            self._standard = standard_of(self._context, self._options, golden, self._right)
         began = time.perf_counter()
         board = Switchboard(setting.off, setting.watched)
         made: list[CompiledCase] = []
@@ -165,10 +168,10 @@ class Prober:
 
         try:
             with self._switched(setting, board):
-                result = self._stage.judge(self._context, self._standard, compiled)
+                comparison = compared(self._context, self._options, self._standard, compiled)
         finally:
             dynamo.reset()
-        outcome = outcome_of(result)
+        outcome = outcome_of(comparison)
         outcome.seconds = time.perf_counter() - began
         outcome.graphs = made[0].given if made else 0
         outcome.applications = [self._located(item) for item in board.applications]
@@ -258,27 +261,24 @@ class Prober:
         return self._definitions[name]
 
 
-def outcome_of(result: StageResult) -> Outcome:
-    """What kerneldiff's result comes to."""
-    diagnosis = result.artifacts[DIAGNOSIS]
-    compared = str(diagnosis["verdict"])
-    error = diagnosis["error"]
+def outcome_of(comparison: Comparison) -> Outcome:
+    """What a comparison comes to."""
+    error, compared_as = comparison.error, comparison.verdict
     if error is not None and error.get("side") == "test":
-        return Outcome(RAISED, failure_class(error), result.message, compared, told=told_by(error))
-    if compared == "not_established":
-        return Outcome(UNKNOWN, "", result.message, compared)
-    rows = list(result.artifacts["kerneldiff/outputs.csv"].itertuples())
-    errors = {f"{row.kind} {row.path}": (_number(row.rmse), row.verdict == "defect") for row in rows}
-    further = {f"{row.kind} {row.path}": _further(row) for row in rows}
-    verdict = DEFECT if compared == "defect" else OK
-    return Outcome(verdict, "", result.message, compared, errors=errors, further=further)
+        return Outcome(RAISED, failure_class(error), comparison.message, compared_as, told=told_by(error))
+    if compared_as == "not_established":
+        return Outcome(UNKNOWN, "", comparison.message, compared_as)
+    rows = {f"{row.kind} {row.path}": row for row in comparison.rows}
+    errors = {name: (_number(row.rmse), row.verdict == "defect") for name, row in rows.items()}
+    further = {name: _further(row) for name, row in rows.items()}
+    verdict = DEFECT if compared_as == "defect" else OK
+    return Outcome(verdict, "", comparison.message, compared_as, errors=errors, further=further)
 
 
-def _further(row: Any) -> tuple[float, float, float, str]:
+def _further(row: TensorComparison) -> tuple[float, float, float, str]:
     """What else tells two wrong results apart: see :class:`Outcome`."""
-    figures = [_number(getattr(row, name, None)) for name in ("mean_abs", "nan_test", "inf_test")]
     words = "" if row.rmse is not None else f"{row.bound}: {row.message}"
-    return figures[0], figures[1], figures[2], words
+    return _number(row.mean_abs), _number(row.nan_test), _number(row.inf_test), words
 
 
 def _number(value: Any) -> float:

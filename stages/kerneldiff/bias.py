@@ -12,14 +12,17 @@ compiler's, rounded less often, are not), or of a sum that grows until the next 
 would pass nearly anything it is withdrawn too; a narrower one decides as before.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from inductor_debug.models.case import Case
-from inductor_debug.stages.kerneldiff.random_draws import judge_without_floor
+from inductor_debug.stages.kerneldiff.evidence import Evidence
+from inductor_debug.stages.kerneldiff.random_draws import without_floor
+from inductor_debug.stages.kerneldiff.reviews import Found
 from inductor_debug.stages.numerics.record import TensorComparison
-from inductor_debug.stages.numerics.verdict import FLOORS, over
+from inductor_debug.stages.numerics.verdict import FLOORS, Judgement, Reason, over
 from inductor_debug.stages.sides import perturbed
 from inductor_debug.stages.sides import running as sides
 
@@ -34,55 +37,71 @@ STAYS = 0.1
 """Share of the difference, by RMS, by which it may change and still be the same one."""
 
 
+class SystematicFloor:
+    """Withdraws the floor's verdicts where a wide floor is the same at perturbed weights."""
+
+    name = "systematic floor"
+
+    def review(self, evidence: Evidence, rows: Sequence[TensorComparison]) -> Found:
+        base = evidence.eager
+        if base is None:
+            return Found()
+        return Found(withdrawn(rows, base, evidence.reference.leaves, evidence.gold.leaves, evidence.roundoff))
+
+
 @dataclass
-class _Suspect:
+class _Wide:
     row: TensorComparison
     reference: torch.Tensor
     noise: torch.Tensor
     """Reference less gold, in float64."""
 
 
-def review_wide(
-    rows: list[TensorComparison], base: Case, reference: sides.Leaves, gold: sides.Leaves, roundoff: float
-) -> str:
-    """Withdraw the floor's verdicts where a wide floor is the same at perturbed weights; what was found, in words.
+def withdrawn(
+    rows: Sequence[TensorComparison], base: Case, reference: sides.Leaves, gold: sides.Leaves, roundoff: float
+) -> dict[int, Judgement]:
+    """Judgements of the rows whose floor is no noise, by the index of their row.
 
     Args:
         base: the reference's case, which runs in eager; left bit for bit as found.
         reference, gold: their results.
         roundoff: of the format that the case computes in.
     """
-    suspects = [
-        _Suspect(row, leaf, noise)
-        for row in rows
+    wide = {
+        index: _Wide(row, leaf, noise)
+        for index, row in enumerate(rows)
         if row.kind in ("output", "loss") and row.verdict == "within_floor" and row.bound in (*FLOORS, "conditioning")
         for leaf, noise in [_noise(row, reference, gold)]
         if leaf is not None and noise is not None and _rms(noise) > roundoff**WIDE * _rms(leaf)
-    ]
-    golden = base.to_gold() if suspects else base
-    for index in range(DRAWS):
-        if not suspects:
-            return ""
-        draw = perturbed.draw(base, golden, index, perturbed.one_step)
+    }
+    golden = base.to_gold() if wide else base
+    for number in range(DRAWS):
+        if not wide:
+            return {}
+        draw = perturbed.draw(base, golden, number, perturbed.one_step)
         if draw is None:
-            return ""
-        suspects = [suspect for suspect in suspects if _stays(suspect, draw)]
-    for suspect in suspects:
-        share = over(_rms(suspect.noise), _rms(suspect.reference))
-        judge_without_floor(
-            suspect.row,
+            return {}
+        wide = {index: item for index, item in wide.items() if _stays(item, draw)}
+    found = {}
+    for index, item in wide.items():
+        share = over(_rms(item.noise), _rms(item.reference))
+        judgement = without_floor(
+            item.row,
             f"float64 differs from the reference by {100 * share:.3g} % (RMS), and by the same at perturbed weights: "
             "no noise, but another computation (code that asks for its dtype) or what this dtype always rounds alike",
+            Reason.SYSTEMATIC,
             draws_differ=True,
         )
-    return suspects[0].row.message if suspects else ""
+        if judgement is not None:
+            found[index] = judgement
+    return found
 
 
-def _stays(suspect: _Suspect, draw: perturbed.Draw) -> bool:
-    leaf, noise = _noise(suspect.row, draw.reference, draw.above)
-    if leaf is None or noise is None or leaf.shape != suspect.reference.shape or torch.equal(leaf, suspect.reference):
+def _stays(item: _Wide, draw: perturbed.Draw) -> bool:
+    leaf, noise = _noise(item.row, draw.reference, draw.above)
+    if leaf is None or noise is None or leaf.shape != item.reference.shape or torch.equal(leaf, item.reference):
         return False
-    return _rms(noise - suspect.noise) <= STAYS * _rms(suspect.noise)
+    return _rms(noise - item.noise) <= STAYS * _rms(item.noise)
 
 
 def _noise(

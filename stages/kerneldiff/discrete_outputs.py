@@ -5,17 +5,17 @@ level) may fall on either side. How often it does is measured as the noise of ot
 and by how much, perturbed references differ from gold at the same perturbed values.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from inductor_debug.stages.numerics.formats import widen
 from inductor_debug.stages.numerics.record import TensorComparison
-from inductor_debug.stages.numerics.verdict import over, over_floors
+from inductor_debug.stages.numerics.verdict import Judgement, Reason, over, over_floors
 
 
 @dataclass
-class WholeNumbers:
+class DiscreteOutput:
     """A row under review, and how references differ from their gold: in how many elements, and by how much.
 
     Attributes:
@@ -23,6 +23,7 @@ class WholeNumbers:
     """
 
     row: TensorComparison
+    judgement: Judgement
     factor: float
     draws: int = 0
     differing: int = 0
@@ -41,7 +42,7 @@ class WholeNumbers:
         if _whole(decomposed) and _whole(above) and decomposed.shape == above.shape:  # type: ignore[attr-defined]
             self._add(decomposed, above)  # type: ignore[arg-type]
 
-    def review(self, tensors: list[object]) -> bool:
+    def take_in(self, tensors: list[object]) -> bool:
         """Take in a draw's reference, above and below, then gold and test, and judge the row. False: nothing jumps."""
         if not all(map(_whole, tensors)) or len({tensor.shape for tensor in tensors}) > 1:  # type: ignore[attr-defined]
             return False
@@ -71,12 +72,14 @@ class WholeNumbers:
             f"{ratio:.3g} times their noise"
         )
         if ratio > self.factor:
-            row.message = f"{row.mismatched} of {row.elements} elements differ from the reference; {found}"
+            message = f"{row.mismatched} of {row.elements} elements differ from the reference; {found}"
+            self.judgement = replace(row.judgement, message=message, reason=Reason.TIE)
             return
-        row.verdict, row.bound, row.message = "within_floor", bound, f"values within rounding of a tie: {found}"
-        row.floor_rms, row.floor_max, row.error_rms, row.error_max = *levels, *errors
-        row.ratio, row.factor = ratio, self.factor
-        row.resolution = self.factor * usual / elements  # the share of the elements that may be wrong
+        self.judgement = Judgement(
+            "within_floor", bound, f"values within rounding of a tie: {found}", *levels, *errors, ratio, self.factor,
+            self.factor * usual / elements,  # the share of the elements that may be wrong
+            Reason.TIE,
+        )  # fmt: skip
 
 
 def _whole(value: object) -> bool:

@@ -13,9 +13,10 @@ from inductor_debug.models.draws import Draws
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.models.options import check_declared
 from inductor_debug.stages.contract import StageContext
-from inductor_debug.stages.kerneldiff import perturbation as conditioning
+from inductor_debug.stages.kerneldiff import perturbation
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.repeats import repeated
+from inductor_debug.stages.kerneldiff.reviews import Change, decide
 from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.numerics.record import raised
 from inductor_debug.stages.settings import Settings
@@ -26,15 +27,17 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class Further:
+class ExtraRuns:
     """What was found: artifacts, and words for the stage's message.
 
     Attributes:
         lost: (kind, path) of the rows about later runs of what one side alone wrote into.
+        changes: verdicts that perturbed references changed of parameters after optimizer steps.
     """
 
     artifacts: dict[str, Any] = field(default_factory=dict)
     note: str = ""
+    changes: list[Change] = field(default_factory=list)
     lost: set[tuple[str, str]] = field(default_factory=set)
 
 
@@ -53,14 +56,14 @@ def check(config: KernelDiffConfig, settings: Settings) -> None:
         )
 
 
-def further(
+def extra_runs(
     context: StageContext,
     config: KernelDiffConfig,
     cases: tuple[Case, Case],
     ran: tuple[sides.Side, sides.Side, sides.Side],
     compiled: Callable[..., Any],
     difference: KernelDiff,
-) -> Further:
+) -> ExtraRuns:
     """Do what the options ask for. Rows of trained parameters, and of later runs that fail, are added to
     ``difference``; leaves as :func:`stages.kerneldiff.repeats.repeated` says.
 
@@ -68,11 +71,12 @@ def further(
         cases: the reference's and the test side's.
         ran: reference, test and gold, one step each.
     """
-    found = Further()
+    found = ExtraRuns()
     if config.repeats > 1:
         context.progress(f"repeating the test side {config.repeats - 1} times")
         repeats = repeated(cases[1], compiled, ran, config.repeats, difference)
         found.artifacts["kerneldiff/jitter.csv"], found.lost = repeats.table, repeats.lost
+        found.changes += repeats.changes
         table = repeats.table
         unsteady = table[table["differing"] > 0]
         found.note += (
@@ -84,7 +88,7 @@ def further(
         context.progress(f"{config.steps} optimizer steps on each side")
         try:
             found.artifacts["kerneldiff/drift.csv"], found_note = _stepped(
-                context, config, cases, compiled, difference, floor=bool(ran[2].leaves)
+                context, config, cases, compiled, difference, found.changes, floor=bool(ran[2].leaves)
             )
         except SideRaised as error:
             cause = error.__cause__
@@ -105,6 +109,7 @@ def _stepped(
     cases: tuple[Case, Case],
     compiled: Any,
     difference: KernelDiff,
+    changes: list[Change],
     *,
     floor: bool,
 ) -> tuple[pd.DataFrame, str]:
@@ -115,7 +120,7 @@ def _stepped(
     own.compare_leaves(after["reference"], after["test"], after.get("gold", {}), kind="parameter")
     difference.rows += own.rows
     if "gold" in state and context.settings.reference.backend == "eager":
-        _reconsider(context, config, cases[0], state["reference"].draws, after, difference)
+        _reconsider(context, config, cases[0], state["reference"].draws, after, difference, changes)
     last = drift.iloc[-1]
     ratio = "" if last["ratio"] is None else f", {last['ratio']:.3g} times eager's own drift from float64"
     return drift, f"; after {config.steps} steps the parameters drifted by {last['error_rms']:.3g} (RMS){ratio}"
@@ -128,6 +133,7 @@ def _reconsider(
     draws: list[Draws],
     after: dict[str, dict[str, torch.Tensor]],
     difference: KernelDiff,
+    changes: list[Change],
 ) -> None:
     """Let perturbed references, trained as long, judge again what the floor called a defect.
 
@@ -140,7 +146,7 @@ def _reconsider(
         return
     context.progress("training perturbed references, to tell a defect from a branch within rounding")
     options = config.steps, config.optimizer, config.learning_rate
-    conditioning.reconsider(
+    judgements = perturbation.judged(
         rows,
         base,
         {"parameter": after["gold"]},
@@ -148,6 +154,7 @@ def _reconsider(
         draws=config.perturbations,
         run=lambda _, case: parameters_after(case, *options, draws),
     )
+    decide(perturbation.Perturbation.name, rows, judgements, changes)
 
 
 def steps(

@@ -24,11 +24,15 @@ branch's, however large the jumps elsewhere. And it holds for the error's part a
 wrong scale and small for a branch.
 """
 
+from collections.abc import Sequence
+
 from inductor_debug.models.case import Case
-from inductor_debug.stages.kerneldiff.discrete_outputs import WholeNumbers
-from inductor_debug.stages.kerneldiff.perturbation_floor import Suspect
+from inductor_debug.stages.kerneldiff.discrete_outputs import DiscreteOutput
+from inductor_debug.stages.kerneldiff.evidence import Evidence
+from inductor_debug.stages.kerneldiff.perturbation_floor import PerturbedFloor
+from inductor_debug.stages.kerneldiff.reviews import Found
 from inductor_debug.stages.numerics.record import TensorComparison
-from inductor_debug.stages.numerics.verdict import FLOORS
+from inductor_debug.stages.numerics.verdict import FLOORS, Judgement
 from inductor_debug.stages.sides import perturbed
 from inductor_debug.stages.sides import running as sides
 from inductor_debug.stages.sides.perturbed import Runner, one_step
@@ -37,8 +41,30 @@ PATIENCE = 6
 """Perturbed references without a single jump after which the model is taken to be smooth."""
 
 
-def reconsider(
-    rows: list[TensorComparison],
+class Perturbation:
+    """Judges what a floor called a defect, and discrete outputs, by perturbed references."""
+
+    name = "perturbed references"
+
+    def review(self, evidence: Evidence, rows: Sequence[TensorComparison]) -> Found:
+        options = evidence.options
+        factor = options.factor if evidence.floor_decides else None
+        asked = any(
+            row.verdict == "defect" and (row.bound in FLOORS or (factor and row.kind == "output" and row.mismatched))
+            for row in rows
+        )
+        if not evidence.gold.leaves or not asked or not options.perturbations:
+            return Found()
+        base, note = evidence.perturbable
+        if base is None:
+            return Found({}, note)
+        evidence.context.progress("perturbing the reference, to tell a defect from a branch within rounding")
+        leaves = evidence.gold.leaves, evidence.test.leaves
+        return Found(judged(rows, base, *leaves, draws=options.perturbations, factor=factor), note)
+
+
+def judged(
+    rows: Sequence[TensorComparison],
     base: Case,
     gold: sides.Leaves,
     test: sides.Leaves,
@@ -46,11 +72,11 @@ def reconsider(
     draws: int,
     run: Runner = one_step,
     factor: float | None = None,
-) -> int:
+) -> dict[int, Judgement]:
     """Judge rows that the floor called a defect once more, against perturbed references.
 
     Args:
-        rows: all rows; those that the noise of all draws explains, or a jump, become ``within_floor`` in place.
+        rows: all rows.
         base: the reference's case; left bit for bit as found.
         gold, test: the results of gold and of the test side.
         draws: perturbed references at most; 0 turns this off.
@@ -58,29 +84,29 @@ def reconsider(
         factor: given, outputs of integers and bools are judged too, by this limit of error over floor.
 
     Returns:
-        Number of perturbed references that were run.
+        Judgements by the index of their row: ``within_floor`` of those that the noise of all draws explains, or a jump.
     """
-    suspects: list[Suspect | WholeNumbers] = [
-        Suspect(row, row.floor_rms**2, row.floor_max)
-        for row in rows
-        if row.verdict == "defect" and row.bound in FLOORS and row.floor_rms is not None and row.floor_max is not None
-    ]
-    if factor is not None:
-        found = [(row, gold.get(row.kind, {}).get(row.place), test.get(row.kind, {}).get(row.path)) for row in rows]
-        suspects += [WholeNumbers(row, factor) for row, *sides in found if WholeNumbers.may_be(row, *sides)]
-    golden = base.to_gold() if suspects and draws else base
-    jumped = False
-    for index in range(draws):
-        if not suspects or (index == PATIENCE and not jumped):
-            return index
-        draw = perturbed.draw(base, golden, index, run)
+    asked: dict[int, PerturbedFloor | DiscreteOutput] = {}
+    for index, row in enumerate(rows):
+        known = row.floor_rms is not None and row.floor_max is not None
+        mine, theirs = gold.get(row.kind, {}).get(row.place), test.get(row.kind, {}).get(row.path)
+        if row.verdict == "defect" and row.bound in FLOORS and known:
+            asked[index] = PerturbedFloor.of(row)
+        elif factor is not None and DiscreteOutput.may_be(row, mine, theirs):
+            asked[index] = DiscreteOutput(row, row.judgement, factor)
+    golden = base.to_gold() if asked and draws else base
+    open_still, jumped = dict(asked), False
+    for number in range(draws):
+        if not open_still or (number == PATIENCE and not jumped):
+            break
+        draw = perturbed.draw(base, golden, number, run)
         if draw is None:
-            return index
-        for suspect in suspects:
-            kind, place = suspect.row.kind, suspect.row.place
+            break
+        for item in open_still.values():
+            kind, place = item.row.kind, item.row.place
             sources = (draw.reference, draw.above, draw.below, gold)
             tensors = [leaves.get(kind, {}).get(place) for leaves in sources]
-            suspect.add_decomposed(draw.decomposed.get(kind, {}).get(place), tensors[1])
-            jumped |= suspect.review([*tensors, test.get(kind, {}).get(suspect.row.path)])
-        suspects = [suspect for suspect in suspects if suspect.row.verdict == "defect"]
-    return draws
+            item.add_decomposed(draw.decomposed.get(kind, {}).get(place), tensors[1])
+            jumped |= item.take_in([*tensors, test.get(kind, {}).get(item.row.path)])
+        open_still = {index: item for index, item in open_still.items() if item.judgement.verdict == "defect"}
+    return {index: item.judgement for index, item in asked.items()}

@@ -1,13 +1,13 @@
 """A tensor that the noise floor called a defect, and what perturbed references tell about it."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from inductor_debug.stages.numerics.formats import widen
 from inductor_debug.stages.numerics.record import TensorComparison
-from inductor_debug.stages.numerics.verdict import over, over_floors
+from inductor_debug.stages.numerics.verdict import Judgement, Reason, over, over_floors
 
 LUCK = 1.5
 """A first draw of the noise is taken for a lucky one where all draws together have so many times its floor."""
@@ -28,11 +28,12 @@ UNEXPLAINED = 0.01
 
 
 @dataclass
-class Suspect:
-    """A row under review: its noise over the draws so far, that of the decomposed reference, the largest jump, the
-    largest at each element, and the most that noise or a jump has along gold."""
+class PerturbedFloor:
+    """A row that the floor called a defect, with its noise over the draws so far, that of the decomposed reference, the
+    largest jump, the largest at each element, and the most that noise or a jump has along gold."""
 
     row: TensorComparison
+    judgement: Judgement
     squares: float
     maximum: float
     draws: int = 1
@@ -44,10 +45,12 @@ class Suspect:
     jump_max: float = 0.0
     jumps: torch.Tensor | None = None
     gain: float = 0.0
-    said: str = ""
 
-    def __post_init__(self) -> None:
-        self.said = self.row.message
+    @classmethod
+    def of(cls, row: TensorComparison) -> "PerturbedFloor":
+        """Begun with the noise of the one run that gave the row its floor."""
+        assert row.floor_rms is not None and row.floor_max is not None
+        return cls(row, row.judgement, row.floor_rms**2, row.floor_max)
 
     @property
     def rms(self) -> float:
@@ -86,7 +89,7 @@ class Suspect:
             self.other_maximum = max(self.other_maximum, noise.max().item())
             self.others += 1
 
-    def review(self, tensors: list[object]) -> bool:
+    def take_in(self, tensors: list[object]) -> bool:
         """Take in a draw's reference, above and below, then gold and test, and judge the row. True for a jump."""
         values = [tensor for tensor in tensors if isinstance(tensor, torch.Tensor)]
         if len(values) < 5 or len({tensor.shape for tensor in values}) > 1:
@@ -112,17 +115,28 @@ class Suspect:
         rms, maximum = self.floors()
         ratio, bound = over_floors(row.error_rms, row.error_max, rms, maximum)
         if ratio <= row.factor:
-            row.message = (
-                f"error against gold is {row.ratio:.3g} times one eager run's noise, {ratio:.3g} times "
-                f"that of {self.draws} runs at weights and inputs some units of roundoff apart, plain sums included"
+            self.judgement = replace(
+                row.judgement,
+                verdict="within_floor",
+                bound=bound,
+                message=(
+                    f"error against gold is {row.ratio:.3g} times one eager run's noise, {ratio:.3g} times "
+                    f"that of {self.draws} runs at weights and inputs some units of roundoff apart, plain sums included"
+                ),
+                floor_rms=rms,
+                floor_max=maximum,
+                ratio=ratio,
+                resolution=row.resolution_of_floor(rms),
+                reason=Reason.PERTURBED_NOISE,
             )
-            row.verdict, row.bound, row.ratio = "within_floor", bound, ratio
-            row.floor_rms, row.floor_max = rms, maximum
-            row.resolve(rms)
             return
-        row.message = (
-            f"{self.said}; {ratio:.3g} times that of {self.draws} runs at weights and inputs some units of roundoff "
-            "apart, plain sums included"
+        self.judgement = replace(
+            row.judgement,
+            message=(
+                f"{row.message}; {ratio:.3g} times that of {self.draws} runs at weights and inputs some units of "
+                "roundoff apart, plain sums included"
+            ),
+            reason=Reason.PERTURBED_NOISE,
         )
         if not self.jumped or self.jumps is None:
             return
@@ -132,12 +146,18 @@ class Suspect:
             return
         beside, _ = over_floors(row.error_rms, row.error_max, max(rms, self.jump_rms), max(maximum, self.jump_max))
         if beside <= row.factor:
-            row.message = (
-                f"error against gold is {row.ratio:.3g} times the noise, but float64 itself jumps there where weights "
-                f"and inputs move by rounding (a branch, or 0 / 0), and the error is {beside:.3g} times the jump"
+            self.judgement = replace(
+                row.judgement,
+                verdict="within_floor",
+                bound="conditioning",
+                message=(
+                    f"error against gold is {row.ratio:.3g} times the noise, but float64 itself jumps there where "
+                    f"weights and inputs move by rounding (a branch, or 0 / 0), and the error is {beside:.3g} times "
+                    "the jump"
+                ),
+                resolution=row.resolution_of_floor(max(rms, self.jump_rms)),
+                reason=Reason.JUMP,
             )
-            row.verdict, row.bound = "within_floor", "conditioning"
-            row.resolve(max(rms, self.jump_rms))
 
 
 def _gain(difference: torch.Tensor, gold: torch.Tensor) -> float:

@@ -5,12 +5,15 @@ globals, closures or a library's own objects. A reference that gives other numbe
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
+from inductor_debug.stages.kerneldiff.evidence import Evidence
+from inductor_debug.stages.kerneldiff.reviews import Found
 from inductor_debug.stages.numerics.comparison import TensorComparison, compare_tensors
-from inductor_debug.stages.numerics.verdict import FLOORS
+from inductor_debug.stages.numerics.verdict import FLOORS, Judgement, Reason
 from inductor_debug.stages.sides import running as sides
 from inductor_debug.stages.sides.matched_draws import OTHERS, Draws
 
@@ -19,65 +22,79 @@ REPEATABLE = 16
 fixed order on a device differ by some."""
 
 
-def review_repeat(
-    reference: sides.Side, run: Callable[[], sides.Side], roundoff: float, rows: list[TensorComparison]
-) -> str:
-    """Withdraw the floor's verdicts where the reference gives other outputs when it is run again; what was found.
+class RandomDraws:
+    """Withdraws verdicts that random draws make meaningless; see :func:`of_draws`."""
 
-    Args:
-        run: runs the reference again. Called only where a floor decided anything, or a tolerance something bad.
+    name = "random draws"
+
+    def review(self, evidence: Evidence, rows: Sequence[TensorComparison]) -> Found:
+        ran = evidence.reference, evidence.gold, evidence.test
+        return of_draws(*ran, evidence.roundoff, rows, evidence.draws)
+
+
+class RepeatedReference:
+    """Withdraws the floor's verdicts where the reference gives other outputs when it is run again.
+
+    It is run again only where a floor decided anything, or a tolerance something bad.
     """
-    decided = (row.bound in (*FLOORS, "conditioning") or (row.bound == "tolerance" and row.failed) for row in rows)
-    if not any(decided):
-        return ""
-    why = "it changes state that is not put back (globals, closures), or is not deterministic"
-    return _withdraw(reference, run(), roundoff, rows, "the reference gives other numbers when it is run again", why)
+
+    name = "repeated reference"
+
+    def review(self, evidence: Evidence, rows: Sequence[TensorComparison]) -> Found:
+        decided = (row.bound in (*FLOORS, "conditioning") or (row.bound == "tolerance" and row.failed) for row in rows)
+        if evidence.eager is None or not any(decided):
+            return Found()
+        found = _apart(evidence.reference, evidence.repeated, evidence.roundoff)
+        if not found:
+            return Found()
+        note = f"the reference gives other numbers when it is run again{found}"
+        if not evidence.repeated.error:
+            note += ": it changes state that is not put back (globals, closures), or is not deterministic"
+        return Found(_withdrawn(rows, note, Reason.NOT_REPEATED), note)
 
 
-def review_copy(
-    reference: sides.Side, run: Callable[[], sides.Side], roundoff: float, rows: list[TensorComparison]
-) -> str:
-    """Withdraw the floor's verdicts where a copy of the model gives other outputs than the model; what was found.
+class CopiedReference:
+    """Withdraws the floor's verdicts where a copy of the model gives other outputs than the model.
 
     Gold is such a copy, in float64: where the copy computes something else, so does gold, and its distance from the
     reference is no rounding. Code may also ask whether a mode is on, as gold's are, and take another path. Then the
     floor is wide, more than half the digits; nothing else is looked at.
-
-    Args:
-        run: runs a copy that is made as gold's is and in gold's modes, in the reference's own dtypes.
     """
-    wide = math.sqrt(roundoff)
-    if not any(row.bound in (*FLOORS, "conditioning") and _relative_floor(row) > wide for row in rows):
-        return ""
-    why = (
-        "it has state, or shares memory, in a way that no copy has, or takes another path where a torch function mode "
-        "is on, as for gold (torch.overrides.has_torch_function); so float64 is no standard for it"
-    )
-    said = "a copy of the model, run as gold is, gives other numbers than the model"
-    return _withdraw(reference, run(), roundoff, rows, said, why)
+
+    name = "copied reference"
+
+    def review(self, evidence: Evidence, rows: Sequence[TensorComparison]) -> Found:
+        wide = math.sqrt(evidence.roundoff)
+        floors = (row for row in rows if row.bound in (*FLOORS, "conditioning"))
+        if evidence.eager is None or not any(_relative_floor(row) > wide for row in floors):
+            return Found()
+        found = _apart(evidence.reference, evidence.copied, evidence.roundoff)
+        if not found:
+            return Found()
+        note = f"a copy of the model, run as gold is, gives other numbers than the model{found}"
+        if not evidence.copied.error:
+            note += (
+                ": it has state, or shares memory, in a way that no copy has, or takes another path where a torch "
+                "function mode is on, as for gold (torch.overrides.has_torch_function); so float64 is no standard "
+                "for it"
+            )
+        return Found(_withdrawn(rows, note, Reason.NOT_COPIED))
 
 
-def _withdraw(
-    reference: sides.Side, again: sides.Side, roundoff: float, rows: list[TensorComparison], said: str, why: str
-) -> str:
-    """Withdraw the floor's verdicts, with ``said`` and ``why``, where ``again`` has other outputs."""
+def _apart(reference: sides.Side, again: sides.Side, roundoff: float) -> str:
+    """Where outputs of two runs of one model differ, in words; empty where they don't."""
     if again.error:
-        found = f"{said}: it raised {again.error['type']}"
-    else:
-        apart = [
-            f"{kind} {path} by {row.rmse:.3g} (RMS)" if row.rmse is not None else f"{kind} {path} in {row.bound}"
-            for kind in ("output", "loss")
-            for path, leaf in reference.leaves.get(kind, {}).items()
-            if isinstance(leaf, torch.Tensor)
-            for row in [_repeated(leaf, again.leaves.get(kind, {}).get(path))]
-            if row.rmse is None or not row.rmse <= REPEATABLE * roundoff * (row.reference_rms or 0.0)
-        ]
-        if not apart:
-            return ""
-        found = f"{said}, {apart[0]}: {why}"
-    for row in rows:
-        judge_without_floor(row, found, draws_differ=True)
-    return found
+        return f": it raised {again.error['type']}"
+    for kind in ("output", "loss"):
+        for path, leaf in reference.leaves.get(kind, {}).items():
+            if not isinstance(leaf, torch.Tensor):
+                continue
+            row = _repeated(leaf, again.leaves.get(kind, {}).get(path))
+            if row.rmse is None:
+                return f", {kind} {path} in {row.bound}"
+            if not row.rmse <= REPEATABLE * roundoff * (row.reference_rms or 0.0):
+                return f", {kind} {path} by {row.rmse:.3g} (RMS)"
+    return ""
 
 
 def _repeated(leaf: torch.Tensor, again: object) -> TensorComparison:
@@ -86,15 +103,20 @@ def _repeated(leaf: torch.Tensor, again: object) -> TensorComparison:
     return compare_tensors(leaf, again, atol=0.0, rtol=0.0)
 
 
-def review(
+def _withdrawn(rows: Sequence[TensorComparison], note: str, reason: Reason) -> dict[int, Judgement]:
+    judged = {index: without_floor(row, note, reason, draws_differ=True) for index, row in enumerate(rows)}
+    return {index: judgement for index, judgement in judged.items() if judgement is not None}
+
+
+def of_draws(
     reference: sides.Side,
     gold: sides.Side,
     test: sides.Side,
     roundoff: float,
-    rows: list[TensorComparison],
+    rows: Sequence[TensorComparison],
     draws: Draws,
-) -> str:
-    """Withdraw verdicts that random draws make meaningless; returns what was found, in words.
+) -> Found:
+    """Judgements of what random draws make meaningless; the note is what was found, in words.
 
     Where the test side's draws differ from the reference's, a difference says nothing about the backend: what fails is
     ``not_established``, the structure too, for another layer may have been dropped. What passes stands: no floor is so
@@ -107,35 +129,47 @@ def review(
         draws: what is known of the test side's.
     """
     if not reference.drew:
-        return "the test side alone drew random numbers, or seeded" if test.drew else "no random numbers were drawn"
-    found = draws.found or "all sides drew the same random numbers"
+        alone = "the test side alone drew random numbers, or seeded"
+        return Found({}, alone if test.drew else "no random numbers were drawn")
+    note, found = draws.found or "all sides drew the same random numbers", dict[int, Judgement]()
     if draws.differ:
-        found = draws.found or OTHERS
-        failed = [row for row in rows if row.failed]
-        for row in failed:
-            row.verdict, row.bound, row.message = "not_established", "random", found
-        if not failed:
-            found += ", but nothing that it gave is beyond its bound"
+        note = draws.found or OTHERS
+        found = {index: _unknown(row, note, Reason.OTHER_DRAWS) for index, row in enumerate(rows) if row.failed}
+        if not found:
+            note += ", but nothing that it gave is beyond its bound"
     wide = [row for row in rows if row.kind in ("output", "loss") and _relative_floor(row) > math.sqrt(roundoff)]
     if gold.leaves and (gold.generator != reference.generator or wide):
-        found = "reference and gold drew different random numbers, so there is no noise floor"
-        for row in rows:
-            judge_without_floor(row, found, draws_differ=draws.differ)
-    return found
+        note = "reference and gold drew different random numbers, so there is no noise floor"
+        for index, row in enumerate(rows):
+            judgement = None
+            if index not in found:
+                judgement = without_floor(row, note, Reason.OTHER_DRAWS, draws_differ=draws.differ)
+            if judgement is not None:
+                found[index] = judgement
+    return Found(found, note)
 
 
-def judge_without_floor(row: TensorComparison, found: str, *, draws_differ: bool) -> None:
+def without_floor(row: TensorComparison, note: str, reason: Reason, *, draws_differ: bool) -> Judgement | None:
+    """By tolerance, where a floor decided; ``not_established`` where it is not kept. None: the verdict stands."""
     by_floor = row.bound in (*FLOORS, "conditioning")
     if not draws_differ and row.failed:
-        return  # what exceeds even a floor of other draws is wrong
+        return None  # what exceeds even a floor of other draws is wrong
     if not by_floor and not (row.bound == "tolerance" and row.failed):
-        return
-    if row.mismatched == 0:
-        row.verdict, row.bound = "within_tolerance", "tolerance"
-        row.resolve_tolerance()
-        row.message = f"all elements within atol={row.atol:g}, rtol={row.rtol:g}; the floor is not used: {found}"
-    else:
-        row.verdict, row.bound, row.message = "not_established", "random", found
+        return None
+    if row.mismatched != 0:
+        return _unknown(row, note, reason)
+    return replace(
+        row.judgement,
+        verdict="within_tolerance",
+        bound="tolerance",
+        message=f"all elements within atol={row.atol:g}, rtol={row.rtol:g}; the floor is not used: {note}",
+        resolution=row.resolution_of_tolerance(),
+        reason=reason,
+    )
+
+
+def _unknown(row: TensorComparison, note: str, reason: Reason) -> Judgement:
+    return replace(row.judgement, verdict="not_established", bound="random", message=note, reason=reason)
 
 
 def _relative_floor(row: TensorComparison) -> float:

@@ -9,6 +9,7 @@ import torch
 
 from inductor_debug.models.case import Case
 from inductor_debug.stages.kerneldiff import random_draws
+from inductor_debug.stages.kerneldiff.reviews import Change, decide
 from inductor_debug.stages.numerics.comparison import KernelDiff, compare_tensors
 from inductor_debug.stages.numerics.record import raised
 from inductor_debug.stages.sides import running as sides
@@ -24,10 +25,12 @@ class Repeats:
     Attributes:
         jitter: kind and path → row of ``kerneldiff/jitter.csv``.
         lost: (kind, path) of the rows of what the reference, or a later run, alone wrote into.
+        changes: verdicts that other random numbers changed.
     """
 
     jitter: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     lost: set[tuple[str, str]] = field(default_factory=set)
+    changes: list[Change] = field(default_factory=list)
 
     @property
     def table(self) -> pd.DataFrame:
@@ -130,7 +133,8 @@ def _judge(
         own.compare_leaves(mine, theirs, exact, kind=kind)
     if again.generator != test.generator:  # else what the first run's draws mean holds for this one's too
         draws = Draws(case, again, differ=again.generator != reference.generator)
-        random_draws.review(reference, gold, again, difference.options["roundoff"] or 0.0, own.rows, draws)
+        found_of = random_draws.of_draws(reference, gold, again, difference.options["roundoff"] or 0.0, own.rows, draws)
+        decide(random_draws.RandomDraws.name, own.rows, found_of.judgements, found.changes)
     lost = sides.written_by_one(reference, again)
     for row in own.rows:
         if not row.failed:

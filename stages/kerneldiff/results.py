@@ -1,17 +1,18 @@
 """What the kerneldiff stage says: tables, the diagnosis, the summary, and one line for a person."""
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
 
-from inductor_debug.stages.contract import StageResult
+from inductor_debug.stages.kerneldiff.records import Comparison
 from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.numerics.record import COLUMNS, TensorComparison
 from inductor_debug.stages.numerics.verdict import FAILING, VERDICTS
-from inductor_debug.stages.sides import running as sides
 
 DIAGNOSIS = "kerneldiff/diagnosis.json"
+REVIEWS = "kerneldiff/reviews.csv"
 OPTIONS = "kerneldiff/options.json"
 """The stage's options as they were: bisect judges by them."""
 
@@ -70,66 +71,39 @@ def badness(row: TensorComparison) -> tuple[int, float]:
     return VERDICTS.index(row.verdict), size
 
 
-def diagnosis(
-    verdict: str,
-    message: str,
-    *,
-    error: dict[str, str] | None = None,
-    gold_error: dict[str, str] | None = None,
-    random: str = "",
-    worst: TensorComparison | None = None,
-    drawn: int = 0,
-    failed: int = 0,
-) -> dict[str, Any]:
-    bad = verdict in FAILING
-    return {
-        "verdict": verdict,
+def diagnosis(comparison: Comparison, *, worst: TensorComparison | None, drawn: int) -> dict[str, Any]:
+    """``kerneldiff/diagnosis.json``."""
+    bad = comparison.verdict in FAILING
+    found: dict[str, Any] = {
+        "verdict": comparison.verdict,
         "kind": None if bad else "none",  # which kind of fault it is, only localization can tell
-        "message": message,
+        "message": comparison.message,
         "first_divergence": None,
         "localization": "not established: localization did not run" if bad else "not needed: nothing failed",
-        "error": error,
-        "gold_error": gold_error,
-        "random": random,
+        "error": comparison.error,
+        "gold_error": comparison.gold_error,
+        "random": comparison.random,
         "worst": None if worst is None else {"kind": worst.kind, "path": worst.path, "message": worst.message},
-        "failed": failed,
+        "failed": len(comparison.failed),
         "drawn": drawn,
         "reference": None,
         "golden": None,
     }
-
-
-def unsettled(name: str, side: sides.Side) -> StageResult:
-    """The result where a side raised."""
-    assert side.error is not None
-    message = f"not_established: the {name} side raised {_first_line(side.error)}"
-    return nothing(message, {"side": name} | side.error)
+    if comparison.adapter is not None:
+        found["tasks"] = [asdict(measures) for measures in comparison.tasks]
+    return found
 
 
 def without_gold(error: dict[str, str] | None) -> str:
     """What the message of a run adds where gold raised ``error``, or what its ``who`` names."""
     who = (error or {}).get("who", "float64")
-    return f"; no gold, so a tolerance decides: {who} raised {_first_line(error)}" if error else ""
+    return f"; no gold, so a tolerance decides: {who} raised {raised_in_words(error)}" if error else ""
 
 
-def _first_line(error: dict[str, str]) -> str:
+def raised_in_words(error: dict[str, str]) -> str:
+    """Type and first line of what was raised."""
     first = next((line.strip() for line in error["message"].splitlines() if line.strip()), "no message")
     return f"{error['type']}: {first}"
-
-
-def nothing(message: str, error: dict[str, str] | None) -> StageResult:
-    """The result where nothing was compared."""
-    return StageResult(
-        "failed",
-        message,
-        {
-            "kerneldiff/outputs.csv": table([]),
-            "kerneldiff/worst.json": [],
-            DIAGNOSIS: diagnosis("not_established", message, error=error),
-        },
-        {"numerics": summary([], "not_established")},
-        {"kerneldiff/outputs.csv": DIGEST_COLUMNS},
-    )
 
 
 def table(rows: list[TensorComparison]) -> pd.DataFrame:

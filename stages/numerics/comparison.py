@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, ModuleType, NoneType
@@ -178,15 +179,11 @@ def _fill(record: TensorComparison, figures: Figures) -> None:
 
 
 def _decide(record: TensorComparison, judgement: Judgement, factor: float | None) -> None:
-    for name in (
-        "verdict", "bound", "message", "floor_rms", "floor_max", "error_rms", "error_max", "ratio",
-    ):  # fmt: skip
-        setattr(record, name, getattr(judgement, name))
-    record.factor = factor
+    record.decide(replace(judgement, factor=factor))
     if record.bound in FLOORS and record.floor_rms is not None:
-        record.resolve(record.floor_rms)
+        record.resolution = record.resolution_of_floor(record.floor_rms)
     elif record.bound == "tolerance":
-        record.resolve_tolerance()
+        record.resolution = record.resolution_of_tolerance()
 
 
 class KernelDiff:

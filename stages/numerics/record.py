@@ -1,10 +1,11 @@
 """What is known of one compared tensor: a row of ``kerneldiff/outputs.csv``, and rows as a table of text."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from inductor_debug.stages.numerics.accumulator import Number, Worst
+from inductor_debug.stages.numerics.verdict import Judgement, Reason
 
 
 @dataclass
@@ -40,6 +41,7 @@ class TensorComparison:
         histogram: errors counted by size, where asked for (not a column; :mod:`stages.numerics.histogram`).
         reference_rms: RMS of the reference's finite elements.
         run: which run of the test side it is of (not a column; see :meth:`in_run`).
+        reason: which look at the tensor gave the verdict (not a column, see ``kerneldiff/reviews.csv``).
     """
 
     kind: str
@@ -81,6 +83,17 @@ class TensorComparison:
     histogram: list[int] | None = field(default=None, repr=False)
     reference_rms: float | None = None
     run: int = field(default=1, repr=False)
+    reason: Reason = field(default=Reason.FIGURES, repr=False)
+
+    @property
+    def judgement(self) -> Judgement:
+        """The verdict as it stands, with what decided it."""
+        return Judgement(**{item.name: getattr(self, item.name) for item in fields(Judgement)})
+
+    def decide(self, judgement: Judgement) -> None:
+        """Make ``judgement`` the verdict."""
+        for item in fields(Judgement):
+            setattr(self, item.name, getattr(judgement, item.name))
 
     @property
     def place(self) -> str:
@@ -96,16 +109,15 @@ class TensorComparison:
         """True for a defect and for a comparison that could not be made."""
         return self.verdict in ("defect", "not_established")
 
-    def resolve(self, rms: float) -> None:
-        """Set :attr:`resolution` from the RMS of the noise, or of the jumps, of which ``factor`` times passes."""
-        known = self.factor and self.reference_rms
-        self.resolution = self.factor * rms / self.reference_rms if known else None  # type: ignore[operator]
+    def resolution_of_floor(self, rms: float) -> float | None:
+        """The resolution where ``factor`` times this RMS, of the noise or of the jumps, passes."""
+        return self.factor * rms / self.reference_rms if self.factor and self.reference_rms else None
 
-    def resolve_tolerance(self, limit: float | None = None) -> None:
-        """Set :attr:`resolution` from an absolute limit; default: the tolerance at an element of the RMS's size."""
+    def resolution_of_tolerance(self, limit: float | None = None) -> float | None:
+        """The resolution of an absolute limit; default: the tolerance at an element of the RMS's size."""
         rms = self.reference_rms
         limit = (self.atol or 0.0) + (self.rtol or 0.0) * (rms or 0.0) if limit is None else limit
-        self.resolution = limit / rms if rms else None
+        return limit / rms if rms else None
 
     def row(self) -> dict[str, Any]:
         """The columns of ``outputs.csv``, in order."""
@@ -118,7 +130,9 @@ def raised(kind: str, path: str, who: str, error: dict[str, str]) -> TensorCompa
     return TensorComparison(kind, path, bound="value", message=f"{who} raised {error['type']}: {first}")
 
 
-COLUMNS = [name for name in TensorComparison.__dataclass_fields__ if name not in ("worst", "histogram", "run")]
+COLUMNS = [
+    name for name in TensorComparison.__dataclass_fields__ if name not in ("worst", "histogram", "run", "reason")
+]
 
 SHOWN = ("kind", "path", "shape", "dtype", "verdict", "max_abs", "rmse", "max_ulp", "mismatched", "ratio", "message")
 MOST_SHOWN = 20

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from enum import Enum
 from math import inf, isfinite
 
 from inductor_debug.stages.numerics.accumulator import Figures
@@ -15,17 +16,36 @@ FLOORS = ("floor_rms", "floor_max")
 FAILING = ("defect", "not_established")
 
 
+class Reason(Enum):
+    """Why a tensor has the verdict that it has."""
+
+    FIGURES = "its own figures"
+    STORAGE_ROUNDING = "storage rounding alone"
+    RUNNING_STATISTIC = "a running statistic's tolerance"
+    PERTURBED_NOISE = "noise of perturbed references"
+    JUMP = "a jump of float64 within rounding"
+    TIE = "values within rounding of a tie"
+    OTHER_DRAWS = "other random numbers"
+    NOT_REPEATED = "the reference does not repeat its numbers"
+    NOT_COPIED = "a copy gives other numbers"
+    SYSTEMATIC = "a floor that is no noise"
+
+
 @dataclass(frozen=True)
 class Judgement:
     """A verdict and what decided it.
 
     Attributes:
         verdict: one of :data:`VERDICTS`.
-        bound: what decided: bits, floor_rms, floor_max, tolerance or nonfinite.
+        bound: what decided: bits, floor_rms, floor_max, conditioning, tolerance, nonfinite, shape, dtype, structure,
+            value or random.
         message: one line for a person; empty where the bound says all.
         floor_rms, floor_max: the noise floor; None where no gold was used.
         error_rms, error_max: error against gold.
         ratio: the larger of error over floor by RMS and by maximum.
+        factor: the limit on ``ratio``; None where a floor did not decide.
+        resolution: share of the tensor, by RMS, up to which an error would pass; None where that is not known.
+        reason: which look at the tensor gave the verdict.
     """
 
     verdict: str
@@ -36,6 +56,9 @@ class Judgement:
     error_rms: float | None = None
     error_max: float | None = None
     ratio: float | None = None
+    factor: float | None = None
+    resolution: float | None = None
+    reason: Reason = Reason.FIGURES
 
 
 def over(error: float, floor: float) -> float:
@@ -70,7 +93,7 @@ def judge(figures: Figures, *, factor: float, roundoff: float, use_floor: bool, 
     if use_floor:
         by_floor = _by_floor(figures, factor, roundoff)
         if figures.bitwise_equal:
-            return Judgement("exact", "bits", "", *_levels(by_floor))
+            return replace(by_floor, verdict="exact", bound="bits", message="")
         unseen = figures.elements - figures.nan_reference - figures.inf_reference - figures.gold_elements
         if by_floor.verdict == "defect" and not figures.mismatched:
             return replace(by_floor, message=f"{by_floor.message}; every element is within {tolerance}")
@@ -88,16 +111,6 @@ def judge(figures: Figures, *, factor: float, roundoff: float, use_floor: bool, 
 
 def _beyond(figures: Figures, tolerance: str) -> str:
     return f"{figures.mismatched} of {figures.elements} elements beyond {tolerance}"
-
-
-def _levels(judgement: Judgement) -> tuple[float | None, ...]:
-    return (
-        judgement.floor_rms,
-        judgement.floor_max,
-        judgement.error_rms,
-        judgement.error_max,
-        judgement.ratio,
-    )
 
 
 def _by_floor(figures: Figures, factor: float, roundoff: float) -> Judgement:

@@ -20,7 +20,8 @@ import torch
 from inductor_debug.models.build import build_case
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
-from inductor_debug.stages.kerneldiff import perturbation as conditioning
+from inductor_debug.stages.kerneldiff import perturbation
+from inductor_debug.stages.kerneldiff.reviews import decide
 from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.sides import running as sides
 
@@ -99,7 +100,10 @@ def curve(model: str, dtype: str, seeds: int, file: Path) -> pd.DataFrame:
             difference = KernelDiff(roundoff=case.unit_roundoff)
             (row,) = difference.compare_leaves({path: reference}, {path: test}, {path: gold}, kind="output")
             first = row.verdict
-            conditioning.reconsider(difference.rows, case, {"output": {path: gold}}, {"output": {path: test}}, draws=12)
+            judgements = perturbation.judged(
+                difference.rows, case, {"output": {path: gold}}, {"output": {path: test}}, draws=12
+            )
+            decide("perturbed references", difference.rows, judgements, [])
             rows.append(
                 {
                     "model": model, "dtype": dtype, "effect": effect(changed), "seed": seed, "ratio": row.ratio,

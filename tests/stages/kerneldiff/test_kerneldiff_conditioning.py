@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 from inductor_debug.models.case import Case
-from inductor_debug.stages.kerneldiff.perturbation import reconsider
-from inductor_debug.stages.kerneldiff.running_statistics import accept_statistics
+from inductor_debug.stages.kerneldiff.perturbation import judged
+from inductor_debug.stages.kerneldiff.reviews import decide
+from inductor_debug.stages.kerneldiff.running_statistics import accepted
 from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.sides.running import collect
 
@@ -48,7 +49,12 @@ def compared(case: Case, test_weight_gradient: torch.Tensor, draws: int = 32) ->
     test["weight"] = test_weight_gradient
     difference = KernelDiff()
     difference.compare_leaves(reference["gradient"], test, gold["gradient"], kind="gradient")
-    reconsider(difference.rows, case, gold, {"gradient": test}, draws=draws)
+    decide(
+        "perturbed references",
+        difference.rows,
+        judged(difference.rows, case, gold, {"gradient": test}, draws=draws),
+        [],
+    )
     return {row.path: row.verdict for row in difference.rows}
 
 
@@ -135,7 +141,12 @@ def mean_verdicts(dtype: torch.dtype, change: Callable[[torch.Tensor], torch.Ten
         difference = KernelDiff()
         difference.compare_leaves(reference["output"], {"output": test}, gold["output"], kind="output")
         verdicts.append(difference.verdict)
-        reconsider(difference.rows, case, gold, {"output": {"output": test}}, draws=12)
+        decide(
+            "perturbed references",
+            difference.rows,
+            judged(difference.rows, case, gold, {"output": {"output": test}}, draws=12),
+            [],
+        )
         verdicts[-1] += f" {difference.verdict}"
     return verdicts
 
@@ -166,7 +177,7 @@ def statistic(error: float, scale: float = 1.0, lost: set[tuple[str, str]] | Non
     difference = KernelDiff()
     path = "norm.running_mean"
     difference.compare_leaves({path: reference}, {path: reference + error}, {path: gold}, kind="buffer")
-    accept_statistics(difference.rows, lost or set())
+    decide("statistics", difference.rows, accepted(difference.rows, lost or set()), [])
     return difference.rows[0].verdict
 
 

@@ -15,7 +15,8 @@ from inductor_debug.models.config import ModelConfig
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
-from inductor_debug.stages.kerneldiff.running_statistics import accept_statistics
+from inductor_debug.stages.kerneldiff.reviews import decide
+from inductor_debug.stages.kerneldiff.running_statistics import accepted
 from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
 from inductor_debug.stages.numerics.comparison import KernelDiff, assert_matches, compare, compare_tensors
 from inductor_debug.stages.settings import BackendConfig, Settings
@@ -366,7 +367,7 @@ def test_a_statistic_that_a_tolerance_excused_has_its_resolution() -> None:
     difference.compare_leaves(
         {"running_var": gold.float()}, {"running_var": test}, {"running_var": gold}, kind="buffer"
     )
-    accept_statistics(difference.rows, set())
+    decide("statistics", difference.rows, accepted(difference.rows, set()), [])
     assert difference.rows[0].bound == "tolerance"
     assert difference.rows[0].resolution == pytest.approx((1e-5 + 1.3e-6 * 0.05) / 0.05, rel=1e-3)
 
@@ -377,6 +378,6 @@ def test_a_buffer_that_is_no_statistic_has_the_floor_of_all_tensors() -> None:
     for name in ("cache", "layer.running_mean"):
         difference = KernelDiff()
         difference.compare_leaves({name: gold.float()}, {name: gold.float() * 1.00003}, {name: gold}, kind="buffer")
-        accept_statistics(difference.rows, set())
+        decide("statistics", difference.rows, accepted(difference.rows, set()), [])
         verdicts[name] = difference.verdict
     assert verdicts == {"cache": "defect", "layer.running_mean": "within_tolerance"}

@@ -17,7 +17,7 @@ from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.models.random_state import seed_everything
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult
-from inductor_debug.stages.kerneldiff import extra_runs as further
+from inductor_debug.stages.kerneldiff import extra_runs
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
 from inductor_debug.stages.settings import BackendConfig, Settings
@@ -208,7 +208,7 @@ def test_repeats_show_the_backends_own_jitter(adapter: str, unsteady: bool) -> N
 def test_options_that_cannot_be_meant_are_rejected(options: dict[str, Any], mode: str, words: str) -> None:
     settings = context(mode=mode).settings
     with pytest.raises(ConfigurationError, match="got") as error:
-        further.check(KernelDiffConfig(**options), settings)
+        extra_runs.check(KernelDiffConfig(**options), settings)
     assert words in str(error.value)
 
 

@@ -158,5 +158,6 @@ def test_a_later_runs_row_finds_the_leaves_of_sides_that_ran_once() -> None:
     (row,) = difference.compare_leaves({"y": reference}, {"y": test}, {"y": exact}, kind="output")
     row.in_run(2)
     assert pictures([row], [row], {"output": {"y": reference}}, {"output": {"y (run 2)": test}}).keys() > {SUMMARY}
-    storage_floor._raise(row, {"output": {"y": rounded}}, {"output": {"y (run 2)": test}}, {"output": {"y": exact}})
-    assert row.verdict == "within_floor", row.message
+    leaves = {"output": {"y": rounded}}, {"output": {"y (run 2)": test}}, {"output": {"y": exact}}
+    judgement = storage_floor._raised(row, *leaves)
+    assert judgement is not None and judgement.verdict == "within_floor", judgement

@@ -10,7 +10,8 @@ from torch import nn
 from written_state import Base, Scaled, compared, verdict_of
 
 from inductor_debug.models.case import Case
-from inductor_debug.stages.kerneldiff.perturbation import reconsider
+from inductor_debug.stages.kerneldiff import perturbation
+from inductor_debug.stages.kerneldiff.reviews import decide
 from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.numerics.record import TensorComparison
 from inductor_debug.stages.sides.decomposed import Decomposed
@@ -45,7 +46,8 @@ def judged(case: Case, test: Leaves, factor: float | None = 4.0) -> TensorCompar
     reference, gold = collect(case.run()), collect(case.to_gold().run())
     difference = KernelDiff()
     difference.compare_leaves(*(side["output"] for side in (reference, test, gold)), kind="output")
-    reconsider(difference.rows, case, gold, test, draws=6, factor=factor)
+    judgements = perturbation.judged(difference.rows, case, gold, test, draws=6, factor=factor)
+    decide("perturbed references", difference.rows, judgements, [])
     (row,) = difference.rows
     return row
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from inductor_debug.models.case import Case
-from inductor_debug.stages.kerneldiff import bias as systematic
+from inductor_debug.stages.kerneldiff.bias import withdrawn
+from inductor_debug.stages.kerneldiff.reviews import decide
 from inductor_debug.stages.numerics.record import TensorComparison
 from inductor_debug.stages.sides import perturbed
 
@@ -27,7 +28,7 @@ def reviewed(monkeypatch: pytest.MonkeyPatch, *changes: float) -> str:
     monkeypatch.setattr(perturbed, "draw", lambda base, golden, index, run: given[index])
     row = TensorComparison("output", "", verdict="within_floor", bound="floor_rms", mismatched=256, elements=256)
     case = Case("net", torch.nn.Identity(), (), {}, "inference", torch.bfloat16, torch.device("cpu"))
-    systematic.review_wide([row], case, leaves, gold, ROUNDOFF)
+    decide("systematic floor", [row], withdrawn([row], case, leaves, gold, ROUNDOFF), [])
     return row.verdict
 
 

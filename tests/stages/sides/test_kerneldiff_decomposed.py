@@ -9,8 +9,8 @@ from fault_models import Convolutional
 from torch import nn
 
 from inductor_debug.models.case import Case
-from inductor_debug.stages.kerneldiff import perturbation_floor as suspect
-from inductor_debug.stages.kerneldiff.perturbation import reconsider
+from inductor_debug.stages.kerneldiff import perturbation, perturbation_floor
+from inductor_debug.stages.kerneldiff.reviews import decide
 from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.sides import decomposed
 from inductor_debug.stages.sides.decomposed import Decomposed, plain_sum
@@ -107,7 +107,8 @@ def judged(case: Case, test: Leaves) -> KernelDiff:
     difference = KernelDiff()
     for kind in ("output", "loss", "gradient"):
         difference.compare_leaves(*(side.get(kind, {}) for side in (reference, test, gold)), kind=kind)
-    reconsider(difference.rows, case, gold, test, draws=12)
+    judgements = perturbation.judged(difference.rows, case, gold, test, draws=12)
+    decide("perturbed references", difference.rows, judgements, [])
     return difference
 
 
@@ -118,8 +119,8 @@ def defects() -> list[int]:
 
 def test_plain_sums_in_a_normalization_are_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not defects()
-    monkeypatch.setattr(suspect, "LEEWAY", 0.0)  # eager's own noise alone
-    monkeypatch.setattr(suspect, "SUMS", ())
+    monkeypatch.setattr(perturbation_floor, "LEEWAY", 0.0)  # eager's own noise alone
+    monkeypatch.setattr(perturbation_floor, "SUMS", ())
     assert len(defects()) > 1
 
 

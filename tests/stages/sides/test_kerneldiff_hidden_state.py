@@ -113,6 +113,10 @@ def test_a_reference_that_does_not_repeat_its_numbers_establishes_nothing() -> N
     result = compared(CountingInAGlobal(), torch.randn(2, 8))
     assert numerics(result) == "not_established"
     assert "other numbers when it is run again" in result.message
+    (change,) = result.artifacts["kerneldiff/reviews.csv"].to_dict("records")
+    assert (change["review"], change["verdict"], change["kind"]) == ("repeated reference", "not_established", "output")
+    assert change["verdict_before"] == "within_floor" and change["bound_before"].startswith("floor_")
+    assert change["reason"] == "the reference does not repeat its numbers"
 
 
 def test_a_generator_of_the_modules_own_is_put_back_and_makes_no_floor() -> None:

@@ -1,0 +1,45 @@
+"""A backend as a library function is given it: by name, as a callable for ``torch.compile``, or as an adapter."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.plugins import installed_adapters
+from inductor_debug.stages.backends.registry import build_adapter
+from inductor_debug.stages.settings import BUILT_IN, BackendConfig, Settings
+
+GivenBackend = Callable[..., Any]
+"""A callable for ``torch.compile``: a function of a graph and example inputs."""
+
+
+class _Function(AcceleratorAdapter):
+    """A backend as ``torch.compile`` takes it: a function of a graph and example inputs."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.name = getattr(function, "__name__", type(function).__name__)
+
+    def compile(self, gm: torch.fx.GraphModule, example_inputs: Sequence[torch.Tensor]) -> Callable[..., Any]:
+        compiled: Callable[..., Any] = self.function(gm, list(example_inputs))
+        return compiled
+
+    def dynamo_backend(self) -> Callable[..., Any]:
+        return self.function
+
+
+def named(backend: str | AcceleratorAdapter | GivenBackend, inductor: Mapping[str, Any]) -> BackendConfig:
+    """The backend's configuration; one that is given as an object has no other name than its own."""
+    if not isinstance(backend, str):
+        return BackendConfig("object", "object")
+    known = backend in BUILT_IN or backend in installed_adapters() or "." in backend
+    return BackendConfig(backend, backend if known else "dynamo", inductor=dict(inductor))
+
+
+def maker_of(settings: Settings, backend: str | AcceleratorAdapter | GivenBackend) -> Callable[[], AcceleratorAdapter]:
+    """What makes the adapter: anew each time for a name, the same one for an object."""
+    if isinstance(backend, str):
+        return lambda: build_adapter(settings)
+    adapter = backend if isinstance(backend, AcceleratorAdapter) else _Function(backend)
+    return lambda: adapter

@@ -1,0 +1,238 @@
+"""Is what a backend computes right? A step of the case on each side, compared and reviewed. No stage, no directory."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
+from inductor_debug.stages.backends.given import GivenBackend, maker_of, named
+from inductor_debug.stages.capture.no_graph import without_graph
+from inductor_debug.stages.contract import MemoryArtifacts, StageContext
+from inductor_debug.stages.kerneldiff import eager_attention
+from inductor_debug.stages.kerneldiff.bias import SystematicFloor
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.evidence import Evidence
+from inductor_debug.stages.kerneldiff.extra_runs import ExtraRuns, check, extra_runs
+from inductor_debug.stages.kerneldiff.perturbation import Perturbation
+from inductor_debug.stages.kerneldiff.random_draws import CopiedReference, RandomDraws, RepeatedReference
+from inductor_debug.stages.kerneldiff.records import Comparison
+from inductor_debug.stages.kerneldiff.results import conclusion, raised_in_words, without_gold
+from inductor_debug.stages.kerneldiff.reviews import Review, reviewed
+from inductor_debug.stages.kerneldiff.running_statistics import RunningStatistics
+from inductor_debug.stages.kerneldiff.standard import Standard, standard_of
+from inductor_debug.stages.kerneldiff.storage_floor import StorageRounding
+from inductor_debug.stages.kerneldiff.tasks import measure_tasks
+from inductor_debug.stages.numerics.comparison import KernelDiff
+from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.settings import ReferenceConfig, Settings
+from inductor_debug.stages.sides import matched_draws
+from inductor_debug.stages.sides import running as sides
+from inductor_debug.stages.sides.baseline import Golden
+
+REVIEWS: tuple[Review, ...] = (
+    StorageRounding(),
+    RunningStatistics(),
+    Perturbation(),
+    RandomDraws(),
+    RepeatedReference(),
+    CopiedReference(),
+    SystematicFloor(),
+)
+"""First what may raise a floor or excuse an error, then what may take a floor's verdict away."""
+
+
+def diff(
+    module: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    backend: str | AcceleratorAdapter | GivenBackend = "inductor",
+    inductor: Mapping[str, Any] | None = None,
+    mode: str = "inference",
+    dtype: torch.dtype | None = None,
+    reference: torch.nn.Module | None = None,
+    progress: Callable[[str], None] = lambda text: None,
+    **options: Any,
+) -> Comparison:
+    """Whether a backend computes what eager computes, by the noise floor that float64 gives.
+
+    Args:
+        module: the model, in ``train()`` or ``eval()``. It, its inputs and the random generators are left as found.
+        args, kwargs: its inputs.
+        backend: a name that ``backend=`` of a run or of ``torch.compile`` takes, a callable for ``torch.compile``, or
+            an adapter.
+        inductor: options of TorchInductor, for ``backend="inductor"``.
+        mode: ``inference``, or ``training`` to compare the loss, gradients and what the step wrote as well.
+        dtype: compare a copy of the model whose floating weights and inputs are cast to it; default: as they are.
+        reference: a module that is right, with the parameters' names and values of ``module``; default: the module
+            itself in eager.
+        progress: told of each run.
+        options: of the stage ``kerneldiff``: ``factor``, ``atol``, ``rtol``, ``worst``, ``perturbations``,
+            ``repeats``, ``steps``, ``optimizer``, ``learning_rate``.
+
+    Returns:
+        The comparison: ``verdict``, ``message``, ``rows``, ``reviews``; ``str()`` of it is a table.
+
+    Raises:
+        ConfigurationError: no such backend, or an option that it, or the comparison, does not take.
+        TypeError: no such option.
+    """
+    config = KernelDiffConfig(**options | {"plots": False, "store_golden": False})
+    case = _cast(Case.of(module, args, kwargs or {}, mode), dtype)
+    right = None if reference is None else _cast(Case.of(reference, args, kwargs or {}, mode), dtype)
+    settings = Settings(ModelConfig(case.name), backend=named(backend, inductor or {}), mode=mode)
+    check(config, settings)
+    context = StageContext(settings, MemoryArtifacts(), {"case": case}, progress)
+    make = maker_of(settings, backend)
+    return compared(context, config, standard_of(context, config, right=right), lambda: compile_case(case, make()))
+
+
+def _cast(case: Case, dtype: torch.dtype | None) -> Case:
+    return case if dtype in (None, case.dtype) else sides.moved(case, dtype, case.device)
+
+
+def compared(
+    context: StageContext, config: KernelDiffConfig, standard: Standard, compiled: Callable[[], CompiledCase]
+) -> Comparison:
+    """Run one test side and judge it; the standard is left as it was, so that many can be judged by it.
+
+    Args:
+        compiled: gives the test side.
+    """
+    if standard.foreign:
+        return Comparison("not_established", f"not_established: {standard.foreign}")
+    if standard.reference.error:
+        return _raised("reference", standard.reference)
+    context.progress("test")
+    made: list[CompiledCase] = []
+
+    def function() -> CompiledCase:
+        made.append(compiled())
+        return made[0]
+
+    test = sides.run_side("test", standard.case, function)
+    if test.error:
+        return _raised("test", test)
+    return _Comparing(context, config, standard, made[0], test).comparison()
+
+
+class _Comparing:
+    """One test side that ran, compared with its standard."""
+
+    def __init__(
+        self,
+        context: StageContext,
+        config: KernelDiffConfig,
+        standard: Standard,
+        compiled: CompiledCase,
+        test: sides.Side,
+    ) -> None:
+        self.context, self.config, self.compiled = context, config, compiled
+        self.case, self.origin, self.test = standard.case, standard.origin, test
+        self.reference, self.gold = dataclasses.replace(standard.reference), dataclasses.replace(standard.gold)
+        self.golden = self.origin if isinstance(self.origin, Golden) else None
+        self.settings = self.golden.reference if self.golden else context.settings.reference
+
+    def comparison(self) -> Comparison:
+        self.context.progress("comparing")
+        difference, draws = self._with_matched_draws()
+        extra = ExtraRuns()
+        if isinstance(self.origin, Case):
+            cases, ran = (self.origin, self.case), (self.reference, self.test, self.gold)
+            extra = extra_runs(self.context, self.config, cases, ran, self.compiled, difference)
+        evidence = Evidence(
+            self.context, self.config, self.case, self.origin, self.reference, self.test, self.gold,
+            self.compiled.adapter, draws, sides.written_by_one(self.reference, self.test) | extra.lost,
+        )  # fmt: skip
+        done = reviewed(REVIEWS, evidence, difference.rows)
+        done.changes[:0] = extra.changes
+        verdict, message = conclusion(difference, self._same_code())
+        return Comparison(
+            verdict,
+            message + self._notes(evidence, difference.rows, done.notes, extra.note),
+            difference.rows,
+            done,
+            gold_error=self.gold.error,
+            random=done.notes.get(RepeatedReference.name) or done.notes[RandomDraws.name],
+            reference=self.reference.leaves,
+            test=self.test.leaves,
+            tasks=measure_tasks(
+                self.context.settings.model.name, self.reference.leaves["output"], self.test.leaves["output"]
+            ),
+            tables=extra.artifacts,
+            adapter=self.compiled.adapter,
+        )
+
+    def _with_matched_draws(self) -> tuple[KernelDiff, matched_draws.Draws]:
+        """The rows; where something fails and random numbers were drawn, of a step with the reference's numbers."""
+        before = dataclasses.replace(self.reference), dataclasses.replace(self.gold)
+        difference = self._compare()
+        differ = self.reference.drew and self.test.generator != self.reference.generator
+        draws = matched_draws.Draws(self.case, self.test, differ=differ)
+        if not (difference.failed and self.reference.drew and self.origin is self.case):
+            return difference, draws
+        if self.settings.backend == "eager":
+            self.context.progress("looking at each random number that the test side draws")
+            draws = matched_draws.look(self.case, self.compiled, self.reference, self.test)
+            if draws.test is not self.test:
+                (self.reference, self.gold), self.case, self.test = before, draws.case, draws.test
+                difference = self._compare()
+        return difference, draws
+
+    def _compare(self) -> KernelDiff:
+        """The rows of what the sides gave; each side gets leaves for the state that another one wrote into."""
+        reference, test, gold = self.reference, self.test, self.gold
+        names = ("atol", "rtol", "factor", "worst")
+        options = {name: getattr(self.config, name) for name in names}
+        difference = KernelDiff(**options, roundoff=self.case.unit_roundoff)
+        sides.keep_changed(self.case, reference, test, gold)
+        if self.settings.dtype or self.settings.device:
+            reference.leaves = sides.round_to(reference.leaves, test.leaves)
+        for kind in ("output", "loss", "gradient", *sides.STATE):
+            leaves = (side.leaves.get(kind, {}) for side in (reference, test, gold))
+            difference.compare_leaves(*leaves, kind=kind)
+        return difference
+
+    def _notes(self, evidence: Evidence, rows: list[TensorComparison], notes: Mapping[str, str], extra: str) -> str:
+        """What the message of a run adds to its verdict."""
+        golden, told = self.golden, ""
+        if golden:
+            note = notes.get(Perturbation.name, "")
+            if evidence.floor_decides and not self.gold.leaves and self.case.dtype != torch.float64:
+                note = "no gold is stored there, so the tolerances of the dtype decide"
+            told += f"; the reference is that of {golden.origin}{note and f'; {note}'}"
+        told += without_gold(self.gold.error) + extra
+        if StorageRounding.name in notes:
+            told += f"; {notes[StorageRounding.name]}"
+        if evidence.eager is not None:
+            told += eager_attention.explain(evidence.eager, self.test.leaves, rows)
+        if self.test.settings:
+            told += f"; the test side changed {', '.join(self.test.settings)}; put back"
+        return told + (golden.foreign_draws(self.context.settings, rows) if golden else "")
+
+    def _same_code(self) -> str:
+        """Why both sides provably ran the same code; empty where they did not, or where that is unknown."""
+        if self.golden is not None and not self.golden.same_place(self.case):
+            return ""
+        compiled, reference = self.compiled, self.settings
+        if self.context.settings.backend.adapter == reference.backend == "eager" and _here(reference):
+            return "reference and test are both eager"
+        if not compiled.given or (compiled.adapter.lowers and not compiled.graphs):
+            told = "" if compiled.given else without_graph(self.context)
+            return f"{compiled.backend} compiled no graph, so all of the model ran in eager{told and f'. {told}'}"
+        return ""
+
+
+def _here(reference: ReferenceConfig) -> bool:
+    return reference.device is None and reference.dtype is None
+
+
+def _raised(name: str, side: sides.Side) -> Comparison:
+    assert side.error is not None
+    message = f"not_established: the {name} side raised {raised_in_words(side.error)}"
+    return Comparison("not_established", message, error={"side": name} | side.error)

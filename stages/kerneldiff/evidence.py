@@ -1,0 +1,93 @@
+"""What may be asked of a comparison before its verdicts stand. What costs a run is run when it is first asked for."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from inductor_debug.models.case import Case
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.compiled import compile_case
+from inductor_debug.stages.contract import StageContext
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.sides import running as sides
+from inductor_debug.stages.sides.baseline import Golden
+from inductor_debug.stages.sides.matched_draws import Draws
+
+
+@dataclass
+class Evidence:
+    """The sides as they ran, and further runs of them.
+
+    Attributes:
+        context: of the stage, or made in memory; told of each further run.
+        options: how to judge.
+        case: what the test side ran.
+        origin: the case that gave the reference, or the golden that holds it.
+        reference, test, gold: one step of each; gold is empty where a tolerance decides.
+        adapter: the test side's.
+        draws: what is known of the random numbers that the test side drew.
+        lost: (kind, path) of the rows of what one side alone wrote into.
+        storage_roundoff: unit roundoff of the coarsest format that the adapter stores numbers in, once that was run.
+    """
+
+    context: StageContext
+    options: KernelDiffConfig
+    case: Case
+    origin: Case | Golden
+    reference: sides.Side
+    test: sides.Side
+    gold: sides.Side
+    adapter: AcceleratorAdapter
+    draws: Draws
+    lost: set[tuple[str, str]] = field(default_factory=set)
+    storage_roundoff: float = 0.0
+
+    @property
+    def floor_decides(self) -> bool:
+        """No tolerance was set."""
+        return self.options.atol is None and self.options.rtol is None
+
+    @property
+    def eager(self) -> Case | None:
+        """The reference's case where it ran here and in eager, so that it can be run again; else None."""
+        here = isinstance(self.origin, Case) and self.context.settings.reference.backend == "eager"
+        return self.origin if here else None  # type: ignore[return-value]
+
+    @property
+    def roundoff(self) -> float:
+        """Unit roundoff of the format that the case computes in."""
+        return max(self.case.unit_roundoff, self.storage_roundoff)
+
+    @cached_property
+    def rounded_alone(self) -> sides.Side | None:
+        """The test side with the adapter's storage formats and nothing else of it; None where it emulates none."""
+        rounding = self.adapter.storage_rounding()
+        if rounding is None:
+            return None
+        self.context.progress("storage rounding alone, for the floor")
+        side = sides.run_side("storage rounding", self.case, lambda: compile_case(self.case, rounding))
+        self.storage_roundoff = 0.0 if side.error else rounding.roundoff
+        return side
+
+    @cached_property
+    def perturbable(self) -> tuple[Case | None, str]:
+        """The case whose perturbed references may judge, None where none may; and a note where a golden is used."""
+        if isinstance(self.origin, Golden):
+            self.context.progress("running eager once, to see whether it gives the stored reference")
+            return self.origin.repeated(self.case, self.reference.leaves, self.test.leaves, self.gold.leaves)
+        return self.eager, ""
+
+    @cached_property
+    def repeated(self) -> sides.Side:
+        """The reference, run again."""
+        self.context.progress("running the reference again, to see whether it repeats its numbers")
+        base = self.eager
+        assert base is not None
+        return sides.run_side("repeated reference", base, lambda: base.module)
+
+    @cached_property
+    def copied(self) -> sides.Side:
+        """A copy of the reference that is made as gold's is and in gold's modes, in the reference's own dtypes."""
+        self.context.progress("running a copy of the reference, to see whether gold can be made of one")
+        assert self.eager is not None
+        case = self.eager.copied()
+        return sides.run_side("copied reference", case, lambda: case.module)

@@ -1,0 +1,81 @@
+"""What a test side is judged by: the reference and gold, run here, or those of a stored run."""
+
+from dataclasses import dataclass
+
+from inductor_debug.models.case import Case
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.contract import StageContext
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.sides import running as sides
+from inductor_debug.stages.sides.baseline import Golden, open_golden
+from inductor_debug.stages.sides.gold import gold_side
+
+
+@dataclass
+class Standard:
+    """What test sides are judged by, however many.
+
+    Attributes:
+        case: what the test side runs.
+        reference, gold: as they ran, or as a golden holds them.
+        origin: the case that gave the reference, or the golden that holds it.
+        foreign: why a golden is no reference of this case; else empty.
+    """
+
+    case: Case
+    reference: sides.Side
+    gold: sides.Side
+    origin: Case | Golden
+    foreign: str = ""
+
+
+def standard_of(
+    context: StageContext, config: KernelDiffConfig, golden: Golden | None = None, right: Case | None = None
+) -> Standard:
+    """The reference and gold, one step each, or those of the golden. A reference that raised has no gold.
+
+    Args:
+        right: a case whose module is right, to be the reference in place of the context's; with the same inputs.
+    """
+    floor_decides = config.atol is None and config.rtol is None
+    if golden is not None:
+        return _stored(context, golden, floor_decides)
+    context.progress("reference")
+    base = sides.reference_case(context) if right is None else right
+    reference = sides.run_side("reference", base, lambda: sides.reference_function(context, base))
+    if reference.error:
+        return Standard(context.case, reference, sides.Side(), base)
+    context.progress("gold")
+    ideal = context.case if right is None else right
+    gold = gold_side(ideal, wanted=floor_decides, drew=reference.drew and base is ideal)
+    return Standard(context.case, reference, gold, base)
+
+
+def _stored(context: StageContext, golden: Golden, floor_decides: bool) -> Standard:
+    """The standard that a golden holds; neither the reference nor gold is run."""
+    foreign = golden.foreign_weights(context.settings, context.case)
+    if foreign:
+        return Standard(context.case, sides.Side(), sides.Side(), golden, foreign)
+    context.progress(f"reference and gold from {golden.origin}: neither is run here")
+    case = golden.case_with_inputs(context.case)
+    reference, gold = golden.both_sides(case)
+    return Standard(case, reference, gold if floor_decides else sides.Side(), golden)
+
+
+def opened_golden(context: StageContext, config: KernelDiffConfig) -> Golden | None:
+    """The golden that the options name; the run's case gets its weights, where it holds others.
+
+    Raises:
+        ConfigurationError: see :func:`stages.sides.baseline.open_golden` and ``Golden.check``.
+    """
+    if config.golden is None:
+        return None
+    if config.store_golden:
+        raise ConfigurationError(
+            "stages.kerneldiff.store_golden: got true with stages.kerneldiff.golden, where no reference is run; "
+            "valid: one of the two.\nTry: stages.kerneldiff.store_golden=null"
+        )
+    golden = open_golden(config.golden)
+    golden.check(context.settings, context.case)
+    context.live["case"] = golden.case_with_weights(context.case)
+    return golden

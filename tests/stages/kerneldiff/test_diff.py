@@ -1,0 +1,119 @@
+"""The comparison as a function: its verdicts, what it leaves as it was, and which runs it pays for."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from inductor_debug import AcceleratorAdapter, diff
+from inductor_debug.models.errors import ConfigurationError
+
+
+class Scaled(AcceleratorAdapter):
+    """Its results are too large by ``by``."""
+
+    name = "scaled"
+
+    def __init__(self, by: float) -> None:
+        self.by = by
+
+    def compile(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        return lambda *args: tuple(out if out is None else out * (1 + self.by) for out in gm(*args))
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"logits": self.last(self.norm(self.first(x)).relu())}
+
+
+def net() -> tuple[Net, tuple[torch.Tensor]]:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    return Net(), (torch.randn(6, 8),)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", Scaled(0.0), lambda gm, example_inputs: gm.forward])
+def test_what_is_right_passes_in_training_too(backend: Any) -> None:
+    module, args = net()
+    found = diff(module, args, backend=backend, mode="training")
+    kinds = {row.kind for row in found.rows}
+    assert found.verdict in ("exact", "within_floor") and not found.failed, str(found)
+    assert kinds == {"output", "loss", "gradient", "buffer"} and found.message in str(found)
+
+
+@pytest.mark.parametrize(("dtype", "by"), [(None, 1e-3), (torch.bfloat16, 0.3), (torch.float64, 1e-3)])
+def test_what_is_wrong_is_a_defect_in_the_dtype_that_is_asked_for(dtype: torch.dtype | None, by: float) -> None:
+    module, args = net()
+    found = diff(module.eval(), args, backend=Scaled(by), dtype=dtype)
+    assert found.verdict == "defect" and found.failed[0].path == "logits"
+    assert found.failed[0].dtype == str(dtype or torch.float32).removeprefix("torch.")
+
+
+def test_the_model_its_inputs_and_the_generators_are_left_as_found() -> None:
+    module, args = net()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}, args[0].clone()
+    state = torch.get_rng_state()
+    diff(module.train(), args, backend=Scaled(0.1), mode="training", dtype=torch.bfloat16)
+    assert all(torch.equal(tensor, before[0][name]) for name, tensor in module.state_dict().items())
+    assert torch.equal(args[0], before[1]) and torch.equal(torch.get_rng_state(), state)
+    assert all(parameter.grad is None for parameter in module.parameters())
+
+
+def test_a_module_that_is_wrong_itself_is_told_by_one_that_is_right() -> None:
+    module, args = net()
+    right, _ = net()
+
+    class Wrong(Net):
+        def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"logits": super().forward(x)["logits"] + 0.1}
+
+    module.__class__ = Wrong
+    assert diff(module.eval(), args, backend="aot_eager").verdict == "exact"
+    assert diff(module.eval(), args, backend="aot_eager", reference=right.eval()).verdict == "defect"
+
+
+def test_a_side_that_raises_is_not_established() -> None:
+    module, args = net()
+
+    def broken(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        raise RuntimeError("no such instruction: vmul.q7")
+
+    found = diff(module.eval(), args, backend=broken)
+    assert found.verdict == "not_established" and "vmul.q7" in found.message and not found.rows
+    assert found.error is not None and found.error["side"] == "test"
+
+
+def test_wrong_arguments_are_told() -> None:
+    module, args = net()
+    with pytest.raises(ConfigurationError, match="factor"):
+        diff(module, args, backend="aot_eager", factor=-1.0)
+    with pytest.raises(ConfigurationError, match="steps"):
+        diff(module, args, backend="aot_eager", steps=2)
+    with pytest.raises(TypeError, match="factr"):
+        diff(module, args, backend="aot_eager", factr=2.0)
+    with pytest.raises(ConfigurationError, match="nosuch"):
+        diff(module, args, backend="nosuch")
+
+
+@pytest.mark.parametrize(
+    ("by", "options", "runs"),
+    [
+        (0.0, {}, []),
+        (1.2e-7, {}, ["running the reference again"]),
+        (1e-3, {}, ["perturbing the reference", "running the reference again"]),
+        (1e-3, {"perturbations": 0}, ["running the reference again"]),
+        (1e-3, {"rtol": 1e-2}, []),
+    ],
+)
+def test_a_run_is_paid_for_only_where_a_review_asks(by: float, options: dict[str, Any], runs: list[str]) -> None:
+    module, args = net()
+    told: list[str] = []
+    diff(module.eval(), args, backend=Scaled(by), progress=told.append, **options)
+    sides = ("reference", "gold", "test", "comparing")
+    assert [text.partition(",")[0] for text in told if text not in sides] == runs
