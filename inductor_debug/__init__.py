@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from inductor_debug.stages.guards.inspection import inspect_guards
     from inductor_debug.stages.kerneldiff.diff import diff
     from inductor_debug.stages.numerics.comparison import assert_matches, compare, compare_tensors
+    from inductor_debug.stages.numerics.metrics import Metric
     from inductor_debug.stages.rules.checked_tensors import row
     from inductor_debug.stages.rules.engine import check
     from inductor_debug.stages.rules.violation import Violation
@@ -28,6 +29,7 @@ _PLACES = {
     "AccelConfig": "stages.accelerators.config",
     "AcceleratorAdapter": "stages.backends.adapter",
     "GraphRecord": "stages.graphs.records",
+    "Metric": "stages.numerics.metrics",
     "Profile": "stages.accelerators.profile",
     "Rule": "stages.accelerators.config",
     "Violation": "stages.rules.violation",
@@ -51,6 +53,7 @@ __all__ = [
     "AccelConfig",
     "AcceleratorAdapter",
     "GraphRecord",
+    "Metric",
     "Profile",
     "Rule",
     "Violation",

@@ -8,7 +8,7 @@ import pandas as pd
 
 from inductor_debug.stages.kerneldiff.records import Comparison
 from inductor_debug.stages.numerics.comparison import KernelDiff
-from inductor_debug.stages.numerics.record import COLUMNS, TensorComparison
+from inductor_debug.stages.numerics.record import TensorComparison, columns
 from inductor_debug.stages.numerics.verdict import FAILING, VERDICTS
 
 DIAGNOSIS = "kerneldiff/diagnosis.json"
@@ -108,7 +108,7 @@ def raised_in_words(error: dict[str, str]) -> str:
 
 def table(rows: list[TensorComparison]) -> pd.DataFrame:
     """Rows as the table of ``outputs.csv``. Columns hold objects, so that large integers stay exact."""
-    return pd.DataFrame([row.row() for row in rows], columns=COLUMNS, dtype=object)
+    return pd.DataFrame([row.row() for row in rows], columns=columns(), dtype=object)
 
 
 def summary(rows: list[TensorComparison], verdict: str) -> dict[str, Any]:

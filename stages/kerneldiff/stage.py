@@ -22,6 +22,7 @@ from inductor_debug.stages.kerneldiff.results import (
     table,
 )
 from inductor_debug.stages.kerneldiff.standard import Standard, opened_golden, standard_of
+from inductor_debug.stages.numerics.metrics import metrics
 from inductor_debug.stages.numerics.verdict import FAILING
 from inductor_debug.stages.sides.baseline import Golden
 from inductor_debug.stages.sides.baseline_store import store
@@ -48,10 +49,11 @@ class KernelDiffStage(Stage):
         with the stored ones.
 
         Raises:
-            ConfigurationError: see :func:`stages.kerneldiff.standard.opened_golden` and
-                :func:`stages.kerneldiff.extra_runs.check`.
+            ConfigurationError: see :func:`stages.kerneldiff.standard.opened_golden`,
+                :func:`stages.kerneldiff.extra_runs.check` and :func:`stages.numerics.metrics.metrics`.
         """
         extra_runs.check(self.config, context.settings)
+        metrics()  # those of packages too
         self._open(context)
 
     def run(self, context: StageContext) -> StageResult:

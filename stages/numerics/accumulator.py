@@ -53,6 +53,7 @@ class Figures:
     cosine: float = math.nan
     snr_db: float = math.nan
     reference_rms: float = 0.0
+    test_rms: float = 0.0
     worst: list[Worst] = field(default_factory=list)
     gold_elements: int = 0
     floor: Spread = field(default_factory=Spread)
@@ -316,7 +317,7 @@ class Accumulator:
         if not self.same_dtype:
             figures.bitwise_equal = False
         figures.rmse = self.errors.rms
-        figures.reference_rms = self.left.rms
+        figures.reference_rms, figures.test_rms = self.left.rms, self.right.rms
         figures.mean_abs = self.sum_abs.mean(figures.elements, self.errors.maximum)
         figures.mean_rel = self.sum_rel.mean(self.relative, figures.max_rel)
         figures.cosine = self.dot.cosine(self.left, self.right)

@@ -3,7 +3,7 @@
 import torch
 
 from inductor_debug.stages.numerics import quantized_reader
-from inductor_debug.stages.numerics.metrics import chunks
+from inductor_debug.stages.numerics.one_pass import chunks
 from inductor_debug.stages.numerics.quantized_reader import QuantizedReader
 from inductor_debug.stages.numerics.readers import Reader, Side
 from inductor_debug.stages.numerics.sparse_reader import LAYOUTS, SparseReader

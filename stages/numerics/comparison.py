@@ -15,7 +15,8 @@ from inductor_debug.stages.numerics import formats
 from inductor_debug.stages.numerics.accumulator import Figures, Number
 from inductor_debug.stages.numerics.comparable import CannotCompare, comparable
 from inductor_debug.stages.numerics.limits import check_values
-from inductor_debug.stages.numerics.metrics import begin, chunks
+from inductor_debug.stages.numerics.metrics import metrics
+from inductor_debug.stages.numerics.one_pass import begin, chunks
 from inductor_debug.stages.numerics.readers import Side
 from inductor_debug.stages.numerics.record import TensorComparison, text_table
 from inductor_debug.stages.numerics.structure import container_kind, containers, flatten
@@ -108,6 +109,7 @@ def begin_comparison(
     def finish() -> TensorComparison:
         figures = measured()
         _fill(record, figures)
+        record.metrics = _measured(figures, [left, right, *([] if usable is None else [usable])])
         if left.dtype != right.dtype:
             record.dtype = f"{_name(left.dtype)} vs {_name(right.dtype)}"
             dtypes = f"{_name(left.dtype)} in the reference, {_name(right.dtype)} in the test"
@@ -176,6 +178,20 @@ def _fill(record: TensorComparison, figures: Figures) -> None:
     if figures.worst:
         first = figures.worst[0]
         record.worst_index, record.worst_reference, record.worst_test = first.index, first.reference, first.test
+
+
+def _measured(figures: Figures, sides: list[Side]) -> dict[str, float | int | None]:
+    """Every metric of one tensor; the elements are walked once more for those that ask for them."""
+    found = [metric() for metric in metrics()]
+    walking = [metric for metric in found if metric.passes]
+    if walking:
+        for _, pieces in chunks(sides):
+            reference, test, *gold = (
+                formats.widen(piece.to(sides[0].device).resolve_conj().resolve_neg()) for piece in pieces
+            )
+            for metric in walking:
+                metric.add(reference, test, gold[0] if gold else None)
+    return {metric.name: metric.value(figures) for metric in found}
 
 
 def _decide(record: TensorComparison, judgement: Judgement, factor: float | None) -> None:

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from inductor_debug.stages.numerics.accumulator import Number, Worst
+from inductor_debug.stages.numerics.metrics import metrics
 from inductor_debug.stages.numerics.verdict import Judgement, Reason
 
 
@@ -42,6 +43,7 @@ class TensorComparison:
         reference_rms: RMS of the reference's finite elements.
         run: which run of the test side it is of (not a column; see :meth:`in_run`).
         reason: which look at the tensor gave the verdict (not a column, see ``kerneldiff/reviews.csv``).
+        metrics: further figures by name (:mod:`stages.numerics.metrics`), each a column behind the others.
     """
 
     kind: str
@@ -84,6 +86,7 @@ class TensorComparison:
     reference_rms: float | None = None
     run: int = field(default=1, repr=False)
     reason: Reason = field(default=Reason.FIGURES, repr=False)
+    metrics: dict[str, float | int | None] = field(default_factory=dict, repr=False)
 
     @property
     def judgement(self) -> Judgement:
@@ -121,7 +124,7 @@ class TensorComparison:
 
     def row(self) -> dict[str, Any]:
         """The columns of ``outputs.csv``, in order."""
-        return {name: value for name, value in asdict(self).items() if name in COLUMNS}
+        return {name: value for name, value in asdict(self).items() if name in COLUMNS} | self.metrics
 
 
 def raised(kind: str, path: str, who: str, error: dict[str, str]) -> TensorComparison:
@@ -130,9 +133,14 @@ def raised(kind: str, path: str, who: str, error: dict[str, str]) -> TensorCompa
     return TensorComparison(kind, path, bound="value", message=f"{who} raised {error['type']}: {first}")
 
 
-COLUMNS = [
-    name for name in TensorComparison.__dataclass_fields__ if name not in ("worst", "histogram", "run", "reason")
-]
+_NO_COLUMN = ("worst", "histogram", "run", "reason", "metrics")
+COLUMNS = [name for name in TensorComparison.__dataclass_fields__ if name not in _NO_COLUMN]
+
+
+def columns() -> list[str]:
+    """Those of ``outputs.csv``, in order: of the record, then the metrics'."""
+    return [*COLUMNS, *(metric.name for metric in metrics())]
+
 
 SHOWN = ("kind", "path", "shape", "dtype", "verdict", "max_abs", "rmse", "max_ulp", "mismatched", "ratio", "message")
 MOST_SHOWN = 20

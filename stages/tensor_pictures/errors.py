@@ -11,7 +11,7 @@ from inductor_debug.stages.numerics import formats
 from inductor_debug.stages.numerics.readers import Reader, Side
 
 CHUNK = 32_000
-"""Elements handled at a time, below the size from which torch splits an operation over threads (see ``metrics.py``).
+"""Elements handled at a time, below the size from which torch splits an operation over threads (see ``one_pass.py``).
 Twice as many as there: counts of pairs of bins are added up once a chunk."""
 
 

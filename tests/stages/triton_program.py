@@ -11,7 +11,7 @@ import torch
 from inductor_debug.stages.numerics import triton_kernels as kernels
 from inductor_debug.stages.numerics.device_pass import LANES, WIDTHS, _worst
 from inductor_debug.stages.numerics.histogram import BINS, LOWEST, OCTAVES, bins_of
-from inductor_debug.stages.numerics.metrics import measure
+from inductor_debug.stages.numerics.one_pass import measure
 
 PROGRAMS, TILES, KEEP = 3, 5, 4
 ATOL, RTOL = 1e-4, 1e-3

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from inductor_debug.stages.numerics.comparison import KernelDiff, compare_tensors
-from inductor_debug.stages.numerics.metrics import begin
+from inductor_debug.stages.numerics.one_pass import begin
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from inductor_debug import compare_tensors
 from inductor_debug.stages.numerics.comparable import comparable
-from inductor_debug.stages.numerics.metrics import chunks
+from inductor_debug.stages.numerics.one_pass import chunks
 from inductor_debug.stages.kerneldiff.plots import draw
 
 ROWS, COLUMNS, STORED = 6400, 6250, 400_000

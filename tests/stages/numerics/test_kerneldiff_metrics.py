@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inductor_debug.stages.kerneldiff import results
-from inductor_debug.stages.numerics import histogram, metrics
+from inductor_debug.stages.numerics import accumulator, histogram, one_pass
 from inductor_debug.stages.numerics.comparison import KernelDiff, assert_matches, compare, compare_tensors
 
 finite32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -69,7 +69,7 @@ def test_integers_are_compared_exactly(pairs):
 def test_chunks_cover_in_flat_order_whatever_the_strides(limit, shape):
     tensor = torch.arange(math.prod(shape)).reshape(shape)
     transposed = tensor.mT.contiguous().mT if tensor.dim() > 1 else tensor
-    seen = [(offset, piece) for offset, (piece,) in metrics.chunks([transposed], limit)]
+    seen = [(offset, piece) for offset, (piece,) in one_pass.chunks([transposed], limit)]
     assert torch.cat([piece for _, piece in seen]).tolist() == list(range(tensor.numel()))
     assert all(int(piece[0]) == offset and piece.numel() <= limit for offset, piece in seen)
 
@@ -78,7 +78,10 @@ def test_chunked_figures_equal_whole_ones():
     torch.manual_seed(0)
     a, b = torch.randn(7, 11, 13), torch.randn(7, 11, 13)
     options = {"rtol": 0.1, "atol": 0.1}
-    whole, parts = metrics.measure(a, b, a.double(), **options), metrics.measure(a, b, a.double(), limit=10, **options)
+    whole, parts = (
+        one_pass.measure(a, b, a.double(), **options),
+        one_pass.measure(a, b, a.double(), limit=10, **options),
+    )
     assert parts.rmse == pytest.approx(whole.rmse) and parts.cosine == pytest.approx(whole.cosine)
     assert (parts.max_abs, parts.mismatched, parts.worst) == (whole.max_abs, whole.mismatched, whole.worst)
     assert parts.error.rms == pytest.approx(whole.error.rms)
@@ -155,19 +158,19 @@ def test_extreme_values_neither_overflow_nor_vanish():
 def test_many_values_near_the_largest_number_do_not_overflow_either(general, count):
     big = torch.full((count,), 1e307, dtype=torch.float64)
     options = {"rtol": 0.1, "atol": 0.1, "general": general}
-    alike, opposite = metrics.measure(big, big, big, **options), metrics.measure(big, -big, big, **options)
+    alike, opposite = one_pass.measure(big, big, big, **options), one_pass.measure(big, -big, big, **options)
     assert (alike.cosine, opposite.cosine) == (pytest.approx(1), pytest.approx(-1))
     assert alike.reference_rms == pytest.approx(1e307) and alike.rmse == alike.mean_abs == 0
     assert opposite.rmse == pytest.approx(2e307) and opposite.mean_abs == pytest.approx(2e307)
     assert opposite.error.rms == pytest.approx(2e307) and opposite.magnitude.rms == pytest.approx(1e307)
     assert opposite.mean_rel == pytest.approx(2) and opposite.snr_db == pytest.approx(-20 * math.log10(2))
     assert alike.snr_db == math.inf
-    ratio = metrics.measure(big * 1e-307, big, None, **options)
+    ratio = one_pass.measure(big * 1e-307, big, None, **options)
     assert ratio.mean_rel == pytest.approx(1e307) and ratio.max_rel == pytest.approx(1e307)
     top = torch.full((count,), torch.finfo(torch.float64).max, dtype=torch.float64)
-    largest = metrics.measure(torch.zeros_like(top), top, None, **options)
+    largest = one_pass.measure(torch.zeros_like(top), top, None, **options)
     assert largest.rmse == largest.max_abs and largest.mean_abs == pytest.approx(largest.max_abs)
-    mixed = metrics.measure(
+    mixed = one_pass.measure(
         torch.zeros(2 * count).double(), torch.cat([big, torch.ones(count).double()]), None, **options
     )
     assert mixed.mean_abs == pytest.approx(5e306) and mixed.rmse == pytest.approx(1e307 / math.sqrt(2))
@@ -239,16 +242,16 @@ def test_defaults_are_those_of_assert_close():
 
 def test_memory_stays_bounded(monkeypatch):
     seen = []
-    original = metrics.Accumulator.add
+    original = accumulator.Accumulator.add
 
     def add(self, offset, pieces):
         seen.append(max(piece.numel() for piece in pieces))
         original(self, offset, pieces)
 
-    monkeypatch.setattr(metrics.Accumulator, "add", add)
-    big = torch.zeros(3, metrics.CHUNK)
+    monkeypatch.setattr(accumulator.Accumulator, "add", add)
+    big = torch.zeros(3, one_pass.CHUNK)
     compare_tensors(big.t(), big.t())
-    assert max(seen) <= metrics.CHUNK and sum(seen) == big.numel()
+    assert max(seen) <= one_pass.CHUNK and sum(seen) == big.numel()
 
 
 Point = namedtuple("Point", "x y")

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inductor_debug.stages.numerics import entries, metrics, sparse_reader
+from inductor_debug.stages.numerics import entries, one_pass, sparse_reader
 from inductor_debug.stages.numerics.comparable import CannotCompare, comparable, dense
 from inductor_debug.stages.numerics.comparison import compare_tensors
 from inductor_debug.stages.numerics.entries import entries_of
@@ -60,7 +60,7 @@ def sparse_of(whole, layout, dense_dims=0, sparse_dims=None):
 
 
 def read_through(side, limit):
-    return torch.cat([torch.empty(0, dtype=side.dtype), *(piece for _, (piece,) in metrics.chunks([side], limit))])
+    return torch.cat([torch.empty(0, dtype=side.dtype), *(piece for _, (piece,) in one_pass.chunks([side], limit))])
 
 
 def assert_reads(tensor, expected):
@@ -256,7 +256,7 @@ def test_packed_quantized_tensors_are_dequantized(dtype):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_figures_are_those_of_the_dense_tensors_whichever_side_is_sparse(layout, monkeypatch):
-    monkeypatch.setattr(metrics, "CHUNK", 50)
+    monkeypatch.setattr(one_pass, "CHUNK", 50)
     reference = whole_of((20, 24)).double()
     test = reference.float().double() * (1 + 1e-3 * torch.rand(20, 24, generator=torch.Generator().manual_seed(1)))
     test[17, 21] += 5.0
@@ -281,7 +281,7 @@ def test_a_sparse_gold_that_is_the_reference_is_no_floor():
 
 def test_a_walk_leaves_no_window_behind_even_where_it_ends_early():
     side = comparable(whole_of((30, 40)).to_sparse())
-    walk = metrics.chunks([side, torch.zeros(30, 40)], 10)
+    walk = one_pass.chunks([side, torch.zeros(30, 40)], 10)
     next(walk)
     assert len(side._window)
     walk.close()

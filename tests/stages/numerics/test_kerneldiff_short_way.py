@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from inductor_debug.stages.numerics import accumulator, formats, metrics
+from inductor_debug.stages.numerics import accumulator, formats, one_pass
 from inductor_debug.stages.numerics.comparison import compare_tensors
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
@@ -31,7 +31,7 @@ def sides(dtype: torch.dtype, seed: int, special: list[float]) -> list[torch.Ten
     return [made[0].to(dtype), made[1].to(dtype), made[2]]
 
 
-def flat(figures: metrics.Figures) -> dict[str, object]:
+def flat(figures: accumulator.Figures) -> dict[str, object]:
     """Every figure, with the spreads' own figures in place of their scaled sums."""
     found = {name: value for name, value in vars(figures).items() if not isinstance(value, accumulator.Spread)}
     found["worst"] = [asdict(worst) for worst in figures.worst]
@@ -70,7 +70,7 @@ def test_the_short_way_agrees_with_the_general_way(dtype, special, with_gold):
             for tolerance in (0.0, 1e-3):
                 options = {"rtol": tolerance, "atol": tolerance, "limit": limit}
                 short, general = (
-                    metrics.measure(reference, test, gold if with_gold else None, general=general, **options)
+                    one_pass.measure(reference, test, gold if with_gold else None, general=general, **options)
                     for general in (False, True)
                 )
                 assert_same(flat(short), flat(general))
@@ -81,7 +81,7 @@ def test_the_short_way_agrees_where_dtypes_differ(other):
     reference, test, gold = sides(torch.float32, 0, [0.0, 2.0])
     test = (test * 100).to(other)
     short, general = (
-        metrics.measure(reference, test, gold, rtol=0.1, atol=0.1, limit=13, general=general)
+        one_pass.measure(reference, test, gold, rtol=0.1, atol=0.1, limit=13, general=general)
         for general in (False, True)
     )
     assert_same(flat(short), flat(general))
@@ -89,16 +89,16 @@ def test_the_short_way_agrees_where_dtypes_differ(other):
 
 def test_finite_chunks_take_the_short_way_and_others_do_not(monkeypatch):
     taken = []
-    original = metrics.Accumulator._add_finite
+    original = accumulator.Accumulator._add_finite
 
     def add(self, offset, pieces):
         taken.append((offset, original(self, offset, pieces)))
         return taken[-1][1]
 
-    monkeypatch.setattr(metrics.Accumulator, "_add_finite", add)
+    monkeypatch.setattr(accumulator.Accumulator, "_add_finite", add)
     broken = torch.ones(30)
     broken[15] = math.nan
-    metrics.measure(torch.ones(30), broken, None, rtol=0.0, atol=0.0, limit=10)
+    one_pass.measure(torch.ones(30), broken, None, rtol=0.0, atol=0.0, limit=10)
     assert taken == [(0, True), (10, False), (20, True)]
 
 
@@ -114,7 +114,7 @@ def test_the_sign_of_a_zero_is_a_bit_but_no_error():
 def test_the_worst_elements_are_those_of_the_whole_tensor(general, limit):
     generator = torch.Generator().manual_seed(1)
     errors = torch.randint(0, 40, (300,), generator=generator).double()
-    found = metrics.measure(torch.zeros_like(errors), errors, None, rtol=0.0, atol=0.0, limit=limit, general=general)
+    found = one_pass.measure(torch.zeros_like(errors), errors, None, rtol=0.0, atol=0.0, limit=limit, general=general)
     expected = sorted(enumerate(errors.tolist()), key=lambda pair: (-pair[1], pair[0]))[:8]
     assert [(worst.index[0], worst.test) for worst in found.worst] == expected
 
@@ -144,7 +144,7 @@ def test_order_and_distance_follow_the_values_of_every_bit_pattern(dtype):
 
 
 def test_a_float64_gold_equal_to_its_reference_is_found_out_in_any_chunk():
-    reference = torch.ones(metrics.CHUNK + 5, dtype=torch.float64)
+    reference = torch.ones(one_pass.CHUNK + 5, dtype=torch.float64)
     assert compare_tensors(reference, reference * 2, gold=reference.clone()).bound == "tolerance"
     gold = reference.clone()
     gold[-1] = 1.5

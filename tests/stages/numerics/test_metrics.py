@@ -1,0 +1,90 @@
+"""Metrics beside the figures of the one pass: ours, and a package's."""
+
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint
+
+import numpy
+import pytest
+import torch
+
+from inductor_debug import compare, compare_tensors
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.kerneldiff.results import table
+from inductor_debug.stages.numerics import metrics as room
+from inductor_debug.stages.numerics.accumulator import Figures
+from inductor_debug.stages.numerics.metrics import Metric
+from inductor_debug.stages.numerics.one_pass import CHUNK
+
+
+class SignFlips(Metric):
+    """Elements whose sign is another one."""
+
+    name = "sign_flips"
+    passes = True
+
+    def __init__(self) -> None:
+        self.count, self.golds = 0, 0
+
+    def add(self, reference: torch.Tensor, test: torch.Tensor, gold: torch.Tensor | None) -> None:
+        assert reference.dtype == torch.float64 and reference.dim() == 1
+        self.count += int((reference.sign() != test.sign()).sum())
+        self.golds += 0 if gold is None else gold.numel()
+
+    def value(self, figures: Figures) -> int:
+        assert self.golds in (0, figures.elements)
+        return self.count
+
+
+class Taken(SignFlips):
+    name = "scale"
+
+
+@pytest.fixture
+def offered(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    def offer(name: str) -> None:
+        points = [EntryPoint("any", f"{__name__}:{name}", room.GROUP)]
+        monkeypatch.setattr(room, "entry_points", lambda group: points if group == room.GROUP else [])
+        room.metrics.cache_clear()
+
+    yield offer
+    room.metrics.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32])
+def test_the_scale_is_the_nearest_factor_by_least_squares(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    reference = (100 * torch.randn(3, 50, 7)).to(dtype)
+    test = (reference.double() * 1.1 + 0.5 * torch.randn(3, 50, 7)).to(dtype)
+    x, y = (tensor.double().numpy().ravel() for tensor in (reference, test))
+    (by_numpy,), *_ = numpy.linalg.lstsq(x[:, None], y, rcond=None)
+    assert compare_tensors(reference, test).metrics["scale"] == pytest.approx(by_numpy, rel=1e-9)
+
+
+@pytest.mark.parametrize(("reference", "scale"), [([0.0, 0.0], None), ([1.0, -2.0], 1.0), ([1.0, float("nan")], 1.0)])
+def test_the_scale_of_zeros_is_not_defined(reference: list[float], scale: float | None) -> None:
+    assert compare_tensors(torch.tensor(reference), torch.tensor(reference)).metrics["scale"] == (
+        scale if scale is None else pytest.approx(scale)
+    )
+
+
+@pytest.mark.parametrize("with_gold", [False, True])
+def test_a_packages_metric_is_a_column_and_is_given_every_element_once(
+    with_gold: bool, offered: Callable[[str], None]
+) -> None:
+    offered("SignFlips")
+    reference = torch.arange(1.0, 2 * CHUNK + 10).reshape(-1, 1).expand(-1, 2).clone()
+    test = reference.clone()
+    test[::1000] *= -1
+    found = compare({"x": reference}, {"x": test}, {"x": reference.double()} if with_gold else None)
+    assert found.rows[0].metrics["sign_flips"] == 2 * len(test[::1000])
+    frame = table(found.rows)
+    assert list(frame.columns[-2:]) == ["scale", "sign_flips"] and frame["sign_flips"][0] == 2 * len(test[::1000])
+
+
+@pytest.mark.parametrize(("name", "words"), [("compare", "names no metric"), ("Taken", "'scale' another metric has")])
+def test_what_is_no_metric_or_has_the_name_of_another_is_told(
+    name: str, words: str, offered: Callable[[str], None]
+) -> None:
+    offered(name)
+    with pytest.raises(ConfigurationError, match=words):
+        compare_tensors(torch.ones(2), torch.ones(2))
