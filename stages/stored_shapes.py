@@ -218,6 +218,7 @@ class Diagnosis(TypedDict):
     """kerneldiff/diagnosis.json."""
 
     error: NotRequired[RaisedBySide | None]
+    baseline: NotRequired[str | None]
     golden: NotRequired[str | None]
 
 

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from inductor_debug.models.errors import ConfigurationError, closest_first, invalid_choice, shown
 from inductor_debug.models.stored import checked, read_yaml
+from inductor_debug.pipeline.config.renamed import with_names_of_today
 from inductor_debug.stages.registry import CONFIGS
 
 OPEN_KEYS = (
@@ -160,7 +161,7 @@ def rerun_node(file: Path, base: dict[str, Any], overrides: Sequence[str]) -> di
         base: content of ``conf/config.yaml``.
         overrides: those of the command line; a group selected anew replaces the stored one.
     """
-    stored = read_yaml(file, dict[str, Any] | None, aliases=True) or {}
+    stored = with_names_of_today(read_yaml(file, dict[str, Any] | None, aliases=True) or {})
     groups = ("model", "accel", "backend", "stages")
     replaced = overridden_groups(overrides, groups)
     defaults: list[Any] = []

@@ -8,6 +8,7 @@ from typing import Any
 
 from inductor_debug.models.errors import UserError
 from inductor_debug.models.stored import read_yaml
+from inductor_debug.pipeline.config.renamed import with_names_of_today
 from inductor_debug.pipeline.config.schema import Config
 from inductor_debug.stages.config_json import from_plain
 from inductor_debug.stages.encoding import jsonable
@@ -40,7 +41,7 @@ def stored_fingerprint(directory: Path) -> str | None:
     what was looked up elsewhere (an interpolation).
     """
     try:
-        content = read_yaml(directory / CONFIGURATION, dict[str, Any], directory)
+        content = with_names_of_today(read_yaml(directory / CONFIGURATION, dict[str, Any], directory))
         if "${" in json.dumps(content, default=str):
             return None
         config = from_plain(Config, content)

@@ -13,6 +13,7 @@ from inductor_debug.models.errors import (
     shortened,
 )
 from inductor_debug.pipeline.config.help import GROUPS, options
+from inductor_debug.pipeline.config.renamed import RENAMED
 from inductor_debug.pipeline.config.schema import Config
 from inductor_debug.pipeline.config.schema_fields import fields_of, fitting, leaves
 from inductor_debug.stages.registry import CONFIGS, OFF_BY_DEFAULT
@@ -40,6 +41,11 @@ def unknown_key(key: str, overrides: Sequence[str] = (), where: str = "") -> Con
     parts = key.split(".")
     override = override_of(key, overrides)
     place = place_of(key, overrides, where)
+    if key in RENAMED:
+        value = override.partition("=")[2] or "VALUE"
+        return ConfigurationError(
+            f"{key}: got a former name{in_place(place)}; valid: {RENAMED[key]}.\nTry: {RENAMED[key]}={value}"
+        )
     if key in GROUPS:
         return invalid_choice(key, override.partition("=")[2], options(key), where=place)
     if parts[0] == "hydra":

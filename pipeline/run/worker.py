@@ -162,8 +162,8 @@ class Worker:
         if reference is not None:
             reference.validate()
         device = self.plan.settings.reference.device
-        golden = getattr(self.plan.stages.get("kerneldiff"), "golden", None)
-        if device is not None and golden is None:  # a golden's reference ran where that device is
+        baseline = getattr(self.plan.stages.get("kerneldiff"), "baseline", None)
+        if device is not None and baseline is None:  # a baseline's reference ran where that device is
             available_device(device, "reference.device")
 
     def _build_case(self) -> None:
@@ -173,10 +173,10 @@ class Worker:
             built_case(self.context)
 
     def _check_eager(self) -> None:
-        """That the model runs at all, on the inputs that were made for it; a golden run needs no eager mode here."""
+        """That the model runs at all, on the inputs that were made for it; a baseline run needs no eager mode here."""
         from inductor_debug.stages.eager_check import check_eager
 
-        if any(getattr(stage.config, "golden", None) for stage in self.stages.values()):
+        if any(getattr(stage.config, "baseline", None) for stage in self.stages.values()):
             return
 
         self.emit({"event": "progress", "name": "preflight", "text": "running the model once in eager mode"})

@@ -34,7 +34,7 @@ from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.diff import compared
 from inductor_debug.stages.kerneldiff.records import Comparison
-from inductor_debug.stages.kerneldiff.standard import Standard, opened_golden, standard_of
+from inductor_debug.stages.kerneldiff.standard import Standard, opened_baseline, standard_of
 from inductor_debug.stages.numerics.record import TensorComparison
 from inductor_debug.stages.torch_internals import dynamo
 from inductor_debug.stages.torch_internals.inductor import inductor_decompositions
@@ -126,7 +126,7 @@ class Prober:
         adapter: Callable[[], AcceleratorAdapter],
         right: Case | None = None,
     ) -> None:
-        options = dataclasses.replace(options, plots=False, repeats=1, steps=0, store_golden=False)
+        options = dataclasses.replace(options, plots=False, repeats=1, steps=0, store_baseline=False)
         self._context = dataclasses.replace(context, progress=lambda text: None)  # a probe is told as a whole
         self._adapter, self._right = adapter, right
         self._options = options
@@ -154,8 +154,8 @@ class Prober:
     def probe(self, setting: Setting) -> Outcome:
         """Compile with ``setting``, run one step and judge it; the case is left as it was."""
         if self._standard is None:
-            golden = opened_golden(self._context, self._options)
-            self._standard = standard_of(self._context, self._options, golden, self._right)
+            baseline = opened_baseline(self._context, self._options)
+            self._standard = standard_of(self._context, self._options, baseline, self._right)
         began = time.perf_counter()
         board = Switchboard(setting.off, setting.watched)
         made: list[CompiledCase] = []

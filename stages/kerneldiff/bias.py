@@ -74,11 +74,11 @@ def withdrawn(
         for leaf, noise in [_noise(row, reference, gold)]
         if leaf is not None and noise is not None and _rms(noise) > roundoff**WIDE * _rms(leaf)
     }
-    golden = base.to_gold() if wide else base
+    ideal = base.to_gold() if wide else base
     for number in range(DRAWS):
         if not wide:
             return {}
-        draw = perturbed.draw(base, golden, number, perturbed.one_step)
+        draw = perturbed.draw(base, ideal, number, perturbed.one_step)
         if draw is None:
             return {}
         wide = {index: item for index, item in wide.items() if _stays(item, draw)}

@@ -19,10 +19,11 @@ class KernelDiffConfig(ComparisonLimits):
         steps: in training, optimizer steps on each side after which the parameters are compared; 0: none.
         optimizer: of these steps, sgd or adamw.
         learning_rate: of these steps.
-        store_golden: store the reference under kerneldiff/golden, for a run with ``golden``. None: where it takes at
-            most 64 MiB (golden.LIMIT); true: whatever it takes, and the weights too; false: never.
-        golden: directory of the run whose stored reference is compared with; the reference is then not run here, save
-            for perturbed references of what exceeds the floor (see ``Golden.repeated``; ``perturbations=0``: never).
+        store_baseline: store the reference under kerneldiff/baseline, for a run with ``baseline``. None: where it takes
+            at most 64 MiB (baseline_store.LIMIT); true: whatever it takes, and the weights too; false: never.
+        baseline: directory of the run whose stored reference is compared with; the reference is then not run here,
+            save for perturbed references of what exceeds the floor (see ``Baseline.repeated``; ``perturbations=0``:
+            never).
     """
 
     plots: bool = True
@@ -31,5 +32,5 @@ class KernelDiffConfig(ComparisonLimits):
     steps: int = whole(0, example=3)
     optimizer: str = chosen("sgd", OPTIMIZERS)
     learning_rate: float = real(0.01, above=0)
-    store_golden: bool | None = None
-    golden: str | None = None
+    store_baseline: bool | None = None
+    baseline: str | None = None

@@ -32,7 +32,7 @@ from inductor_debug.stages.numerics.record import TensorComparison
 from inductor_debug.stages.settings import ReferenceConfig, Settings
 from inductor_debug.stages.sides import matched_draws
 from inductor_debug.stages.sides import running as sides
-from inductor_debug.stages.sides.baseline import Golden
+from inductor_debug.stages.sides.baseline import Baseline
 
 REVIEWS: tuple[Review, ...] = (
     StorageRounding(),
@@ -82,7 +82,7 @@ def diff(
         ConfigurationError: no such backend, or an option that it, or the comparison, does not take.
         TypeError: no such option.
     """
-    config = KernelDiffConfig(**options | {"plots": False, "store_golden": False})
+    config = KernelDiffConfig(**options | {"plots": False, "store_baseline": False})
     case = _cast(Case.of(module, args, kwargs or {}, mode), dtype)
     right = None if reference is None else _cast(Case.of(reference, args, kwargs or {}, mode), dtype)
     settings = Settings(ModelConfig(case.name), backend=named(backend, inductor or {}), mode=mode)
@@ -135,8 +135,8 @@ class _Comparing:
         self.context, self.config, self.compiled = context, config, compiled
         self.case, self.origin, self.test = standard.case, standard.origin, test
         self.reference, self.gold = dataclasses.replace(standard.reference), dataclasses.replace(standard.gold)
-        self.golden = self.origin if isinstance(self.origin, Golden) else None
-        self.settings = self.golden.reference if self.golden else context.settings.reference
+        self.baseline = self.origin if isinstance(self.origin, Baseline) else None
+        self.settings = self.baseline.reference if self.baseline else context.settings.reference
 
     def comparison(self) -> Comparison:
         self.context.progress("comparing")
@@ -200,12 +200,12 @@ class _Comparing:
 
     def _notes(self, evidence: Evidence, rows: list[TensorComparison], notes: Mapping[str, str], extra: str) -> str:
         """What the message of a run adds to its verdict."""
-        golden, told = self.golden, ""
-        if golden:
+        baseline, told = self.baseline, ""
+        if baseline:
             note = notes.get(Perturbation.name, "")
             if evidence.floor_decides and not self.gold.leaves and self.case.dtype != torch.float64:
                 note = "no gold is stored there, so the tolerances of the dtype decide"
-            told += f"; the reference is that of {golden.origin}{note and f'; {note}'}"
+            told += f"; the reference is that of {baseline.origin}{note and f'; {note}'}"
         told += without_gold(self.gold.error) + extra
         if StorageRounding.name in notes:
             told += f"; {notes[StorageRounding.name]}"
@@ -213,11 +213,11 @@ class _Comparing:
             told += eager_attention.explain(evidence.eager, self.test.leaves, rows)
         if self.test.settings:
             told += f"; the test side changed {', '.join(self.test.settings)}; put back"
-        return told + (golden.foreign_draws(self.context.settings, rows) if golden else "")
+        return told + (baseline.foreign_draws(self.context.settings, rows) if baseline else "")
 
     def _same_code(self) -> str:
         """Why both sides provably ran the same code; empty where they did not, or where that is unknown."""
-        if self.golden is not None and not self.golden.same_place(self.case):
+        if self.baseline is not None and not self.baseline.same_place(self.case):
             return ""
         compiled, reference = self.compiled, self.settings
         if self.context.settings.backend.adapter == reference.backend == "eager" and _here(reference):

@@ -9,7 +9,7 @@ from inductor_debug.stages.backends.compiled import compile_case
 from inductor_debug.stages.contract import StageContext
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.sides import running as sides
-from inductor_debug.stages.sides.baseline import Golden
+from inductor_debug.stages.sides.baseline import Baseline
 from inductor_debug.stages.sides.matched_draws import Draws
 
 
@@ -21,7 +21,7 @@ class Evidence:
         context: of the stage, or made in memory; told of each further run.
         options: how to judge.
         case: what the test side ran.
-        origin: the case that gave the reference, or the golden that holds it.
+        origin: the case that gave the reference, or the baseline that holds it.
         reference, test, gold: one step of each; gold is empty where a tolerance decides.
         adapter: the test side's.
         draws: what is known of the random numbers that the test side drew.
@@ -32,7 +32,7 @@ class Evidence:
     context: StageContext
     options: KernelDiffConfig
     case: Case
-    origin: Case | Golden
+    origin: Case | Baseline
     reference: sides.Side
     test: sides.Side
     gold: sides.Side
@@ -70,8 +70,8 @@ class Evidence:
 
     @cached_property
     def perturbable(self) -> tuple[Case | None, str]:
-        """The case whose perturbed references may judge, None where none may; and a note where a golden is used."""
-        if isinstance(self.origin, Golden):
+        """The case whose perturbed references may judge, None where none may; and a note where a baseline is used."""
+        if isinstance(self.origin, Baseline):
             self.context.progress("running eager once, to see whether it gives the stored reference")
             return self.origin.repeated(self.case, self.reference.leaves, self.test.leaves, self.gold.leaves)
         return self.eager, ""

@@ -49,10 +49,10 @@ def check(config: KernelDiffConfig, settings: Settings) -> None:
             f"stages.kerneldiff.steps: got {config.steps} in mode={settings.mode}, where nothing is trained.\n"
             "Try: mode=training"
         )
-    if config.golden is not None and (config.steps or config.repeats > 1):
+    if config.baseline is not None and (config.steps or config.repeats > 1):
         raise ConfigurationError(
-            "stages.kerneldiff.golden: got a stored reference with steps or repeats, which need the reference to run; "
-            "valid: one of the two.\nTry: stages.kerneldiff.steps=0 stages.kerneldiff.repeats=1"
+            "stages.kerneldiff.baseline: got a stored reference with steps or repeats, which need the reference to "
+            "run; valid: one of the two.\nTry: stages.kerneldiff.steps=0 stages.kerneldiff.repeats=1"
         )
 
 
@@ -173,7 +173,7 @@ def steps(
         "test": Trainee.of(case, compiled, *options),
     }
     if floor:
-        golden = case.to_gold()
+        ideal = case.to_gold()
         trained["reference"].watched = case.draws is not None and base.module is case.module
-        trained["gold"] = Trainee.of(golden, golden.module, *options)
+        trained["gold"] = Trainee.of(ideal, ideal.module, *options)
     return train(trained, config.steps), trained

@@ -94,12 +94,12 @@ def judged(
             asked[index] = PerturbedFloor.of(row)
         elif factor is not None and DiscreteOutput.may_be(row, mine, theirs):
             asked[index] = DiscreteOutput(row, row.judgement, factor)
-    golden = base.to_gold() if asked and draws else base
+    ideal = base.to_gold() if asked and draws else base
     open_still, jumped = dict(asked), False
     for number in range(draws):
         if not open_still or (number == PATIENCE and not jumped):
             break
-        draw = perturbed.draw(base, golden, number, run)
+        draw = perturbed.draw(base, ideal, number, run)
         if draw is None:
             break
         for item in open_still.values():

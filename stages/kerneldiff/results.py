@@ -87,7 +87,7 @@ def diagnosis(comparison: Comparison, *, worst: TensorComparison | None, drawn: 
         "failed": len(comparison.failed),
         "drawn": drawn,
         "reference": None,
-        "golden": None,
+        "baseline": None,
     }
     if comparison.adapter is not None:
         found["tasks"] = [asdict(measures) for measures in comparison.tasks]

@@ -21,10 +21,10 @@ from inductor_debug.stages.kerneldiff.results import (
     summary,
     table,
 )
-from inductor_debug.stages.kerneldiff.standard import Standard, opened_golden, standard_of
+from inductor_debug.stages.kerneldiff.standard import Standard, opened_baseline, standard_of
 from inductor_debug.stages.numerics.metrics import metrics
 from inductor_debug.stages.numerics.verdict import FAILING
-from inductor_debug.stages.sides.baseline import Golden
+from inductor_debug.stages.sides.baseline import Baseline
 from inductor_debug.stages.sides.baseline_store import store
 
 log = logging.getLogger(__name__)
@@ -40,16 +40,16 @@ class KernelDiffStage(Stage):
 
     def __init__(self, config: KernelDiffConfig) -> None:
         super().__init__(config)
-        self.golden: Golden | None = None
+        self.baseline: Baseline | None = None
 
     def check(self, context: StageContext) -> None:
-        """Open the golden that the options name, if they do; it must be whole, and of this model and configuration.
+        """Open the baseline that the options name, if they do; it must be whole, and of this model and configuration.
 
         Where it holds weights and they are others than the case's, the whole run's case gets a copy of the module
         with the stored ones.
 
         Raises:
-            ConfigurationError: see :func:`stages.kerneldiff.standard.opened_golden`,
+            ConfigurationError: see :func:`stages.kerneldiff.standard.opened_baseline`,
                 :func:`stages.kerneldiff.extra_runs.check` and :func:`stages.numerics.metrics.metrics`.
         """
         extra_runs.check(self.config, context.settings)
@@ -62,32 +62,35 @@ class KernelDiffStage(Stage):
         Returns:
             ``failed`` for a defect and where nothing could be established, else ``passed``.
         """
-        golden = self._open(context)
-        standard = standard_of(context, self.config, golden)
+        baseline = self._open(context)
+        standard = standard_of(context, self.config, baseline)
         comparison = compared(context, self.config, standard, lambda: compiled_case(context))
         result = self._result(context, comparison)
         result.artifacts[OPTIONS] = dataclasses.asdict(self.config)
-        if golden is not None:
-            result.artifacts[DIAGNOSIS] |= {"reference": golden.origin, "golden": f"not stored: it is in {golden.run}"}
+        if baseline is not None:
+            result.artifacts[DIAGNOSIS] |= {
+                "reference": baseline.origin,
+                "baseline": f"not stored: it is in {baseline.run}",
+            }
             return result
         stored, note = self._stored(context, standard)
         result.artifacts |= stored
         log.info("kerneldiff: the reference is %s", note)
-        result.artifacts[DIAGNOSIS] |= {"reference": "run here", "golden": note}
+        result.artifacts[DIAGNOSIS] |= {"reference": "run here", "baseline": note}
         return result
 
-    def _open(self, context: StageContext) -> Golden | None:
-        self.golden = self.golden or opened_golden(context, self.config)
-        return self.golden
+    def _open(self, context: StageContext) -> Baseline | None:
+        self.baseline = self.baseline or opened_baseline(context, self.config)
+        return self.baseline
 
     def _stored(self, context: StageContext, standard: Standard) -> tuple[dict[str, Any], str]:
         """The reference as files for another run, and what became of it in words."""
         if standard.reference.error:
             return {}, "not stored: the reference raised"
-        if self.config.store_golden is False:
-            return {}, "not stored: stages.kerneldiff.store_golden=false"
+        if self.config.store_baseline is False:
+            return {}, "not stored: stages.kerneldiff.store_baseline=false"
         ran = standard.case, standard.reference, standard.gold
-        return store(context.settings, *ran, forced=bool(self.config.store_golden))
+        return store(context.settings, *ran, forced=bool(self.config.store_baseline))
 
     def _result(self, context: StageContext, comparison: Comparison) -> StageResult:
         failed = sorted(comparison.failed, key=badness, reverse=True)

@@ -7,7 +7,7 @@ from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.contract import StageContext
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.sides import running as sides
-from inductor_debug.stages.sides.baseline import Golden, open_golden
+from inductor_debug.stages.sides.baseline import Baseline, open_baseline
 from inductor_debug.stages.sides.gold import gold_side
 
 
@@ -17,29 +17,29 @@ class Standard:
 
     Attributes:
         case: what the test side runs.
-        reference, gold: as they ran, or as a golden holds them.
-        origin: the case that gave the reference, or the golden that holds it.
-        foreign: why a golden is no reference of this case; else empty.
+        reference, gold: as they ran, or as a baseline holds them.
+        origin: the case that gave the reference, or the baseline that holds it.
+        foreign: why a baseline is no reference of this case; else empty.
     """
 
     case: Case
     reference: sides.Side
     gold: sides.Side
-    origin: Case | Golden
+    origin: Case | Baseline
     foreign: str = ""
 
 
 def standard_of(
-    context: StageContext, config: KernelDiffConfig, golden: Golden | None = None, right: Case | None = None
+    context: StageContext, config: KernelDiffConfig, baseline: Baseline | None = None, right: Case | None = None
 ) -> Standard:
-    """The reference and gold, one step each, or those of the golden. A reference that raised has no gold.
+    """The reference and gold, one step each, or those of the baseline. A reference that raised has no gold.
 
     Args:
         right: a case whose module is right, to be the reference in place of the context's; with the same inputs.
     """
     floor_decides = config.atol is None and config.rtol is None
-    if golden is not None:
-        return _stored(context, golden, floor_decides)
+    if baseline is not None:
+        return _stored(context, baseline, floor_decides)
     context.progress("reference")
     base = sides.reference_case(context) if right is None else right
     reference = sides.run_side("reference", base, lambda: sides.reference_function(context, base))
@@ -51,31 +51,31 @@ def standard_of(
     return Standard(context.case, reference, gold, base)
 
 
-def _stored(context: StageContext, golden: Golden, floor_decides: bool) -> Standard:
-    """The standard that a golden holds; neither the reference nor gold is run."""
-    foreign = golden.foreign_weights(context.settings, context.case)
+def _stored(context: StageContext, baseline: Baseline, floor_decides: bool) -> Standard:
+    """The standard that a baseline holds; neither the reference nor gold is run."""
+    foreign = baseline.foreign_weights(context.settings, context.case)
     if foreign:
-        return Standard(context.case, sides.Side(), sides.Side(), golden, foreign)
-    context.progress(f"reference and gold from {golden.origin}: neither is run here")
-    case = golden.case_with_inputs(context.case)
-    reference, gold = golden.both_sides(case)
-    return Standard(case, reference, gold if floor_decides else sides.Side(), golden)
+        return Standard(context.case, sides.Side(), sides.Side(), baseline, foreign)
+    context.progress(f"reference and gold from {baseline.origin}: neither is run here")
+    case = baseline.case_with_inputs(context.case)
+    reference, gold = baseline.both_sides(case)
+    return Standard(case, reference, gold if floor_decides else sides.Side(), baseline)
 
 
-def opened_golden(context: StageContext, config: KernelDiffConfig) -> Golden | None:
-    """The golden that the options name; the run's case gets its weights, where it holds others.
+def opened_baseline(context: StageContext, config: KernelDiffConfig) -> Baseline | None:
+    """The baseline that the options name; the run's case gets its weights, where it holds others.
 
     Raises:
-        ConfigurationError: see :func:`stages.sides.baseline.open_golden` and ``Golden.check``.
+        ConfigurationError: see :func:`stages.sides.baseline.open_baseline` and ``Baseline.check``.
     """
-    if config.golden is None:
+    if config.baseline is None:
         return None
-    if config.store_golden:
+    if config.store_baseline:
         raise ConfigurationError(
-            "stages.kerneldiff.store_golden: got true with stages.kerneldiff.golden, where no reference is run; "
-            "valid: one of the two.\nTry: stages.kerneldiff.store_golden=null"
+            "stages.kerneldiff.store_baseline: got true with stages.kerneldiff.baseline, where no reference is run; "
+            "valid: one of the two.\nTry: stages.kerneldiff.store_baseline=null"
         )
-    golden = open_golden(config.golden)
-    golden.check(context.settings, context.case)
-    context.live["case"] = golden.case_with_weights(context.case)
-    return golden
+    baseline = open_baseline(config.baseline)
+    baseline.check(context.settings, context.case)
+    context.live["case"] = baseline.case_with_weights(context.case)
+    return baseline

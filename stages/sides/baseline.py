@@ -1,16 +1,16 @@
-"""Golden runs: a reference stored once, and compared with on another machine, another device or another version.
+"""Baseline runs: a reference stored once, and compared with on another machine, another device or another version.
 
-A run stores under ``kerneldiff/golden``:
+A run stores under ``kerneldiff/baseline``:
 
 - ``reference.safetensors``, ``gold.safetensors``: the leaves of the reference and of gold, by ``kind/path``; of the
   buffers and inputs those that the step changed;
 - ``inputs.safetensors``: the inputs, by argument name (where their dtypes are plain, ``model.inputs`` takes it too);
-- ``weights.safetensors``, only with ``store_golden=true``: every parameter and buffer, by name; without them the run
+- ``weights.safetensors``, only with ``store_baseline=true``: every parameter and buffer, by name; without them the run
   that compares must have the same weights already, and torch draws others on another kind of CPU or in another version;
-- ``golden.json``: what no safetensors file holds (the leaves in order and those that are no tensors, dtypes, digests
+- ``baseline.json``: what no safetensors file holds (the leaves in order and those that are no tensors, dtypes, digests
   of every parameter and buffer, the configuration, versions), and the SHA-256 of the files and of itself.
 
-A golden is compared with only where it is whole, was made from the same model in the same mode, dtype and precision,
+A baseline is compared with only where it is whole, was made from the same model in the same mode, dtype and precision,
 and, tensor by tensor, from the same weights.
 """
 
@@ -35,7 +35,7 @@ from inductor_debug.stages.numerics.record import TensorComparison
 from inductor_debug.stages.settings import ReferenceConfig, Settings
 from inductor_debug.stages.sides import fingerprint, packing
 from inductor_debug.stages.sides import running as sides
-from inductor_debug.stages.sides.baseline_store import FILES, FOLDER, SCHEMA, About, Stamped, digest
+from inductor_debug.stages.sides.baseline_store import FILE, FILES, FOLDER, FORMER, SCHEMA, About, Stamped, digest
 from inductor_debug.stages.sides.refilled_copies import Contradiction, refilled
 from inductor_debug.stages.stored_shapes import Diagnosis
 
@@ -45,18 +45,18 @@ GOLD_DIGITS = 1e-9
 """Two machines' float64 results of one model differ by less than this share of a tensor's largest magnitude: some
 10^7 times their unit roundoff (1.1e-16), and a hundredth of float32's (6e-8), the finest that gold judges."""
 
-KEY = "stages.kerneldiff.golden"
+KEY = "stages.kerneldiff.baseline"
 _HERE = f"or {KEY}=null to run the reference here"
 
 
 @dataclass
-class Golden:
+class Baseline:
     """A stored reference whose files are whole.
 
     Attributes:
         run: its run's directory, as the user wrote it.
         folder: where its files are.
-        about: content of ``golden.json``.
+        about: content of ``baseline.json``.
         replaced: how many of the case's parameters and buffers :meth:`case_with_weights` took from it.
     """
 
@@ -83,7 +83,7 @@ class Golden:
         return bool(self.about["made_with"] == fingerprint.made_with(case))
 
     def check(self, settings: Settings, case: Case) -> None:
-        """Raise ConfigurationError where the golden is of another model, mode, dtype, precision or input shape."""
+        """Raise ConfigurationError where the baseline is of another model, mode, dtype, precision or input shape."""
         here, there = fingerprint.identity(settings), self.about["settings"]
         keys = [key for key in {**there, **here} if here.get(key) != there.get(key) and not _is_path(here.get(key))]
         if keys:
@@ -110,8 +110,8 @@ class Golden:
         if differ and not self._its_seed(settings):
             places = [", ".join(f"{key} {place[key]}" for key in differ) for place in (made, here)]
             cure = (
-                f"stages.kerneldiff.store_golden=true in that run, which stores its weights too, or a checkpoint: the "
-                f"same seed may draw other weights under {places[0]} than under {places[1]}"
+                f"stages.kerneldiff.store_baseline=true in that run, which stores its weights too, or a checkpoint: "
+                f"the same seed may draw other weights under {places[0]} than under {places[1]}"
             )
         return (
             f"{len(names)} of {len(theirs)} parameters and buffers have other values than in {self.origin}, the first "
@@ -124,7 +124,7 @@ class Golden:
         return f". Try: {seed}, {_HERE}" if seed and any(row.bound == "random" for row in rows) else ""
 
     def _its_seed(self, settings: Settings) -> str:
-        """The option that gives this run the golden's seed; empty where it has it."""
+        """The option that gives this run the baseline's seed; empty where it has it."""
         seed = self.about["seed"]
         return "" if seed == settings.seed else f"seed={seed} (this run has seed={settings.seed})"
 
@@ -211,7 +211,7 @@ class Golden:
         try:
             return packing.unpack(self.about["leaves"][part], loaded)
         except (KeyError, ValueError, RuntimeError) as error:
-            raise self._damaged(f"{part}.safetensors does not hold what golden.json lists: {error}") from error
+            raise self._damaged(f"{part}.safetensors does not hold what baseline.json lists: {error}") from error
 
     def _restored(
         self, record: dict[str, Any], loaded: dict[str, torch.Tensor], name: str, file: str = "inputs.safetensors"
@@ -219,7 +219,7 @@ class Golden:
         try:
             return packing.unpack_tensor(record, loaded[name])
         except (KeyError, ValueError, RuntimeError) as error:
-            raise self._damaged(f"{file} does not hold what golden.json lists: {error}") from error
+            raise self._damaged(f"{file} does not hold what baseline.json lists: {error}") from error
 
     def _load(self, file: str) -> dict[str, torch.Tensor]:
         from safetensors import SafetensorError
@@ -252,54 +252,58 @@ class Golden:
         )
 
 
-def open_golden(run: str) -> Golden:
-    """The golden of a run's directory, absolute or relative to the working directory.
+def open_baseline(run: str) -> Baseline:
+    """The baseline of a run's directory, absolute or relative to the working directory.
 
     Raises:
-        ConfigurationError: no such directory, no golden in it, or one that is damaged.
+        ConfigurationError: no such directory, no baseline in it, or one that is damaged.
     """
-    folder = Path(run).expanduser() / FOLDER
-    golden = Golden(run, folder, {})
+    place, main = FOLDER, FILE
+    if not (Path(run).expanduser() / place / main).exists() and Path(run).expanduser().joinpath(*FORMER).exists():
+        place, main = FORMER
+    folder = Path(run).expanduser() / place
+    baseline = Baseline(run, folder, {})
     try:
-        about = read_json(folder / "golden.json", Stamped, folder.parents[1])
+        about = read_json(folder / main, Stamped, folder.parents[1])
         told, schema = about.pop("sha256"), about["schema"]
         if told != digest(about):
-            raise golden._damaged("golden.json has not the SHA-256 that it tells")
+            raise baseline._damaged(f"{main} has not the SHA-256 that it tells")
         if schema != SCHEMA:
-            raise _error(run, f"holds a golden of schema {schema}", f"schema {SCHEMA}", "inductor-debug rerun")
-        golden.about = checked(about, About, folder / "golden.json")
+            raise _error(run, f"holds a baseline of schema {schema}", f"schema {SCHEMA}", "inductor-debug rerun")
+        baseline.about = checked(about, About, folder / main)
     except FileNotFoundError:
         raise _missing(run) from None
     except DamagedError as error:
-        raise golden._damaged(f"golden.json can't be read: {error}") from error
+        raise baseline._damaged(f"{main} can't be read: {error}") from error
     for name, expected in about["files"].items():
-        golden_file = folder / name
+        baseline_file = folder / name
         if name not in FILES:
-            raise golden._damaged(f"golden.json lists the file {name!r}")
-        if not golden_file.is_file():
-            raise golden._damaged(f"{name} is missing")
-        if not lies_within(golden_file, folder.parents[1]):
-            raise golden._damaged(f"{name} is a link that leads out of the run")
-        size = golden_file.stat().st_size
+            raise baseline._damaged(f"{main} lists the file {name!r}")
+        if not baseline_file.is_file():
+            raise baseline._damaged(f"{name} is missing")
+        if not lies_within(baseline_file, folder.parents[1]):
+            raise baseline._damaged(f"{name} is a link that leads out of the run")
+        size = baseline_file.stat().st_size
         if size != expected["bytes"]:
-            raise golden._damaged(f"{name} has {size:,} bytes, golden.json tells {expected['bytes']:,}")
-        with golden_file.open("rb") as file:
+            raise baseline._damaged(f"{name} has {size:,} bytes, {main} tells {expected['bytes']:,}")
+        with baseline_file.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != expected["sha256"]:
-                raise golden._damaged(f"{name} has another SHA-256 than golden.json tells")
-    return golden
+                raise baseline._damaged(f"{name} has another SHA-256 than {main} tells")
+    return baseline
 
 
 def _missing(run: str) -> ConfigurationError:
-    """The error for a run without a golden, with the reason where the run told it."""
+    """The error for a run without a baseline, with the reason where the run told it."""
     told, folder = "", Path(run).expanduser()
     with contextlib.suppress(FileNotFoundError, DamagedError):  # no readable reason: the error stands without
-        note = read_json(folder / "kerneldiff/diagnosis.json", Diagnosis, folder).get("golden")
+        told_then = read_json(folder / "kerneldiff/diagnosis.json", Diagnosis, folder)
+        note = told_then.get("baseline") or told_then.get("golden")
         told = f" ({visible(note)})" if note else ""
     return _error(
         run,
-        f"holds no {FOLDER}/golden.json{told}",
+        f"holds no {FOLDER}/{FILE}{told}",
         "a run's directory",
-        "in that run: stages.kerneldiff.store_golden=true",
+        "in that run: stages.kerneldiff.store_baseline=true",
     )
 
 

@@ -1,4 +1,4 @@
-"""Storing a golden: what it holds is told in :mod:`stages.sides.baseline`."""
+"""Storing a baseline: what it holds is told in :mod:`stages.sides.baseline`."""
 
 import hashlib
 import json
@@ -12,16 +12,18 @@ from inductor_debug.stages.settings import Settings
 from inductor_debug.stages.sides import fingerprint, packing
 from inductor_debug.stages.sides import running as sides
 
-FOLDER = "kerneldiff/golden"
+FOLDER, FILE = "kerneldiff/baseline", "baseline.json"
+FORMER = "kerneldiff/golden", "golden.json"
+"""The folder, and the file that tells of it, as earlier versions called them; they are read."""
 FILES = tuple(f"{name}.safetensors" for name in ("inputs", "reference", "gold", "weights"))
 SCHEMA = 1
 LIMIT = 64 * 2**20
-"""Bytes that a golden takes at most, unless ``store_golden=true`` forces it: any inference's outputs fit, and so does
-the training of a small model; ResNet-18's gradients take 141 MB (float32, and float64 for gold), BERT's 2.1 GB."""
+"""Bytes that a baseline takes at most, unless ``store_baseline=true`` forces it: any inference's outputs fit, and so
+does the training of a small model; ResNet-18's gradients take 141 MB (float32, and float64 for gold), BERT's 2.1 GB."""
 
 
 class Stamped(TypedDict):
-    """golden.json: what any schema of it has."""
+    """baseline.json: what any schema of it has."""
 
     schema: int
     sha256: str
@@ -75,7 +77,7 @@ class _File(TypedDict):
 
 
 class About(TypedDict):
-    """golden.json without the SHA-256 of itself."""
+    """baseline.json without the SHA-256 of itself."""
 
     settings: dict[str, Any]
     seed: int
@@ -91,7 +93,7 @@ class About(TypedDict):
 def store(
     settings: Settings, case: Case, reference: sides.Side, gold: sides.Side, *, forced: bool
 ) -> tuple[dict[str, Any], str]:
-    """The artifacts of a golden, and one line: that it is stored, or why it is not.
+    """The artifacts of a baseline, and one line: that it is stored, or why it is not.
 
     The leaves of both sides are given up as they are serialised, so that one file's content at most is held twice.
 
@@ -109,7 +111,7 @@ def store(
         packed = {name: packing.pack(leaves) for name, leaves in parts.items()}
         taken = sum(packing.size(tensors) for _, tensors in packed.values())
         if taken > LIMIT and not forced:
-            cure = "stages.kerneldiff.store_golden=true stores it"
+            cure = "stages.kerneldiff.store_baseline=true stores it"
             return {}, f"not stored: it takes {taken:,} bytes, more than {LIMIT:,}; {cure}"
         weights, inputs = fingerprint.weights(case), fingerprint.inputs(case)
     except packing.CannotStore as error:
@@ -143,7 +145,7 @@ def store(
             for name, content in artifacts.items()
         },
     }
-    artifacts[f"{FOLDER}/golden.json"] = jsonable(about) | {"sha256": digest(jsonable(about))}
+    artifacts[f"{FOLDER}/{FILE}"] = jsonable(about) | {"sha256": digest(jsonable(about))}
     return artifacts, f"stored: {taken:,} bytes in {FOLDER}, {'with' if forced else 'without'} the weights"
 
 

@@ -25,12 +25,12 @@ def gold_side(case: Case, *, wanted: bool, drew: bool) -> sides.Side:
     if drew:
         case.watch_draws()
     try:
-        golden = case.to_gold()
+        ideal = case.to_gold()
     except (UserError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # what a user's objects raise when they are copied
         log.exception("kerneldiff: the model can't be copied, so there is no gold")
         return sides.Side(error=sides.describe(error) | {"who": "copying the model"})
-    gold = sides.run_side("gold", golden, lambda: golden.module)
-    case.substitutes = golden.substitutes  # so do the copies that are made later, for steps and perturbed runs
+    gold = sides.run_side("gold", ideal, lambda: ideal.module)
+    case.substitutes = ideal.substitutes  # so do the copies that are made later, for steps and perturbed runs
     return gold

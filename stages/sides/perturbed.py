@@ -42,30 +42,30 @@ def amplitude(roundoff: float) -> float:
     return min(MOST_UNITS * roundoff, MOST_RELATIVE)
 
 
-def draw(base: Case, golden: Case, index: int, run: Runner) -> Draw | None:
+def draw(base: Case, ideal: Case, index: int, run: Runner) -> Draw | None:
     """The reference at perturbed parameters and inputs, gold at the same values, and gold at the mirrored ones.
 
     Whole numbers stay: a mask's 1 or an index is exact, and what compares it would jump for no rounding of a backend's.
 
-    None where a side raised, or where gold drew other random numbers than the reference. ``golden`` is left at the
+    None where a side raised, or where gold drew other random numbers than the reference. ``ideal`` is left at the
     mirrored values.
     """
     most = amplitude(base.unit_roundoff)
     generator = torch.Generator().manual_seed(base.seed + index)
     with base.preserved():
         with torch.no_grad():
-            for mine, exact in zip(_floating(base), _floating(golden), strict=True):
+            for mine, exact in zip(_floating(base), _floating(ideal), strict=True):
                 noise = torch.rand(mine.shape, generator=generator, dtype=torch.float32).mul_(2 * most).sub_(most)
                 noise = noise.add_(1).to(mine.device)
                 mine.copy_(torch.where(mine == mine.round(), mine, mine * noise))
                 exact.copy_(mine)
         reference = run("perturbed reference", base)
         decomposed = _decomposed(base, run)
-    above = run("perturbed gold", golden)
+    above = run("perturbed gold", ideal)
     with torch.no_grad():
-        for mine, exact in zip(_floating(base), _floating(golden), strict=True):
+        for mine, exact in zip(_floating(base), _floating(ideal), strict=True):
             exact.neg_().add_(mine.to(exact.dtype), alpha=2)
-    below = run("mirrored gold", golden)
+    below = run("mirrored gold", ideal)
     if reference.error or above.error or below.error:
         return None
     if reference.drew and {reference.generator} != {above.generator, below.generator}:

@@ -76,13 +76,13 @@ def test_a_strict_violation_is_neither_bisected_nor_profiled(stage: str, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_model_that_was_changed_after_its_golden_run_is_no_fault_of_the_compiler(change: str, tmp_path: Path) -> None:
+def test_a_model_that_was_changed_after_its_baseline_is_no_fault_of_the_compiler(change: str, tmp_path: Path) -> None:
     model = ("model=custom", "model.build._target_=nets.build", "model.name=net")
     (tmp_path / "nets.py").write_text(NET)
-    trusted = command(*model, "backend=eager", "stages=[kerneldiff]", "hydra.run.dir=golden", cwd=tmp_path)
+    trusted = command(*model, "backend=eager", "stages=[kerneldiff]", "hydra.run.dir=baseline", cwd=tmp_path)
     assert trusted.returncode == 0, trusted.stdout + trusted.stderr
     (tmp_path / "nets.py").write_text(NET.replace(*CHANGES[change]))
-    stages = ("stages=[kerneldiff,bisect,report]", "stages.kerneldiff.golden=golden")
+    stages = ("stages=[kerneldiff,bisect,report]", "stages.kerneldiff.baseline=baseline")
     done = command(*model, *stages, "backend=inductor", "hydra.run.dir=changed", cwd=tmp_path)
     finished = Finished(done.returncode, done.stdout + done.stderr, tmp_path / "changed")
     assert finished.code == 1, finished.output

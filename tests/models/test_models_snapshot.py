@@ -36,7 +36,7 @@ def context(module: nn.Module, x: torch.Tensor, mode: str = "inference") -> Stag
 
 
 def run(context: StageContext, **options: int) -> StageResult:
-    return KernelDiffStage(KernelDiffConfig(plots=False, store_golden=False, **options)).run(context)
+    return KernelDiffStage(KernelDiffConfig(plots=False, store_baseline=False, **options)).run(context)
 
 
 @needs_a_second

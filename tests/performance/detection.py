@@ -70,18 +70,18 @@ def middle_weight(module: torch.nn.Module) -> torch.nn.Parameter:
 def curve(model: str, dtype: str, seeds: int, file: Path) -> pd.DataFrame:
     """Plant, judge and measure; the table is stored after every row."""
     case = build_case(ModelConfig(model, BUILDS[model]), mode="inference", dtype=dtype, device="cpu", seed=0)
-    golden = case.to_gold()
+    ideal = case.to_gold()
     weight = middle_weight(case.module)
     position = next(index for index, each in enumerate(case.module.parameters()) if each is weight)
-    exact = list(golden.module.parameters())[position]
+    exact = list(ideal.module.parameters())[position]
     right = weight.detach().clone()
-    (path, reference), (_, gold) = output_of(case), output_of(golden)
+    (path, reference), (_, gold) = output_of(case), output_of(ideal)
     floor = rms(reference.double() - gold)
 
     def effect(changed: torch.Tensor) -> float:
         with torch.no_grad():
             exact.copy_(changed)
-        moved = rms(output_of(golden)[1] - gold)
+        moved = rms(output_of(ideal)[1] - gold)
         with torch.no_grad():
             exact.copy_(right)
         return moved / floor

@@ -125,8 +125,8 @@ def measure(subject: Subject, seeds: int) -> tuple[int, int, int]:
     kind, path = subject.wrong
     for seed in range(seeds):
         draw(case, seed)
-        golden = case.to_gold()
-        leaves = [sides.collect(each) for each in (case.run(), case.run(compiled), golden.run())]
+        ideal = case.to_gold()
+        leaves = [sides.collect(each) for each in (case.run(), case.run(compiled), ideal.run())]
         wrong = leaves[1] | {kind: leaves[1][kind] | {path: leaves[1][kind][path] * ERROR}}
         by_one, by_all = judged(case, leaves)
         caught = judged(case, [leaves[0], wrong, leaves[2]])[1]

@@ -59,7 +59,7 @@ def run(code: Path, overrides: list[str], directory: Path) -> dict[str, Any]:
     Raises:
         SystemExit: the run left no summary, or another folder's code ran.
     """
-    # one thread: TorchInductor adds an embedding's gradient up by atomic additions, in any order where there are several
+    # one thread: TorchInductor adds an embedding's gradient up by atomic additions, in no order on several
     variables = os.environ | {"PYTHONPATH": str(code), "OMP_NUM_THREADS": "1"}
     stages = [] if any(item.startswith("stages=") for item in overrides) else [STAGES]
     command = [sys.executable, "-P", "-m", "pipeline", *overrides, *stages, "runner.cache=false"]

@@ -359,7 +359,7 @@ backend._target_=nets.build
 backend.adapter=nosuch
 model.inputs=nosuch.safetensors
 precision=autocast
-stages=[kerneldiff] | stages.kerneldiff.golden=nosuch
+stages=[kerneldiff] | stages.kerneldiff.baseline=nosuch
 stages=[guards] | stages.guards.dims.batch.nosuch=0
 stages=[guards] | stages.guards.dims.batch.input=9
 stages=[capture,constrain] | accel.rules=[{rule: custom, value: {_target_: nets.build, nosuch: 3}}]

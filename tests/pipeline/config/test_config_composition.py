@@ -7,6 +7,7 @@ import pytest
 import yaml
 from composing import compose
 
+from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.pipeline.config import arguments
 from inductor_debug.pipeline.run import entry
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
@@ -107,6 +108,20 @@ def test_a_stored_configuration_composes_on_the_schema(tmp_path: Path, monkeypat
     assert (changed.accel.name, changed.accel.alignment, changed.accel.strict) == ("warn8", 8, False)
     assert (changed.model, changed.seed) == (stored.model, 8)
     assert "outputs" in OmegaConf.to_container(hydra.run, resolve=False)["dir"]
+
+
+def test_keys_of_a_stored_configuration_by_their_former_names_mean_those_of_today(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "run" / ".hydra"
+    folder.mkdir(parents=True)
+    former = "model: {name: tiny, build: {_target_: tiny_models.mlp}}\nstages: {kerneldiff: {golden: old, steps: 2}}\n"
+    (folder / "config.yaml").write_text(former)
+    config, _ = compose("--config-path", str(folder), "--config-name", "config")
+    assert (config.stages["kerneldiff"].baseline, config.stages["kerneldiff"].steps) == ("old", 2)
+    with pytest.raises(ConfigurationError, match=r"Try: stages\.kerneldiff\.baseline=old"):
+        compose("stages=[kerneldiff]", "stages.kerneldiff.golden=old")
 
 
 def test_a_stored_configuration_with_an_unknown_key_names_its_file(

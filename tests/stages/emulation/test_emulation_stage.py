@@ -80,7 +80,7 @@ def results(
         dtype=str(dtype).removeprefix("torch."),
     )  # fmt: skip
     artifacts = MemoryArtifacts()
-    compares = KernelDiffStage(KernelDiffConfig(plots=False, store_golden=False))
+    compares = KernelDiffStage(KernelDiffConfig(plots=False, store_baseline=False))
     stages = [LowerStage(LowerConfig()), compares] if lower else [compares]
     context = StageContext(settings, artifacts, {"case": case})
     for stage in stages:

@@ -40,7 +40,7 @@ def context_of(numerics: NumericsConfig, mode: str = "inference", backend: str =
 
 
 def judged(context: StageContext) -> StageResult:
-    return KernelDiffStage(KernelDiffConfig(plots=False, store_golden=False)).run(context)
+    return KernelDiffStage(KernelDiffConfig(plots=False, store_baseline=False)).run(context)
 
 
 def rows_of(result: StageResult) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The whole stage on a CUDA device: convolutions, dropout and fused attention, golden runs across devices."""
+"""The whole stage on a CUDA device: convolutions, dropout and fused attention, baseline runs across devices."""
 
 from pathlib import Path
 from typing import Any
@@ -75,10 +75,10 @@ def test_tf32_raises_the_floor() -> None:
 
 
 @pytest.mark.parametrize(("here", "there"), [("cpu", "cuda"), ("cuda", "cpu")])
-def test_a_golden_of_the_other_device(here: str, there: str, tmp_path: Path) -> None:
-    first = run(context(here, "inference", "float32", "cast", "eager"), store_golden=True)
+def test_a_baseline_of_the_other_device(here: str, there: str, tmp_path: Path) -> None:
+    first = run(context(here, "inference", "float32", "cast", "eager"), store_baseline=True)
     for name, content in first.artifacts.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(encode(name, content))
-    second = run(context(there, "inference", "float32", "cast", "aot_eager"), golden=str(tmp_path))
+    second = run(context(there, "inference", "float32", "cast", "aot_eager"), baseline=str(tmp_path))
     assert second.summary["numerics"]["verdict"] == "within_floor", second.message

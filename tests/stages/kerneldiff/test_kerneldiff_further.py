@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from golden_runs import Flipping, Gate, at_the_branch
+from baseline_runs import Flipping, Gate, at_the_branch
 from torch import nn
 
 from inductor_debug.models.case import Case
@@ -202,7 +202,7 @@ def test_repeats_show_the_backends_own_jitter(adapter: str, unsteady: bool) -> N
         ({"rtol": math.nan}, "inference", "stages.kerneldiff.rtol: got nan; valid: a finite number from 0."),
         ({"factor": math.inf}, "inference", "factor: got inf; valid: a finite number above 0.\nTry: "),
         ({"learning_rate": -0.1}, "training", "learning_rate: got -0.1; valid: a finite number above 0."),
-        ({"steps": 1, "golden": "somewhere"}, "training", "steps=0"),
+        ({"steps": 1, "baseline": "somewhere"}, "training", "steps=0"),
     ],
 )
 def test_options_that_cannot_be_meant_are_rejected(options: dict[str, Any], mode: str, words: str) -> None:

@@ -25,7 +25,7 @@ def reviewed(monkeypatch: pytest.MonkeyPatch, *changes: float) -> str:
         perturbed.Draw({"output": {"": moved}}, {"output": {"": moved.double() - difference - change * other}}, {}, {})
         for moved, change in zip(draws, changes, strict=True)
     ]
-    monkeypatch.setattr(perturbed, "draw", lambda base, golden, index, run: given[index])
+    monkeypatch.setattr(perturbed, "draw", lambda base, ideal, index, run: given[index])
     row = TensorComparison("output", "", verdict="within_floor", bound="floor_rms", mismatched=256, elements=256)
     case = Case("net", torch.nn.Identity(), (), {}, "inference", torch.bfloat16, torch.device("cpu"))
     decide("systematic floor", [row], withdrawn([row], case, leaves, gold, ROUNDOFF), [])

@@ -94,7 +94,7 @@ def context(
 
 
 def run(context: StageContext, **options: Any) -> StageResult:
-    return KernelDiffStage(KernelDiffConfig(plots=False, store_golden=False, **options)).run(context)
+    return KernelDiffStage(KernelDiffConfig(plots=False, store_baseline=False, **options)).run(context)
 
 
 def compared(module: nn.Module, *inputs: torch.Tensor, **options: Any) -> StageResult:

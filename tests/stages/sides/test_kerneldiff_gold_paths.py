@@ -58,7 +58,7 @@ def compared(
     case = Case("net", module.train(mode == "training"), inputs, kwargs, mode, dtype, torch.device("cpu"))
     backend = BackendConfig(adapter, adapter if adapter in ("aot_eager", "inductor") else f"{__name__}.{adapter}")
     context = StageContext(Settings(ModelConfig("net"), backend=backend, mode=mode), MemoryArtifacts(), {"case": case})
-    return KernelDiffStage(KernelDiffConfig(plots=False, store_golden=False)).run(context)
+    return KernelDiffStage(KernelDiffConfig(plots=False, store_baseline=False)).run(context)
 
 
 def numerics(result: StageResult) -> str:

@@ -87,7 +87,7 @@ def compared(module: nn.Module, *inputs: Any, adapter: str = "Scaled") -> StageR
     case = Case("net", module.eval(), inputs, {}, "inference", torch.float32, torch.device("cpu"))
     backend = BackendConfig(adapter, adapter if adapter == "aot_eager" else f"{__name__}.{adapter}")
     context = StageContext(Settings(ModelConfig("net"), backend=backend), MemoryArtifacts(), {"case": case})
-    return KernelDiffStage(KernelDiffConfig(plots=False, store_golden=False)).run(context)
+    return KernelDiffStage(KernelDiffConfig(plots=False, store_baseline=False)).run(context)
 
 
 def numerics(result: StageResult) -> str:

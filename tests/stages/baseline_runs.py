@@ -1,4 +1,4 @@
-"""Small models, adapters and stored runs for the tests of golden runs, and a branch within rounding for others."""
+"""Small models, adapters and stored runs for the tests of baseline runs, and a branch within rounding for others."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
 from inductor_debug.stages.settings import BackendConfig, Settings
-from inductor_debug.stages.sides import baseline_store as golden_store
+from inductor_debug.stages.sides import baseline_store as baseline_store
 
 VERDICT_COLUMNS = [
     *("kind", "path", "shape", "dtype", "verdict", "bound", "message", "elements", "mismatched", "max_abs", "rmse"),
@@ -140,13 +140,13 @@ def judged(result: StageResult) -> bytes:
 
 
 def altered(folder: Path, change: Callable[[dict[str, Any]], None]) -> str:
-    """Change ``golden.json`` and make its digests fit, as another machine would have written it."""
-    file = folder / golden_store.FOLDER / "golden.json"
+    """Change ``baseline.json`` and make its digests fit, as another machine would have written it."""
+    file = folder / baseline_store.FOLDER / "baseline.json"
     about = json.loads(file.read_bytes())
     del about["sha256"]
     change(about)
     for name, told in about["files"].items():
         content = (file.parent / name).read_bytes()
         told |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    file.write_text(json.dumps(about | {"sha256": golden_store.digest(about)}))
+    file.write_text(json.dumps(about | {"sha256": baseline_store.digest(about)}))
     return str(folder)

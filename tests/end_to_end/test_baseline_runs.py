@@ -56,13 +56,13 @@ class Workplace:
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
-    return Workplace(tmp_path_factory.mktemp("golden"))
+    return Workplace(tmp_path_factory.mktemp("baseline"))
 
 
-def test_a_golden_gives_the_same_verdicts_without_the_reference(workplace: Workplace) -> None:
+def test_a_baseline_gives_the_same_verdicts_without_the_reference(workplace: Workplace) -> None:
     finished, source, calls = workplace.first
     assert finished.returncode == 0 and calls == 3, finished.stdout + finished.stderr  # check, reference, gold
-    again, directory, calls = workplace.run(f"stages.kerneldiff.golden={source}")
+    again, directory, calls = workplace.run(f"stages.kerneldiff.baseline={source}")
     assert again.returncode == 0 and calls == 0, again.stdout + again.stderr
     tables = [(workplace.cwd / run / "kerneldiff/outputs.csv").read_text() for run in (source, directory)]
     assert tables[0] == tables[1] and "buffer" in tables[0]
@@ -72,20 +72,20 @@ def test_a_golden_gives_the_same_verdicts_without_the_reference(workplace: Workp
     report = (workplace.cwd / directory / "report/report.html").read_text()
     assert source in report
     files = json.loads((workplace.cwd / source / "manifest.json").read_text())["files"]
-    assert {"kerneldiff/golden/golden.json", "kerneldiff/golden/gold.safetensors"} <= set(files)
+    assert {"kerneldiff/baseline/baseline.json", "kerneldiff/baseline/gold.safetensors"} <= set(files)
 
 
-def test_a_wrong_backend_is_a_defect_against_a_golden(workplace: Workplace) -> None:
+def test_a_wrong_backend_is_a_defect_against_a_baseline(workplace: Workplace) -> None:
     adapter = "backend.adapter=faulty_adapters.ScaledOutput"
     assert (TESTS / "faulty_adapters.py").exists()
-    finished, directory, _ = workplace.run(f"stages.kerneldiff.golden={workplace.first[1]}", adapter)
+    finished, directory, _ = workplace.run(f"stages.kerneldiff.baseline={workplace.first[1]}", adapter)
     assert finished.returncode == 1
     numerics = json.loads((workplace.cwd / directory / "summary.json").read_text())["numerics"]
     assert numerics["verdict"] == "defect"
 
 
 def test_another_seed_is_not_established(workplace: Workplace) -> None:
-    finished, directory, _ = workplace.run(f"stages.kerneldiff.golden={workplace.first[1]}", "seed=3")
+    finished, directory, _ = workplace.run(f"stages.kerneldiff.baseline={workplace.first[1]}", "seed=3")
     assert finished.returncode == 1
     diagnosis = json.loads((workplace.cwd / directory / "kerneldiff/diagnosis.json").read_text())
     assert diagnosis["verdict"] == "not_established"
@@ -95,24 +95,24 @@ def test_another_seed_is_not_established(workplace: Workplace) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["stages.kerneldiff.golden=outputs/nowhere"], "holds no kerneldiff/golden/golden.json"),
-        (["stages.kerneldiff.golden={first}", "dtype=bfloat16"], "Try: dtype=float32"),
-        (["stages.kerneldiff.golden={first}", "model.batch_size=2"], "float32 [4, 8]"),
-        (["stages.kerneldiff.store_golden=perhaps"], "true or false"),
+        (["stages.kerneldiff.baseline=outputs/nowhere"], "holds no kerneldiff/baseline/baseline.json"),
+        (["stages.kerneldiff.baseline={first}", "dtype=bfloat16"], "Try: dtype=float32"),
+        (["stages.kerneldiff.baseline={first}", "model.batch_size=2"], "float32 [4, 8]"),
+        (["stages.kerneldiff.store_baseline=perhaps"], "true or false"),
     ],
 )
-def test_what_can_not_be_a_golden_is_exit_code_2(workplace: Workplace, arguments: list[str], told: str) -> None:
+def test_what_can_not_be_a_baseline_is_exit_code_2(workplace: Workplace, arguments: list[str], told: str) -> None:
     finished, directory, _ = workplace.run(*(argument.format(first=workplace.first[1]) for argument in arguments))
     output = finished.stdout + finished.stderr
     assert finished.returncode == 2 and not directory, output
     assert told in output and "Traceback" not in output
 
 
-def test_a_damaged_golden_is_exit_code_2(workplace: Workplace) -> None:
+def test_a_damaged_baseline_is_exit_code_2(workplace: Workplace) -> None:
     finished, source, _ = workplace.run()
     assert finished.returncode == 0
-    file = workplace.cwd / source / "kerneldiff/golden/reference.safetensors"
+    file = workplace.cwd / source / "kerneldiff/baseline/reference.safetensors"
     file.write_bytes(file.read_bytes()[:-1])
-    again, directory, _ = workplace.run(f"stages.kerneldiff.golden={source}")
+    again, directory, _ = workplace.run(f"stages.kerneldiff.baseline={source}")
     assert again.returncode == 2 and not directory
     assert "is damaged: reference.safetensors has" in again.stdout + again.stderr
