@@ -18,13 +18,13 @@ from inductor_debug.pipeline.directory.ownership import (
     HYDRA,
     LOG,
     MANIFEST,
-    OWN,
     OWNER,
     RESERVE,
     STAGES,
     SUMMARY,
     Claim,
     holds_run,
+    own_names,
     read_owner,
 )
 from inductor_debug.pipeline.directory.removal import files_below, remove_files, remove_trees
@@ -100,7 +100,7 @@ class RunDirectory:
         self.overlay: dict[str, bytes] = {name: encode(name, content) for name, content in (overlay or {}).items()}
         self.identity = identity if claim is None else claim.owner.identity
         self.lock = None if claim is None else claim.lock
-        self._own = OWN if claim is None else claim.own
+        self._own = own_names() if claim is None else claim.own
         owner = read_owner(self.path) if claim is None else claim.owner
         self._not_ours = frozenset(owner.not_ours) if owner is not None else frozenset()
         self._reserved = False

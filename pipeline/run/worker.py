@@ -41,7 +41,7 @@ from inductor_debug.pipeline.run.plan import ALWAYS_LAST, Plan
 from inductor_debug.pipeline.run.restoring import Expected
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.process_end import leave
-from inductor_debug.stages.registry import build_stage
+from inductor_debug.stages.registry import build_stage, declared
 
 if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.compiler_options import CompilationOptions
@@ -50,8 +50,6 @@ logger = logging.getLogger("inductor_debug.pipeline.run.worker")
 _HEADLINE_LIMIT = 300
 
 Emit = Callable[[dict[str, Any]], None]
-STOPPED_BY_STRICT = ("lower", "kerneldiff", "benchmark", "bisect", "profile")
-"""Stages that a strict violation skips."""
 
 
 class Worker:
@@ -244,7 +242,8 @@ class Worker:
             return None
         records = self.directory.stage_records()
         constrain = records.get("constrain", {})
-        if name in STOPPED_BY_STRICT and constrain.get("status") == FAILED:
+        known = declared().get(name)
+        if known is not None and known.skipped_by_violation and constrain.get("status") == FAILED:
             return f"constrain failed in strict mode: {constrain['message']}"
         for need in stage.needs:
             status = records.get(need, {}).get("status", "absent")

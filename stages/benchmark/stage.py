@@ -3,6 +3,7 @@
 import gc
 from typing import Any
 
+from inductor_debug.stages.benchmark.declaration import DECLARATION
 from inductor_debug.stages.benchmark.processes import Sampled, SamplingRaised, sample_here, sample_in_process
 from inductor_debug.stages.benchmark.tables import figures_of, report_of
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
@@ -14,7 +15,7 @@ FEWER = 3
 class BenchmarkStage(Stage):
     """Times one step of the case on both sides. Raises where the test side can't be compiled."""
 
-    name = "benchmark"
+    declaration = DECLARATION
 
     def run(self, context: StageContext) -> StageResult:
         """Sample in processes of their own, one after the other; in this one where none may be started.

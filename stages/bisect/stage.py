@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from inductor_debug.models.options import check_declared
+from inductor_debug.stages.bisect.declaration import DECLARATION
 from inductor_debug.stages.bisect.engine import Investigation, Probing
 from inductor_debug.stages.bisect.messages import COLUMNS, as_json, rows
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
@@ -16,7 +17,7 @@ from inductor_debug.stages.numerics.verdict import FAILING
 class BisectStage(Stage):
     """Runs after kerneldiff where that is selected, also when it crashed; without it, it compares for itself."""
 
-    name = "bisect"
+    declaration = DECLARATION
 
     def check(self, context: StageContext) -> None:
         """ConfigurationError for a backend that can't be built, or a number that an option does not take."""

@@ -1,9 +1,10 @@
 """The capture stage: one compilation of the case, written down."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from inductor_debug.stages.capture import breaks
 from inductor_debug.stages.capture.compilation import Capture, capture
+from inductor_debug.stages.capture.declaration import DECLARATION
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import breaks_in_words, counted
 from inductor_debug.stages.graph_pictures import draw_graph
@@ -20,7 +21,7 @@ NODE_COLUMNS = [
 class CaptureStage(Stage):
     """Graphs before and after AOTAutograd as records, statistics, graph breaks, guards and recompilations."""
 
-    name: ClassVar[str] = "capture"
+    declaration = DECLARATION
 
     def run(self, context: StageContext) -> StageResult:
         """Capture the context's case; "failed" where torch.compile made no graph of it."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.accelerators.profile import Profile, stored_profile
+from inductor_debug.stages.constrain.declaration import DECLARATION
 from inductor_debug.stages.constrain.rulebook import rulebook
 from inductor_debug.stages.constrain.summary import by_rule
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
@@ -30,9 +31,7 @@ class ConstrainStage(Stage):
     and ``constrain/summary.csv``: what they come to by rule and effect; ``constrain/declared.json`` where the rules are
     those that the backend declares."""
 
-    name = "constrain"
-    needs = ("capture",)
-    uses_torch = False
+    declaration = DECLARATION
 
     def check(self, context: StageContext) -> None:
         """ConfigurationError where an option or the profile is not valid, or names an operation that torch lacks."""

@@ -11,6 +11,7 @@ from inductor_debug.stages.kerneldiff import extra_runs
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.diff import compared
 from inductor_debug.stages.kerneldiff.records import Comparison
+from inductor_debug.stages.kerneldiff.declaration import DECLARATION
 from inductor_debug.stages.kerneldiff.results import (
     DIAGNOSIS,
     DIGEST_COLUMNS,
@@ -36,7 +37,7 @@ PICTURES = 8
 class KernelDiffStage(Stage):
     """Compares what the backend computes with the reference. Works without the stages before it."""
 
-    name = "kerneldiff"
+    declaration = DECLARATION
 
     def __init__(self, config: KernelDiffConfig) -> None:
         super().__init__(config)

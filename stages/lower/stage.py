@@ -9,6 +9,7 @@ from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.contract import Artifacts, Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import calls_in_words, counted
 from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.lower.declaration import DECLARATION
 from inductor_debug.stages.torch_internals.generated_kernels import Kernel, split_cpp_kernels, split_kernels
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ PROVENANCE = ("kernels_mapped_share", "generated_mapped_share", "nodes_mapped_sh
 class LowerStage(Stage):
     """Compiles the case once and shows every representation on the way to the kernels."""
 
-    name = "lower"
+    declaration = DECLARATION
 
     def check(self, context: StageContext) -> None:
         """ConfigurationError for an unknown backend or adapter, and for options that it does not take."""

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.options import check_declared
@@ -14,6 +14,7 @@ from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.lower.attribution import Part
 from inductor_debug.stages.profile.ceiling import Ceiling, doubts, measured_ceiling, named_ceiling
+from inductor_debug.stages.profile.declaration import DECLARATION
 from inductor_debug.stages.profile.messages import message, summary
 from inductor_debug.stages.profile.nodes import RangedNodes, node_works, runs_by_node
 from inductor_debug.stages.profile.observation import Observation, observe
@@ -33,7 +34,7 @@ class ProfileStage(Stage):
     Its findings inform: the stage passes whatever they are. It fails, "not established", where nothing was timed.
     """
 
-    name: ClassVar[str] = "profile"
+    declaration = DECLARATION
 
     def check(self, context: StageContext) -> None:
         """ConfigurationError for a number that an option does not take, or a backend that can't be built."""

@@ -4,6 +4,7 @@ import logging
 
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.report.collect import collect
+from inductor_debug.stages.report.declaration import DECLARATION
 from inductor_debug.stages.report.pictures import pictures
 from inductor_debug.stages.report.render import render
 
@@ -13,9 +14,7 @@ log = logging.getLogger(__name__)
 class ReportStage(Stage):
     """Reads what the other stages stored, whatever became of them, and writes ``report/report.{html,json}``."""
 
-    name = "report"
-    needs = ()
-    uses_torch = False
+    declaration = DECLARATION
 
     def run(self, context: StageContext) -> StageResult:
         """Always passes: a missing artifact is said in the report, not an error of it."""

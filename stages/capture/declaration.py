@@ -1,0 +1,13 @@
+"""What the capture stage declares of itself. Free of torch."""
+
+from inductor_debug.stages.capture.config import CaptureConfig
+from inductor_debug.stages.declaration import Declaration
+
+DECLARATION = Declaration(
+    name="capture",
+    stage="inductor_debug.stages.capture.stage:CaptureStage",
+    options=CaptureConfig,
+    order=10,
+    by_default=True,
+    summary={"graphs": dict.fromkeys(("dynamo", "forward", "backward", "breaks", "guards", "nodes"))},
+)

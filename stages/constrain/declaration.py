@@ -1,0 +1,24 @@
+"""What the constrain stage declares of itself. Free of torch."""
+
+from inductor_debug.stages.constrain.config import ConstrainConfig
+from inductor_debug.stages.declaration import Declaration
+
+DECLARATION = Declaration(
+    name="constrain",
+    stage="inductor_debug.stages.constrain.stage:ConstrainStage",
+    options=ConstrainConfig,
+    order=20,
+    needs=("capture",),
+    by_default=True,
+    uses_torch=False,
+    summary={
+        "violations": {
+            "total": None,
+            "by_rule": {},
+            "by_effect": {},
+            "strict": None,
+            "profile": None,
+            "declared_by": None,
+        }
+    },
+)

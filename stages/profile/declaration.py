@@ -1,0 +1,13 @@
+"""What the profile stage declares of itself. Free of torch."""
+
+from inductor_debug.stages.declaration import Declaration
+from inductor_debug.stages.profile.config import ProfileConfig
+
+DECLARATION = Declaration(
+    name="profile",
+    stage="inductor_debug.stages.profile.stage:ProfileStage",
+    options=ProfileConfig,
+    order=70,
+    timed=True,
+    skipped_by_violation=True,
+)
