@@ -242,7 +242,7 @@ def check_command(
 )
 def analyze_command(
     run: Annotated[Path | None, typer.Argument(help="the run's folder or id; by default the newest")] = None,
-    kind: Annotated[str, typer.Option("--type", help=" | ".join(analysis.TYPES))] = "summary",
+    kind: Annotated[str, typer.Option("--type", help=" | ".join(analysis.questions()))] = "summary",
     graph: Annotated[str | None, typer.Option("--graph", help="a graph's id, such as g0.forward")] = None,
     line: Annotated[
         list[str], typer.Option("--line", help="FILE:LINE, FILE, or a part of a line's code; may be repeated")
@@ -254,7 +254,7 @@ def analyze_command(
     rows: RowsOption = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    stored = analysis.StoredRun(run or store.newest())
+    stored = analysis.open_run(run or store.newest())
     found = analysis.analyze(stored, kind, analysis.Wanted(graph, line, kernel, node))
     _print_analysis(found, {"run": str(stored.folder), "type": kind}, rows, output)
     return 0

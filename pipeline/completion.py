@@ -111,7 +111,7 @@ def command_parameters(app: "Typer") -> dict[str, list[Parameter]]:
             spelt = (told[0].default, *(told[0].param_decls or ()))  # in Annotated the first one is taken for a default
             options = tuple(word for word in spelt if isinstance(word, str) and isinstance(told[0], OptionInfo))
             members = [member.value for member in kind] if isinstance(kind, type) and issubclass(kind, Enum) else []
-            choices = tuple(analysis.TYPES) if "--type" in options else tuple(members)
+            choices = tuple(analysis.questions()) if "--type" in options else tuple(members)
             found[command.name].append(Parameter(options, kind is not bool, choices, name in ("run", "runs", "words")))
     return found
 

@@ -10,7 +10,7 @@ from typing import Any
 from inductor_debug.models.errors import invalid_choice
 from inductor_debug.stages.backends.plugins import distribution, installed_stages
 from inductor_debug.stages.contract import Stage
-from inductor_debug.stages.declaration import Declaration, named
+from inductor_debug.stages.declaration import Declaration, Question, named
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +28,11 @@ def declared() -> Mapping[str, Declaration]:
     found = {name: named(f"inductor_debug.stages.{name}.declaration:DECLARATION") for name in folders}
     found |= _added(found)
     return MappingProxyType({stage.name: stage for stage in sorted(found.values(), key=lambda stage: stage.order)})
+
+
+def questions() -> dict[str, Question]:
+    """Name → question, of all stages."""
+    return {name: question for stage in declared().values() for name, question in stage.questions.items()}
 
 
 def is_ours(stage: Declaration) -> bool:

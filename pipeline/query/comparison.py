@@ -9,10 +9,11 @@ from inductor_debug.models.errors import UserError
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.folder import StoredFolder
 from inductor_debug.pipeline.directory.rundir import SUMMARY, run_id
-from inductor_debug.pipeline.query.kernels import launches_of
-from inductor_debug.pipeline.query.stored import Analysis, Row, StoredRun, Table
+from inductor_debug.pipeline.query import open_run
 from inductor_debug.pipeline.run.compiled_by import flat
 from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.lower.questions.kernels import launches_of
+from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table
 
 APART = ("run", "schema", "stages", "repros", "compiled_by")
 """Parts of ``summary.json`` that differ in every pair of runs, or are read otherwise."""
@@ -23,7 +24,7 @@ def runs_of(folders: Sequence[Path]) -> list[StoredRun]:
     found: list[StoredRun] = []
     for folder in map(store.existing, folders):
         below = [folder] if StoredFolder(folder).has(SUMMARY) else store.find_runs(folder)
-        found += [StoredRun(run) for run in below or [folder]]
+        found += [open_run(run) for run in below or [folder]]
     if len(found) < 2:
         raise UserError(
             f"compare: got {counted(len(found), 'run')}; valid: two runs or more, or a sweep's folder.\n"
@@ -69,7 +70,7 @@ def _compiled_by(run: StoredRun) -> dict[str, Any]:
 
 def _settings(run: StoredRun) -> dict[str, Any]:
     try:
-        config = run.artifacts.read_yaml(store.HYDRA, dict[str, Any])
+        config = StoredFolder(run.folder).read_yaml(store.HYDRA, dict[str, Any])
     except FileNotFoundError:  # a run of this package's own runner, without Hydra
         return {}
     return {key: value for key, value in _flat(config) if not key.startswith(("hydra.", "runner."))}

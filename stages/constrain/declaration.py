@@ -1,7 +1,7 @@
 """What the constrain stage declares of itself. Free of torch."""
 
 from inductor_debug.stages.constrain.config import ConstrainConfig
-from inductor_debug.stages.declaration import Declaration
+from inductor_debug.stages.declaration import Declaration, Question
 
 DECLARATION = Declaration(
     name="constrain",
@@ -20,5 +20,11 @@ DECLARATION = Declaration(
             "profile": None,
             "declared_by": None,
         }
+    },
+    questions={
+        "constraints": Question(
+            "what breaks the accelerator's rules, at which line?",
+            "inductor_debug.stages.constrain.questions:constraints",
+        ),
     },
 )

@@ -1,6 +1,6 @@
 """What the guards stage declares of itself. Free of torch."""
 
-from inductor_debug.stages.declaration import Declaration
+from inductor_debug.stages.declaration import Declaration, Question
 from inductor_debug.stages.guards.config import GuardsConfig
 
 DECLARATION = Declaration(
@@ -24,5 +24,11 @@ DECLARATION = Declaration(
                 "dynamic_shapes",
             )
         )
+    },
+    questions={
+        "guards": Question(
+            "where does the graph break, and what makes it compile again?",
+            "inductor_debug.stages.guards.questions:guards",
+        ),
     },
 )

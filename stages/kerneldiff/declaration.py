@@ -1,6 +1,6 @@
 """What the kerneldiff stage declares of itself. Free of torch."""
 
-from inductor_debug.stages.declaration import Declaration
+from inductor_debug.stages.declaration import Declaration, Question
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 
 DECLARATION = Declaration(
@@ -16,4 +16,9 @@ DECLARATION = Declaration(
         )
     },
     if_broken={"numerics": {"compared": 0, "verdict": "not_established"}},
+    questions={
+        "numerics": Question(
+            "which results are wrong, and by how much?", "inductor_debug.stages.kerneldiff.questions:numerics"
+        ),
+    },
 )

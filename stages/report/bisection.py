@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from inductor_debug.stages.contract import Artifacts
-from inductor_debug.stages.report.reading import Row, capped, read_json, read_table
+from inductor_debug.stages.reading import Row, capped, read_json, read_table
 
 TABLE = "bisect/probes.csv"
 FACTS = "bisect/bisect.json"

@@ -3,14 +3,14 @@
 import json
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 from inductor_debug.stages.contract import Artifacts
-from inductor_debug.stages.formatting import breaks_in_words, calls_in_words, counted
+from inductor_debug.stages.formatting import breaks_in_words, calls_in_words, counted, stage_note
+from inductor_debug.stages.reading import Row, capped, read_json, read_table
 from inductor_debug.stages.report import bisection, emulation, fit, guards, numbers, profiling
-from inductor_debug.stages.report.reading import Row, capped, read_json, read_table
 from inductor_debug.stages.settings import Settings
 
 ALL_STAGES = ("capture", "constrain", "lower", "kerneldiff", "benchmark")
@@ -77,15 +77,6 @@ def reproduce(run: Mapping[str, Any], variables: Mapping[str, str] = MappingProx
     if run.get("id"):
         commands.append(shlex.join(["inductor-debug", "rerun", str(run["id"])]))
     return commands
-
-
-def stage_note(stages: Iterable[Mapping[str, Any]], name: str) -> str:
-    """Why a section is empty: what became of the stage that fills it."""
-    for stage in stages:
-        if stage.get("name") == name:
-            reason = f": {stage['message']}" if stage.get("message") else ""
-            return f"the stage {name} {_was(str(stage.get('status')))}{reason}"
-    return f"the stage {name} was not selected, or left no record"
 
 
 def not_established(data: Mapping[str, Any]) -> list[str]:
@@ -157,12 +148,6 @@ def short(value: Any) -> str:
         return "unknown"
     number = float(value)
     return f"{number:.0f}" if 1000 <= abs(number) < 1e6 else f"{number:.3g}"
-
-
-def _was(status: str) -> str:
-    return {"timed_out": "timed out", "crashed": "crashed", "passed": "passed", "failed": "failed"}.get(
-        status, f"was {status}"
-    )
 
 
 def _empty(section: Any) -> bool:

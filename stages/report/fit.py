@@ -7,7 +7,7 @@ from typing import Any
 from inductor_debug.stages.constrain.summary import top_lines
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted
-from inductor_debug.stages.report.reading import Row, read_table
+from inductor_debug.stages.reading import Row, read_table
 from inductor_debug.stages.rules.findings import by_finding, severity_of
 
 TABLE = "constrain/violations.csv"

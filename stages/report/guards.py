@@ -5,7 +5,7 @@ from typing import Any
 
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted
-from inductor_debug.stages.report.reading import Row, capped, read_json, read_table
+from inductor_debug.stages.reading import Row, capped, read_json, read_table
 
 FACTS = "guards/guards.json"
 VARIATIONS = "guards/variations.csv"

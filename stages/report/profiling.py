@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from inductor_debug.stages.contract import Artifacts
-from inductor_debug.stages.report.reading import Row, capped, read_json, read_table
+from inductor_debug.stages.reading import Row, capped, read_json, read_table
 
 FACTS = "profile/summary.json"
 TABLES = {name: f"profile/{name}.csv" for name in ("kernels", "operations", "modules", "lines")}

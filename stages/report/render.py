@@ -8,8 +8,8 @@ from typing import Any
 
 import jinja2
 
-from inductor_debug.stages.formatting import counted, human_bytes, place
-from inductor_debug.stages.report.collect import VERDICTS, stage_note
+from inductor_debug.stages.formatting import counted, human_bytes, place, stage_note
+from inductor_debug.stages.report.collect import VERDICTS
 from inductor_debug.stages.report.pictures import Picture
 
 NUMBER = re.compile(r"-?(\d*\.\d+(e[+-]?\d+)?|\d+e[+-]?\d+)")

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from inductor_debug.models.errors import UserError, closest_first
-from inductor_debug.pipeline.query.stored import Analysis, Row, StoredRun, Table, Wanted
 from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wanted
 
 GRAPH_COLUMNS = ("graph", "kernels", "launches", "extern_launches", "kernels_mapped_share", "seconds")
 COLUMNS = (

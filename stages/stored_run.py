@@ -1,4 +1,4 @@
-"""A stored run as an analysis reads it. What it does not hold is an error that says what to type to have it."""
+"""A stored run as a question reads it: what it does not hold is an error that says what to type. Free of torch."""
 
 import contextlib
 import math
@@ -11,10 +11,9 @@ from typing import Any
 
 from inductor_debug.models.errors import RunDirectoryError, UserError
 from inductor_debug.models.visible import visible
-from inductor_debug.pipeline.directory import store
-from inductor_debug.pipeline.directory.folder import StoredFolder
-from inductor_debug.stages.report.collect import stage_note
-from inductor_debug.stages.report.reading import read_table
+from inductor_debug.stages.contract import Artifacts
+from inductor_debug.stages.formatting import stage_note
+from inductor_debug.stages.reading import read_table
 
 Row = dict[str, Any]
 
@@ -65,19 +64,16 @@ class Wanted:
 
 
 class StoredRun:
-    """One run's files, read without torch.
+    """One run's files.
 
     Args:
-        folder: a run's folder, or its id as a report prints it.
-
-    Raises:
-        RunDirectoryError: it is no run, or left no ``summary.json``.
+        folder: the run's folder, for messages.
+        summary: content of its ``summary.json``.
+        artifacts: its files.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = store.existing(folder)
-        self.summary = store.read_summary(self.folder)
-        self.artifacts = StoredFolder(self.folder)
+    def __init__(self, folder: Path, summary: dict[str, Any], artifacts: Artifacts) -> None:
+        self.folder, self.summary, self.artifacts = folder, summary, artifacts
 
     @cached_property
     def names(self) -> list[str]:
@@ -156,6 +152,13 @@ class StoredRun:
     def _lowering_backend(self) -> Iterator[str]:
         if self.status("lower") == "skipped" and "lowers nothing" in self.message("lower"):
             yield "backend=inductor"
+
+
+def whole_table(run: StoredRun, name: str, file: str) -> Table:
+    """A stored table as it is."""
+    rows = run.table(file)
+    columns: Any = list(rows[0]) if rows else (run.text(file).splitlines()[:1] or [""])[0].split(",")
+    return Table(name, columns, rows, file)
 
 
 def parsed(cell: str | None) -> Any:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from inductor_debug.models.errors import DamagedError, UserError, closest_first
 from inductor_debug.models.stored import DIGITS
-from inductor_debug.pipeline.query.kernels import NEAREST, is_line, launches_of, place
-from inductor_debug.pipeline.query.stored import Analysis, Row, StoredRun, Table, Wanted
 from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.lower.questions.kernels import NEAREST, is_line, launches_of, place
+from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wanted
 
 COUNT_COLUMNS = ("graph", "nodes_pre_fusion", "nodes_post_fusion", "fused", "refused")
 REASON_COLUMNS = ("reason", "pairs", "times")

@@ -1,4 +1,4 @@
-"""Stored artifacts as the report reads them: what is missing is None. Free of torch."""
+"""Stored artifacts as the report and the questions read them: what is missing is None. Free of torch."""
 
 from collections.abc import Callable
 from typing import Any
