@@ -33,11 +33,13 @@ class Section:
     """A section of the report.
 
     Attributes:
-        module: dotted name of the module that makes it, see :mod:`stages.report.sections`. It must not import torch.
+        key: of its data in ``report.json``.
+        maker: ``"module:Class"``, a :class:`~stages.report.sections.ReportSection`. Its module must not import torch.
         place: sections stand in this order; None for the stage's ``order``.
     """
 
-    module: str
+    key: str
+    maker: str
     place: float | None = None
 
 
@@ -60,6 +62,8 @@ class Declaration:
         summary: its parts of ``summary.json``: key → what stands there before it has run.
         if_broken: what stands in those parts where it crashed, timed out or met a mistake, and said nothing itself.
         sections: its sections of the report.
+        subject: what a run without the stage can't say, as the report lists it ("Whether the model fits"); empty where
+            nobody misses it.
         questions: name → question.
     """
 
@@ -75,6 +79,7 @@ class Declaration:
     summary: Mapping[str, Any] = field(default_factory=dict)
     if_broken: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     sections: tuple[Section, ...] = ()
+    subject: str = ""
     questions: Mapping[str, Question] = field(default_factory=dict)
 
 

@@ -66,3 +66,11 @@ def _was(status: str) -> str:
     return {"timed_out": "timed out", "crashed": "crashed", "passed": "passed", "failed": "failed"}.get(
         status, f"was {status}"
     )
+
+
+def short(value: Any) -> str:
+    """A number to three digits, four-digit whole numbers in full; ``unknown`` where there is none."""
+    if value is None:
+        return "unknown"
+    number = float(value)
+    return f"{number:.0f}" if 1000 <= abs(number) < 1e6 else f"{number:.3g}"

@@ -1,7 +1,7 @@
 """What the benchmark stage declares of itself. Free of torch."""
 
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
-from inductor_debug.stages.declaration import Declaration
+from inductor_debug.stages.declaration import Declaration, Section
 
 _SIDE = dict.fromkeys(
     ("median_ms", "iqr_ms", "ci95_ms", "device_ms", "device_waited", "samples", "processes", "compile_s",
@@ -23,4 +23,6 @@ DECLARATION = Declaration(
             **dict.fromkeys(("speedup", "speedup_ci95", "established", "not_established")),
         }
     },
+    sections=(Section("benchmark", "inductor_debug.stages.benchmark.section:BenchmarkSection"),),
+    subject="How fast it is",
 )

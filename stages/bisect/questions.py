@@ -1,12 +1,12 @@
 """What the bisect stage answers: which part of the compiler a fault takes. Free of torch."""
 
-from inductor_debug.stages.report import bisection
+from inductor_debug.stages.bisect import section
 from inductor_debug.stages.stored_run import Analysis, StoredRun, Table, Wanted, whole_table
 
 
 def bisect(run: StoredRun, wanted: Wanted) -> Analysis:
     """Which part of the compiler it takes, where in the model, what to type to be rid of it, and every probe."""
-    found = bisection.bisection(run.artifacts, 0)
+    found = section.bisection(run.artifacts, 0)
     if found is None:
         because = run.message("bisect")
         raise run.lacks("bisection", "bisect", "stages=[kerneldiff,bisect,report]", because=because)
@@ -14,6 +14,6 @@ def bisect(run: StoredRun, wanted: Wanted) -> Analysis:
     nodes = found["nodes"]
     columns = list(dict.fromkeys(key for row in nodes for key in row)) or ["name"]
     return Analysis([found["answer"], *remedy], [
-        Table("nodes", columns, nodes, bisection.FACTS),
-        whole_table(run, "probes", bisection.TABLE),
+        Table("nodes", columns, nodes, section.FACTS),
+        whole_table(run, "probes", section.TABLE),
     ])  # fmt: skip

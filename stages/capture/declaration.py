@@ -1,7 +1,7 @@
 """What the capture stage declares of itself. Free of torch."""
 
 from inductor_debug.stages.capture.config import CaptureConfig
-from inductor_debug.stages.declaration import Declaration
+from inductor_debug.stages.declaration import Declaration, Section
 
 DECLARATION = Declaration(
     name="capture",
@@ -10,4 +10,6 @@ DECLARATION = Declaration(
     order=10,
     by_default=True,
     summary={"graphs": dict.fromkeys(("dynamo", "forward", "backward", "breaks", "guards", "nodes"))},
+    sections=(Section("graphs", "inductor_debug.stages.capture.section:GraphsSection"),),
+    subject="What was captured",
 )

@@ -1,7 +1,7 @@
 """What the constrain stage declares of itself. Free of torch."""
 
 from inductor_debug.stages.constrain.config import ConstrainConfig
-from inductor_debug.stages.declaration import Declaration, Question
+from inductor_debug.stages.declaration import Declaration, Question, Section
 
 DECLARATION = Declaration(
     name="constrain",
@@ -21,6 +21,8 @@ DECLARATION = Declaration(
             "declared_by": None,
         }
     },
+    sections=(Section("violations", "inductor_debug.stages.constrain.section:ViolationsSection"),),
+    subject="Whether the model fits",
     questions={
         "constraints": Question(
             "what breaks the accelerator's rules, at which line?",

@@ -1,6 +1,6 @@
 """What the guards stage declares of itself. Free of torch."""
 
-from inductor_debug.stages.declaration import Declaration, Question
+from inductor_debug.stages.declaration import Declaration, Question, Section
 from inductor_debug.stages.guards.config import GuardsConfig
 
 DECLARATION = Declaration(
@@ -25,6 +25,7 @@ DECLARATION = Declaration(
             )
         )
     },
+    sections=(Section("guards", "inductor_debug.stages.guards.section:GuardsSection", place=35),),
     questions={
         "guards": Question(
             "where does the graph break, and what makes it compile again?",

@@ -1,6 +1,6 @@
 """What the kerneldiff stage declares of itself. Free of torch."""
 
-from inductor_debug.stages.declaration import Declaration, Question
+from inductor_debug.stages.declaration import Declaration, Question, Section
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 
 DECLARATION = Declaration(
@@ -16,6 +16,8 @@ DECLARATION = Declaration(
         )
     },
     if_broken={"numerics": {"compared": 0, "verdict": "not_established"}},
+    sections=(Section("numerics", "inductor_debug.stages.kerneldiff.section:NumericsSection"),),
+    subject="Whether the numbers are right",
     questions={
         "numerics": Question(
             "which results are wrong, and by how much?", "inductor_debug.stages.kerneldiff.questions:numerics"

@@ -1,6 +1,6 @@
 """What the lower stage declares of itself. Free of torch."""
 
-from inductor_debug.stages.declaration import Declaration, Question
+from inductor_debug.stages.declaration import Declaration, Question, Section
 from inductor_debug.stages.lower.config import LowerConfig
 
 DECLARATION = Declaration(
@@ -10,6 +10,11 @@ DECLARATION = Declaration(
     order=30,
     by_default=True,
     skipped_by_violation=True,
+    sections=(
+        Section("lowering", "inductor_debug.stages.lower.section:LoweringSection"),
+        Section("emulation", "inductor_debug.stages.emulation.section:EmulationSection", place=31),
+    ),
+    subject="What the compiler made",
     questions={
         "kernels": Question(
             "which kernels came from a line, and which lines is a kernel?",

@@ -1,6 +1,6 @@
 """What the profile stage declares of itself. Free of torch."""
 
-from inductor_debug.stages.declaration import Declaration, Question
+from inductor_debug.stages.declaration import Declaration, Question, Section
 from inductor_debug.stages.profile.config import ProfileConfig
 
 DECLARATION = Declaration(
@@ -10,6 +10,7 @@ DECLARATION = Declaration(
     order=70,
     timed=True,
     skipped_by_violation=True,
+    sections=(Section("profile", "inductor_debug.stages.profile.section:ProfileSection"),),
     questions={
         "profile": Question("where does the time go?", "inductor_debug.stages.profile.questions:profile"),
     },

@@ -5,7 +5,6 @@ import logging
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.report.collect import collect
 from inductor_debug.stages.report.declaration import DECLARATION
-from inductor_debug.stages.report.pictures import pictures
 from inductor_debug.stages.report.render import render
 
 log = logging.getLogger(__name__)
@@ -19,9 +18,7 @@ class ReportStage(Stage):
     def run(self, context: StageContext) -> StageResult:
         """Always passes: a missing artifact is said in the report, not an error of it."""
         data = collect(context.artifacts, context.settings, title=self.config.title, max_rows=self.config.max_rows)
-        names = (data["numerics"] or {}).get("plots", [])
-        plots = {name: context.artifacts.read_bytes(name) for name in names}
-        html = render(data, plots, pictures(context.artifacts))
+        html = render(data, context.artifacts)
         log.info("report: %s", data["sentence"])
         return StageResult(
             "passed",

@@ -20,13 +20,13 @@ from inductor_debug.pipeline.query import check_command
 from inductor_debug.stages.accelerators.config import AccelConfig, Waiver
 from inductor_debug.stages.backends.mock import aot_mock_backend
 from inductor_debug.stages.capture.compilation import capture
+from inductor_debug.stages.constrain import section
 from inductor_debug.stages.constrain.config import ConstrainConfig
 from inductor_debug.stages.constrain.grid import check_grid
 from inductor_debug.stages.constrain.stage import SUMMARY, TABLE, ConstrainStage
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.graphs.records import GraphRecord
-from inductor_debug.stages.report import fit
 from inductor_debug.stages.rules.engine import check
 from inductor_debug.stages.rules.repros import write_repros
 from inductor_debug.stages.rules.violation import Violation
@@ -136,7 +136,7 @@ def test_every_total_counts_findings(tmp_path: Path) -> None:
     assert len(table) == 8 and table.groupby("finding").size().tolist() == [2] * 4
 
     stored.add(result)
-    shown = fit.violations(stored, {"violations": result.summary["violations"]}, 0)
+    shown = section.violations(stored, {"violations": result.summary["violations"]}, 0)
     assert shown is not None and shown["total"] == 4 and shown["by_severity"] == {"error": 4}
     assert sum(line["findings"] for line in shown["top_lines"]) == 4
 

@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from inductor_debug.stages.constrain.summary import top_lines
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.reading import Row, read_table
+from inductor_debug.stages.report.sections import ReportedRun, ReportSection
 from inductor_debug.stages.rules.findings import by_finding, severity_of
 
 TABLE = "constrain/violations.csv"
@@ -58,13 +60,9 @@ def finding(found: Mapping[str, Any] | None, accel: str, breaks: str) -> str | N
     mode = "strict" if found.get("strict") else "warning"
     outside = f"; what runs outside the graphs was not checked ({breaks})" if breaks else ""
     rules = f" ({by_rule})" if by_rule else ""
-    whose = f", by the rules that the backend declares ({found['profile']})" if of_backend(found) else ""
+    own = found.get("declared_by") == "backend"
+    whose = f", by the rules that the backend declares ({found['profile']})" if own else ""
     return f"Fit: {counted(found['total'], 'finding')} in {mode} mode{rules}{whose}{outside}."
-
-
-def of_backend(found: Mapping[str, Any] | None) -> bool:
-    """Whether the rules were the backend's own, no profile being named."""
-    return found is not None and found.get("declared_by") == "backend"
 
 
 def reproductions(repros: Sequence[Mapping[str, Any]]) -> str | None:
@@ -89,3 +87,32 @@ def _code(artifacts: Artifacts) -> dict[str, str]:
                 if source:
                     found[f"{source['file']}:{source['line']}"] = source.get("code", "")
     return found
+
+
+class ViolationsSection(ReportSection):
+    """Does it fit?"""
+
+    template = Path(__file__).with_name("section.html")
+
+    def collect(self, run: ReportedRun) -> Row | None:
+        return violations(run.artifacts, run.summary, run.max_rows)
+
+    def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+        breaks = str((report.get("graphs") or {}).get("breaks_in_words") or "")
+        found = [finding(data, str(report["run"]["accel"]), breaks), reproductions(report["repros"])]
+        return [sentence for sentence in found if sentence]
+
+    def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+        notes = []
+        if data is not None and data["total"] is None:
+            accel = report["run"]["accel"]
+            notes.append(f"Whether the model fits: nothing was checked, the profile {accel} has no rules.")
+        undecided = (data or {}).get("by_severity", {}).get("undecided", 0)
+        if undecided:
+            checks = counted(undecided, "check")
+            notes.append(f"{checks} against the profile could not be decided (severity undecided).")
+        not_verified = Counter(str(row.get("reason") or "") for row in report["repros"] if not row.get("verified"))
+        for reason, count in not_verified.items():
+            scripts = counted(count, "reproduction")
+            notes.append(f"Whether {scripts} would show the fault elsewhere{f': {reason}' if reason else ''}.")
+        return notes

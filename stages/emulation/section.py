@@ -1,12 +1,14 @@
 """The report's part on an emulated profile: what was emulated, what it did wrong, what runs on the host. Torch-free."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.emulation.kinds import DEFECTS, KINDS
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.reading import Row, capped, read_json, read_table
+from inductor_debug.stages.report.sections import ReportedRun, ReportSection
 
 TABLE = "lower/emulation.csv"
 FACTS = "lower/emulation.json"
@@ -36,19 +38,24 @@ def emulation(artifacts: Artifacts, max_rows: int) -> Row | None:
     }
 
 
-def finding(data: Mapping[str, Any] | None) -> str | None:
-    """One sentence for the top of the report; None where nothing was emulated."""
-    if data is None:
-        return None
-    counts = dict(data["counts"])
-    host = counts.pop(HOST, 0)
-    told = ", ".join(f"{counted(count, 'node')} with {kind}" for kind, count in counts.items()) or "no finding"
-    defects = [kind for kind in DEFECTS if kind in counts]
-    kept = " (recorded alone: the profile says strict: false)" if defects and data["warns"] else ""
-    return f"Emulation: {told}{kept}; {counted(host, 'operation')} on the host."
+class EmulationSection(ReportSection):
+    """What did the emulation find?"""
 
+    template = Path(__file__).with_name("section.html")
 
-def not_established(data: Mapping[str, Any] | None) -> list[str]:
-    """What the emulation did not look at."""
-    count = (data or {}).get("counts", {}).get("not_emulated", 0)
-    return [f"{counted(count, 'operation')} of which part of the numerics was not emulated."] if count else []
+    def collect(self, run: ReportedRun) -> Row | None:
+        return emulation(run.artifacts, run.max_rows)
+
+    def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+        if data is None:
+            return []
+        counts = dict(data["counts"])
+        host = counts.pop(HOST, 0)
+        told = ", ".join(f"{counted(count, 'node')} with {kind}" for kind, count in counts.items()) or "no finding"
+        defects = [kind for kind in DEFECTS if kind in counts]
+        kept = " (recorded alone: the profile says strict: false)" if defects and data["warns"] else ""
+        return [f"Emulation: {told}{kept}; {counted(host, 'operation')} on the host."]
+
+    def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+        count = (data or {}).get("counts", {}).get("not_emulated", 0)
+        return [f"{counted(count, 'operation')} of which part of the numerics was not emulated."] if count else []

@@ -1,11 +1,13 @@
 """The report's part on guards: what recompiles, why, and what dynamic shapes would change. Free of torch."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.reading import Row, capped, read_json, read_table
+from inductor_debug.stages.report.sections import ReportedRun, ReportSection
 
 FACTS = "guards/guards.json"
 VARIATIONS = "guards/variations.csv"
@@ -38,16 +40,21 @@ def _graph(graph: Mapping[str, Any]) -> Row:
             **unknown, **graph["dynamic_shapes"], "changed": changed}  # fmt: skip
 
 
-def finding(data: Mapping[str, Any] | None) -> str | None:
-    """One sentence for the top of the report; None where the stage did not run."""
-    if data is None:
-        return None
-    again = [f"{kind} ({', '.join(policies)})" for kind, policies in data["recompiling"].items() if policies]
-    told = f"recompiles when these vary: {'; '.join(again)}" if again else "nothing that was varied recompiles"
-    limits = f"; {counted(len(data['limits']), 'limit')} on compilations reached" if data["limits"] else ""
-    return f"Guards: {told}{limits}."
+class GuardsSection(ReportSection):
+    """What makes it compile again?"""
 
+    template = Path(__file__).with_name("section.html")
 
-def not_established(data: Mapping[str, Any] | None) -> list[str]:
-    """What the variations could not show."""
-    return [f"Guards, {note}." for note in (data or {}).get("not_established", [])]
+    def collect(self, run: ReportedRun) -> Row | None:
+        return guards(run.artifacts, run.max_rows)
+
+    def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+        if data is None:
+            return []
+        again = [f"{kind} ({', '.join(policies)})" for kind, policies in data["recompiling"].items() if policies]
+        told = f"recompiles when these vary: {'; '.join(again)}" if again else "nothing that was varied recompiles"
+        limits = f"; {counted(len(data['limits']), 'limit')} on compilations reached" if data["limits"] else ""
+        return [f"Guards: {told}{limits}."]
+
+    def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+        return [f"Guards, {note}." for note in (data or {}).get("not_established", [])]

@@ -1,10 +1,12 @@
 """The report's part on a profile: where a compiled step's time goes. Free of torch."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.reading import Row, capped, read_json, read_table
+from inductor_debug.stages.report.sections import ReportedRun, ReportSection
 
 FACTS = "profile/summary.json"
 TABLES = {name: f"profile/{name}.csv" for name in ("kernels", "operations", "modules", "lines")}
@@ -40,15 +42,20 @@ def _longest(row: Row) -> float:
     return -float(row["time_us"] or 0.0)
 
 
-def finding(data: Mapping[str, Any] | None) -> str | None:
-    """One sentence for the top of the report; None where nothing was profiled."""
-    if data is None or not data["facts"]["longest"]:
-        return None
-    facts = data["facts"]
-    share = facts["inside_us"] / facts["step_us"]
-    return f"Time: {100 * share:.0f} % of a step in kernels; the longest is {facts['longest'][0]}."
+class ProfileSection(ReportSection):
+    """Where does the time go?"""
 
+    template = Path(__file__).with_name("section.html")
 
-def not_established(data: Mapping[str, Any] | None) -> list[str]:
-    """What the profile could not tell."""
-    return [f"Profile, {note}." for note in (data or {"facts": {"not_established": []}})["facts"]["not_established"]]
+    def collect(self, run: ReportedRun) -> Row | None:
+        return profiling(run.artifacts, run.max_rows)
+
+    def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+        if data is None or not data["facts"]["longest"]:
+            return []
+        facts = data["facts"]
+        share = facts["inside_us"] / facts["step_us"]
+        return [f"Time: {100 * share:.0f} % of a step in kernels; the longest is {facts['longest'][0]}."]
+
+    def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+        return [] if data is None else [f"Profile, {note}." for note in data["facts"]["not_established"]]

@@ -1,11 +1,14 @@
 """The report's part on the comparison: its table, the worst first, and its counts in words. Free of torch."""
 
+import base64
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from inductor_debug.stages.contract import Artifacts
-from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.formatting import counted, short, stage_note
 from inductor_debug.stages.reading import Row, capped, read_json, read_table
+from inductor_debug.stages.report.sections import ReportedRun, ReportSection
 
 TABLE = "kerneldiff/outputs.csv"
 VERDICT_WORDS = {
@@ -64,18 +67,36 @@ def worst_first(row: Row) -> tuple[int, float]:
     return rank, -float(ratio) if ratio and ratio != "nan" else unknown
 
 
-def finding(found: Mapping[str, Any] | None, note: str, largest: str) -> str | None:
-    """One sentence for the top of the report; None where there is no verdict.
+class NumericsSection(ReportSection):
+    """Is it right?"""
 
-    Args:
-        found: what :func:`numerics` gave.
-        note: what became of the stage, for where nothing was compared.
-        largest: the largest absolute error in words.
-    """
-    verdict = (found or {}).get("summary", {}).get("verdict")
-    if found is None or not verdict:
-        return None
-    words = VERDICT_WORDS.get(verdict, verdict)
-    if found["tally"] is None:
-        return f"Numbers: {words}, no tensor was compared: {note.replace(f'{verdict}: ', '')}."
-    return f"Numbers: {words}; {found['tally']}; largest absolute error {largest}."
+    template = Path(__file__).with_name("section.html")
+
+    def collect(self, run: ReportedRun) -> Row | None:
+        return numerics(run.artifacts, run.summary, run.max_rows)
+
+    def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+        verdict = (data or {}).get("summary", {}).get("verdict")
+        if data is None or not verdict:
+            return []
+        words = VERDICT_WORDS.get(verdict, verdict)
+        if data["tally"] is None:
+            note = stage_note(report["stages"], "kerneldiff").replace(f"{verdict}: ", "")
+            return [f"Numbers: {words}, no tensor was compared: {note}."]
+        return [f"Numbers: {words}; {data['tally']}; largest absolute error {short(data['summary'].get('max_abs'))}."]
+
+    def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+        stored = (data or {}).get("summary", {})
+        localization = str(((data or {}).get("diagnosis") or {}).get("localization") or "")
+        notes = []
+        if stored.get("failed") and localization.startswith("not established"):
+            notes.append(f"Where the numbers first go wrong: {localization}.")
+        ended = {stage.get("name"): stage.get("status") for stage in report["stages"]}.get("kerneldiff")
+        if stored.get("verdict") in ("not_established", "not_exercised") and ended in ("passed", "failed"):
+            notes.append(f"The comparison's verdict is {stored['verdict']}.")
+        return notes
+
+    def page(self, data: Row | None, artifacts: Artifacts) -> Mapping[str, Any]:
+        """``images``: the plots' PNG, embedded."""
+        plots = {name: base64.b64encode(artifacts.read_bytes(name)).decode() for name in (data or {}).get("plots", [])}
+        return {"images": {name: f"data:image/png;base64,{content}" for name, content in plots.items()}}

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from inductor_debug.stages.constrain.section import TABLE
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.graph_pictures import draw_graph
 from inductor_debug.stages.graph_pictures.labels import rank
 from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.reading import Row, read_table
-from inductor_debug.stages.report.fit import TABLE
 
 FOLDER = "capture/graphs/"
 KINDS = ("forward", "backward", "dynamo")

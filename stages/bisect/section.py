@@ -1,10 +1,12 @@
 """The report's part on a bisection: which part of the compiler it takes. Free of torch."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.reading import Row, capped, read_json, read_table
+from inductor_debug.stages.report.sections import ReportedRun, ReportSection
 
 TABLE = "bisect/probes.csv"
 FACTS = "bisect/bisect.json"
@@ -27,13 +29,18 @@ def bisection(artifacts: Artifacts, max_rows: int) -> Row | None:
     }
 
 
-def finding(data: Mapping[str, Any] | None) -> str | None:
-    """One sentence for the top of the report; None where nothing was bisected."""
-    return None if data is None else f"Bisection: {data['answer']}."
+class BisectionSection(ReportSection):
+    """Which part of the compiler?"""
 
+    template = Path(__file__).with_name("section.html")
 
-def not_established(data: Mapping[str, Any] | None) -> list[str]:
-    """What the bisection could not tell."""
-    if data is None or data["verdict"] in ("found", "none"):
-        return []
-    return [f"With which part of the compiler off the fault goes away: {data['answer']}."]
+    def collect(self, run: ReportedRun) -> Row | None:
+        return bisection(run.artifacts, run.max_rows)
+
+    def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+        return [] if data is None else [f"Bisection: {data['answer']}."]
+
+    def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+        if data is None or data["verdict"] in ("found", "none"):
+            return []
+        return [f"With which part of the compiler off the fault goes away: {data['answer']}."]
