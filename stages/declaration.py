@@ -10,6 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+RESERVED = (
+    *("schema", "run", "compiled_by", "verdict", "stages", "repros"),
+    *("title", "versions", "reproduce", "files", "findings", "not_established", "sentence", "summary"),
+)
+"""Parts of ``summary.json`` and ``report.json``, and questions, that are about the run as a whole."""
+
 
 @dataclass(frozen=True)
 class Question:
@@ -81,6 +87,12 @@ class Declaration:
     sections: tuple[Section, ...] = ()
     subject: str = ""
     questions: Mapping[str, Question] = field(default_factory=dict)
+
+    def claims(self) -> set[tuple[str, str]]:
+        """Kind and name of all that no two stages may both have."""
+        parts = {("part of summary.json", key) for key in self.summary}
+        shown = {("section of the report", section.key) for section in self.sections}
+        return {("stage", self.name), *parts, *shown, *(("question", name) for name in self.questions)}
 
 
 def named(path: str) -> Any:

@@ -2,15 +2,15 @@
 
 import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from inductor_debug.models.errors import invalid_choice
+from inductor_debug.models.errors import ConfigurationError, invalid_choice
 from inductor_debug.stages.backends.plugins import distribution, installed_stages
 from inductor_debug.stages.contract import Stage
-from inductor_debug.stages.declaration import Declaration, Question, named
+from inductor_debug.stages.declaration import RESERVED, Declaration, Question, named
 
 log = logging.getLogger(__name__)
 
@@ -21,8 +21,7 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 def declared() -> Mapping[str, Declaration]:
     """Name → declaration of every stage, in the order in which they are meant to run.
 
-    Only declarations are imported. A package's stage is left out, with a warning, where it has the name of another one
-    or its declaration can't be imported.
+    Only declarations are imported. A package's stage that can't be taken is left out, with a warning.
     """
     folders = sorted(file.parent.name for file in Path(__file__).parent.glob("*/declaration.py"))
     found = {name: named(f"inductor_debug.stages.{name}.declaration:DECLARATION") for name in folders}
@@ -60,21 +59,26 @@ def build_stage(name: str, config: Any, more: Mapping[str, str] = _NONE) -> Stag
 
 
 def _added(ours: Mapping[str, Declaration]) -> dict[str, Declaration]:
-    """Name → declaration of the stages that installed packages add."""
-    found = {}
+    """Name → declaration of the stages that installed packages add; a warning says why one is left out."""
+    found: dict[str, Declaration] = {}
     for name, points in installed_stages().items():
         offers = ", ".join(f"{point.value} ({distribution(point)})" for point in points)
-        if name in ours or len({point.value for point in points}) > 1:
-            why = "that is one of ours" if name in ours else "several packages offer that name"
-            log.warning("the stage %s of %s is left out: %s", name, offers, why)
-            continue
         try:
-            stage = named(points[0].value)
+            found[name] = _checked(name, [point.value for point in points], {**ours, **found})
         except Exception as error:  # noqa: BLE001 - a package may raise anything; no other stage suffers for it
             log.warning("the stage %s of %s is left out: %s: %s", name, offers, type(error).__name__, error)
-            continue
-        if not isinstance(stage, Declaration) or stage.name != name:
-            log.warning("the stage %s of %s is left out: it is no Declaration of that name", name, offers)
-            continue
-        found[name] = stage
     return found
+
+
+def _checked(name: str, offers: Sequence[str], known: Mapping[str, Declaration]) -> Declaration:
+    """The declaration that packages offer under a name; ConfigurationError where it can't be taken."""
+    if len(set(offers)) > 1:
+        raise ConfigurationError("several packages offer a stage of that name")
+    stage = named(offers[0])
+    if not isinstance(stage, Declaration) or stage.name != name or not name.isidentifier():
+        raise ConfigurationError(f"{offers[0]} is no Declaration of that name")
+    taken = {claim for other in known.values() for claim in other.claims()}
+    for kind, claim in sorted(stage.claims()):
+        if (kind, claim) in taken or claim in RESERVED:
+            raise ConfigurationError(f"there is another {kind} of the name {claim}")
+    return stage

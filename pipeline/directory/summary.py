@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from inductor_debug.stages.declaration import RESERVED
 from inductor_debug.stages.registry import declared, is_ours
 
 logger = logging.getLogger(__name__)
@@ -23,6 +24,18 @@ def empty_parts(selected: Iterable[str] = ()) -> dict[str, Any]:
     shown = [stage for stage in declared().values() if is_ours(stage) or stage.name in set(selected)]
     parts = {key: part for stage in shown for key, part in stage.summary.items()}
     return copy.deepcopy(parts) | {REPROS: []}
+
+
+def parts_of(stored: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """What stages left in a ``summary.json``: part → content, stages that are not installed here included.
+
+    The parts of our default stages are always there; another's only where it holds something.
+    """
+    always = {key for stage in declared().values() if is_ours(stage) and stage.by_default for key in stage.summary}
+    others = {key: value if isinstance(value, Mapping) else {key: value}
+              for key, value in stored.items() if key not in (*always, *RESERVED)}  # fmt: skip
+    filled = {key: part for key, part in others.items() if any(value is not None for value in part.values())}
+    return {key: stored.get(key) or {} for key in empty_parts() if key in always} | filled
 
 
 def verdict(statuses: Iterable[str]) -> str:
