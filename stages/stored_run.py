@@ -1,24 +1,21 @@
 """A stored run as a question reads it: what it does not hold is an error that says what to type. Free of torch."""
 
 import contextlib
-import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from inductor_debug.models.errors import RunDirectoryError, UserError
 from inductor_debug.models.visible import visible
+from inductor_debug.stages.artifacts import files, kinds
+from inductor_debug.stages.artifacts.kinds import Content, File, Json, Row
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import stage_note
-from inductor_debug.stages.reading import read_table
-
-Row = dict[str, Any]
 
 _GRAPH = re.compile(r"g\d{1,6}\.\w+")
-_WHOLE, _NUMBER = re.compile(r"-?(0|[1-9]\d{0,39})"), re.compile(r"-?\d{1,400}(\.\d{1,400})?([eE][-+]?\d{1,3})?")
 
 
 @dataclass(frozen=True)
@@ -83,15 +80,22 @@ class StoredRun:
     @cached_property
     def graphs(self) -> list[str]:
         """Ids of the graphs that were lowered, forward before backward."""
-        found = {name.split("/")[1] for name in self.names if name.startswith("lower/") and name.count("/") > 1}
-        ids = (name for name in found if _GRAPH.fullmatch(name) and f"lower/{name}/provenance.json" in self.names)
+        found = {name.split("/")[1] for name in files.PROVENANCE.stored(self.artifacts)}
+        ids = (name for name in found if _GRAPH.fullmatch(name) and self.has(files.PROVENANCE.at(name)))
         return sorted(ids, key=lambda name: (int(name.partition(".")[0][1:]), name.endswith("backward")))
 
-    def has(self, name: str) -> bool:
-        return name in self.names
+    def has(self, file: File | str, *parts: str) -> bool:
+        return _path(file, parts) in self.names
 
-    def json(self, name: str) -> Any:
+    @overload
+    def json(self, file: Json[Content], *parts: str) -> Content: ...
+
+    @overload
+    def json(self, file: str) -> Any: ...
+
+    def json(self, file: Json[Any] | str, *parts: str) -> Any:
         """A JSON file's content; RunDirectoryError where there is none, or not what was stored."""
+        name = _path(file, parts)
         with self._held(name):
             return self.artifacts.read_json(name)
 
@@ -109,9 +113,10 @@ class StoredRun:
             told = f"{visible(str(self.folder))}: holds no {visible(name)}, so the answer is not known"
             raise RunDirectoryError(f"{told}; valid: a whole run.\nTry: {self.rerun()}") from error
 
-    def table(self, name: str) -> list[Row]:
+    def table(self, file: kinds.Table | str, *parts: str) -> list[Row]:
         """A CSV file's rows, numbers and truth values as such, empty cells as None; [] where there is no such file."""
-        return [{key: parsed(value) for key, value in row.items()} for row in read_table(self.artifacts, name) or []]
+        table = files.table_of(file) if isinstance(file, str) else file
+        return table.typed(table.read(self.artifacts, *parts) or [])
 
     def status(self, stage: str) -> str | None:
         """What became of a stage; None where it was not selected."""
@@ -154,20 +159,12 @@ class StoredRun:
             yield "backend=inductor"
 
 
-def whole_table(run: StoredRun, name: str, file: str) -> Table:
+def whole_table(run: StoredRun, name: str, file: kinds.Table) -> Table:
     """A stored table as it is."""
     rows = run.table(file)
-    columns: Any = list(rows[0]) if rows else (run.text(file).splitlines()[:1] or [""])[0].split(",")
-    return Table(name, columns, rows, file)
+    columns = list(rows[0]) if rows else (run.text(file.path).splitlines()[:1] or [""])[0].split(",")
+    return Table(name, columns, rows, file.path)
 
 
-def parsed(cell: str | None) -> Any:
-    """A CSV cell as JSON has it: NaN and infinities stay text."""
-    if cell is None or cell == "":
-        return None
-    if cell in ("True", "False"):
-        return cell == "True"
-    if _WHOLE.fullmatch(cell):
-        return int(cell)
-    number = float(cell) if _NUMBER.fullmatch(cell) else math.inf
-    return number if math.isfinite(number) else cell
+def _path(file: File | str, parts: Sequence[str]) -> str:
+    return file if isinstance(file, str) else file.at(*parts)

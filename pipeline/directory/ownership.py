@@ -24,31 +24,27 @@ import psutil
 
 from inductor_debug.models.errors import RunDirectoryError
 from inductor_debug.pipeline.config.fingerprint import digest, stored_fingerprint
+from inductor_debug.pipeline.directory.names import (
+    CACHE_PREFIX,
+    CONFIGURATION_ERROR,
+    HYDRA,
+    LOG,
+    MANIFEST,
+    MARKS,
+    OWNER,
+    RESERVE,
+    STAGES,
+    SUMMARY,
+    SWEEP_OWNER,
+    own_names,
+)
 from inductor_debug.pipeline.directory.removal import files_below, others_below, remove_files, remove_trees
-from inductor_debug.stages.registry import declared
 
-OWNER, SWEEP_OWNER = ".owner.json", ".sweep.json"
-STAGES = ".stages"
-"""Folder of each stage's stored result, from which a new worker and the parent process go on."""
-CACHE_PREFIX = ".cache-"
-"""Start of the private cache folder's name; the folder lives as long as the run does."""
-RESERVE = ".reserve"
-HYDRA = ".hydra"
-SUMMARY, MANIFEST, LOG = "summary.json", "manifest.json", "run.log"
-CONFIGURATION_ERROR = "configuration_error.json"
-
-_MARKS = (HYDRA, STAGES, LOG, SUMMARY, MANIFEST, CONFIGURATION_ERROR)
-"""Any of them says that a directory holds a run."""
 _HYDRA_FILES = ("config", "hydra", "overrides")
 _SWEEP_FILES = ("sweep.csv", "multirun.yaml")
 _ENDING_S = 10.0
 """Seconds that the processes of a run that was killed get to end."""
 _READ_LIMIT = 64 * 2**20
-
-
-def own_names() -> tuple[str, ...]:
-    """Files and folders directly in a run's directory that a run writes; what else is there is the user's."""
-    return (OWNER, RESERVE, *_MARKS, "repros", *declared())
 
 
 class DirectoryRefused(RunDirectoryError):
@@ -224,7 +220,7 @@ def _claiming(path: Path, name: str, key: str) -> Iterator[int]:
 
 def holds_run(directory: Path) -> bool:
     """Whether something in a directory says that it holds a run."""
-    return any(os.path.lexists(directory / name) for name in _MARKS)
+    return any(os.path.lexists(directory / name) for name in MARKS)
 
 
 def read_owner(directory: Path) -> Owner | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from inductor_debug.models.errors import wrapped
 from inductor_debug.models.stored import parse_csv
-from inductor_debug.pipeline.directory.ownership import (
+from inductor_debug.pipeline.directory.names import (
     CACHE_PREFIX,
     CONFIGURATION_ERROR,
     HYDRA,
@@ -21,29 +21,11 @@ from inductor_debug.pipeline.directory.ownership import (
     OWNER,
     RESERVE,
     STAGES,
-    SUMMARY,
-    Claim,
-    holds_run,
     own_names,
-    read_owner,
 )
+from inductor_debug.pipeline.directory.ownership import Claim, holds_run, read_owner
 from inductor_debug.pipeline.directory.removal import files_below, remove_files, remove_trees
 from inductor_debug.stages.encoding import encode
-
-__all__ = [
-    "CACHE_PREFIX",
-    "CONFIGURATION_ERROR",
-    "FULL",
-    "LOG",
-    "MANIFEST",
-    "STAGES",
-    "SUMMARY",
-    "DiskFull",
-    "RunDirectory",
-    "is_no_space",
-    "run_id",
-    "write_atomically",
-]
 
 _RESERVED = 2 << 20
 FULL = "the disk is full"

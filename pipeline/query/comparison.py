@@ -8,9 +8,11 @@ from typing import Any
 from inductor_debug.models.errors import UserError
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.folder import StoredFolder
-from inductor_debug.pipeline.directory.rundir import SUMMARY, run_id
+from inductor_debug.pipeline.directory.names import SUMMARY
+from inductor_debug.pipeline.directory.rundir import run_id
 from inductor_debug.pipeline.query import open_run
 from inductor_debug.pipeline.run.compiled_by import flat
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.lower.questions.kernels import launches_of
 from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table
@@ -80,8 +82,8 @@ def _results(run: StoredRun) -> dict[str, Any]:
     """The answers of ``summary.json``, what became of each stage, and what lowering counted."""
     facts = {key: value for key, value in run.summary.items() if key not in APART}
     found = dict(_flat(facts)) | {f"stages.{stage['name']}": stage["status"] for stage in run.summary["stages"]}
-    if run.has("lower/summary.json"):
-        lowered = run.json("lower/summary.json")
+    if run.has(files.LOWERING):
+        lowered = run.json(files.LOWERING)
         found |= dict(_flat({"lower": {"compile_s": lowered.get("compile_s"), **lowered.get("graphs", {})}}))
     return found
 
@@ -93,7 +95,7 @@ def _kernels(run: StoredRun) -> dict[str, Any]:
 
 def _outputs(run: StoredRun) -> dict[str, Any]:
     """Verdicts by tensor."""
-    return {f"{row['kind']} {row['path']}": row["verdict"] for row in run.table("kerneldiff/outputs.csv")}
+    return {f"{row['kind']} {row['path']}": row["verdict"] for row in run.table(files.OUTPUTS)}
 
 
 def _flat(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

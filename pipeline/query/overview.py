@@ -3,6 +3,7 @@
 from collections import Counter
 
 from inductor_debug.models.errors import UserError
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.declaration import Question, named
 from inductor_debug.stages.registry import questions
 from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wanted
@@ -11,16 +12,16 @@ from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wa
 def summary(run: StoredRun, wanted: Wanted) -> Analysis:
     """The verdict, each stage, the main findings, and what else can be asked of this run."""
     about = run.summary["run"]
-    report = run.json("report/report.json") if run.has("report/report.json") else {}
+    report = run.json(files.REPORT) if run.has(files.REPORT) else {}
     name = ", ".join(str(about.get(key)) for key in ("model", "accel", "backend", "dtype", "mode"))
     told = [f"{name}: {run.summary['verdict']}", *report.get("findings", [])]
     stages = run.summary["stages"]
-    files = Counter(name.split("/")[0] for name in run.names if "/" in name)
+    below = Counter(name.split("/")[0] for name in run.names if "/" in name)
     asked = [{"type": name, "question": kind.text, **_answered(run, kind)}
              for name, kind in questions().items()]  # fmt: skip
-    folders = [{"folder": name, "files": count} for name, count in sorted(files.items()) if not name.startswith(".")]
+    folders = [{"folder": name, "files": count} for name, count in sorted(below.items()) if not name.startswith(".")]
     return Analysis(told, [
-        Table("stages", ("name", "status", "seconds", "message"), stages, "summary.json"),
+        Table("stages", ("name", "status", "seconds", "message"), stages, files.SUMMARY.path),
         Table("types", ("type", "held", "question", "otherwise"), asked),
         Table("folders", ("folder", "files"), folders),
     ])  # fmt: skip

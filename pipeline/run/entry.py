@@ -22,8 +22,8 @@ from inductor_debug.pipeline.config.help import CONF, help_text
 from inductor_debug.pipeline.config.hydra_checks import check_count, check_hydra, check_package
 from inductor_debug.pipeline.config.schema import Config, register
 from inductor_debug.pipeline.config.strict_types import strict_types
+from inductor_debug.pipeline.directory.names import LOG
 from inductor_debug.pipeline.directory.ownership import DirectoryRefused, claim_sweep, unwritable
-from inductor_debug.pipeline.directory.rundir import LOG
 from inductor_debug.pipeline.run.interruption import Interruption
 from inductor_debug.pipeline.run.restoring import Expected, recorded
 from inductor_debug.pipeline.terminal import tell

@@ -26,17 +26,9 @@ from inductor_debug.pipeline.config.fingerprint import fingerprint
 from inductor_debug.pipeline.config.limits import memory_limit_of
 from inductor_debug.pipeline.directory import manifest, summary
 from inductor_debug.pipeline.directory.folders import made
+from inductor_debug.pipeline.directory.names import CONFIGURATION_ERROR, MANIFEST, SUMMARY
 from inductor_debug.pipeline.directory.ownership import claim_run, unwritable
-from inductor_debug.pipeline.directory.rundir import (
-    CONFIGURATION_ERROR,
-    FULL,
-    MANIFEST,
-    SUMMARY,
-    DiskFull,
-    RunDirectory,
-    is_no_space,
-    run_id,
-)
+from inductor_debug.pipeline.directory.rundir import FULL, DiskFull, RunDirectory, is_no_space, run_id
 from inductor_debug.pipeline.run import compiled_by
 from inductor_debug.pipeline.run.interruption import Interruption
 from inductor_debug.pipeline.run.plan import Plan, batch_of, execution_order, settings_of

@@ -33,7 +33,8 @@ from typing import TYPE_CHECKING, Any
 from inductor_debug.models.errors import ConfigurationError, UserError, is_out_of_memory, mistake_in, root_cause
 from inductor_debug.models.units import format_bytes
 from inductor_debug.pipeline.config.imports import arrange_path
-from inductor_debug.pipeline.directory.rundir import FULL, MANIFEST, SUMMARY, DiskFull, RunDirectory, is_no_space
+from inductor_debug.pipeline.directory.names import MANIFEST, SUMMARY
+from inductor_debug.pipeline.directory.rundir import FULL, DiskFull, RunDirectory, is_no_space
 from inductor_debug.pipeline.directory.summary import CRASHED, FAILED, PASSED, SKIPPED, build_summary
 from inductor_debug.pipeline.run import compiled_by
 from inductor_debug.pipeline.run.memory import within_the_machine

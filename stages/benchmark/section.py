@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.formatting import short
-from inductor_debug.stages.reading import Row
 from inductor_debug.stages.report.sections import ReportedRun, ReportSection
 
 

@@ -3,6 +3,7 @@
 import gc
 from typing import Any
 
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.benchmark.declaration import DECLARATION
 from inductor_debug.stages.benchmark.processes import Sampled, SamplingRaised, sample_here, sample_in_process
 from inductor_debug.stages.benchmark.tables import figures_of, report_of
@@ -74,8 +75,10 @@ def known_compilation(context: StageContext) -> tuple[float | None, dict[str, An
     Of the lower stage where it ran, else of another stage of this process. The lazy ``torch.compile()`` call is never
     what is meant.
     """
-    if "lower/summary.json" in context.artifacts.names("lower/"):
-        stored = context.artifacts.read_json("lower/summary.json")
-        return stored["compile_s"], stored["caches"]
+    stored = files.LOWERING.read(context.artifacts)
+    if stored is not None:
+        seconds = stored["compile_s"]
+        assert not isinstance(seconds, str), "a clock gives no NaN"
+        return seconds, stored["caches"]
     compiled = context.live.get("compiled")
     return None if compiled is None else (compiled.compile_s, vars(compiled.caches))

@@ -1,5 +1,6 @@
 """What the bisect stage answers: which part of the compiler a fault takes. Free of torch."""
 
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.bisect import section
 from inductor_debug.stages.stored_run import Analysis, StoredRun, Table, Wanted, whole_table
 
@@ -14,6 +15,6 @@ def bisect(run: StoredRun, wanted: Wanted) -> Analysis:
     nodes = found["nodes"]
     columns = list(dict.fromkeys(key for row in nodes for key in row)) or ["name"]
     return Analysis([found["answer"], *remedy], [
-        Table("nodes", columns, nodes, section.FACTS),
-        whole_table(run, "probes", section.TABLE),
+        Table("nodes", columns, nodes, files.BISECTION.path),
+        whole_table(run, "probes", files.PROBES),
     ])  # fmt: skip

@@ -4,17 +4,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
-from inductor_debug.stages.reading import Row, capped, read_json, read_table
-from inductor_debug.stages.report.sections import ReportedRun, ReportSection
-
-TABLE = "bisect/probes.csv"
-FACTS = "bisect/bisect.json"
+from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
 
 
 def bisection(artifacts: Artifacts, max_rows: int) -> Row | None:
     """The section's data; None where nothing was bisected."""
-    facts = read_json(artifacts, FACTS)
+    facts = files.BISECTION.read(artifacts)
     if facts is None:
         return None
     found = [*facts["applications"], *((facts["pattern"] or {}).get("applications") or [])]
@@ -25,7 +23,7 @@ def bisection(artifacts: Artifacts, max_rows: int) -> Row | None:
         "answer": facts["answer"],
         "remedy": facts["remedy"],
         "nodes": nodes,
-        "table": capped(read_table(artifacts, TABLE), TABLE, max_rows),
+        "table": capped(files.PROBES.read(artifacts), files.PROBES, max_rows),
     }
 
 

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.capture.pictures import pictures
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import breaks_in_words, counted
-from inductor_debug.stages.reading import Row, capped, read_json, read_table
-from inductor_debug.stages.report.sections import ReportedRun, ReportSection
+from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
 
 
 class GraphsSection(ReportSection):
@@ -40,14 +41,14 @@ class GraphsSection(ReportSection):
 
 
 def _graphs(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) -> Row:
-    breaks = read_json(artifacts, "capture/breaks.json") or []
-    recompiles = read_json(artifacts, "capture/recompiles.json")
-    statistics = read_table(artifacts, "capture/statistics.csv")
+    breaks = files.BREAKS.read(artifacts) or []
+    recompiles = files.RECOMPILES.read(artifacts)
+    statistics = files.STATISTICS.read(artifacts)
     return {
         "summary": summary.get("graphs") or {},
         "recompiles": len(recompiles) if isinstance(recompiles, list) else None,
         "totals": [row for row in statistics or [] if row.get("scope") == "graph"],
-        "statistics": capped(statistics, "capture/statistics.csv", max_rows),
+        "statistics": capped(statistics, files.STATISTICS, max_rows),
         "breaks_in_words": breaks_in_words([item for item in breaks if isinstance(item, Mapping)]),
         "breaks": _folded(breaks),
     }

@@ -1,6 +1,7 @@
 """What the constrain stage answers: what breaks the accelerator's rules. Free of torch."""
 
 from inductor_debug.models.errors import UserError
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.constrain import section
 from inductor_debug.stages.stored_run import Analysis, StoredRun, Table, Wanted, whole_table
 
@@ -17,7 +18,7 @@ def constraints(run: StoredRun, wanted: Wanted) -> Analysis:
         )
     lines = [dict(line) for line in stored["top_lines"]]
     return Analysis([run.message("constrain")], [
-        whole_table(run, "rules", section.SUMMARY),
+        whole_table(run, "rules", files.BY_RULE),
         Table("lines", list(lines[0]) if lines else ["source"], lines),
-        whole_table(run, "violations", section.TABLE),
+        whole_table(run, "violations", files.VIOLATIONS),
     ])  # fmt: skip

@@ -5,20 +5,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.constrain.summary import top_lines
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted
-from inductor_debug.stages.reading import Row, read_table
 from inductor_debug.stages.report.sections import ReportedRun, ReportSection
 from inductor_debug.stages.rules.findings import by_finding, severity_of
-
-TABLE = "constrain/violations.csv"
-SUMMARY = "constrain/summary.csv"
 
 
 def violations(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) -> Row | None:
     """The section's data; ``total`` is None where the profile has no rules, so that nothing was checked."""
-    rows = read_table(artifacts, TABLE)
+    rows = files.VIOLATIONS.read(artifacts)
     if rows is None:
         return None
     stored = summary.get("violations") or {}
@@ -29,13 +27,13 @@ def violations(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) 
         "by_severity": dict(Counter(severity_of(row["severity"] for row in group) for group in found)),
         "total": len(found) if rows or stored.get("total") is not None else None,
         "strict": stored.get("strict"),
-        "by_rule_and_effect": [_shares(row) for row in read_table(artifacts, SUMMARY) or []],
+        "by_rule_and_effect": [_shares(row) for row in files.BY_RULE.read(artifacts) or []],
         "profile": stored.get("profile"),
         "declared_by": stored.get("declared_by"),
         "top_lines": top_lines(rows, _code(artifacts) if rows else {}),
         "rows": rows[:max_rows],
         "rows_total": len(rows),
-        "file": TABLE,
+        "file": files.VIOLATIONS.path,
     }
 
 
@@ -80,12 +78,11 @@ def reproductions(repros: Sequence[Mapping[str, Any]]) -> str | None:
 def _code(artifacts: Artifacts) -> dict[str, str]:
     """``file:line`` → the code there, from the captured graphs."""
     found = {}
-    for name in artifacts.names("capture/graphs/"):
-        if name.endswith(".json"):
-            for node in artifacts.read_json(name)["nodes"]:
-                source = node.get("source")
-                if source:
-                    found[f"{source['file']}:{source['line']}"] = source.get("code", "")
+    for name in files.GRAPH.stored(artifacts):
+        for node in artifacts.read_json(name)["nodes"]:
+            source = node.get("source")
+            if source:
+                found[f"{source['file']}:{source['line']}"] = source.get("code", "")
     return found
 
 

@@ -4,28 +4,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted
-from inductor_debug.stages.reading import Row, capped, read_json, read_table
-from inductor_debug.stages.report.sections import ReportedRun, ReportSection
-
-FACTS = "guards/guards.json"
-VARIATIONS = "guards/variations.csv"
-RECOMPILES = "guards/recompiles.csv"
-BREAKS = "guards/breaks.csv"
+from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
 
 
 def guards(artifacts: Artifacts, max_rows: int) -> Row | None:
     """The section's data; None where the stage ``guards`` left nothing."""
-    facts = read_json(artifacts, FACTS)
+    facts = files.GUARDS.read(artifacts)
     if facts is None:
         return None
     return {
         "graphs": [_graph(graph) for graph in facts["graphs"]],
         "recompiling": facts["recompiling"],
-        "variations": read_table(artifacts, VARIATIONS) or [],
-        "recompiles": capped(read_table(artifacts, RECOMPILES), RECOMPILES, max_rows),
-        "breaks": capped(read_table(artifacts, BREAKS), BREAKS, max_rows),
+        "variations": files.GUARD_VARIATIONS.read(artifacts) or [],
+        "recompiles": capped(files.GUARD_RECOMPILES.read(artifacts), files.GUARD_RECOMPILES, max_rows),
+        "breaks": capped(files.GUARD_BREAKS.read(artifacts), files.GUARD_BREAKS, max_rows),
         "limits": facts["limits"],
         "not_established": facts["not_established"],
     }

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted, short, stage_note
-from inductor_debug.stages.reading import Row, capped, read_json, read_table
-from inductor_debug.stages.report.sections import ReportedRun, ReportSection
+from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
 
-TABLE = "kerneldiff/outputs.csv"
 VERDICT_WORDS = {
     "exact": "equal bit for bit",
     "within_floor": "within the noise floor",
@@ -24,17 +24,17 @@ _FAILING = ("defect", "not_established")
 
 def numerics(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) -> Row | None:
     """The section's data; ``tally`` says what became of the results, tensors and others apart."""
-    rows = read_table(artifacts, TABLE)
+    rows = files.OUTPUTS.read(artifacts)
     stored = summary.get("numerics") or {}
-    diagnosis = read_json(artifacts, "kerneldiff/diagnosis.json")
+    diagnosis = files.DIAGNOSIS.read(artifacts)
     if rows is None and stored.get("verdict") is None and diagnosis is None:
         return None
     return {
         "summary": stored,
         "tally": tally(stored, rows or []),
         "diagnosis": diagnosis,
-        "table": capped(rows, TABLE, max_rows, order=worst_first),
-        "plots": [name for name in artifacts.names("kerneldiff/plots/") if name.endswith(".png")],
+        "table": capped(rows, files.OUTPUTS, max_rows, order=worst_first),
+        "plots": files.PLOT.stored(artifacts),
     }
 
 

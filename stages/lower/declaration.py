@@ -12,7 +12,7 @@ DECLARATION = Declaration(
     skipped_by_violation=True,
     sections=(
         Section("lowering", "inductor_debug.stages.lower.section:LoweringSection"),
-        Section("emulation", "inductor_debug.stages.emulation.section:EmulationSection", place=31),
+        Section("emulation", "inductor_debug.stages.lower.emulation_section:EmulationSection", place=31),
     ),
     subject="What the compiler made",
     questions={

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import calls_in_words
-from inductor_debug.stages.reading import Row
 from inductor_debug.stages.report.sections import ReportedRun, ReportSection
 
 
@@ -25,16 +26,15 @@ class LoweringSection(ReportSection):
 
 def _lowering(artifacts: Artifacts, max_rows: int) -> list[Row]:
     graphs = []
-    stored = artifacts.names("lower/")
-    for name in stored:
-        if not name.endswith("/provenance.json"):
-            continue
+    pictures = files.POST_GRAD_PICTURE.stored(artifacts)
+    for name in files.PROVENANCE.stored(artifacts):
+        graph = name.split("/")[1]
         found = artifacts.read_json(name)
         kernels = found.get("kernels", [])
         library = [kernel for kernel in kernels if kernel.get("kind") == "extern"]
         generated = {kernel.get("name") for kernel in kernels if kernel.get("kind") != "extern"}
         graphs.append({
-            "graph": name.split("/")[1],
+            "graph": graph,
             "kernels_mapped_share": found.get("kernels_mapped_share"),
             "nodes_mapped_share": found.get("nodes_mapped_share"),
             "calls": calls_in_words(len(generated), len(kernels), len(library)),
@@ -43,7 +43,7 @@ def _lowering(artifacts: Artifacts, max_rows: int) -> list[Row]:
             "not_established": [str(note) for note in found.get("not_established") or []],
             "rows_total": len(kernels),
             "file": name,
-            "picture": picture if (picture := name.replace("provenance.json", "post_grad.svg")) in stored else None,
+            "picture": picture if (picture := files.POST_GRAD_PICTURE.at(graph)) in pictures else None,
         })  # fmt: skip
     return graphs
 

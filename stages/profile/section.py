@@ -4,29 +4,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.kinds import Row, Table
 from inductor_debug.stages.contract import Artifacts
-from inductor_debug.stages.reading import Row, capped, read_json, read_table
-from inductor_debug.stages.report.sections import ReportedRun, ReportSection
+from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
 
-FACTS = "profile/summary.json"
-TABLES = {name: f"profile/{name}.csv" for name in ("kernels", "operations", "modules", "lines")}
-TRACE = "profile/trace.json.gz"
 MICROSECONDS = ("time_us", "iqr_us", "alone_us", "at_most_us")
 
 
 def profiling(artifacts: Artifacts, max_rows: int) -> Row | None:
     """The section's data, the longest first; None where the stage ``profile`` left nothing."""
-    facts = read_json(artifacts, FACTS)
+    facts = files.PROFILE.read(artifacts)
     if facts is None:
         return None
-    tables = {name: capped(_table(artifacts, path), path, max_rows, _longest) for name, path in TABLES.items()}
-    trace = TRACE if TRACE in artifacts.names("profile/") else None
+    tables = {
+        name: capped(_rows(artifacts, file), file, max_rows, _longest) for name, file in files.PROFILE_TABLES.items()
+    }
+    trace = next(iter(files.TRACE.stored(artifacts)), None)
     return {"facts": facts, "trace": trace, **tables}
 
 
-def _table(artifacts: Artifacts, path: str) -> list[Row] | None:
+def _rows(artifacts: Artifacts, file: Table) -> list[Row] | None:
     """A table's rows, names that list several as lists, and a name that is empty said to be."""
-    rows = read_table(artifacts, path)
+    rows = file.read(artifacts)
     for row in rows or []:
         if "sources" in row:
             row["sources"] = row["sources"].split()

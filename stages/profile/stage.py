@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.options import check_declared
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case, compiled_case
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.benchmark.sampling import environment
@@ -75,9 +76,9 @@ class ProfileStage(Stage):
         named = named_ceiling(context.settings.accel.peaks, context.settings.accel.name)
         found = Profile(times, observation, measured, named, notes)
         artifacts: dict[str, Any] = dict(tables(found))
-        artifacts["profile/summary.json"] = summary(found, plain.backend, {"before": before, "after": environment()})
+        artifacts[files.PROFILE.path] = summary(found, plain.backend, {"before": before, "after": environment()})
         if observation.trace is not None:
-            artifacts["profile/trace.json.gz"] = annotated(observation.trace, names)
+            artifacts[files.TRACE.path] = annotated(observation.trace, names)
         if not found.longest() and holds_no_kernel(ranged):
             return StageResult("passed", "nothing to time: the graphs hold no operation that needs a kernel", artifacts)
         return StageResult("passed" if found.longest() else "failed", message(found), artifacts)

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import stage_note
-from inductor_debug.stages.reading import Row, read_json
 from inductor_debug.stages.registry import declared
 from inductor_debug.stages.report.sections import ReportedRun, sections
 from inductor_debug.stages.settings import Settings
@@ -33,8 +34,8 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
         A JSON-able dict: ``title, verdict, run, compiled_by, versions, stages``, the data of each section under its
         key, ``repros, reproduce, files, findings, not_established, sentence``.
     """
-    summary = read_json(artifacts, "summary.json") or {}
-    manifest = read_json(artifacts, "manifest.json") or {}
+    summary: Mapping[str, Any] = files.SUMMARY.read(artifacts) or {}
+    manifest: Mapping[str, Any] = files.MANIFEST.read(artifacts) or {}
     run = {**_run_of(settings), **summary.get("run", {})}
     if "seconds" in run:  # the run isn't over: summary.json's final figure has the report's time in it too
         run["seconds_before_report"] = run.pop("seconds")

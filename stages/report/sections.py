@@ -6,7 +6,7 @@
         template = Path(__file__).with_name("section.html")
 
         def collect(self, run: ReportedRun) -> Row | None:
-            return read_json(run.artifacts, "power/summary.json")
+            return FACTS.read(run.artifacts)
 
         def findings(self, data: Any, report: Mapping[str, Any]) -> list[str]:
             return [] if data is None else [f"Power: {data['watts']} W."]
@@ -15,11 +15,12 @@ The template is Jinja's. It sees all of the report's data by key, and ``{% from 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from inductor_debug.stages.artifacts.kinds import Row, Table
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.declaration import named
 from inductor_debug.stages.registry import declared
@@ -71,6 +72,15 @@ class ReportSection(ABC):
     def page(self, data: Any, artifacts: Artifacts) -> Mapping[str, Any]:
         """What the HTML needs beside the data: variables of the template."""
         return {}
+
+
+def capped(rows: list[Row] | None, file: Table, max_rows: int, order: Callable[[Row], Any] | None = None) -> Row | None:
+    """The first ``max_rows`` of a table, how many there are, and the file that has all."""
+    if rows is None:
+        return None
+    ordered = sorted(rows, key=order) if order else rows
+    columns = list(rows[0]) if rows else []
+    return {"columns": columns, "rows": ordered[:max_rows], "rows_total": len(rows), "file": file.path}
 
 
 def sections() -> dict[str, ReportSection]:

@@ -2,6 +2,7 @@
 
 import logging
 
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.report.collect import collect
 from inductor_debug.stages.report.declaration import DECLARATION
@@ -22,6 +23,6 @@ class ReportStage(Stage):
         log.info("report: %s", data["sentence"])
         return StageResult(
             "passed",
-            "report/report.html",
-            artifacts={"report/report.html": html, "report/report.json": {"schema": 1, **data}},
+            files.REPORT_PAGE.path,
+            artifacts={files.REPORT_PAGE.path: html, files.REPORT.path: {"schema": 1, **data}},
         )

@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection
 
 from inductor_debug.models.errors import UserError, closest_first
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.lower.buffer_contents import held_rows
 from inductor_debug.stages.lower.first_nonfinite import launches_in, place_of, to_learn
@@ -17,7 +18,7 @@ VALUE_COLUMNS = ("graph", "launch", "kernel", "when", "buffer", "written", "hold
 
 def values(run: StoredRun, wanted: Wanted) -> Analysis:
     """What the printer told of each launch; the first NaN and infinity above."""
-    rows = run.table("lower/values.csv")
+    rows = run.table(files.VALUES)
     if not rows:
         how = "backend=aot_inductor", "backend.options.print_values=2"
         raise run.lacks(
@@ -47,7 +48,7 @@ def values(run: StoredRun, wanted: Wanted) -> Analysis:
         told.append(
             f"not established: {counted(unjudged, 'value')} in which nothing could be looked for (state is empty)"
         )
-    return Analysis(told, [Table("values", VALUE_COLUMNS, chosen, "lower/values.csv")])
+    return Analysis(told, [Table("values", VALUE_COLUMNS, chosen, files.VALUES.path)])
 
 
 def _chosen_values(rows: list[Row], wanted: Wanted) -> list[Row]:
@@ -71,9 +72,8 @@ def _chosen_values(rows: list[Row], wanted: Wanted) -> list[Row]:
 
 def _printer(run: StoredRun) -> tuple[list[str], int]:
     """The printer's ``kernels`` and ``print_values``; no kernel and 0 where the run does not say."""
-    facts = run.json("lower/summary.json") if run.has("lower/summary.json") else {}
-    printer = facts.get("printer", {"kernels": [], "level": 0})
-    return printer["kernels"], printer["level"]
+    printer = run.json(files.LOWERING).get("printer") if run.has(files.LOWERING) else None
+    return ([], 0) if printer is None else (printer["kernels"], printer["level"])
 
 
 def _lines_of(run: StoredRun, graph: str, launches: Collection[str]) -> list[str]:

@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.emulation.kinds import DEFECTS, KINDS
 from inductor_debug.stages.formatting import counted
-from inductor_debug.stages.reading import Row, capped, read_json, read_table
-from inductor_debug.stages.report.sections import ReportedRun, ReportSection
+from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
 
-TABLE = "lower/emulation.csv"
-FACTS = "lower/emulation.json"
 HOST = "fallback"
 
 
@@ -21,7 +20,7 @@ def emulation(artifacts: Artifacts, max_rows: int) -> Row | None:
     ``findings`` and ``fallbacks`` are tables, defects first; ``kinds`` says of each kind what it means and of how many
     nodes it was found, ``numerics`` what the profile states.
     """
-    facts, rows = read_json(artifacts, FACTS), read_table(artifacts, TABLE)
+    facts, rows = files.EMULATION_FACTS.read(artifacts), files.EMULATION.read(artifacts)
     if facts is None or rows is None:
         return None
     order = list(KINDS)
@@ -32,8 +31,8 @@ def emulation(artifacts: Artifacts, max_rows: int) -> Row | None:
         "warns": bool(facts.get("warns")),
         "counts": facts["findings"],
         "kinds": [{"kind": kind, "nodes": count, "what": KINDS[kind]} for kind, count in facts["findings"].items()],
-        "findings": capped(found, TABLE, max_rows, order=lambda row: order.index(row["kind"])),
-        "fallbacks": capped([row for row in rows if row["kind"] == HOST], TABLE, max_rows),
+        "findings": capped(found, files.EMULATION, max_rows, order=lambda row: order.index(row["kind"])),
+        "fallbacks": capped([row for row in rows if row["kind"] == HOST], files.EMULATION, max_rows),
         "host_bytes": sum(int(row["bytes"]) for row in rows if row["kind"] == HOST and row["bytes"]),
     }
 
@@ -41,7 +40,7 @@ def emulation(artifacts: Artifacts, max_rows: int) -> Row | None:
 class EmulationSection(ReportSection):
     """What did the emulation find?"""
 
-    template = Path(__file__).with_name("section.html")
+    template = Path(__file__).with_name("emulation_section.html")
 
     def collect(self, run: ReportedRun) -> Row | None:
         return emulation(run.artifacts, run.max_rows)
