@@ -1,7 +1,6 @@
 """A stored run as a question reads it: what it does not hold is an error that says what to type. Free of torch."""
 
 import contextlib
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,8 +13,6 @@ from inductor_debug.stages.artifacts import files, kinds
 from inductor_debug.stages.artifacts.kinds import Content, File, Json, Row
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import stage_note
-
-_GRAPH = re.compile(r"g\d{1,6}\.\w+")
 
 
 @dataclass(frozen=True)
@@ -77,13 +74,6 @@ class StoredRun:
         """Stored paths."""
         return self.artifacts.names()
 
-    @cached_property
-    def graphs(self) -> list[str]:
-        """Ids of the graphs that were lowered, forward before backward."""
-        found = {name.split("/")[1] for name in files.PROVENANCE.stored(self.artifacts)}
-        ids = (name for name in found if _GRAPH.fullmatch(name) and self.has(files.PROVENANCE.at(name)))
-        return sorted(ids, key=lambda name: (int(name.partition(".")[0][1:]), name.endswith("backward")))
-
     def has(self, file: File | str, *parts: str) -> bool:
         return _path(file, parts) in self.names
 
@@ -141,22 +131,6 @@ class StoredRun:
     def rerun(self, *changes: str) -> str:
         """The command that runs it again."""
         return " ".join(["inductor-debug", "rerun", visible(str(self.folder)), *changes])
-
-    def wanted_graphs(self, wanted: Wanted, stage: str = "lower") -> list[str]:
-        """Ids of the lowered graphs that are asked for; UserError where none was lowered, or none has that id."""
-        if not self.graphs:
-            raise self.lacks("kernels", stage, "stages=[capture,lower,report]", *self._lowering_backend())
-        if wanted.graph is None:
-            return self.graphs
-        if wanted.graph not in self.graphs:
-            raise UserError(
-                f"--graph: got {wanted.graph!r}; valid: {', '.join(self.graphs)}.\nTry: --graph {self.graphs[0]}"
-            )
-        return [wanted.graph]
-
-    def _lowering_backend(self) -> Iterator[str]:
-        if self.status("lower") == "skipped" and "lowers nothing" in self.message("lower"):
-            yield "backend=inductor"
 
 
 def whole_table(run: StoredRun, name: str, file: kinds.Table) -> Table:

@@ -14,6 +14,7 @@ from inductor_debug.pipeline.query import open_run
 from inductor_debug.pipeline.run.compiled_by import flat
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.lower.questions.graphs import lowered_graphs
 from inductor_debug.stages.lower.questions.kernels import launches_of
 from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table
 
@@ -47,7 +48,7 @@ def compare(runs: Sequence[StoredRun]) -> Analysis:
     for part, read in parts.items():
         rows = differing([read(run) for run in runs], names)
         tables.append(Table(part, (part, *names), [{part: row.pop("key")} | row for row in rows]))
-    lowered = [bool(run.graphs) for run in runs]
+    lowered = [bool(lowered_graphs(run)) for run in runs]
     told = []
     unknown = [name for name, run in zip(names, runs, strict=True) if not run.summary.get("compiled_by")]
     if unknown:
@@ -90,7 +91,9 @@ def _results(run: StoredRun) -> dict[str, Any]:
 
 def _kernels(run: StoredRun) -> dict[str, Any]:
     """Launches by graph and kernel."""
-    return dict(Counter(f"{graph} {launch['name']}" for graph in run.graphs for launch in launches_of(run, graph)))
+    return dict(
+        Counter(f"{graph} {launch['name']}" for graph in lowered_graphs(run) for launch in launches_of(run, graph))
+    )
 
 
 def _outputs(run: StoredRun) -> dict[str, Any]:

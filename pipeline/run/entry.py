@@ -27,6 +27,7 @@ from inductor_debug.pipeline.directory.ownership import DirectoryRefused, claim_
 from inductor_debug.pipeline.run.interruption import Interruption
 from inductor_debug.pipeline.run.restoring import Expected, recorded
 from inductor_debug.pipeline.terminal import tell
+from inductor_debug.stages.artifacts.files import REPORT_PAGE
 from inductor_debug.stages.backends.plugins import conf_folders
 from inductor_debug.stages.file_names import shortened
 from inductor_debug.stages.formatting import counted
@@ -404,7 +405,7 @@ def run_job(
     except Exception:
         logger.exception("the run in %s crashed", directory)
         return Ended(EXIT_CRASHED)
-    report = directory / "report" / "report.html"
+    report = directory / REPORT_PAGE.path
     if report.is_file():
         logger.info("report: %s", report)
     return Ended(code)

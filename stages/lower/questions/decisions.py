@@ -8,6 +8,7 @@ from inductor_debug.models.errors import DamagedError, UserError, closest_first
 from inductor_debug.models.stored import DIGITS
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.lower.questions.graphs import wanted_graphs
 from inductor_debug.stages.lower.questions.kernels import NEAREST, is_line, launches_of, place
 from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wanted
 
@@ -30,7 +31,7 @@ AUTOTUNING_COLUMNS = (
 
 def fusion(run: StoredRun, wanted: Wanted) -> Analysis:
     """What was fused, what was not and why; with two lines or nodes, the decisions about the two."""
-    graphs = run.wanted_graphs(wanted)
+    graphs = wanted_graphs(run, wanted)
     facts = run.json(files.LOWERING)["graphs"]
     launches = {graph: launches_of(run, graph) for graph in graphs}
     decided = {graph: _decisions(run, graph) for graph in graphs}
@@ -156,7 +157,7 @@ def autotuning(run: StoredRun, wanted: Wanted) -> Analysis:
     Operations alike in inputs, candidates and times are one: ``operations`` counts them, ``choice`` is the first's.
     """
     rows = []
-    for graph in run.wanted_graphs(wanted):
+    for graph in wanted_graphs(run, wanted):
         best: float | None = None
         for row in run.table(files.AUTOTUNING, graph):
             spent = row["milliseconds"]

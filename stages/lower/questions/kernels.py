@@ -8,6 +8,7 @@ from typing import Any
 from inductor_debug.models.errors import UserError, closest_first
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.lower.questions.graphs import wanted_graphs
 from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wanted
 
 GRAPH_COLUMNS = ("graph", "kernels", "launches", "extern_launches", "kernels_mapped_share", "seconds")
@@ -35,7 +36,7 @@ def kernels(run: StoredRun, wanted: Wanted) -> Analysis:
     ``file`` is the kernel's own (a library's function has none), ``called_at`` the line of the generated code that
     launches it; both relative to the run.
     """
-    graphs = run.wanted_graphs(wanted)
+    graphs = wanted_graphs(run, wanted)
     launches = [launch for graph in graphs for launch in launches_of(run, graph)]
     if not launches:
         raise UserError(

@@ -9,6 +9,7 @@ from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.lower.buffer_contents import held_rows
 from inductor_debug.stages.lower.first_nonfinite import launches_in, place_of, to_learn
 from inductor_debug.stages.lower.questions import kernels
+from inductor_debug.stages.lower.questions.graphs import lowered_graphs
 from inductor_debug.stages.lower.questions.kernels import NEAREST
 from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wanted
 
@@ -78,7 +79,7 @@ def _printer(run: StoredRun) -> tuple[list[str], int]:
 
 def _lines_of(run: StoredRun, graph: str, launches: Collection[str]) -> list[str]:
     """The model's lines behind some of a graph's launches, ``kernel:handle``; none where that is not known."""
-    if graph not in run.graphs:
+    if graph not in lowered_graphs(run):
         return []
     known = {f"{each['name']}:{each['handle']}": each for each in kernels.launches_of(run, graph)}
     lines = [line for name in launches for line in known.get(name, {"sources": []})["sources"] if line["own"]]
