@@ -1,4 +1,4 @@
-"""What a package adds, a stage, a rule, a profile and a backend, is found; its run is read where it is not there."""
+"""A package's stage, rule, metric, backend and profile are found; its run is read where the package is not there."""
 
 import os
 import subprocess
@@ -44,10 +44,18 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess
 def added(
     beside: Callable[..., subprocess.CompletedProcess[str]], tmp_path_factory: pytest.TempPathFactory
 ) -> Finished:
-    """One run of the package's stage, under its profile with its rule, for its backend."""
+    """One run of the package's stage, under its profile with its rule, for its backend, compared with its metric."""
     cwd = tmp_path_factory.mktemp("work")
-    stages = "stages=[capture,constrain,acme_energy,report]"
-    done = beside(*SMALL, "accel=acme_small", "backend=acme", stages, "stages.acme_energy.picojoules=2.0", cwd=cwd)
+    stages = "stages=[capture,constrain,kerneldiff,acme_energy,report]"
+    done = beside(
+        *SMALL,
+        "accel=acme_small",
+        "backend=acme",
+        stages,
+        "stages.acme_energy.picojoules=2.0",
+        "stages.kerneldiff.plots=false",
+        cwd=cwd,
+    )
     output = done.stdout + done.stderr
     (directory,) = (path.parent for path in cwd.glob("outputs/*/*/summary.json"))
     return Finished(done.returncode, output, directory)
@@ -56,8 +64,12 @@ def added(
 def test_a_packages_stage_runs_between_ours(added: Finished) -> None:
     assert added.code == 0, added.output
     assert list(added.statuses().items()) == [
-        ("capture", "passed"), ("constrain", "passed"), ("acme_energy", "passed"), ("report", "passed")
-    ]  # fmt: skip
+        ("capture", "passed"),
+        ("constrain", "passed"),
+        ("kerneldiff", "passed"),
+        ("acme_energy", "passed"),
+        ("report", "passed"),
+    ]
     table = added.table("acme_energy/operations.csv")
     assert added.summary["acme_energy"]["microjoules"] == pytest.approx(table["microjoules"].sum())
     assert len(table) > 1 and (table["microjoules"] > 0).all()
@@ -70,6 +82,13 @@ def test_its_rule_profile_and_backend_are_in_the_run(added: Finished) -> None:
     assert set(found["rule"]) == {"custom"} and found["message"].str.fullmatch(r"\w+: reads \d tensors").all()
     assert added.summary["violations"]["profile"] == "acme_small"
     assert added.summary["run"]["backend"] == "acme"
+
+
+def test_its_metric_is_a_column_of_the_comparison(added: Finished) -> None:
+    outputs = added.table("kerneldiff/outputs.csv")
+    tensors = outputs[outputs["max_abs"].notna()]
+    share = tensors["acme_range_share"]
+    assert len(share) > 1 and (share * 65504 >= tensors["reference_rms"] * 0.99).all() and (share < 1e-3).all()
 
 
 def test_its_section_is_in_the_report(added: Finished) -> None:
