@@ -5,6 +5,7 @@ entry-point group           what it names
 ==========================  =====================================================================================
 ``inductor_debug.adapters``  ``NAME = "package.module:Class"``: ``backend=NAME``
 ``inductor_debug.stages``    ``NAME = "package.module:DECLARATION"``: a stage, see :mod:`stages.declaration`
+``inductor_debug.metrics``   ``NAME = "package.module:Class"``: a column of ``kerneldiff/outputs.csv``
 ``inductor_debug.conf``      ``ANY = "package.folder"``: a folder of YAML, as ``--config-dir`` takes one
 ``torch.backends``           torch's own: called at ``import torch``, where a package registers a device
 ==========================  =====================================================================================
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 ADAPTERS = "inductor_debug.adapters"
 STAGES = "inductor_debug.stages"
+METRICS = "inductor_debug.metrics"
 CONF = "inductor_debug.conf"
 DEVICES = "torch.backends"
 
@@ -71,8 +73,8 @@ def distribution(point: EntryPoint) -> str:
 
 
 def adding_distributions() -> list[str]:
-    """Names of the installed packages that add an adapter or a stage, for a run's record."""
-    points = [*entry_points(group=ADAPTERS), *entry_points(group=STAGES)]
+    """Names of the installed packages that add an adapter, a stage or a metric, for a run's record."""
+    points = (point for group in (ADAPTERS, STAGES, METRICS) for point in entry_points(group=group))
     return sorted({point.dist.name for point in points if point.dist is not None})
 
 
