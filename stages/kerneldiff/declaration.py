@@ -20,7 +20,7 @@ DECLARATION = Declaration(
     subject="Whether the numbers are right",
     questions={
         "numerics": Question(
-            "which results are wrong, and by how much?", "inductor_debug.stages.kerneldiff.questions:numerics"
+            "which results are wrong, and by how much?", "inductor_debug.stages.kerneldiff.section:answer"
         ),
     },
 )

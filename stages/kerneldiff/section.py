@@ -1,4 +1,4 @@
-"""The report's part on the comparison: its table, the worst first, and its counts in words. Free of torch."""
+"""What the report and ``analyze`` tell of the comparison: its table, the worst first, and its counts. Free of torch."""
 
 import base64
 from collections.abc import Mapping
@@ -10,7 +10,10 @@ from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted, short, stage_note
 from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
+from inductor_debug.stages.stored_run import Analysis, StoredRun, Table, Wanted, whole_table
 
+NUMBER_COLUMNS = ("kind", "path", "verdict", "bound", "ratio", "max_abs", "max_rel", "rmse", "max_ulp", "nan_reference",
+                  "nan_test", "message")  # fmt: skip
 VERDICT_WORDS = {
     "exact": "equal bit for bit",
     "within_floor": "within the noise floor",
@@ -100,3 +103,23 @@ class NumericsSection(ReportSection):
         """``images``: the plots' PNG, embedded."""
         plots = {name: base64.b64encode(artifacts.read_bytes(name)).decode() for name in (data or {}).get("plots", [])}
         return {"images": {name: f"data:image/png;base64,{content}" for name, content in plots.items()}}
+
+
+def answer(run: StoredRun, wanted: Wanted) -> Analysis:
+    """The verdict, and every compared tensor, the worst first."""
+    stored = numerics(run.artifacts, run.summary, 0)
+    if stored is None:
+        raise run.lacks("compared numbers", "kerneldiff", "stages=[capture,lower,kerneldiff,report]")
+    rows = files.OUTPUTS.read(run.artifacts) or []
+    worst = files.OUTPUTS.typed(sorted(rows, key=worst_first))
+    told = [run.message("kerneldiff"), stored["tally"] or "", stored["summary"].get("verdict") or ""]
+    diagnosis = stored["diagnosis"] or {}
+    if (stored["summary"].get("failed") or 0) and not run.has(files.BISECTION):
+        told.append(f"which part of the compiler? Try: {run.rerun('stages=[kerneldiff,bisect,report]')}")
+    tables = [Table("outputs", NUMBER_COLUMNS, worst, files.OUTPUTS.path)]
+    for name, file in (("drift", files.DRIFT), ("jitter", files.JITTER)):
+        if run.has(file):
+            tables.append(whole_table(run, name, file))
+    if diagnosis.get("error"):
+        told.append(f"the {diagnosis['error'].get('side')} side raised {diagnosis['error'].get('type')}")
+    return Analysis([line for line in dict.fromkeys(told) if line], tables)

@@ -104,7 +104,7 @@ class KernelDiffStage(Stage):
             files.DIAGNOSIS.path: diagnosis(comparison, worst=failed[0] if failed else None, drawn=self._drawn(failed)),
         }
         if self.config.plots and comparison.adapter is not None:
-            from inductor_debug.stages.kerneldiff.plots import pictures  # matplotlib is slow to import
+            from inductor_debug.stages.tensor_pictures.plots import pictures  # matplotlib is slow to import
 
             artifacts |= pictures(comparison.rows, failed[:PICTURES], comparison.reference, comparison.test)
         result = StageResult(
