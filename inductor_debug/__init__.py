@@ -9,31 +9,49 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from inductor_debug.models.errors import ConfigurationError
     from inductor_debug.stages.accelerators.config import AccelConfig, Rule
     from inductor_debug.stages.accelerators.loading import load_profile
     from inductor_debug.stages.accelerators.profile import Profile, validate_profile
     from inductor_debug.stages.backends.adapter import AcceleratorAdapter
     from inductor_debug.stages.backends.mock import aot_mock_backend, mock_backend
     from inductor_debug.stages.bisect.api import bisect
+    from inductor_debug.stages.contract import Stage, StageContext, StageResult
+    from inductor_debug.stages.declaration import Declaration, Question, Section
     from inductor_debug.stages.graphs.records import GraphRecord
     from inductor_debug.stages.guards.inspection import inspect_guards
     from inductor_debug.stages.kerneldiff.diff import diff
     from inductor_debug.stages.numerics.comparison import assert_matches, compare, compare_tensors
     from inductor_debug.stages.numerics.metrics import Metric
+    from inductor_debug.stages.report.sections import ReportedRun, ReportSection
     from inductor_debug.stages.rules.checked_tensors import row
     from inductor_debug.stages.rules.engine import check
     from inductor_debug.stages.rules.violation import Violation
     from inductor_debug.stages.rules.violations import Violations
+    from inductor_debug.stages.stored_run import Analysis, StoredRun, Table, Wanted
 
 _PLACES = {
     "AccelConfig": "stages.accelerators.config",
     "AcceleratorAdapter": "stages.backends.adapter",
+    "Analysis": "stages.stored_run",
+    "ConfigurationError": "models.errors",
+    "Declaration": "stages.declaration",
     "GraphRecord": "stages.graphs.records",
     "Metric": "stages.numerics.metrics",
     "Profile": "stages.accelerators.profile",
+    "Question": "stages.declaration",
+    "ReportSection": "stages.report.sections",
+    "ReportedRun": "stages.report.sections",
     "Rule": "stages.accelerators.config",
+    "Section": "stages.declaration",
+    "Stage": "stages.contract",
+    "StageContext": "stages.contract",
+    "StageResult": "stages.contract",
+    "StoredRun": "stages.stored_run",
+    "Table": "stages.stored_run",
     "Violation": "stages.rules.violation",
     "Violations": "stages.rules.violations",
+    "Wanted": "stages.stored_run",
     "aot_mock_backend": "stages.backends.mock",
     "assert_matches": "stages.numerics.comparison",
     "bisect": "stages.bisect.api",
@@ -52,12 +70,25 @@ _PLACES = {
 __all__ = [
     "AccelConfig",
     "AcceleratorAdapter",
+    "Analysis",
+    "ConfigurationError",
+    "Declaration",
     "GraphRecord",
     "Metric",
     "Profile",
+    "Question",
+    "ReportSection",
+    "ReportedRun",
     "Rule",
+    "Section",
+    "Stage",
+    "StageContext",
+    "StageResult",
+    "StoredRun",
+    "Table",
     "Violation",
     "Violations",
+    "Wanted",
     "aot_mock_backend",
     "assert_matches",
     "bisect",

@@ -92,7 +92,12 @@ def chosen(default: str | None, choices: Sequence[str]) -> Any:
     return field(default=default, metadata={_CHOICES: tuple(choices)})
 
 
-_RANGE, _CHOICES = "range", "choices"
+def items(choices: Sequence[str]) -> dict[str, Any]:
+    """``metadata`` of a field that is a list, each item one of ``choices``."""
+    return {_ITEMS: tuple(choices)}
+
+
+_RANGE, _CHOICES, _ITEMS = "range", "choices", "items"
 
 
 def range_of(item: "dataclasses.Field[Any]") -> Range | None:
@@ -104,6 +109,12 @@ def range_of(item: "dataclasses.Field[Any]") -> Range | None:
 def choices_of(item: "dataclasses.Field[Any]") -> tuple[str, ...]:
     """The closed set that a field declares; empty where it declares none."""
     found: tuple[str, ...] = item.metadata.get(_CHOICES, ())
+    return found
+
+
+def items_of(item: "dataclasses.Field[Any]") -> tuple[str, ...]:
+    """The closed set that each item of a list is of; empty where the field declares none."""
+    found: tuple[str, ...] = item.metadata.get(_ITEMS, ())
     return found
 
 
@@ -128,6 +139,9 @@ def check_declared(options: Any, key: str = "") -> None:
             declared.check(value, name)
         if choices and value not in choices:
             raise invalid_choice(name, value, choices)
+        for one in value if items_of(item) else ():
+            if one not in items_of(item):
+                raise invalid_choice(name, one, items_of(item), example=f"{name}=[{{}}]")
         if isinstance(value, str) and not value.strip() and item.default != value:
             typed = "null" if item.default is None else str(item.default).replace("???", "NAME")
             raise ConfigurationError(

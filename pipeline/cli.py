@@ -16,6 +16,7 @@ from inductor_debug.pipeline import completion
 from inductor_debug.pipeline import query as analysis
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.folder import StoredFolder
+from inductor_debug.pipeline.directory.summary import parts_of
 from inductor_debug.pipeline.query import check_command as checks
 from inductor_debug.pipeline.query import comparison, trust
 from inductor_debug.pipeline.run import entry, restoring
@@ -141,10 +142,7 @@ def show_command(
     facts = [{"compiled by": key, "value": cell(value)} for key, value in flat(summary.get("compiled_by") or {})]
     if facts:
         print_table(["compiled by", "value"], facts)
-    for part in ("graphs", "violations", "numerics", "benchmark", "guards"):
-        found = summary.get(part) or {}
-        if part == "guards" and all(value is None for value in found.values()):
-            continue  # most runs have no such stage
+    for part, found in parts_of(summary).items():
         print_table([part, "value"], [{part: key, "value": cell(value)} for key, value in found.items()])
     if summary.get("repros"):
         columns = list(dict.fromkeys(key for repro in summary["repros"] for key in repro))
@@ -242,7 +240,7 @@ def check_command(
 )
 def analyze_command(
     run: Annotated[Path | None, typer.Argument(help="the run's folder or id; by default the newest")] = None,
-    kind: Annotated[str, typer.Option("--type", help=" | ".join(analysis.TYPES))] = "summary",
+    kind: Annotated[str, typer.Option("--type", help=" | ".join(analysis.questions()))] = "summary",
     graph: Annotated[str | None, typer.Option("--graph", help="a graph's id, such as g0.forward")] = None,
     line: Annotated[
         list[str], typer.Option("--line", help="FILE:LINE, FILE, or a part of a line's code; may be repeated")
@@ -254,7 +252,7 @@ def analyze_command(
     rows: RowsOption = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    stored = analysis.StoredRun(run or store.newest())
+    stored = analysis.open_run(run or store.newest())
     found = analysis.analyze(stored, kind, analysis.Wanted(graph, line, kernel, node))
     _print_analysis(found, {"run": str(stored.folder), "type": kind}, rows, output)
     return 0

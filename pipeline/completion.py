@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inductor_debug.models.errors import UserError
-from inductor_debug.models.options import choices_of
+from inductor_debug.models.options import choices_of, items_of
 from inductor_debug.pipeline.config.arguments import config_dir_of, flags
 from inductor_debug.pipeline.config.help import GROUPS, options
 from inductor_debug.pipeline.config.keys import selected_stages
@@ -23,7 +23,7 @@ from inductor_debug.pipeline.config.schema_fields import field_of, leaves
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.shell_scripts import SCRIPTS
 from inductor_debug.stages.backends.plugins import installed_adapters
-from inductor_debug.stages.registry import CONFIGS
+from inductor_debug.stages.registry import declared
 from inductor_debug.stages.settings import BUILT_IN
 from inductor_debug.stages.torch_internals.registered_names import registered_names
 
@@ -111,7 +111,7 @@ def command_parameters(app: "Typer") -> dict[str, list[Parameter]]:
             spelt = (told[0].default, *(told[0].param_decls or ()))  # in Annotated the first one is taken for a default
             options = tuple(word for word in spelt if isinstance(word, str) and isinstance(told[0], OptionInfo))
             members = [member.value for member in kind] if isinstance(kind, type) and issubclass(kind, Enum) else []
-            choices = tuple(analysis.TYPES) if "--type" in options else tuple(members)
+            choices = tuple(analysis.questions()) if "--type" in options else tuple(members)
             found[command.name].append(Parameter(options, kind is not bool, choices, name in ("run", "runs", "words")))
     return found
 
@@ -196,13 +196,12 @@ def _choices(key: str, given: Sequence[str]) -> list[str]:
     if key in GROUPS:
         return options(key, config_dir_of(given))
     special: dict[str, Callable[[], list[str]]] = {
-        "stages": lambda: list(CONFIGS),
+        "stages": lambda: list(declared()),
         "device": lambda: ["cpu", "cuda"],
         "reference.device": lambda: ["cpu", "cuda"],
         "reference.backend": lambda: [*(name for name in BUILT_IN if name != "dynamo"), *_registered()],
         "backend.name": lambda: _registered() if "backend=dynamo" in given else [],
         "backend.adapter": lambda: [*BUILT_IN, *installed_adapters()],
-        "stages.guards.vary": lambda: list(CONFIGS["guards"]().vary),
     }
     if key in special:
         return special[key]()
@@ -213,7 +212,7 @@ def _choices(key: str, given: Sequence[str]) -> list[str]:
     kinds = typing.get_args(annotation) or (annotation,)
     booleans = ["true", "false"] if bool in kinds else []
     null = ["null"] if type(None) in kinds and (booleans or choices_of(field)) else []
-    return [*choices_of(field), *booleans, *null]
+    return [*choices_of(field), *items_of(field), *booleans, *null]
 
 
 def _registered() -> list[str]:

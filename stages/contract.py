@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from inductor_debug.models.stored import parse_csv
+from inductor_debug.stages.declaration import Declaration
 from inductor_debug.stages.settings import Settings
 
 if TYPE_CHECKING:
@@ -110,18 +111,29 @@ class Stage(ABC):
     """One step of the pipeline. Subclasses are built with their own typed config before the first stage runs.
 
     Attributes:
-        name: as in ``stages=[…]``.
-        needs: names of stages whose failure makes this one ``skipped``. Selecting a stage without its needs, or
-            before them, is a configuration error: a run that checked nothing must not pass.
-        uses_torch: False where the stage must run without importing torch (report, constrain).
+        declaration: what it says of itself.
+        config: its options.
     """
 
-    name: ClassVar[str]
-    needs: ClassVar[tuple[str, ...]] = ()
-    uses_torch: ClassVar[bool] = True
+    declaration: ClassVar[Declaration]
 
     def __init__(self, config: Any) -> None:
         self.config = config
+
+    @property
+    def name(self) -> str:
+        """As in ``stages=[…]``."""
+        return self.declaration.name
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of the stages without which it is skipped."""
+        return self.declaration.needs
+
+    @property
+    def uses_torch(self) -> bool:
+        """Whether it may import torch."""
+        return self.declaration.uses_torch
 
     def check(self, context: StageContext) -> None:  # noqa: B027 - nothing to check is a fine default
         """Raise ConfigurationError for what only torch can tell (an operator, a dtype, an Inductor option).

@@ -1,7 +1,7 @@
 """Numbers in words, the same in every stage's message and in the report. Free of torch."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -51,3 +51,26 @@ def human_bytes(value: Any) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} TiB"
+
+
+def stage_note(stages: Iterable[Mapping[str, Any]], name: str) -> str:
+    """What became of a stage, of ``stages`` of summary.json: why there is nothing of it."""
+    for stage in stages:
+        if stage.get("name") == name:
+            reason = f": {stage['message']}" if stage.get("message") else ""
+            return f"the stage {name} {_was(str(stage.get('status')))}{reason}"
+    return f"the stage {name} was not selected, or left no record"
+
+
+def _was(status: str) -> str:
+    return {"timed_out": "timed out", "crashed": "crashed", "passed": "passed", "failed": "failed"}.get(
+        status, f"was {status}"
+    )
+
+
+def short(value: Any) -> str:
+    """A number to three digits, four-digit whole numbers in full; ``unknown`` where there is none."""
+    if value is None:
+        return "unknown"
+    number = float(value)
+    return f"{number:.0f}" if 1000 <= abs(number) < 1e6 else f"{number:.3g}"

@@ -21,7 +21,6 @@ MOST_LINES = 400
 CIRCLES = {
     frozenset({"stages.backends.adapter", "stages.backends.emulated", "stages.backends.mock"}),
     frozenset({"stages.backends.aot_inductor", "stages.backends.registry"}),
-    frozenset({"pipeline.query", "pipeline.query.others"}),
 }
 """Circles that still stand, by an import inside a function. The list only shrinks."""
 LONGER = {"pipeline/run/entry.py", "pipeline/run/worker.py"}
@@ -34,7 +33,7 @@ TORCH = re.compile(
     r"|stages\.benchmark\.(calls|memory|sampling)|stages\.bisect\.(api|options|partial|probing|stage)"
     r"|stages\.capture\.(compilation|no_graph|stage)|stages\.emulation\.(?!findings|kinds)"
     r"|stages\.guards\.(inspection|layouts|reading|session|stage|variations)"
-    r"|stages\.(kerneldiff|profile)\.(?!config$)|stages\.(sides|tensor_pictures)\.|stages\.numerics\.(?!limits$)"
+    r"|stages\.(kerneldiff|profile)\.(?!(config|declaration|questions|section)$)|stages\.(sides|tensor_pictures)\.|stages\.numerics\.(?!limits$)"
     r"|stages\.lower\.(attribution|kernel_records|picture|provenance|stage|values)"
     r"|stages\.torch_internals\.(aot|backends|device_clock|dispatch|dynamo$|frames|fx_|guard_hooks|history|inductor$"
     r"|inductor_nodes|operators|storages|switches)"

@@ -1,7 +1,9 @@
 """Reads the command line: Hydra's flags, and overrides in the forms that this program promises."""
 
 import argparse
+import functools
 import re
+import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -9,16 +11,9 @@ from typing import Any, NoReturn
 from inductor_debug.models.errors import ConfigurationError, closest_first, invalid_choice, shown
 from inductor_debug.models.stored import checked, read_yaml
 from inductor_debug.pipeline.config.renamed import with_names_of_today
-from inductor_debug.stages.registry import CONFIGS
+from inductor_debug.pipeline.config.schema_fields import leaves
+from inductor_debug.stages.registry import declared
 
-OPEN_KEYS = (
-    *("backend.inductor", "backend.dynamo", "backend.options", "model.build"),
-    *("accel.numerics.storage", "accel.numerics.operands", "accel.numerics.casts", "accel.peaks.flops"),
-    "stages.guards.dims",
-)
-"""Mappings with keys of their own (a compiler's, a builder's arguments, dtypes, inputs): new keys take no plus."""
-
-_OPEN = re.compile(rf"({'|'.join(re.escape(key) for key in OPEN_KEYS)})(\.[^=]+)?=")
 _STAGE_LIST = re.compile(r"(\+{0,2})stages=(.*)", re.DOTALL)
 
 
@@ -55,12 +50,19 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_intermixed_args(list(argv))
 
 
+@functools.cache
+def _open() -> re.Pattern[str]:
+    """Overrides in mappings with keys of their own (a compiler's, a builder's arguments, dtypes, inputs)."""
+    keys = [re.escape(key) for key, kind in leaves().items() if typing.get_origin(kind) is dict]
+    return re.compile(rf"({'|'.join(keys)})(\.[^=]+)?=")
+
+
 def normalise(overrides: Sequence[str]) -> list[str]:
-    """Overrides as Hydra wants them: ``++`` before the open mappings' keys; duplicate stages are an error."""
+    """Overrides as Hydra wants them: ``++`` before the keys of open mappings; duplicate stages are an error."""
     result = []
     for override in _one_stage_list(overrides):
         _reject_duplicate_stages(override)
-        result.append(f"++{override}" if _OPEN.match(override) else override)
+        result.append(f"++{override}" if _open().match(override) else override)
     return result
 
 
@@ -96,7 +98,7 @@ def _reject_duplicate_stages(override: str) -> None:
             unique = ",".join(dict.fromkeys(listed))
             raise ConfigurationError(
                 f"stages: {', '.join(repeated)} is listed twice (in {override}); valid: each of "
-                f"{', '.join(closest_first(repeated[0], CONFIGS))} at most once.\nTry: stages=[{unique}]"
+                f"{', '.join(closest_first(repeated[0], declared()))} at most once.\nTry: stages=[{unique}]"
             )
 
 
@@ -183,6 +185,6 @@ def _stage_names(stages: Any, file: Path) -> list[str]:
     """The stages of a stored configuration: each becomes the name of a file, so none but ours is taken."""
     names = list(checked(stages, dict[str, Any], file))
     for name in names:
-        if name not in CONFIGS:
-            raise invalid_choice("stages", name, CONFIGS, where=str(file))
+        if name not in declared():
+            raise invalid_choice("stages", name, declared(), where=str(file))
     return names

@@ -12,7 +12,7 @@ from inductor_debug.pipeline.config.renamed import with_names_of_today
 from inductor_debug.pipeline.config.schema import Config
 from inductor_debug.stages.config_json import from_plain
 from inductor_debug.stages.encoding import jsonable
-from inductor_debug.stages.registry import CONFIGS
+from inductor_debug.stages.registry import declared
 
 CONFIGURATION = Path(".hydra", "config.yaml")
 """Where a run's directory has its configuration."""
@@ -52,4 +52,5 @@ def stored_fingerprint(directory: Path) -> str | None:
 
 
 def _stage(name: str, options: Any) -> Any:
-    return from_plain(CONFIGS[name], options, key=f"stages.{name}") if name in CONFIGS else options
+    known = declared().get(name)
+    return options if known is None else from_plain(known.options, options, key=f"stages.{name}")

@@ -7,7 +7,7 @@ from typing import Any
 
 from inductor_debug.pipeline.config.schema import Config
 from inductor_debug.stages.backends.plugins import conf_folders, distribution, installed_adapters
-from inductor_debug.stages.registry import CONFIGS
+from inductor_debug.stages.registry import declared
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 GROUPS = ("model", "accel", "backend", "experiment")
@@ -64,10 +64,12 @@ def help_text(extra: Path | None = None) -> str:
     groups = "\n".join(f"  {group:<13} {', '.join(options(group, extra))}" for group in GROUPS)
     keys = "\n".join(f"  {key:<36} {value}" for key, value in _keys(Config(), ""))
     stage_keys = "\n".join(
-        f"  {key:<36} {value}" for name, kind in CONFIGS.items() for key, value in _keys(kind(), f"stages.{name}.")
+        f"  {key:<36} {value}"
+        for stage in declared().values()
+        for key, value in _keys(stage.options(), f"stages.{stage.name}.")
     )
     return _TEMPLATE.format(
-        groups=groups, installed=installed(), stages=", ".join(CONFIGS), keys=f"{keys}\n{stage_keys}"
+        groups=groups, installed=installed(), stages=", ".join(declared()), keys=f"{keys}\n{stage_keys}"
     )
 
 

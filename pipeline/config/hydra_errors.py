@@ -21,7 +21,7 @@ from inductor_debug.pipeline.config.help import CONF, GROUPS, options
 from inductor_debug.pipeline.config.keys import in_place, override_of, place_of, unknown_key
 from inductor_debug.pipeline.config.schema import Config
 from inductor_debug.pipeline.config.schema_fields import describe, example_for, expected, fields_of, fitting
-from inductor_debug.stages.registry import CONFIGS
+from inductor_debug.stages.registry import declared
 from inductor_debug.stages.torch_internals.registered_names import registered_names
 
 _IN_FILE = re.compile(r"^In '([^']+)'")
@@ -102,7 +102,7 @@ def _missing(error: Any, overrides: Sequence[str], folders: Sequence[Path]) -> C
     group, name = (ours, missing[len(ours) + 1 :]) if ours else missing.rpartition("/")[::2]
     if not group or not name:
         return _other([error], overrides, "")
-    choices = list(CONFIGS) if group == "stages" else [choice for choice in error.options or [] if choice[0] != "_"]
+    choices = list(declared()) if group == "stages" else [choice for choice in error.options or [] if choice[0] != "_"]
     if group.partition("/")[0] != "hydra" and not choices and group not in (*GROUPS, "stages"):
         return invalid_choice("group", group, (*GROUPS, "stages"), where=override_of(group, overrides))
     override = override_of(group, overrides)

@@ -16,7 +16,7 @@ from inductor_debug.pipeline.config.help import GROUPS, options
 from inductor_debug.pipeline.config.renamed import RENAMED
 from inductor_debug.pipeline.config.schema import Config
 from inductor_debug.pipeline.config.schema_fields import fields_of, fitting, leaves
-from inductor_debug.stages.registry import CONFIGS, OFF_BY_DEFAULT
+from inductor_debug.stages.registry import declared
 
 _TOP_LEVEL = ["hydra", "experiment"]
 
@@ -26,7 +26,7 @@ def stage_not_selected(key: str, name: str, selected: list[str]) -> Configuratio
     listed = ", ".join(closest_first(name, selected)) or "none"
     return ConfigurationError(
         f"{key}: the stage {name} is not selected, so its options have no effect; selected: {listed}; "
-        f"all stages: {', '.join(closest_first(name, CONFIGS))}.\nTry: stages=[{','.join([*selected, name])}]"
+        f"all stages: {', '.join(closest_first(name, declared()))}.\nTry: stages=[{','.join([*selected, name])}]"
     )
 
 
@@ -55,11 +55,11 @@ def unknown_key(key: str, overrides: Sequence[str] = (), where: str = "") -> Con
         )
     if parts[0] == "stages" and len(parts) > 1:
         name = parts[1]
-        if name not in CONFIGS:
+        if name not in declared():
             return _unknown_stage(name, key, place)
-        if len(parts) == 2 or parts[2] in fields_of(CONFIGS[name]):
+        if len(parts) == 2 or parts[2] in fields_of(declared()[name].options):
             return stage_not_selected(override or key, name, selected_stages(overrides))
-        parent, bad, choices = f"stages.{name}.", parts[2], list(fields_of(CONFIGS[name]))
+        parent, bad, choices = f"stages.{name}.", parts[2], list(fields_of(declared()[name].options))
     else:
         parent, bad, choices = _deepest(parts)
     if not choices:
@@ -84,9 +84,9 @@ def _elsewhere(name: str, overrides: Sequence[str]) -> list[str]:
 
 def _unknown_stage(name: str, key: str, place: str) -> ConfigurationError:
     """The error for ``stages.NAME…`` with no such stage: what to type has the rest of what was typed."""
-    wrong = invalid_choice("stages", name, CONFIGS, where=place)
+    wrong = invalid_choice("stages", name, declared(), where=place)
     typed = place if name in place else f"{key}=VALUE"
-    nearest = closest_first(name, CONFIGS)[0]
+    nearest = closest_first(name, declared())[0]
     return ConfigurationError(f"{str(wrong).partition(chr(10))[0]}\nTry: {typed.replace(name, nearest, 1)}")
 
 
@@ -125,10 +125,10 @@ def place_of(key: str, overrides: Sequence[str], where: str) -> str:
 
 def selected_stages(overrides: Sequence[str]) -> list[str]:
     """The stages that a command line selects: the default list, or ``stages=[…]``, with additions and removals."""
-    selected = [name for name in CONFIGS if name not in OFF_BY_DEFAULT]
+    selected = [name for name, stage in declared().items() if stage.by_default]
     for override in overrides:
         name, _, value = override.partition("=")
-        names = [word for word in re.findall(r"\w+", value) if word in CONFIGS]
+        names = [word for word in re.findall(r"\w+", value) if word in declared()]
         if name == "stages":
             selected = names
         elif name.lstrip("+") == "stages":

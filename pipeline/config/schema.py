@@ -12,7 +12,7 @@ from typing import Any
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.options import chosen, real
 from inductor_debug.stages.backends.plugins import installed_adapters
-from inductor_debug.stages.registry import CONFIGS
+from inductor_debug.stages.registry import declared
 from inductor_debug.stages.settings import Settings
 
 ISOLATIONS = ("process", "none")
@@ -69,5 +69,5 @@ def register(folders: Iterable[Path] = ()) -> None:
             store.repo.get("backend", {}).pop(f"{name}.yaml", None)
             continue
         store.store(group="backend", name=name, node={"name": name, "adapter": name})
-    for name, options in CONFIGS.items():
-        store.store(group="stages", name=name, node={name: options})
+    for name, stage in declared().items():
+        store.store(group="stages", name=name, node={name: stage.options})

@@ -7,11 +7,11 @@ import typing
 from collections.abc import Iterable
 from typing import Any
 
-from inductor_debug.models.options import choices_of, range_of
+from inductor_debug.models.options import choices_of, items_of, range_of
 from inductor_debug.models.units import VALID_BYTES, parse_bytes
 from inductor_debug.pipeline.config.schema import Config
 from inductor_debug.stages.accelerators.rule_kinds import KINDS, SCALARS
-from inductor_debug.stages.registry import CONFIGS
+from inductor_debug.stages.registry import declared
 
 EXAMPLES = {f"accel.{scalar}": KINDS[name].example for scalar, name in SCALARS.items()} | {
     "accel.allowed": "[aten.add,aten.mm]",
@@ -26,13 +26,12 @@ EXAMPLES = {f"accel.{scalar}": KINDS[name].example for scalar, name in SCALARS.i
     "reference.backend": "eager",
     "runner.memory_limit": "8GiB",
     "model.inputs": "inputs.safetensors",
-    "stages.guards.vary": "[batch]",
 }
 """Key → a value of it, of those whose field does not tell."""
 
 
-def leaves(stages: Iterable[str] = CONFIGS) -> dict[str, Any]:
-    """Every dotted key that takes a value → its annotation, with the options of those stages."""
+def leaves(stages: Iterable[str] | None = None) -> dict[str, Any]:
+    """Every dotted key that takes a value → its annotation, with the options of those stages (None: of all)."""
     found: dict[str, Any] = {}
     pending: list[tuple[str, Any]] = [("", Config)]
     while pending:
@@ -43,8 +42,8 @@ def leaves(stages: Iterable[str] = CONFIGS) -> dict[str, Any]:
                 pending.append((f"{prefix}{name}.", annotation))
             elif f"{prefix}{name}" != "stages":
                 found[f"{prefix}{name}"] = annotation
-    for stage in stages:
-        found |= {f"stages.{stage}.{name}": kind for name, kind in fields_of(CONFIGS[stage]).items()}
+    for stage in declared() if stages is None else stages:
+        found |= {f"stages.{stage}.{name}": kind for name, kind in fields_of(declared()[stage].options).items()}
     return found
 
 
@@ -72,6 +71,8 @@ def example_for(key: str) -> str:
     declared, choices = range_of(field), choices_of(field)
     if declared is not None or choices:
         return declared.example if declared is not None else choices[0]
+    if items_of(field):
+        return f"[{items_of(field)[0]}]"
     kind = _without_none(annotation)[0]
     plain = {bool: "true", int: "16", float: "0.5", str: "text"}
     return plain.get(kind, "[]" if typing.get_origin(kind) is list else "{}")
@@ -93,7 +94,7 @@ def fitting(key: str, typed: str) -> str:
     elif choices or bool in kinds:
         fits = typed in (choices or ("true", "false"))
     elif list in origins or dict in origins:
-        fits = typed.startswith("[" if list in origins else "{") and key not in EXAMPLES
+        fits = typed.startswith("[" if list in origins else "{") and key not in EXAMPLES and not items_of(field)
     elif {int, str} <= kinds:
         fits = parse_bytes(typed) is not None
     else:
@@ -111,7 +112,8 @@ def annotation_of(key: str) -> Any:
     for part in key.split("."):
         match = re.fullmatch(r"(\w+)(\[\d+\])?", part)
         name = match[1] if match else part
-        fields = {name: CONFIGS.get(name)} if node == dict[str, Any] else fields_of(node)
+        stage = declared().get(name) if node == dict[str, Any] else None
+        fields = fields_of(node) if stage is None else {name: stage.options}
         if name not in fields:
             return None
         node = fields[name]

@@ -11,8 +11,7 @@ from inductor_debug.pipeline.config.limits import memory_limit_of
 from inductor_debug.pipeline.config.schema import Config
 from inductor_debug.stages.accelerators.profile import validate_profile
 from inductor_debug.stages.backends.plugins import adds_devices, installed_adapters
-from inductor_debug.stages.guards.config import check_options
-from inductor_debug.stages.registry import CONFIGS
+from inductor_debug.stages.registry import declared
 from inductor_debug.stages.settings import BUILT_IN, BackendConfig
 from inductor_debug.stages.torch_internals.registered_names import registered_names
 
@@ -31,9 +30,9 @@ def to_config(composed: Any) -> Config:
 
     _reject_unknown_keys(composed, Config, "")
     for name in composed.stages:
-        if name not in CONFIGS:
-            raise invalid_choice("stages", name, CONFIGS)
-        if OmegaConf.get_type(composed.stages, name) is not CONFIGS[name]:
+        if name not in declared():
+            raise invalid_choice("stages", name, declared())
+        if OmegaConf.get_type(composed.stages, name) is not declared()[name].options:
             raise stage_not_selected(f"stages.{name}", name, [key for key in composed.stages if key != name])
     missing = sorted(OmegaConf.missing_keys(composed))
     if missing:
@@ -123,8 +122,8 @@ def _check_model(config: Config) -> None:
 def _check_stages(config: Config) -> None:
     if not config.stages:
         raise ConfigurationError(
-            f"stages: got an empty list; valid: one or more of {', '.join(CONFIGS)}.\nTry: stages=[capture,report]"
+            f"stages: got an empty list; valid: one or more of {', '.join(declared())}.\nTry: stages=[capture,report]"
         )
-    guards = config.stages.get("guards")
-    if guards is not None:
-        check_options(guards.vary, guards.dims, guards.compiler)
+    for options in config.stages.values():
+        if hasattr(options, "check"):
+            options.check()

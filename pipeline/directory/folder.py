@@ -11,14 +11,14 @@ from typing import Any
 from inductor_debug.models import stored
 from inductor_debug.models.errors import DamagedError
 from inductor_debug.models.visible import visible
-from inductor_debug.pipeline.directory.rundir import CACHE_PREFIX, MANIFEST, STAGES
-from inductor_debug.stages.stored_shapes import columns_of, shape_of
+from inductor_debug.pipeline.directory.names import CACHE_PREFIX, MANIFEST, STAGES
+from inductor_debug.stages.artifacts.files import shape_of, table_of
 
 
 class StoredFolder:
     """What a run stored, as :class:`~stages.contract.Artifacts`: read within limits, nothing ever written.
 
-    Each file has the shape that :mod:`stages.stored_shapes` declares, and the SHA-256 that the run's manifest tells.
+    Each file has the shape that :mod:`stages.artifacts.files` declares, and the SHA-256 that the run's manifest tells.
     A run that left no manifest (it was killed) is read without; one that was made before and lacks a file that its
     manifest lists is damaged.
 
@@ -76,7 +76,7 @@ class StoredFolder:
     def read_table(self, name: str) -> list[dict[str, str]]:
         content = self.read_bytes(name, "csv")
         with self._told():
-            return stored.parse_csv(content, self.path / name, columns_of(name))
+            return stored.parse_csv(content, self.path / name, table_of(name).checks())
 
     @cached_property
     def listed(self) -> dict[str, str] | None:

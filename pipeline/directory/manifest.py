@@ -13,7 +13,7 @@ import psutil
 
 from inductor_debug.pipeline.directory.digest import compute_digest
 from inductor_debug.pipeline.directory.rundir import RunDirectory
-from inductor_debug.stages.backends.plugins import adapter_distributions
+from inductor_debug.stages.backends.plugins import adding_distributions
 from inductor_debug.stages.settings import Settings
 
 SCHEMA = 1
@@ -50,7 +50,7 @@ def installed_versions() -> dict[str, str | None]:
     Read from the packages' metadata, without importing them.
     """
     versions: dict[str, str | None] = {"python": platform.python_version()}
-    for name in (*DISTRIBUTIONS, *adapter_distributions()):
+    for name in (*DISTRIBUTIONS, *adding_distributions()):
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

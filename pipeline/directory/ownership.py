@@ -24,23 +24,22 @@ import psutil
 
 from inductor_debug.models.errors import RunDirectoryError
 from inductor_debug.pipeline.config.fingerprint import digest, stored_fingerprint
+from inductor_debug.pipeline.directory.names import (
+    CACHE_PREFIX,
+    CONFIGURATION_ERROR,
+    HYDRA,
+    LOG,
+    MANIFEST,
+    MARKS,
+    OWNER,
+    RESERVE,
+    STAGES,
+    SUMMARY,
+    SWEEP_OWNER,
+    own_names,
+)
 from inductor_debug.pipeline.directory.removal import files_below, others_below, remove_files, remove_trees
-from inductor_debug.stages.registry import CONFIGS
 
-OWNER, SWEEP_OWNER = ".owner.json", ".sweep.json"
-STAGES = ".stages"
-"""Folder of each stage's stored result, from which a new worker and the parent process go on."""
-CACHE_PREFIX = ".cache-"
-"""Start of the private cache folder's name; the folder lives as long as the run does."""
-RESERVE = ".reserve"
-HYDRA = ".hydra"
-SUMMARY, MANIFEST, LOG = "summary.json", "manifest.json", "run.log"
-CONFIGURATION_ERROR = "configuration_error.json"
-
-_MARKS = (HYDRA, STAGES, LOG, SUMMARY, MANIFEST, CONFIGURATION_ERROR)
-"""Any of them says that a directory holds a run."""
-OWN = (OWNER, RESERVE, *_MARKS, "repros", *CONFIGS)
-"""Files and folders directly in a run's directory that a run writes; what else is there is the user's."""
 _HYDRA_FILES = ("config", "hydra", "overrides")
 _SWEEP_FILES = ("sweep.csv", "multirun.yaml")
 _ENDING_S = 10.0
@@ -104,7 +103,7 @@ class Claim:
         own: names of files and folders directly in it that this process writes.
     """
 
-    def __init__(self, path: Path, owner: Owner, lock: int, own: Sequence[str] = OWN) -> None:
+    def __init__(self, path: Path, owner: Owner, lock: int, own: Sequence[str] = ()) -> None:
         self.path, self.owner, self.lock, self.own = path, owner, lock, own
 
     def release(self) -> None:
@@ -130,7 +129,7 @@ def claim_run(directory: Path, configuration: str, *, overwrite: bool = False, s
         DirectoryRefused: another command owns it now, it holds another run, it can't be written, or what is there
             would lead out of it. Nothing in it was changed.
     """
-    path, own = Path(directory).absolute(), (*OWN, *stages)
+    path, own = Path(directory).absolute(), (*own_names(), *stages)
     if not overwrite and not os.path.lexists(path / OWNER) and holds_run(path):
         known = stored_fingerprint(path)  # of an earlier version of this tool
         if known != configuration:
@@ -221,7 +220,7 @@ def _claiming(path: Path, name: str, key: str) -> Iterator[int]:
 
 def holds_run(directory: Path) -> bool:
     """Whether something in a directory says that it holds a run."""
-    return any(os.path.lexists(directory / name) for name in _MARKS)
+    return any(os.path.lexists(directory / name) for name in MARKS)
 
 
 def read_owner(directory: Path) -> Owner | None:
@@ -338,7 +337,7 @@ def _written(path: Path, before: Owner | None, only_listed: bool) -> Iterator[st
     if before is not None and isinstance(manifest, dict) and manifest.get("identity") == before.identity:
         yield from names
         return
-    yield from (name for name in names if name.split("/")[0] in OWN)
+    yield from (name for name in names if name.split("/")[0] in own_names())
     if only_listed and before is None and isinstance(listed, dict):
         return
     for record in files_below(path, (STAGES,)):
@@ -346,7 +345,7 @@ def _written(path: Path, before: Owner | None, only_listed: bool) -> Iterator[st
         artifacts = stored.get("artifacts") if isinstance(stored, dict) else None
         yield from (name for name in artifacts or [] if isinstance(name, str))
     kept = set(before.not_ours) if before is not None else set()
-    yield from (name for name in files_below(path, OWN) if name not in kept)
+    yield from (name for name in files_below(path, own_names()) if name not in kept)
 
 
 def parsed_file(path: Path) -> Any:

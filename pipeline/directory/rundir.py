@@ -12,38 +12,20 @@ from typing import Any
 
 from inductor_debug.models.errors import wrapped
 from inductor_debug.models.stored import parse_csv
-from inductor_debug.pipeline.directory.ownership import (
+from inductor_debug.pipeline.directory.names import (
     CACHE_PREFIX,
     CONFIGURATION_ERROR,
     HYDRA,
     LOG,
     MANIFEST,
-    OWN,
     OWNER,
     RESERVE,
     STAGES,
-    SUMMARY,
-    Claim,
-    holds_run,
-    read_owner,
+    own_names,
 )
+from inductor_debug.pipeline.directory.ownership import Claim, holds_run, read_owner
 from inductor_debug.pipeline.directory.removal import files_below, remove_files, remove_trees
 from inductor_debug.stages.encoding import encode
-
-__all__ = [
-    "CACHE_PREFIX",
-    "CONFIGURATION_ERROR",
-    "FULL",
-    "LOG",
-    "MANIFEST",
-    "STAGES",
-    "SUMMARY",
-    "DiskFull",
-    "RunDirectory",
-    "is_no_space",
-    "run_id",
-    "write_atomically",
-]
 
 _RESERVED = 2 << 20
 FULL = "the disk is full"
@@ -100,7 +82,7 @@ class RunDirectory:
         self.overlay: dict[str, bytes] = {name: encode(name, content) for name, content in (overlay or {}).items()}
         self.identity = identity if claim is None else claim.owner.identity
         self.lock = None if claim is None else claim.lock
-        self._own = OWN if claim is None else claim.own
+        self._own = own_names() if claim is None else claim.own
         owner = read_owner(self.path) if claim is None else claim.owner
         self._not_ours = frozenset(owner.not_ours) if owner is not None else frozenset()
         self._reserved = False

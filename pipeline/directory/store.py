@@ -11,7 +11,7 @@ from inductor_debug.models.errors import DamagedError, RunDirectoryError, closes
 from inductor_debug.models.stored import files_below
 from inductor_debug.models.visible import visible
 from inductor_debug.pipeline.directory.folder import StoredFolder
-from inductor_debug.pipeline.directory.rundir import CONFIGURATION_ERROR, LOG, SUMMARY
+from inductor_debug.pipeline.directory.names import CONFIGURATION_ERROR, LOG, SUMMARY
 from inductor_debug.pipeline.directory.summary import EXIT_CODES
 from inductor_debug.stages.settings import shown_name
 

@@ -5,6 +5,9 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from inductor_debug.stages.declaration import RESERVED
+from inductor_debug.stages.registry import declared, is_ours
+
 logger = logging.getLogger(__name__)
 
 SCHEMA = 1
@@ -12,39 +15,27 @@ PASSED, FAILED, CRASHED, TIMED_OUT, SKIPPED = "passed", "failed", "crashed", "ti
 EXIT_PASSED, EXIT_FAILED, EXIT_CONFIGURATION, EXIT_CRASHED = 0, 1, 2, 3
 EXIT_CODES = {PASSED: EXIT_PASSED, FAILED: EXIT_FAILED, CRASHED: EXIT_CRASHED}
 
-_SIDE = dict.fromkeys(
-    ("median_ms", "iqr_ms", "ci95_ms", "device_ms", "device_waited", "samples", "processes", "compile_s",
-     "compile_kind", "peak_memory_bytes")
-)  # fmt: skip
-_EMPTY: dict[str, Any] = {
-    "graphs": dict.fromkeys(("dynamo", "forward", "backward", "breaks", "guards", "nodes")),
-    "violations": {"total": None, "by_rule": {}, "by_effect": {}, "strict": None, "profile": None, "declared_by": None},
-    "numerics": dict.fromkeys(
-        ("compared", "failed", "max_abs", "max_rel", "rmse", "max_ulp", "verdict", "first_divergence")
-    ),
-    "benchmark": {
-        "reference": dict(_SIDE),
-        "test": dict(_SIDE),
-        **dict.fromkeys(("speedup", "speedup_ci95", "established", "not_established")),
-    },
-    "guards": dict.fromkeys(
-        (
-            "graphs",
-            "guards",
-            "breaks",
-            "variations",
-            "recompiling",
-            "recompiled",
-            "limits_hit",
-            "refused_by_compiler",
-            "refused_by_model",
-            "not_established",
-            "dynamic_shapes",
-        )
-    ),
-    "repros": [],
-}
-"""Every key of the result, null where nothing ran."""
+REPROS = "repros"
+"""The part that several stages add to."""
+
+
+def empty_parts(selected: Iterable[str] = ()) -> dict[str, Any]:
+    """Every part that stages fill, null where nothing ran: those of our stages, and of other stages of ``selected``."""
+    shown = [stage for stage in declared().values() if is_ours(stage) or stage.name in set(selected)]
+    parts = {key: part for stage in shown for key, part in stage.summary.items()}
+    return copy.deepcopy(parts) | {REPROS: []}
+
+
+def parts_of(stored: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """What stages left in a ``summary.json``: part → content, stages that are not installed here included.
+
+    The parts of our default stages are always there; another's only where it holds something.
+    """
+    always = {key for stage in declared().values() if is_ours(stage) and stage.by_default for key in stage.summary}
+    others = {key: value if isinstance(value, Mapping) else {key: value}
+              for key, value in stored.items() if key not in (*always, *RESERVED)}  # fmt: skip
+    filled = {key: part for key, part in others.items() if any(value is not None for value in part.values())}
+    return {key: stored.get(key) or {} for key in empty_parts() if key in always} | filled
 
 
 def verdict(statuses: Iterable[str]) -> str:
@@ -84,7 +75,7 @@ def build_summary(
         compiled_by: see :mod:`pipeline.run.compiled_by`.
     """
     present = [records[name] for name in stages if name in records]
-    result = copy.deepcopy(_EMPTY)
+    result = empty_parts(stages)
     for record in present:
         for key, value in record.get("summary", {}).items():
             if key not in result:
@@ -93,8 +84,10 @@ def build_summary(
                 result[key].extend(value)
             else:
                 _merge(result[key], value)
-    if _broke(records.get("kerneldiff")) and result["numerics"]["verdict"] is None:
-        result["numerics"] |= {"compared": 0, "verdict": "not_established"}
+    for name, stage in declared().items():
+        if _broke(records.get(name)):
+            for key, part in stage.if_broken.items():
+                result[key] |= {field: value for field, value in part.items() if result[key][field] is None}
     entries = [
         {
             "name": record["name"],

@@ -18,6 +18,8 @@ from inductor_debug.pipeline.directory.folder import StoredFolder
 from inductor_debug.pipeline.directory.folders import made
 from inductor_debug.pipeline.directory.rundir import write_atomically
 from inductor_debug.pipeline.query.check_profile import Against, Asked, against
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.records import Break
 from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.formatting import breaks_in_words
 from inductor_debug.stages.graphs.records import GraphRecord
@@ -28,32 +30,25 @@ if TYPE_CHECKING:
 
     from inductor_debug.stages.accelerators.profile import Profile
 
-GRAPHS = "capture/graphs"
-BREAKS = "capture/breaks.json"
-
 
 def read_graphs(run: Path) -> list[GraphRecord]:
     """The captured graphs of a run; RunDirectoryError where it has none, or they can't be read."""
     folder = StoredFolder(run)
-    names = [name for name in folder.names(f"{GRAPHS}/") if name.endswith(".json")]
+    names = files.GRAPH.stored(folder)
     if not names:
         store.read_summary(run)  # says that it is no run, where it is none
         raise RunDirectoryError(
-            f"{visible(str(run))}: holds no {GRAPHS}/*.json, so nothing can be checked; valid: a run with the stage "
-            f"capture.\nTry: inductor-debug rerun {visible(str(run))} stages=[capture]"
+            f"{visible(str(run))}: holds no {files.GRAPH.folder}*.json, so nothing can be checked; valid: a run with "
+            f"the stage capture.\nTry: inductor-debug rerun {visible(str(run))} stages=[capture]"
         )
     with _captured_anew(run):
         return [read_graph(folder.read_json(name), run / name) for name in names]
 
 
-def read_breaks(run: Path) -> list[dict[str, Any]]:
+def read_breaks(run: Path) -> list[Break]:
     """The graph breaks of a run; RunDirectoryError where they can't be read."""
     with _captured_anew(run):
-        try:
-            breaks: list[dict[str, Any]] = StoredFolder(run).read_json(BREAKS)
-        except FileNotFoundError:  # a capture that stored none
-            return []
-    return breaks
+        return files.BREAKS.read(StoredFolder(run)) or []
 
 
 @contextlib.contextmanager
@@ -105,7 +100,7 @@ class Checked:
 
 def once(run: Path, asked: Asked, out: Path | None) -> Checked:
     """Neither ``--grid`` nor ``--models``: every violation, and what they come to by rule, as the stage stores them."""
-    from inductor_debug.stages.constrain.stage import SUMMARY, TABLE, judged, message_of
+    from inductor_debug.stages.constrain.stage import judged, message_of
     from inductor_debug.stages.constrain.summary import by_rule, top_lines
     from inductor_debug.stages.rules.engine import check
 
@@ -114,7 +109,7 @@ def once(run: Path, asked: Asked, out: Path | None) -> Checked:
     profile, note = _valid(found, graphs)
     violations = check(graphs, profile)
     folder, table = _made(out, "check"), by_rule(violations, graphs)
-    for name, content in ((TABLE, violations.table), (SUMMARY, table)):
+    for name, content in ((files.VIOLATIONS.path, violations.table), (files.BY_RULE.path, table)):
         file = folder / Path(name).name
         write_atomically(file, encode(file.name, content))
     looked = bool(violations.profile.rules)

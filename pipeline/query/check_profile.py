@@ -12,8 +12,9 @@ from inductor_debug.pipeline.config.arguments import config_directory
 from inductor_debug.pipeline.config.imports import arrange_path
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.folder import StoredFolder
-from inductor_debug.pipeline.directory.rundir import MANIFEST
+from inductor_debug.pipeline.directory.names import MANIFEST
 from inductor_debug.stages.accelerators.config import AccelConfig, Rule
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.formatting import counted
 
 if TYPE_CHECKING:
@@ -240,19 +241,18 @@ def _declared(run: Path) -> "tuple[Profile | None, str]":
     """What the run's backend declared, and what to say about it."""
     from inductor_debug.stages.accelerators.profile import read_profile
     from inductor_debug.stages.constrain.rulebook import DECLARES_NOTHING
-    from inductor_debug.stages.constrain.stage import DECLARED
 
     folder, shown = StoredFolder(run), visible(str(run))
     backend, again = store.row(run)["backend"], f"Try: inductor-debug rerun {shown} stages=[capture,constrain]"
-    if not folder.has(DECLARED):
+    if not folder.has(files.DECLARED.path):
         known = backend is None or backend in DECLARES_NOTHING or (run / "constrain").is_dir()
         missing = f"the rules that the backend {backend} may declare are not checked"
         return None, "" if known else f"note: {missing}: the stage constrain, which stores them, did not run.\n{again}"
     try:
-        stored = folder.read_json(DECLARED)
+        stored = folder.read_json(files.DECLARED.path)
         own = "; what its own check would find is not known here" if stored["own_check"] else ""
         return read_profile(stored), f"note: the rules are those that the backend {backend} declares{own}"
     except DamagedError as error:
         raise DamagedError(f"{store.first_line(error)}\n{again}") from error
     except TypeError as error:  # a field that a rule has not
-        raise DamagedError(f"{shown}/{DECLARED}: can't be read: {visible(str(error))}.\n{again}") from error
+        raise DamagedError(f"{shown}/{files.DECLARED.path}: can't be read: {visible(str(error))}.\n{again}") from error

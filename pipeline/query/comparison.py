@@ -8,11 +8,15 @@ from typing import Any
 from inductor_debug.models.errors import UserError
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.folder import StoredFolder
-from inductor_debug.pipeline.directory.rundir import SUMMARY, run_id
-from inductor_debug.pipeline.query.kernels import launches_of
-from inductor_debug.pipeline.query.stored import Analysis, Row, StoredRun, Table
+from inductor_debug.pipeline.directory.names import SUMMARY
+from inductor_debug.pipeline.directory.rundir import run_id
+from inductor_debug.pipeline.query import open_run
 from inductor_debug.pipeline.run.compiled_by import flat
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.lower.questions.graphs import lowered_graphs
+from inductor_debug.stages.lower.questions.kernels import launches_of
+from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table
 
 APART = ("run", "schema", "stages", "repros", "compiled_by")
 """Parts of ``summary.json`` that differ in every pair of runs, or are read otherwise."""
@@ -23,7 +27,7 @@ def runs_of(folders: Sequence[Path]) -> list[StoredRun]:
     found: list[StoredRun] = []
     for folder in map(store.existing, folders):
         below = [folder] if StoredFolder(folder).has(SUMMARY) else store.find_runs(folder)
-        found += [StoredRun(run) for run in below or [folder]]
+        found += [open_run(run) for run in below or [folder]]
     if len(found) < 2:
         raise UserError(
             f"compare: got {counted(len(found), 'run')}; valid: two runs or more, or a sweep's folder.\n"
@@ -44,7 +48,7 @@ def compare(runs: Sequence[StoredRun]) -> Analysis:
     for part, read in parts.items():
         rows = differing([read(run) for run in runs], names)
         tables.append(Table(part, (part, *names), [{part: row.pop("key")} | row for row in rows]))
-    lowered = [bool(run.graphs) for run in runs]
+    lowered = [bool(lowered_graphs(run)) for run in runs]
     told = []
     unknown = [name for name, run in zip(names, runs, strict=True) if not run.summary.get("compiled_by")]
     if unknown:
@@ -69,7 +73,7 @@ def _compiled_by(run: StoredRun) -> dict[str, Any]:
 
 def _settings(run: StoredRun) -> dict[str, Any]:
     try:
-        config = run.artifacts.read_yaml(store.HYDRA, dict[str, Any])
+        config = StoredFolder(run.folder).read_yaml(store.HYDRA, dict[str, Any])
     except FileNotFoundError:  # a run of this package's own runner, without Hydra
         return {}
     return {key: value for key, value in _flat(config) if not key.startswith(("hydra.", "runner."))}
@@ -79,20 +83,22 @@ def _results(run: StoredRun) -> dict[str, Any]:
     """The answers of ``summary.json``, what became of each stage, and what lowering counted."""
     facts = {key: value for key, value in run.summary.items() if key not in APART}
     found = dict(_flat(facts)) | {f"stages.{stage['name']}": stage["status"] for stage in run.summary["stages"]}
-    if run.has("lower/summary.json"):
-        lowered = run.json("lower/summary.json")
+    if run.has(files.LOWERING):
+        lowered = run.json(files.LOWERING)
         found |= dict(_flat({"lower": {"compile_s": lowered.get("compile_s"), **lowered.get("graphs", {})}}))
     return found
 
 
 def _kernels(run: StoredRun) -> dict[str, Any]:
     """Launches by graph and kernel."""
-    return dict(Counter(f"{graph} {launch['name']}" for graph in run.graphs for launch in launches_of(run, graph)))
+    return dict(
+        Counter(f"{graph} {launch['name']}" for graph in lowered_graphs(run) for launch in launches_of(run, graph))
+    )
 
 
 def _outputs(run: StoredRun) -> dict[str, Any]:
     """Verdicts by tensor."""
-    return {f"{row['kind']} {row['path']}": row["verdict"] for row in run.table("kerneldiff/outputs.csv")}
+    return {f"{row['kind']} {row['path']}": row["verdict"] for row in run.table(files.OUTPUTS)}
 
 
 def _flat(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

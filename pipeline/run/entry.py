@@ -22,11 +22,12 @@ from inductor_debug.pipeline.config.help import CONF, help_text
 from inductor_debug.pipeline.config.hydra_checks import check_count, check_hydra, check_package
 from inductor_debug.pipeline.config.schema import Config, register
 from inductor_debug.pipeline.config.strict_types import strict_types
+from inductor_debug.pipeline.directory.names import LOG
 from inductor_debug.pipeline.directory.ownership import DirectoryRefused, claim_sweep, unwritable
-from inductor_debug.pipeline.directory.rundir import LOG
 from inductor_debug.pipeline.run.interruption import Interruption
 from inductor_debug.pipeline.run.restoring import Expected, recorded
 from inductor_debug.pipeline.terminal import tell
+from inductor_debug.stages.artifacts.files import REPORT_PAGE
 from inductor_debug.stages.backends.plugins import conf_folders
 from inductor_debug.stages.file_names import shortened
 from inductor_debug.stages.formatting import counted
@@ -404,7 +405,7 @@ def run_job(
     except Exception:
         logger.exception("the run in %s crashed", directory)
         return Ended(EXIT_CRASHED)
-    report = directory / "report" / "report.html"
+    report = directory / REPORT_PAGE.path
     if report.is_file():
         logger.info("report: %s", report)
     return Ended(code)

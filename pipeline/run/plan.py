@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inductor_debug.stages.config_json import from_plain, to_plain
-from inductor_debug.stages.registry import CONFIGS, TIMED
+from inductor_debug.stages.registry import declared, is_timed
 from inductor_debug.stages.settings import Settings
 
 ALWAYS_LAST = "report"
@@ -56,8 +56,9 @@ class Plan:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Plan":
         """The inverse of :meth:`to_json`; ConfigurationError for an option that a stage does not have."""
+        known = declared()
         stages = {
-            name: from_plain(CONFIGS[name], options, key=f"stages.{name}") if name in CONFIGS else options
+            name: from_plain(known[name].options, options, key=f"stages.{name}") if name in known else options
             for name, options in data["stages"].items()
         }
         return cls(**(data | {"settings": from_plain(Settings, data["settings"]), "stages": stages}))
@@ -68,8 +69,8 @@ def batch_of(remaining: list[str], reproduction: typing.Sequence[str]) -> list[s
     sets for bit reproduction alone. The report does not care."""
     if not reproduction:
         return list(remaining)
-    timed = remaining[0] in TIMED
-    others = [index for index, name in enumerate(remaining) if name != ALWAYS_LAST and (name in TIMED) != timed]
+    timed = is_timed(remaining[0])
+    others = [index for index, name in enumerate(remaining) if name != ALWAYS_LAST and is_timed(name) != timed]
     return remaining[: others[0]] if others else list(remaining)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.pipeline.directory import store
-from inductor_debug.pipeline.directory.rundir import SUMMARY
+from inductor_debug.pipeline.directory.names import SUMMARY
 from inductor_debug.pipeline.run.compiled_by import differences, matters, restorable, set_otherwise
 
 

@@ -26,24 +26,16 @@ from inductor_debug.pipeline.config.fingerprint import fingerprint
 from inductor_debug.pipeline.config.limits import memory_limit_of
 from inductor_debug.pipeline.directory import manifest, summary
 from inductor_debug.pipeline.directory.folders import made
+from inductor_debug.pipeline.directory.names import CONFIGURATION_ERROR, MANIFEST, SUMMARY
 from inductor_debug.pipeline.directory.ownership import claim_run, unwritable
-from inductor_debug.pipeline.directory.rundir import (
-    CONFIGURATION_ERROR,
-    FULL,
-    MANIFEST,
-    SUMMARY,
-    DiskFull,
-    RunDirectory,
-    is_no_space,
-    run_id,
-)
+from inductor_debug.pipeline.directory.rundir import FULL, DiskFull, RunDirectory, is_no_space, run_id
 from inductor_debug.pipeline.run import compiled_by
 from inductor_debug.pipeline.run.interruption import Interruption
 from inductor_debug.pipeline.run.plan import Plan, batch_of, execution_order, settings_of
 from inductor_debug.pipeline.run.restoring import Expected
 from inductor_debug.pipeline.run.session import PREFLIGHT, WorkerSession, log_event
-from inductor_debug.stages.backends.plugins import adapter_distributions
-from inductor_debug.stages.registry import TIMED
+from inductor_debug.stages.backends.plugins import adding_distributions
+from inductor_debug.stages.registry import is_timed
 from inductor_debug.stages.settings import Settings
 
 logger = logging.getLogger("inductor_debug.pipeline.run.runner")
@@ -192,7 +184,7 @@ class Runner:
         variables = self.environment | self.reproduction
         described = manifest.describe_run(settings, variables)
         self.plan.manifest = described | {"identity": rundir.identity, "started_at": self.began}
-        self.plan.compiled_by = compiled_by.described(described, os.environ, variables, adapter_distributions())
+        self.plan.compiled_by = compiled_by.described(described, os.environ, variables, adding_distributions())
         self.plan.expected = None if expected is None else dataclasses.asdict(expected)
         self.devices: Any = None
 
@@ -223,7 +215,7 @@ class Runner:
             self.interruption.check()
             before = len(self.plan.remaining)
             self.plan.batch = batch_of(self.plan.remaining, self.plan.reproduction)
-            self._run_worker(self.environment | ({} if self.plan.batch[0] in TIMED else self.reproduction))
+            self._run_worker(self.environment | ({} if is_timed(self.plan.batch[0]) else self.reproduction))
             self._forget_finished()
             self.plan.preflight = False
             assert len(self.plan.remaining) < before, "every worker finishes a stage or is blamed for one"

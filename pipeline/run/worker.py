@@ -33,7 +33,8 @@ from typing import TYPE_CHECKING, Any
 from inductor_debug.models.errors import ConfigurationError, UserError, is_out_of_memory, mistake_in, root_cause
 from inductor_debug.models.units import format_bytes
 from inductor_debug.pipeline.config.imports import arrange_path
-from inductor_debug.pipeline.directory.rundir import FULL, MANIFEST, SUMMARY, DiskFull, RunDirectory, is_no_space
+from inductor_debug.pipeline.directory.names import MANIFEST, SUMMARY
+from inductor_debug.pipeline.directory.rundir import FULL, DiskFull, RunDirectory, is_no_space
 from inductor_debug.pipeline.directory.summary import CRASHED, FAILED, PASSED, SKIPPED, build_summary
 from inductor_debug.pipeline.run import compiled_by
 from inductor_debug.pipeline.run.memory import within_the_machine
@@ -41,7 +42,7 @@ from inductor_debug.pipeline.run.plan import ALWAYS_LAST, Plan
 from inductor_debug.pipeline.run.restoring import Expected
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.process_end import leave
-from inductor_debug.stages.registry import build_stage
+from inductor_debug.stages.registry import build_stage, declared
 
 if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.compiler_options import CompilationOptions
@@ -50,8 +51,6 @@ logger = logging.getLogger("inductor_debug.pipeline.run.worker")
 _HEADLINE_LIMIT = 300
 
 Emit = Callable[[dict[str, Any]], None]
-STOPPED_BY_STRICT = ("lower", "kerneldiff", "benchmark", "bisect", "profile")
-"""Stages that a strict violation skips."""
 
 
 class Worker:
@@ -244,7 +243,8 @@ class Worker:
             return None
         records = self.directory.stage_records()
         constrain = records.get("constrain", {})
-        if name in STOPPED_BY_STRICT and constrain.get("status") == FAILED:
+        known = declared().get(name)
+        if known is not None and known.skipped_by_violation and constrain.get("status") == FAILED:
             return f"constrain failed in strict mode: {constrain['message']}"
         for need in stage.needs:
             status = records.get(need, {}).get("status", "absent")

@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.accelerators.config import AccelConfig, NumericsConfig
 from inductor_debug.stages.accelerators.number_formats import parse_format
+from inductor_debug.stages.artifacts.files import EMULATION, EMULATION_FACTS
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.mock import graph_records
 from inductor_debug.stages.contract import StageContext, StageResult
@@ -163,10 +164,6 @@ class _Halves:
         return dataclasses.replace(record, nodes=nodes)
 
 
-TABLE = "lower/emulation.csv"
-FACTS = "lower/emulation.json"
-
-
 def status(adapter: EmulatedAdapter) -> Literal["passed", "failed"]:
     """Failed where a leak or an overflow of integers was found, unless the profile says ``strict: false``."""
     return "failed" if adapter.findings.defects and not adapter.warns else "passed"
@@ -174,7 +171,7 @@ def status(adapter: EmulatedAdapter) -> Literal["passed", "failed"]:
 
 def with_findings(result: StageResult, context: StageContext, adapter: EmulatedAdapter) -> StageResult:
     """The result of a stage that compares, with the findings where no lower stage has told them."""
-    if TABLE in context.artifacts.names(TABLE):
+    if EMULATION.stored(context.artifacts):
         return result
     failed = "failed" if "failed" in (result.status, status(adapter)) else result.status
     return dataclasses.replace(
@@ -195,7 +192,7 @@ def artifacts(adapter: EmulatedAdapter) -> dict[str, Any]:
         "findings": adapter.findings.counts(),
         "weights": {"rounded": adapter.weights.misses, "reused": adapter.weights.hits},
     }
-    return {TABLE: adapter.findings.table(), FACTS: facts}
+    return {EMULATION.path: adapter.findings.table(), EMULATION_FACTS.path: facts}
 
 
 def in_words(adapter: EmulatedAdapter) -> str:

@@ -4,6 +4,8 @@
 entry-point group           what it names
 ==========================  =====================================================================================
 ``inductor_debug.adapters``  ``NAME = "package.module:Class"``: ``backend=NAME``
+``inductor_debug.stages``    ``NAME = "package.module:DECLARATION"``: a stage, see :mod:`stages.declaration`
+``inductor_debug.metrics``   ``NAME = "package.module:Class"``: a column of ``kerneldiff/outputs.csv``
 ``inductor_debug.conf``      ``ANY = "package.folder"``: a folder of YAML, as ``--config-dir`` takes one
 ``torch.backends``           torch's own: called at ``import torch``, where a package registers a device
 ==========================  =====================================================================================
@@ -21,6 +23,8 @@ from inductor_debug.stages.settings import BUILT_IN
 log = logging.getLogger(__name__)
 
 ADAPTERS = "inductor_debug.adapters"
+STAGES = "inductor_debug.stages"
+METRICS = "inductor_debug.metrics"
 CONF = "inductor_debug.conf"
 DEVICES = "torch.backends"
 
@@ -36,6 +40,14 @@ def installed_adapters() -> dict[str, list[EntryPoint]]:
             )  # fmt: skip
         else:
             found[point.name].append(point)
+    return dict(found)
+
+
+def installed_stages() -> dict[str, list[EntryPoint]]:
+    """Stage name → the entry points that offer it, sorted."""
+    found: dict[str, list[EntryPoint]] = defaultdict(list)
+    for point in sorted(set(entry_points(group=STAGES)), key=lambda point: (point.name, point.value)):
+        found[point.name].append(point)
     return dict(found)
 
 
@@ -60,9 +72,9 @@ def distribution(point: EntryPoint) -> str:
     return f"{point.dist.name} {point.dist.version}" if point.dist is not None else "an unnamed package"
 
 
-def adapter_distributions() -> list[str]:
-    """Names of the installed packages that add an adapter, for a run's record."""
-    points = entry_points(group=ADAPTERS)
+def adding_distributions() -> list[str]:
+    """Names of the installed packages that add an adapter, a stage or a metric, for a run's record."""
+    points = (point for group in (ADAPTERS, STAGES, METRICS) for point in entry_points(group=group))
     return sorted({point.dist.name for point in points if point.dist is not None})
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from inductor_debug.models.errors import wrapped
 from inductor_debug.stages.accelerators.profile import REPRO_DIRECTORY
+from inductor_debug.stages.artifacts.files import REPRO
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.graphs.records import NO_LINE, is_torchs
 
@@ -74,7 +75,7 @@ class ProfileViolated(RuntimeError):
     @property
     def artifacts(self) -> dict[str, str]:
         """The files by path in a run's directory."""
-        return {f"repros/{name}": content for name, content in self.files.items()}
+        return {REPRO.at(name): content for name, content in self.files.items()}
 
     def write(self, folder: str | None) -> None:
         """Write the files into a folder: the one given, MOCK_REPRO_DIR, or a fresh temporary one.

@@ -3,6 +3,8 @@
 import gc
 from typing import Any
 
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.benchmark.declaration import DECLARATION
 from inductor_debug.stages.benchmark.processes import Sampled, SamplingRaised, sample_here, sample_in_process
 from inductor_debug.stages.benchmark.tables import figures_of, report_of
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
@@ -14,7 +16,7 @@ FEWER = 3
 class BenchmarkStage(Stage):
     """Times one step of the case on both sides. Raises where the test side can't be compiled."""
 
-    name = "benchmark"
+    declaration = DECLARATION
 
     def run(self, context: StageContext) -> StageResult:
         """Sample in processes of their own, one after the other; in this one where none may be started.
@@ -73,8 +75,10 @@ def known_compilation(context: StageContext) -> tuple[float | None, dict[str, An
     Of the lower stage where it ran, else of another stage of this process. The lazy ``torch.compile()`` call is never
     what is meant.
     """
-    if "lower/summary.json" in context.artifacts.names("lower/"):
-        stored = context.artifacts.read_json("lower/summary.json")
-        return stored["compile_s"], stored["caches"]
+    stored = files.LOWERING.read(context.artifacts)
+    if stored is not None:
+        seconds = stored["compile_s"]
+        assert not isinstance(seconds, str), "a clock gives no NaN"
+        return seconds, stored["caches"]
     compiled = context.live.get("compiled")
     return None if compiled is None else (compiled.compile_s, vars(compiled.caches))

@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.benchmark import interval, timing
 from inductor_debug.stages.benchmark.device_use import DeviceUse, told
 from inductor_debug.stages.benchmark.interference import reason_against
@@ -73,9 +74,9 @@ def report_of(figures: dict[str, dict[str, Any]], found: list[Sampled], settings
         "passed",
         message(figures, ratio, reason, told(device_uses(found))),
         {
-            "benchmark/samples.csv": pd.DataFrame(rows, columns=SAMPLE_COLUMNS),
-            "benchmark/summary.csv": pd.DataFrame(table, columns=SUMMARY_COLUMNS),
-            "benchmark/environment.json": _environment(found, reason),
+            files.SAMPLES.path: pd.DataFrame(rows, columns=SAMPLE_COLUMNS),
+            files.BENCHMARK.path: pd.DataFrame(table, columns=SUMMARY_COLUMNS),
+            files.MACHINE.path: _environment(found, reason),
         },
         {"benchmark": summary},
     )

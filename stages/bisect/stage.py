@@ -5,18 +5,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from inductor_debug.models.options import check_declared
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.bisect.declaration import DECLARATION
 from inductor_debug.stages.bisect.engine import Investigation, Probing
 from inductor_debug.stages.bisect.messages import COLUMNS, as_json, rows
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
-from inductor_debug.stages.kerneldiff.results import DIAGNOSIS, OPTIONS
 from inductor_debug.stages.numerics.verdict import FAILING
 
 
 class BisectStage(Stage):
     """Runs after kerneldiff where that is selected, also when it crashed; without it, it compares for itself."""
 
-    name = "bisect"
+    declaration = DECLARATION
 
     def check(self, context: StageContext) -> None:
         """ConfigurationError for a backend that can't be built, or a number that an option does not take."""
@@ -29,21 +30,20 @@ class BisectStage(Stage):
         """Returns:
         ``passed`` where there is no fault, ``failed`` where there is one, whether it was explained or not.
         """
-        stored = set(context.artifacts.names("kerneldiff/"))
-        diagnosis = context.artifacts.read_json(DIAGNOSIS) if DIAGNOSIS in stored else None
+        diagnosis = files.DIAGNOSIS.read(context.artifacts)
         if diagnosis is not None and diagnosis["verdict"] not in FAILING:
             return StageResult("passed", f"nothing to bisect: kerneldiff's verdict is {diagnosis['verdict']}")
         if diagnosis is not None and (diagnosis["error"] or {}).get("side") == "reference":
             return StageResult("skipped", f"kerneldiff has no reference: {diagnosis['message']}")
-        options = KernelDiffConfig(**context.artifacts.read_json(OPTIONS)) if OPTIONS in stored else KernelDiffConfig()
+        options = KernelDiffConfig(**(files.COMPARISON_OPTIONS.read(context.artifacts) or {}))
         isolate = diagnosis is None if self.config.isolate is None else self.config.isolate
         with _prober(context, options, isolate, self.config.timeout_s) as prober:
             result = Investigation(prober, self.config, context.progress).run()
         import pandas
 
         artifacts: dict[str, Any] = {
-            "bisect/bisect.json": as_json(result),
-            "bisect/probes.csv": pandas.DataFrame(rows(result), columns=COLUMNS),
+            files.BISECTION.path: as_json(result),
+            files.PROBES.path: pandas.DataFrame(rows(result), columns=COLUMNS),
         }
         healthy = result.verdict == "none" and result.fault is None
         return StageResult("passed" if healthy else "failed", result.answer, artifacts)

@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-BREAKS = "capture/breaks.json"
-
 _NAMED = re.compile(r"torch\._dynamo\.config\.([A-Za-z]\w*)`?\s*(?:=|to)\s*`?(True|False)\b")
 
 

@@ -1,7 +1,8 @@
 """Why a case has no graph, for a stage whose compilation gave none."""
 
 from inductor_debug.models.errors import root_cause
-from inductor_debug.stages.capture.breaks import BREAKS, in_words
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.capture.breaks import in_words
 from inductor_debug.stages.capture.compilation import capture
 from inductor_debug.stages.contract import StageContext
 
@@ -11,8 +12,9 @@ def without_graph(context: StageContext) -> str:
 
     Where Dynamo raises (an option suppressed that in the compilation itself) that is what is told.
     """
-    if BREAKS in context.artifacts.names(BREAKS):
-        return in_words(context.artifacts.read_json(BREAKS))
+    stored = files.BREAKS.read(context.artifacts)
+    if stored is not None:
+        return in_words(stored)
     try:
         breaks = capture(context.case).breaks
     except Exception as error:  # noqa: BLE001 - whatever stopped Dynamo is why there is no graph

@@ -1,9 +1,11 @@
 """The capture stage: one compilation of the case, written down."""
 
-from typing import Any, ClassVar
+from typing import Any
 
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.capture import breaks
 from inductor_debug.stages.capture.compilation import Capture, capture
+from inductor_debug.stages.capture.declaration import DECLARATION
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import breaks_in_words, counted
 from inductor_debug.stages.graph_pictures import draw_graph
@@ -20,7 +22,7 @@ NODE_COLUMNS = [
 class CaptureStage(Stage):
     """Graphs before and after AOTAutograd as records, statistics, graph breaks, guards and recompilations."""
 
-    name: ClassVar[str] = "capture"
+    declaration = DECLARATION
 
     def run(self, context: StageContext) -> StageResult:
         """Capture the context's case; "failed" where torch.compile made no graph of it."""
@@ -36,7 +38,7 @@ class CaptureStage(Stage):
             artifacts=_artifacts(found),
             summary={"graphs": _counts(found)},
         )
-        result.digest = {f"capture/graphs/{graph.id}.json": NODE_COLUMNS for graph in found.graphs}
+        result.digest = {files.GRAPH.at(graph.id): NODE_COLUMNS for graph in found.graphs}
         return result
 
 
@@ -76,11 +78,11 @@ def _traced(dynamic: bool | None) -> str:
 def _artifacts(found: Capture) -> dict[str, Any]:
     artifacts: dict[str, Any] = {}
     for graph in found.graphs:
-        artifacts[f"capture/graphs/{graph.id}.json"] = graph.to_json()
-        artifacts[f"capture/graphs/{graph.id}.py"] = found.code[graph.id]
-        artifacts[f"capture/graphs/{graph.id}.svg"] = draw_graph(graph)
-    artifacts["capture/statistics.csv"] = statistics(found.graphs)
-    artifacts["capture/breaks.json"] = found.breaks
-    artifacts["capture/guards.json"] = found.guards
-    artifacts["capture/recompiles.json"] = found.recompiles
+        artifacts[files.GRAPH.at(graph.id)] = graph.to_json()
+        artifacts[files.GRAPH_CODE.at(graph.id)] = found.code[graph.id]
+        artifacts[files.GRAPH_PICTURE.at(graph.id)] = draw_graph(graph)
+    artifacts[files.STATISTICS.path] = statistics(found.graphs)
+    artifacts[files.BREAKS.path] = found.breaks
+    artifacts[files.CAPTURED_GUARDS.path] = found.guards
+    artifacts[files.RECOMPILES.path] = found.recompiles
     return artifacts

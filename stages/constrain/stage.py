@@ -1,11 +1,13 @@
 """The constrain stage: the captured graphs against the profile. Runs without torch, unless the backend has rules."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.accelerators.profile import Profile, stored_profile
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.constrain.declaration import DECLARATION
 from inductor_debug.stages.constrain.rulebook import rulebook
 from inductor_debug.stages.constrain.summary import by_rule
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
@@ -17,22 +19,13 @@ from inductor_debug.stages.rules.violations import COLUMNS, Violations, unused_w
 
 log = logging.getLogger(__name__)
 
-GRAPHS = "capture/graphs/"
-BREAKS = "capture/breaks.json"
-TABLE = "constrain/violations.csv"
-SUMMARY = "constrain/summary.csv"
-DECLARED = "constrain/declared.json"
-"""The rules that a backend declares of itself, where no profile took their place: what ``accel.*`` edits."""
-
 
 class ConstrainStage(Stage):
     """Reads ``capture/graphs/*.json``, writes ``constrain/violations.csv``: every violation, strict or not,
     and ``constrain/summary.csv``: what they come to by rule and effect; ``constrain/declared.json`` where the rules are
     those that the backend declares."""
 
-    name = "constrain"
-    needs = ("capture",)
-    uses_torch = False
+    declaration = DECLARATION
 
     def check(self, context: StageContext) -> None:
         """ConfigurationError where an option or the profile is not valid, or names an operation that torch lacks."""
@@ -57,14 +50,14 @@ class ConstrainStage(Stage):
         """
         rules = rulebook(context.settings)
         profile = rules.profile
-        names = [name for name in context.artifacts.names(GRAPHS) if name.endswith(".json")]
+        names = files.GRAPH.stored(context.artifacts)
         if not names:
             return StageResult("failed", "not established: no captured graph")
         graphs = [GraphRecord.from_json(context.artifacts.read_json(name)) for name in names]
         context.progress(f"checking {_graphs_in_words(graph.id for graph in graphs)} against {profile.name}")
         violations = rules.check(graphs)
         looked = bool(profile.rules or rules.own_check)
-        breaks = context.artifacts.read_json(BREAKS) if BREAKS in context.artifacts.names(BREAKS) else []
+        breaks = files.BREAKS.read(context.artifacts) or []
         failed, outside = judged(violations, breaks, looked)
         found = violations.summary() | {"total": len(violations.findings) if looked else None}
         log.info("constrain: %d rows for %s", len(violations), profile.name)
@@ -73,13 +66,13 @@ class ConstrainStage(Stage):
         result = StageResult(
             status="failed" if failed else "passed",
             message="; ".join(part for part in (message_of(violations, looked), rules.note, idle, outside) if part),
-            artifacts={TABLE: violations.table, SUMMARY: by_rule(violations, graphs)},
+            artifacts={files.VIOLATIONS.path: violations.table, files.BY_RULE.path: by_rule(violations, graphs)},
             summary={"violations": found | {"profile": profile.name, "declared_by": rules.declared_by}},
-            digest={TABLE: digest_columns()},
+            digest={files.VIOLATIONS.path: digest_columns()},
         )
         if rules.declared_by == "backend":
             own = {"own_check": rules.own_check is not None}
-            result.artifacts[DECLARED] = stored_profile(rules.declared) | own
+            result.artifacts[files.DECLARED.path] = stored_profile(rules.declared) | own
         if violations.failed and self.config.repros:
             self._reproduce(context, graphs, violations, result)
         return result
@@ -90,7 +83,7 @@ class ConstrainStage(Stage):
         """Add a strict profile's reproductions to the result."""
         context.progress("writing reproductions and running them")
         repros = write_repros(graphs, violations, limit=self.config.repros, verified=self.config.verified_repros)
-        result.artifacts |= {f"repros/{name}": text for name, text in repros.files.items()}
+        result.artifacts |= {files.REPRO.at(name): text for name, text in repros.files.items()}
         result.summary["repros"] = repros.summary
         result.message += f"; {repros}"
 
@@ -100,7 +93,7 @@ def digest_columns() -> list[str]:
     return [column for column in COLUMNS if column not in ("severity", "message", "suggestion")]
 
 
-def judged(violations: Violations, breaks: list[dict[str, Any]], looked: bool = True) -> tuple[bool, str]:
+def judged(violations: Violations, breaks: Sequence[Mapping[str, Any]], looked: bool = True) -> tuple[bool, str]:
     """Whether a strict profile is broken, or can't be shown to be kept; and what no rule saw, in words or "".
 
     Args:

@@ -7,7 +7,7 @@ A node name is only ever used together with its graph's id (``g0.dynamo``, ``g0.
 import functools
 import importlib.util
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -206,7 +206,7 @@ class GraphRecord:
         return {"schema": SCHEMA, "id": self.id, "kind": self.kind, "symbols": self.symbols, "nodes": nodes}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "GraphRecord":
+    def from_json(cls, data: Mapping[str, Any]) -> "GraphRecord":
         """The inverse of :meth:`to_json`."""
         nodes = [_from_json(item) for item in data["nodes"]]
         return cls(data["id"], data["kind"], nodes, data.get("symbols", {}))

@@ -9,9 +9,9 @@ from typing import Any
 from inductor_debug.models.errors import DamagedError
 from inductor_debug.models.stored import checked
 from inductor_debug.models.visible import visible
+from inductor_debug.stages.artifacts.records import Node
 from inductor_debug.stages.graphs.records import GraphRecord, SourceLine, TensorRecord
 from inductor_debug.stages.graphs.symbolic_sizes import readable
-from inductor_debug.stages.stored_shapes import Node
 
 KINDS = ("dynamo", "forward", "backward", "joint")
 OPS = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output")
@@ -26,7 +26,7 @@ def read_graph(data: Mapping[str, Any], path: Path) -> GraphRecord:
     """The record of a graph.
 
     Args:
-        data: of the shape :class:`stages.stored_shapes.Graph`.
+        data: of the shape :class:`stages.artifacts.records.Graph`.
         path: its file, whose name is the graph's id.
 
     Raises:

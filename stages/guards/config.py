@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inductor_debug.models.errors import ConfigurationError, invalid_choice
-from inductor_debug.models.options import chosen
+from inductor_debug.models.options import chosen, items
 
 VARIATIONS = ("batch", "length", "dtype", "contiguity")
 SIZED = ("batch", "length")
@@ -23,9 +23,13 @@ class GuardsConfig:
         own backend, whose code generator may add guards and refuse inputs.
     """
 
-    vary: list[str] = field(default_factory=lambda: list(VARIATIONS))
+    vary: list[str] = field(default_factory=lambda: list(VARIATIONS), metadata=items(VARIATIONS))
     dims: dict[str, Any] = field(default_factory=dict)
     compiler: str = chosen("aot_eager", COMPILERS)
+
+    def check(self) -> None:
+        """ConfigurationError for dimensions of what is no size, or that are no numbers."""
+        check_options(self.vary, self.dims, self.compiler)
 
 
 def check_options(vary: Iterable[str], dims: Mapping[str, Any], compiler: str) -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from inductor_debug.models.build import SIZES
 from inductor_debug.models.case import Case, inputs_by_name
@@ -12,6 +12,7 @@ from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import breaks_in_words, counted
 from inductor_debug.stages.guards import tables
 from inductor_debug.stages.guards.config import SIZED, check_options, named_dims
+from inductor_debug.stages.guards.declaration import DECLARATION
 from inductor_debug.stages.guards.inspection import inspect_guards
 from inductor_debug.stages.guards.records import NOT_ESTABLISHED, REFUSED_BY_MODEL, GuardReport
 from inductor_debug.stages.guards.variations import Rebuilder, check_named
@@ -25,7 +26,7 @@ class GuardsStage(Stage):
     graph, or where variations were asked for and not one could be called.
     """
 
-    name: ClassVar[str] = "guards"
+    declaration = DECLARATION
 
     def check(self, context: StageContext) -> None:
         """ConfigurationError for an unknown variation or compiler, or dimensions that the case lacks."""

@@ -9,6 +9,7 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.guards.comparison import differences
 from inductor_debug.stages.guards.records import (
     LIMIT_HIT,
@@ -41,13 +42,13 @@ FIRST_CALL = "first call"
 def artifacts(report: GuardReport) -> dict[str, Any]:
     """The files, by path relative to the run."""
     return {
-        "guards/guards.json": to_json(report),
-        "guards/breaks.csv": table(
+        files.GUARDS.path: to_json(report),
+        files.GUARD_BREAKS.path: table(
             [row | {"hints": " ".join(row["hints"]), "seen_in": "; ".join(row["seen_in"])} for row in breaks(report)],
             BREAK_COLUMNS,
         ),
-        "guards/recompiles.csv": table(recompiles(report), RECOMPILE_COLUMNS),
-        "guards/variations.csv": table(variations(report), VARIATION_COLUMNS),
+        files.GUARD_RECOMPILES.path: table(recompiles(report), RECOMPILE_COLUMNS),
+        files.GUARD_VARIATIONS.path: table(variations(report), VARIATION_COLUMNS),
     }
 
 

@@ -12,6 +12,7 @@ from inductor_debug.models.case import Case
 from inductor_debug.models.draws import Draws
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.models.options import check_declared
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.contract import StageContext
 from inductor_debug.stages.kerneldiff import perturbation
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
@@ -75,7 +76,7 @@ def extra_runs(
     if config.repeats > 1:
         context.progress(f"repeating the test side {config.repeats - 1} times")
         repeats = repeated(cases[1], compiled, ran, config.repeats, difference)
-        found.artifacts["kerneldiff/jitter.csv"], found.lost = repeats.table, repeats.lost
+        found.artifacts[files.JITTER.path], found.lost = repeats.table, repeats.lost
         found.changes += repeats.changes
         table = repeats.table
         unsteady = table[table["differing"] > 0]
@@ -87,7 +88,7 @@ def extra_runs(
     if config.steps:
         context.progress(f"{config.steps} optimizer steps on each side")
         try:
-            found.artifacts["kerneldiff/drift.csv"], found_note = _stepped(
+            found.artifacts[files.DRIFT.path], found_note = _stepped(
                 context, config, cases, compiled, difference, found.changes, floor=bool(ran[2].leaves)
             )
         except SideRaised as error:

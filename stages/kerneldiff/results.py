@@ -11,11 +11,6 @@ from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.numerics.record import TensorComparison, columns
 from inductor_debug.stages.numerics.verdict import FAILING, VERDICTS
 
-DIAGNOSIS = "kerneldiff/diagnosis.json"
-REVIEWS = "kerneldiff/reviews.csv"
-OPTIONS = "kerneldiff/options.json"
-"""The stage's options as they were: bisect judges by them."""
-
 COARSE = 0.5
 """A tensor whose resolution is this or more passed a comparison that shows little."""
 

@@ -4,18 +4,17 @@ import dataclasses
 import logging
 from typing import Any
 
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.backends.compiled import compiled_case
 from inductor_debug.stages.backends.emulated import with_findings
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.kerneldiff import extra_runs
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.declaration import DECLARATION
 from inductor_debug.stages.kerneldiff.diff import compared
 from inductor_debug.stages.kerneldiff.records import Comparison
 from inductor_debug.stages.kerneldiff.results import (
-    DIAGNOSIS,
     DIGEST_COLUMNS,
-    OPTIONS,
-    REVIEWS,
     badness,
     diagnosis,
     summary,
@@ -36,7 +35,7 @@ PICTURES = 8
 class KernelDiffStage(Stage):
     """Compares what the backend computes with the reference. Works without the stages before it."""
 
-    name = "kerneldiff"
+    declaration = DECLARATION
 
     def __init__(self, config: KernelDiffConfig) -> None:
         super().__init__(config)
@@ -66,9 +65,9 @@ class KernelDiffStage(Stage):
         standard = standard_of(context, self.config, baseline)
         comparison = compared(context, self.config, standard, lambda: compiled_case(context))
         result = self._result(context, comparison)
-        result.artifacts[OPTIONS] = dataclasses.asdict(self.config)
+        result.artifacts[files.COMPARISON_OPTIONS.path] = dataclasses.asdict(self.config)
         if baseline is not None:
-            result.artifacts[DIAGNOSIS] |= {
+            result.artifacts[files.DIAGNOSIS.path] |= {
                 "reference": baseline.origin,
                 "baseline": f"not stored: it is in {baseline.run}",
             }
@@ -76,7 +75,7 @@ class KernelDiffStage(Stage):
         stored, note = self._stored(context, standard)
         result.artifacts |= stored
         log.info("kerneldiff: the reference is %s", note)
-        result.artifacts[DIAGNOSIS] |= {"reference": "run here", "baseline": note}
+        result.artifacts[files.DIAGNOSIS.path] |= {"reference": "run here", "baseline": note}
         return result
 
     def _open(self, context: StageContext) -> Baseline | None:
@@ -95,17 +94,17 @@ class KernelDiffStage(Stage):
     def _result(self, context: StageContext, comparison: Comparison) -> StageResult:
         failed = sorted(comparison.failed, key=badness, reverse=True)
         artifacts: dict[str, Any] = {
-            "kerneldiff/outputs.csv": table(comparison.rows),
-            "kerneldiff/worst.json": [
+            files.OUTPUTS.path: table(comparison.rows),
+            files.WORST.path: [
                 {"kind": row.kind, "path": row.path, "verdict": row.verdict, "worst": row.worst}
                 for row in comparison.rows
                 if row.worst
             ],
-            REVIEWS: comparison.reviews.table,
-            DIAGNOSIS: diagnosis(comparison, worst=failed[0] if failed else None, drawn=self._drawn(failed)),
+            files.REVIEWS.path: comparison.reviews.table,
+            files.DIAGNOSIS.path: diagnosis(comparison, worst=failed[0] if failed else None, drawn=self._drawn(failed)),
         }
         if self.config.plots and comparison.adapter is not None:
-            from inductor_debug.stages.kerneldiff.plots import pictures  # matplotlib is slow to import
+            from inductor_debug.stages.tensor_pictures.plots import pictures  # matplotlib is slow to import
 
             artifacts |= pictures(comparison.rows, failed[:PICTURES], comparison.reference, comparison.test)
         result = StageResult(
@@ -113,7 +112,7 @@ class KernelDiffStage(Stage):
             comparison.message,
             artifacts | comparison.tables,
             {"numerics": summary(comparison.rows, comparison.verdict)},
-            {"kerneldiff/outputs.csv": DIGEST_COLUMNS},
+            {files.OUTPUTS.path: DIGEST_COLUMNS},
         )
         adapter: Any = comparison.adapter
         return with_findings(result, context, adapter) if adapter is not None and adapter.emulates else result

@@ -3,12 +3,14 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from inductor_debug.stages.artifacts.files import GRAPH, LOWERED, LOWERING
 from inductor_debug.stages.backends.aot_inductor import AotInductorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, compiled_case
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.contract import Artifacts, Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import calls_in_words, counted
 from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.lower.declaration import DECLARATION
 from inductor_debug.stages.torch_internals.generated_kernels import Kernel, split_cpp_kernels, split_kernels
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ PROVENANCE = ("kernels_mapped_share", "generated_mapped_share", "nodes_mapped_sh
 class LowerStage(Stage):
     """Compiles the case once and shows every representation on the way to the kernels."""
 
-    name = "lower"
+    declaration = DECLARATION
 
     def check(self, context: StageContext) -> None:
         """ConfigurationError for an unknown backend or adapter, and for options that it does not take."""
@@ -46,14 +48,14 @@ class LowerStage(Stage):
         graphs: dict[str, Any] = {}
         for graph_id, lowered in compiled.graphs.items():
             files, facts = graph_files(lowered, captured_graphs(context.artifacts, graph_id), finder)
-            artifacts |= {f"lower/{graph_id}/{name}": content for name, content in files.items()}
+            artifacts |= {LOWERED.at(graph_id, name): content for name, content in files.items()}
             graphs[graph_id] = facts
         facts, message = summary(compiled, graphs), message_of(graphs) + ("" if compiled.given else helping(context))
         if isinstance(adapter, AotInductorAdapter) and adapter.print_values:
             observer = observed(context, adapter, facts)
             artifacts |= observer.artifacts()
             message += f"; {observer.in_words()}"
-        artifacts["lower/summary.json"] = facts
+        artifacts[LOWERING.path] = facts
         return StageResult("passed", message, artifacts)
 
 
@@ -93,7 +95,7 @@ def emulation(compiled: CompiledCase) -> StageResult:
 
     adapter = compiled.adapter
     assert isinstance(adapter, EmulatedAdapter), f"{adapter.name} says that it emulates"
-    files = artifacts(adapter) | {"lower/summary.json": summary(compiled, {})}
+    files = artifacts(adapter) | {LOWERING.path: summary(compiled, {})}
     return StageResult(status(adapter), in_words(adapter), files)
 
 
@@ -102,9 +104,8 @@ def captured_graphs(artifacts: Artifacts, graph_id: str) -> list[GraphRecord]:
     wanted = [graph_id]
     if graph_id.endswith(".backward"):
         wanted.append(graph_id.replace(".backward", ".forward"))
-    stored = set(artifacts.names("capture/graphs/"))
-    names = [f"capture/graphs/{name}.json" for name in wanted]
-    return [GraphRecord.from_json(artifacts.read_json(name)) for name in names if name in stored]
+    stored = (GRAPH.read(artifacts, name) for name in wanted)
+    return [GraphRecord.from_json(record) for record in stored if record is not None]
 
 
 def graph_files(

@@ -41,6 +41,7 @@ import torch
 from torch import Tensor
 
 from inductor_debug.models.case import Case
+from inductor_debug.stages.artifacts.files import VALUE, VALUES
 from inductor_debug.stages.backends.compiled import compile_case
 from inductor_debug.stages.file_names import file_name
 from inductor_debug.stages.formatting import counted
@@ -54,8 +55,6 @@ if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.aot_inductor import Run
     from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 
-TABLE = "lower/values.csv"
-FOLDER = "lower/values"
 COLUMNS = ["graph", "call", "launch", "kernel", "handle", "when", "buffer", "written", "holds", "writer", "elements",
            "dtype", "shape", "stride", "device", "mean", "min", "max", "state", "born", "value",
            "file", "note"]  # fmt: skip
@@ -75,7 +74,7 @@ class ValueObserver:
         kernels: those whose values are kept; empty for all. (The printer itself knows them at level 2 alone.)
 
     Attributes:
-        rows: of :data:`TABLE`.
+        rows: of ``lower/values.csv``.
         files: path → content, of level 1.
         stored_bytes: of the tensors in them.
         silent: kernels that were launched and of which nothing was told: the printer passes over views and handles.
@@ -180,7 +179,7 @@ class ValueObserver:
 
     def artifacts(self) -> dict[str, Any]:
         """The table and the stored tensors."""
-        return {TABLE: self.table(), **self.files}
+        return {VALUES.path: self.table(), **self.files}
 
     def first(self, state: str) -> Mapping[str, Any] | None:
         """The first row of that state, of memory that was written; None where there is none."""
@@ -209,7 +208,7 @@ class ValueObserver:
 
 
 def is_unjudged(row: Mapping[str, Any]) -> bool:
-    """Whether a row of :data:`TABLE` is of a tensor with elements that NaN could not be looked for in."""
+    """Whether a row of ``lower/values.csv`` is of a tensor with elements that NaN could not be looked for in."""
     return bool(row["buffer"]) and not row["state"] and not row.get("value") and row.get("elements") != 0
 
 
@@ -342,7 +341,7 @@ def _columns(item: Printed) -> dict[str, Any]:
 
 
 def _file(graph_id: str, call: int, launch: int, kernel: str) -> str:
-    return f"{FOLDER}/{graph_id}/{file_name(f'{call}-{launch:04}-{kernel}', '.safetensors')}"
+    return VALUE.at(graph_id, file_name(f"{call}-{launch:04}-{kernel}", ".safetensors"))
 
 
 def _same(before: Tensor | None, after: Tensor) -> bool:

@@ -3,10 +3,11 @@
 import functools
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.options import check_declared
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case, compiled_case
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.benchmark.sampling import environment
@@ -14,6 +15,7 @@ from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.lower.attribution import Part
 from inductor_debug.stages.profile.ceiling import Ceiling, doubts, measured_ceiling, named_ceiling
+from inductor_debug.stages.profile.declaration import DECLARATION
 from inductor_debug.stages.profile.messages import message, summary
 from inductor_debug.stages.profile.nodes import RangedNodes, node_works, runs_by_node
 from inductor_debug.stages.profile.observation import Observation, observe
@@ -33,7 +35,7 @@ class ProfileStage(Stage):
     Its findings inform: the stage passes whatever they are. It fails, "not established", where nothing was timed.
     """
 
-    name: ClassVar[str] = "profile"
+    declaration = DECLARATION
 
     def check(self, context: StageContext) -> None:
         """ConfigurationError for a number that an option does not take, or a backend that can't be built."""
@@ -74,9 +76,9 @@ class ProfileStage(Stage):
         named = named_ceiling(context.settings.accel.peaks, context.settings.accel.name)
         found = Profile(times, observation, measured, named, notes)
         artifacts: dict[str, Any] = dict(tables(found))
-        artifacts["profile/summary.json"] = summary(found, plain.backend, {"before": before, "after": environment()})
+        artifacts[files.PROFILE.path] = summary(found, plain.backend, {"before": before, "after": environment()})
         if observation.trace is not None:
-            artifacts["profile/trace.json.gz"] = annotated(observation.trace, names)
+            artifacts[files.TRACE.path] = annotated(observation.trace, names)
         if not found.longest() and holds_no_kernel(ranged):
             return StageResult("passed", "nothing to time: the graphs hold no operation that needs a kernel", artifacts)
         return StageResult("passed" if found.longest() else "failed", message(found), artifacts)

@@ -47,6 +47,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.lower.attribution import Part
 from inductor_debug.stages.profile.ceiling import Ceiling, share_of
 from inductor_debug.stages.profile.observation import Observation, Times
@@ -294,14 +295,13 @@ def tables(profile: Profile) -> dict[str, "pandas.DataFrame"]:
     import pandas
 
     kernels = pandas.DataFrame(kernel_rows(profile), columns=KERNEL_COLUMNS)
-    return {
-        "profile/kernels.csv": kernels.astype(dict.fromkeys(WHOLE, "Int64")),
-        "profile/operations.csv": pandas.DataFrame(operation_rows(profile), columns=["operation", *PART_COLUMNS]),
-        "profile/modules.csv": pandas.DataFrame(module_rows(profile), columns=["module", "depth", *PART_COLUMNS]),
-        "profile/lines.csv": pandas.DataFrame(
-            line_rows(profile), columns=["source", "code", "operations", *PART_COLUMNS]
-        ),
+    found = {
+        "kernels": kernels.astype(dict.fromkeys(WHOLE, "Int64")),
+        "operations": pandas.DataFrame(operation_rows(profile), columns=["operation", *PART_COLUMNS]),
+        "modules": pandas.DataFrame(module_rows(profile), columns=["module", "depth", *PART_COLUMNS]),
+        "lines": pandas.DataFrame(line_rows(profile), columns=["source", "code", "operations", *PART_COLUMNS]),
     }
+    return {files.PROFILE_TABLES[name].path: table for name, table in found.items()}
 
 
 def _share(time: float | None, profile: Profile) -> float | None:

@@ -1,45 +1,50 @@
 """The report's data as one HTML file that opens offline. Free of torch."""
 
-import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
-from inductor_debug.stages.formatting import counted, human_bytes, place
-from inductor_debug.stages.report.collect import VERDICTS, stage_note
-from inductor_debug.stages.report.pictures import Picture
+from inductor_debug.stages.contract import Artifacts
+from inductor_debug.stages.formatting import counted, human_bytes, place, stage_note
+from inductor_debug.stages.report.collect import VERDICTS
+from inductor_debug.stages.report.sections import sections
 
 NUMBER = re.compile(r"-?(\d*\.\d+(e[+-]?\d+)?|\d+e[+-]?\d+)")
-TEMPLATE = Path(__file__).with_name("template.html")
 
 
-def render(data: Mapping[str, Any], plots: Mapping[str, bytes], pictures: Sequence[Picture] = ()) -> str:
-    """HTML of :func:`~stages.report.collect.collect`'s data.
+def render(data: Mapping[str, Any], artifacts: Artifacts) -> str:
+    """HTML of :func:`~stages.report.collect.collect`'s data. Every string in it is escaped.
 
     Args:
-        data: what to show. Every string is escaped.
-        plots: name → PNG, embedded in the file.
-        pictures: of graphs; their SVG is embedded as it is.
+        data: what to show.
+        artifacts: what it was collected from, for plots and pictures.
     """
+    shown = sections()
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
-                                     lstrip_blocks=True)  # fmt: skip
+                                     lstrip_blocks=True, loader=jinja2.FunctionLoader(_source))  # fmt: skip
     environment.filters["cell"] = cell
     environment.filters["bytes"] = human_bytes
     environment.filters["place"] = place
     environment.filters["percent"] = percent
     environment.filters["counted"] = counted
-    template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
-    images = {name: f"data:image/png;base64,{base64.b64encode(png).decode()}" for name, png in plots.items()}
-    return template.render(
+    beside: dict[str, Any] = {}
+    for key, section in shown.items():
+        beside |= section.page(data[key], artifacts)
+    return environment.get_template("template.html").render(
         data,
-        images=images,
-        pictures=pictures,
+        **beside,
+        sections=[str(section.template) for section in shown.values()],
         words=VERDICTS,
         note=lambda name: stage_note(data["stages"], name) + ".",
     )
+
+
+def _source(name: str) -> str:
+    """A template: a section's by its path, the page and its macros by their names."""
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
 def cell(value: Any) -> str:

@@ -2,9 +2,10 @@
 
 import logging
 
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.report.collect import collect
-from inductor_debug.stages.report.pictures import pictures
+from inductor_debug.stages.report.declaration import DECLARATION
 from inductor_debug.stages.report.render import render
 
 log = logging.getLogger(__name__)
@@ -13,19 +14,15 @@ log = logging.getLogger(__name__)
 class ReportStage(Stage):
     """Reads what the other stages stored, whatever became of them, and writes ``report/report.{html,json}``."""
 
-    name = "report"
-    needs = ()
-    uses_torch = False
+    declaration = DECLARATION
 
     def run(self, context: StageContext) -> StageResult:
         """Always passes: a missing artifact is said in the report, not an error of it."""
         data = collect(context.artifacts, context.settings, title=self.config.title, max_rows=self.config.max_rows)
-        names = (data["numerics"] or {}).get("plots", [])
-        plots = {name: context.artifacts.read_bytes(name) for name in names}
-        html = render(data, plots, pictures(context.artifacts))
+        html = render(data, context.artifacts)
         log.info("report: %s", data["sentence"])
         return StageResult(
             "passed",
-            "report/report.html",
-            artifacts={"report/report.html": html, "report/report.json": {"schema": 1, **data}},
+            files.REPORT_PAGE.path,
+            artifacts={files.REPORT_PAGE.path: html, files.REPORT.path: {"schema": 1, **data}},
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from inductor_debug.stages.accelerators.profile import Profile
+from inductor_debug.stages.artifacts.files import REPRO
 from inductor_debug.stages.file_names import file_name
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.graphs.operation_names import WILD, Operation, in_place_packets, normal
@@ -64,7 +65,7 @@ class Repro:
         """An entry of ``repros`` of summary.json; ``reason`` says why it is not verified."""
         first = self.rows[0]
         return {
-            "path": f"repros/{self.name}", "failure_class": f"violation:{first.rule}", "nodes": self.nodes,
+            "path": REPRO.at(self.name), "failure_class": f"violation:{first.rule}", "nodes": self.nodes,
             "verified": self.verification.verified, "reason": self.verification.reason, "target": first.target,
             "graph": first.graph, "node": first.node, "source": first.source, "violations": len(self.rows),
         }  # fmt: skip

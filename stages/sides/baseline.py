@@ -31,13 +31,14 @@ from inductor_debug.models.nested import map_tensors
 from inductor_debug.models.snapshot import same_bits
 from inductor_debug.models.stored import checked, lies_within, read_json
 from inductor_debug.models.visible import visible
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.records import Diagnosis
 from inductor_debug.stages.numerics.record import TensorComparison
 from inductor_debug.stages.settings import ReferenceConfig, Settings
 from inductor_debug.stages.sides import fingerprint, packing
 from inductor_debug.stages.sides import running as sides
 from inductor_debug.stages.sides.baseline_store import FILE, FILES, FOLDER, FORMER, SCHEMA, About, Stamped, digest
 from inductor_debug.stages.sides.refilled_copies import Contradiction, refilled
-from inductor_debug.stages.stored_shapes import Diagnosis
 
 log = logging.getLogger(__name__)
 
@@ -296,7 +297,7 @@ def _missing(run: str) -> ConfigurationError:
     """The error for a run without a baseline, with the reason where the run told it."""
     told, folder = "", Path(run).expanduser()
     with contextlib.suppress(FileNotFoundError, DamagedError):  # no readable reason: the error stands without
-        told_then = read_json(folder / "kerneldiff/diagnosis.json", Diagnosis, folder)
+        told_then = read_json(folder / files.DIAGNOSIS.path, Diagnosis, folder)
         note = told_then.get("baseline") or told_then.get("golden")
         told = f" ({visible(note)})" if note else ""
     return _error(

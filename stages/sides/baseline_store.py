@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from inductor_debug.models.case import Case
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.settings import Settings
 from inductor_debug.stages.sides import fingerprint, packing
 from inductor_debug.stages.sides import running as sides
 
-FOLDER, FILE = "kerneldiff/baseline", "baseline.json"
-FORMER = "kerneldiff/golden", "golden.json"
+FOLDER, _, FILE = files.BASELINE.path.rpartition("/")
+FORMER = tuple(files.FORMER_BASELINE.path.rsplit("/", 1))
 """The folder, and the file that tells of it, as earlier versions called them; they are read."""
 FILES = tuple(f"{name}.safetensors" for name in ("inputs", "reference", "gold", "weights"))
 SCHEMA = 1
@@ -128,7 +129,7 @@ def store(
         _, tensors = packed.pop(name)
         if name == "inputs":
             tensors = {key.removeprefix("input/"): tensor for key, tensor in tensors.items()}
-        artifacts[f"{FOLDER}/{name}.safetensors"] = packing.serialise(tensors)
+        artifacts[files.BASELINE_SIDE.at(name)] = packing.serialise(tensors)
         tensors.clear()
     about = {
         "schema": SCHEMA,
@@ -145,7 +146,7 @@ def store(
             for name, content in artifacts.items()
         },
     }
-    artifacts[f"{FOLDER}/{FILE}"] = jsonable(about) | {"sha256": digest(jsonable(about))}
+    artifacts[files.BASELINE.path] = jsonable(about) | {"sha256": digest(jsonable(about))}
     return artifacts, f"stored: {taken:,} bytes in {FOLDER}, {'with' if forced else 'without'} the weights"
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import torch
 
-from inductor_debug.stages.kerneldiff.plots import draw
 from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.tensor_pictures.plots import draw
 
 SHAPES: list[tuple[int, ...]] = [
     (100_000_000,), (10_000, 10_000), (64, 1250, 1250), (100, 100, 100, 100), (50_000_000, 2),

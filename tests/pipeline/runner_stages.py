@@ -13,11 +13,16 @@ from types import SimpleNamespace
 
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
+from inductor_debug.stages.declaration import Declaration
+
+
+def _declared(name: str, needs: tuple[str, ...] = ()) -> Declaration:
+    """A stage of this module, none of which needs torch."""
+    return Declaration(name, f"{__name__}:{name}", options=dict, needs=needs, uses_torch=False)
 
 
 class Plain(Stage):
-    name = "plain"
-    uses_torch = False
+    declaration = _declared("plain")
 
     def run(self, context: StageContext) -> StageResult:
         context.live["token"] = os.getpid()
@@ -31,8 +36,7 @@ class Plain(Stage):
 class After(Stage):
     """Says whether it shares a process with ``plain``, and what it sees of it."""
 
-    name = "after"
-    uses_torch = False
+    declaration = _declared("after")
 
     def run(self, context: StageContext) -> StageResult:
         shared = context.live.get("token") == os.getpid()
@@ -43,8 +47,7 @@ class After(Stage):
 
 
 class Raises(Stage):
-    name = "raises"
-    uses_torch = False
+    declaration = _declared("raises")
 
     def run(self, context: StageContext) -> StageResult:
         raise RuntimeError("planted failure\nsecond line")
@@ -53,8 +56,7 @@ class Raises(Stage):
 class RaisesForADtype(Stage):
     """Raises as a model does whose weights were cast when it was built."""
 
-    name = "raises_for_a_dtype"
-    uses_torch = False
+    declaration = _declared("raises_for_a_dtype")
 
     def run(self, context: StageContext) -> StageResult:
         context.live["case"] = SimpleNamespace(cast="dtype=float32 cast the model's bfloat16 weights")
@@ -64,8 +66,7 @@ class RaisesForADtype(Stage):
 class RaisesWrapped(Stage):
     """Raises as torch does where a backend raised."""
 
-    name = "raises_wrapped"
-    uses_torch = False
+    declaration = _declared("raises_wrapped")
 
     def run(self, context: StageContext) -> StageResult:
         try:
@@ -77,24 +78,21 @@ class RaisesWrapped(Stage):
 
 
 class Announces(Stage):
-    name = "announces"
-    uses_torch = False
+    declaration = _declared("announces")
 
     def run(self, context: StageContext) -> StageResult:
         raise RuntimeError("3 violations:\n  at net.py:7\n  at net.py:8") from ValueError("x" * 1000)
 
 
 class Exits(Stage):
-    name = "exits"
-    uses_torch = False
+    declaration = _declared("exits")
 
     def run(self, context: StageContext) -> StageResult:
         os._exit(self.config["code"])
 
 
 class Segfaults(Stage):
-    name = "segfaults"
-    uses_torch = False
+    declaration = _declared("segfaults")
 
     def run(self, context: StageContext) -> StageResult:
         ctypes.CDLL(None).puts(b"native line before the fault")
@@ -104,8 +102,7 @@ class Segfaults(Stage):
 
 
 class Killed(Stage):
-    name = "killed"
-    uses_torch = False
+    declaration = _declared("killed")
 
     def run(self, context: StageContext) -> StageResult:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -115,8 +112,7 @@ class Killed(Stage):
 class Hangs(Stage):
     """Hangs, and so does a child in a session of its own."""
 
-    name = "hangs"
-    uses_torch = False
+    declaration = _declared("hangs")
 
     def run(self, context: StageContext) -> StageResult:
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
@@ -128,8 +124,7 @@ class Hangs(Stage):
 
 
 class HangsPlainly(Stage):
-    name = "hangs_plainly"
-    uses_torch = False
+    declaration = _declared("hangs_plainly")
 
     def run(self, context: StageContext) -> StageResult:
         context.progress("hanging now")
@@ -140,7 +135,7 @@ class HangsPlainly(Stage):
 class HangsInItsCheck(HangsPlainly):
     """Hangs before the worker has told anything."""
 
-    name = "hangs_in_its_check"
+    declaration = _declared("hangs_in_its_check")
 
     def check(self, context: StageContext) -> None:
         time.sleep(600)
@@ -149,8 +144,7 @@ class HangsInItsCheck(HangsPlainly):
 class Allocates(Stage):
     """Allocates in this process: the limit on private memory makes it raise."""
 
-    name = "allocates"
-    uses_torch = False
+    declaration = _declared("allocates")
 
     def run(self, context: StageContext) -> StageResult:
         return StageResult("passed", str(len(bytearray(4 << 30))))
@@ -159,8 +153,7 @@ class Allocates(Stage):
 class AllocatesInChildren(Stage):
     """Two children below the limit each, beyond it together."""
 
-    name = "allocates_in_children"
-    uses_torch = False
+    declaration = _declared("allocates_in_children")
 
     def run(self, context: StageContext) -> StageResult:
         code = "import time; data = b'x' * (180 << 20); time.sleep(600)"
@@ -169,22 +162,18 @@ class AllocatesInChildren(Stage):
 
 
 class Needy(Stage):
-    name = "needy"
-    needs = ("raises",)
-    uses_torch = False
+    declaration = _declared("needy", ("raises",))
 
     def run(self, context: StageContext) -> StageResult:
         return StageResult("passed")
 
 
 class NeedsPlain(Needy):
-    name = "needs_plain"
-    needs = ("plain",)
+    declaration = _declared("needs_plain", ("plain",))
 
 
 class Constrain(Stage):
-    name = "constrain"
-    uses_torch = False
+    declaration = _declared("constrain")
 
     def run(self, context: StageContext) -> StageResult:
         violations = {"total": 2, "by_rule": {"alignment": 2}, "by_effect": {"reject": 2}, "strict": True}
@@ -216,24 +205,23 @@ def workspace(variables: Mapping[str, str]) -> str | None:
 
 
 class Lower(SurroundingsOfChildren):
-    name = "lower"
+    declaration = _declared("lower")
 
 
 class Benchmark(SurroundingsOfChildren):
-    name = "benchmark"
+    declaration = _declared("benchmark")
 
 
 class Bisect(Plain):
-    name = "bisect"
+    declaration = _declared("bisect")
 
 
 class Profile(Surroundings):
-    name = "profile"
+    declaration = _declared("profile")
 
 
 class Rejects(Stage):
-    name = "rejects"
-    uses_torch = False
+    declaration = _declared("rejects")
 
     def check(self, context: StageContext) -> None:
         raise ConfigurationError("stages.rejects.x: got 1; valid: 2.\nTry: stages.rejects.x=2")
@@ -245,8 +233,7 @@ class Rejects(Stage):
 class Refuses(Stage):
     """Meets a mistake that only compiling can tell, wrapped as torch wraps what a backend raises."""
 
-    name = "refuses"
-    uses_torch = False
+    declaration = _declared("refuses")
 
     def run(self, context: StageContext) -> StageResult:
         wrapper = RuntimeError("backend='compiler_fn' raised")
@@ -255,14 +242,13 @@ class Refuses(Stage):
 
 
 class KernelDiff(Segfaults):
-    name = "kerneldiff"
+    declaration = _declared("kerneldiff")
 
 
 class Report(Stage):
     """Stores what it was shown of the run."""
 
-    name = "report"
-    uses_torch = False
+    declaration = _declared("report")
 
     def run(self, context: StageContext) -> StageResult:
         shown = context.artifacts.read_json("summary.json")
@@ -273,8 +259,7 @@ class Report(Stage):
 class Prints(Stage):
     """Prints much, partly by a child process."""
 
-    name = "prints"
-    uses_torch = False
+    declaration = _declared("prints")
 
     def run(self, context: StageContext) -> StageResult:
         print("first line of the model")
@@ -286,8 +271,7 @@ class Prints(Stage):
 class WritesEverywhere(Stage):
     """Writes to every descriptor that it finds, without an end of line, and lets a child do the same."""
 
-    name = "writes_everywhere"
-    uses_torch = False
+    declaration = _declared("writes_everywhere")
 
     def run(self, context: StageContext) -> StageResult:
         for descriptor in _own_descriptors():
@@ -296,8 +280,7 @@ class WritesEverywhere(Stage):
 
 
 class ClosesEverything(Stage):
-    name = "closes_everything"
-    uses_torch = False
+    declaration = _declared("closes_everything")
 
     def check(self, context: StageContext) -> None:
         if self.config.get("at_once"):
@@ -322,8 +305,7 @@ def _own_descriptors() -> list[int]:
 
 
 class LowersRecursionLimit(Stage):
-    name = "lowers_recursion_limit"
-    uses_torch = False
+    declaration = _declared("lowers_recursion_limit")
 
     def run(self, context: StageContext) -> StageResult:
         sys.setrecursionlimit(30)
@@ -336,8 +318,7 @@ class LowersRecursionLimit(Stage):
 class LeavesADaemon(Stage):
     """Leaves a process behind: of a session of its own, whose parent is dead and whose environment is empty."""
 
-    name = "leaves_a_daemon"
-    uses_torch = False
+    declaration = _declared("leaves_a_daemon")
 
     def run(self, context: StageContext) -> StageResult:
         code = (
@@ -353,8 +334,7 @@ class LeavesADaemon(Stage):
 class FillsTheDisk(Stage):
     """Fills the disk of the run's directory and leaves it full."""
 
-    name = "fills_the_disk"
-    uses_torch = False
+    declaration = _declared("fills_the_disk")
 
     def run(self, context: StageContext) -> StageResult:
         path = Path(context.artifacts.path, self.name, "filler")  # type: ignore[attr-defined]
@@ -370,7 +350,7 @@ class FillsTheDisk(Stage):
 
 
 CLASSES = {
-    cls.name: f"runner_stages:{cls.__name__}"
+    cls.declaration.name: f"runner_stages:{cls.__name__}"
     for cls in (Plain, After, Raises, RaisesWrapped, RaisesForADtype, Announces, Exits, Segfaults, Killed, Hangs,
                 HangsPlainly, HangsInItsCheck, Allocates, AllocatesInChildren, Needy,
                 NeedsPlain, Constrain, Lower, Benchmark, Bisect,

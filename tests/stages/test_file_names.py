@@ -14,13 +14,13 @@ from inductor_debug.stages.accelerators.config import AccelConfig
 from inductor_debug.stages.contract import StageContext
 from inductor_debug.stages.file_names import LIMIT, file_name
 from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord, TensorRecord
-from inductor_debug.stages.kerneldiff.plots import pictures
 from inductor_debug.stages.lower.config import LowerConfig
 from inductor_debug.stages.lower.stage import LowerStage
 from inductor_debug.stages.numerics.comparison import compare_tensors
 from inductor_debug.stages.rules.engine import check
 from inductor_debug.stages.rules.repros import write_repros
 from inductor_debug.stages.settings import Settings
+from inductor_debug.stages.tensor_pictures.plots import pictures
 
 NAMES = ["x" * 300, "x" * 299 + "y", "层" * 120, "层" * 119 + "a", "a/b", "a_b", "a b", "..", ".", "", "\udcff", "é.py"]
 

@@ -53,12 +53,12 @@ def build(batch_size: int = 3):
 
 def commands(run: Path, good: Path, out: Path) -> list[list[str]]:
     """Every command that reads stored runs, each of its questions, both formats."""
-    from inductor_debug.pipeline.query import TYPES
+    from inductor_debug.pipeline.query import questions
 
     check = ["check", str(run), "--out", str(out)]
     found = [["list", str(run.parent)], ["list", str(run.parent), "--format", "json"]]
     found += [["show", str(run)], ["show", str(run), "--format", "json"]]
-    found += [["analyze", str(run), "--type", kind] for kind in TYPES]
+    found += [["analyze", str(run), "--type", kind] for kind in questions()]
     found += [["analyze", str(run), "--format", "json"]]
     found += [["analyze", str(run), "--type", "kernels", "--line", "nets.py:5"]]
     found += [check, [*check, "accel=strict8"], [*check, "max_rank=1"], [*check, "--models"]]

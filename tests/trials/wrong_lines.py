@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from inductor_debug.models.options import choices_of, range_of
 from inductor_debug.pipeline.config.help import GROUPS, options
 from inductor_debug.pipeline.config.schema_fields import field_of, leaves
-from inductor_debug.stages.registry import CONFIGS
+from inductor_debug.stages.registry import declared
 
-ALL_STAGES = f"stages=[{','.join(name for name in CONFIGS)}]"
+ALL_STAGES = f"stages=[{','.join(declared())}]"
 COMPLETE = (ALL_STAGES, "accel.numerics.accumulate=bfloat16")
 """With which every option means something."""
 HUGE = str(10**43)
@@ -189,15 +189,15 @@ def _syntax() -> Iterator[Line]:
 
 
 def _stages(draw: random.Random) -> Iterator[Line]:
-    for name in draw.sample(list(CONFIGS), 5):
+    for name in draw.sample(list(declared()), 5):
         yield Line("misspelt stage", (f"stages=[capture,{misspelt(name, draw)}]",))
     yield Line("no stage", ("stages=[]",))
     yield Line("no stage", ("stages=null",))
     yield Line("stage twice", ("stages=[capture,capture]",))
     yield Line("no such stage", ("~stages.nope",))
     yield Line("no such stage", ("+stages=nope",))
-    for name, kind in CONFIGS.items():
-        for item in dataclasses.fields(kind)[:2]:
+    for name, stage in declared().items():
+        for item in dataclasses.fields(stage.options)[:2]:
             if name != "capture":
                 yield Line(
                     "option of a stage that is not selected", ("stages=[capture]", f"stages.{name}.{item.name}=1")

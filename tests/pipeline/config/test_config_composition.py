@@ -11,7 +11,7 @@ from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.pipeline.config import arguments
 from inductor_debug.pipeline.run import entry
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
-from inductor_debug.stages.registry import CONFIGS, OFF_BY_DEFAULT
+from inductor_debug.stages.registry import declared
 
 
 def jobs(*argv: str) -> list[list[str]]:
@@ -30,7 +30,7 @@ def test_defaults_are_those_of_the_contract() -> None:
     assert (config.dtype, config.device, config.mode, config.seed) == ("float32", "cpu", "inference", 0)
     assert (config.model.batch_size, config.model.sequence_length, config.model.image_size) == (1, 128, 224)
     assert list(config.stages) == ["capture", "constrain", "lower", "kerneldiff", "benchmark", "report"]
-    defaults = {name: kind for name, kind in CONFIGS.items() if name not in OFF_BY_DEFAULT}
+    defaults = {name: stage.options for name, stage in declared().items() if stage.by_default}
     assert {name: type(options) for name, options in config.stages.items()} == defaults
 
 

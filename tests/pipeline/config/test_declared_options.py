@@ -17,7 +17,7 @@ from inductor_debug.pipeline.config.schema_fields import example_for, field_of, 
 from inductor_debug.pipeline.config.validate import validate
 from inductor_debug.pipeline.run.plan import Plan, settings_of
 from inductor_debug.stages.accelerators.config import Rule
-from inductor_debug.stages.registry import CONFIGS
+from inductor_debug.stages.registry import declared
 
 STRANGE = [math.inf, -math.inf, math.nan, -1, 0, 1e15, 10**15, INT64, INT64 + 1, 10**43, 10**400, -(10**43), True]
 
@@ -37,7 +37,7 @@ BESIDE = {"accel.numerics.accumulate_block": ("accel.numerics.accumulate", "bflo
 def config_with(key: str, value: Any) -> Config:
     """A whole configuration with every stage, in which one value is another."""
     model = ModelConfig("mine", {"_target_": "my_package.build"})
-    config = Config(model=model, stages={name: kind() for name, kind in CONFIGS.items()})
+    config = Config(model=model, stages={name: stage.options() for name, stage in declared().items()})
     for path, content in ((key, value), BESIDE.get(key, ("seed", config.seed)) if key != "seed" else (key, value)):
         *above, name = path.split(".")
         node: Any = config

@@ -12,7 +12,8 @@ from listings import listing
 from runner_support import HERE, execute, make_config
 
 from inductor_debug.pipeline.config.fingerprint import fingerprint, stored_fingerprint
-from inductor_debug.pipeline.directory.ownership import OWNER, SWEEP_OWNER, DirectoryRefused, claim_run, claim_sweep
+from inductor_debug.pipeline.directory.names import OWNER, SWEEP_OWNER
+from inductor_debug.pipeline.directory.ownership import DirectoryRefused, claim_run, claim_sweep
 from inductor_debug.pipeline.directory.rundir import RunDirectory
 from inductor_debug.pipeline.run.runner import run
 

@@ -16,6 +16,7 @@ from inductor_debug.pipeline import cli
 from inductor_debug.pipeline import query as analysis
 from inductor_debug.pipeline.run import entry
 from inductor_debug.stages.lower.decisions import AUTOTUNING_COLUMNS
+from inductor_debug.stages.lower.questions.kernels import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -57,7 +58,7 @@ def test_a_line_leads_to_its_launches_and_their_place_in_the_generated_code(
         ("cpp_fused_softmax_1:3", "4"), ("cpp_fused_softmax_1:30", "7")]  # fmt: skip
     assert {row["source"] for row in kernels} == {f"{FILE}:14"}
     assert kernels[0]["file"] == "lower/g0.forward/kernels/cpp_fused_softmax_1.cpp"
-    assert list(kernels[0]) == list(analysis.kernels.COLUMNS)
+    assert list(kernels[0]) == list(COLUMNS)
 
 
 def test_a_kernel_leads_to_its_lines_and_buffers(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,7 +207,7 @@ def test_the_summary_says_what_can_be_asked(run: Path, capsys: pytest.CaptureFix
     found = asked(capsys=capsys)
     held = {row["type"]: row["held"] for row in found["tables"]["types"]}
     assert {name for name, holds in held.items() if holds} == {"kernels", "fusion"}
-    assert held.keys() | {"summary"} == analysis.TYPES.keys()
+    assert held.keys() | {"summary"} == analysis.questions().keys()
     assert found["told"][0].endswith("passed")
 
 

@@ -249,10 +249,11 @@ def test_show_and_the_report_have_it(tmp_path: Path, capsys: pytest.CaptureFixtu
     run = stored_run(tmp_path / "one", RECORD)
     assert cli.main(["show", str(run)]) == 0
     assert "options.inductor.freezing" in capsys.readouterr().out
-    data = collect(RunDirectory(run), Settings(ModelConfig()), title=None, max_rows=5)
+    stored = RunDirectory(run)
+    data = collect(stored, Settings(ModelConfig()), title=None, max_rows=5)
     assert data["compiled_by"] == RECORD
     assert data["reproduce"][0].startswith("TORCHINDUCTOR_FREEZING=1 OMP_NUM_THREADS=2 inductor-debug run")
-    page = render(data, {})
+    page = render(data, stored)
     assert "What compiled it" in page and "2.13.0+cpu" in page and "freezing yes" in page
 
 

@@ -12,7 +12,7 @@ from runner_support import HERE, Outcome, execute
 from whole_directories import assert_complete
 
 from inductor_debug.pipeline.run.sweep import sweep_exit_code
-from inductor_debug.stages.registry import CLASSES
+from inductor_debug.stages.registry import declared
 
 pytestmark = pytest.mark.usefixtures("stages_on_path")
 
@@ -142,13 +142,13 @@ def test_the_report_runs_last_and_sees_the_other_stages(tmp_path: Path) -> None:
 
 def test_without_isolation_the_stages_run_in_this_process(tmp_path: Path) -> None:
     before = dict(os.environ)
-    stages = dict(CLASSES)
+    stages = dict(declared())
     outcome = execute(tmp_path / "run", "plain", "raises", "after", "report", isolation="none")
     assert (outcome.code, outcome.json("plain/numbers.json")["pid"]) == (3, os.getpid())
     assert outcome.statuses == {"plain": "passed", "raises": "crashed", "after": "passed", "report": "passed"}
     assert dict(os.environ) == before
     assert_complete(outcome)
-    assert stages == CLASSES  # a run in this process adds its own stages to none of the next
+    assert stages == declared()  # a run in this process adds its own stages to none of the next
 
 
 def test_an_interruption_kills_the_worker_and_leaves_a_truthful_summary(tmp_path: Path) -> None:

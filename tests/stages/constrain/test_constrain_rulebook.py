@@ -14,10 +14,11 @@ from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.accelerators.config import AccelConfig, Rule, Waiver
 from inductor_debug.stages.accelerators.profile import Profile, completed, read_profile, validate_profile
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.constrain.config import ConstrainConfig
 from inductor_debug.stages.constrain.rulebook import rulebook
-from inductor_debug.stages.constrain.stage import DECLARED, ConstrainStage
+from inductor_debug.stages.constrain.stage import ConstrainStage
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult
 from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord, TensorRecord
@@ -194,9 +195,9 @@ def test_a_backend_of_ours_that_declares_nothing_needs_no_torch() -> None:
 
 
 def test_what_the_backend_declares_is_stored_for_a_later_check() -> None:
-    stored = run(settings(OwnCheck, AccelConfig(alignment=4))).artifacts[DECLARED]
+    stored = run(settings(OwnCheck, AccelConfig(alignment=4))).artifacts[files.DECLARED.path]
     assert stored["own_check"] is True
-    read = read_profile(json.loads(encode(DECLARED, stored)))
+    read = read_profile(json.loads(encode(files.DECLARED.path, stored)))
     assert read == completed(OwnCheck().capabilities())
-    assert DECLARED not in run(settings(OwnCheck, AccelConfig(name="mine", alignment=4))).artifacts
-    assert DECLARED not in run(settings("faulty_adapters.CrashInCompile")).artifacts
+    assert files.DECLARED.path not in run(settings(OwnCheck, AccelConfig(name="mine", alignment=4))).artifacts
+    assert files.DECLARED.path not in run(settings("faulty_adapters.CrashInCompile")).artifacts

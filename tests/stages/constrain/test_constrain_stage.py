@@ -9,10 +9,13 @@ from constrain_context import GRAPH, context
 
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.accelerators.config import AccelConfig, Waiver
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.constrain.config import ConstrainConfig
-from inductor_debug.stages.constrain.stage import SUMMARY, TABLE, ConstrainStage
+from inductor_debug.stages.constrain.stage import ConstrainStage
 from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.rules.violations import COLUMNS
+
+TABLE, SUMMARY = files.VIOLATIONS.path, files.BY_RULE.path
 
 
 def run(accel, **more):

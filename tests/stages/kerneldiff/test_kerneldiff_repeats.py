@@ -14,13 +14,13 @@ from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult
 from inductor_debug.stages.kerneldiff import storage_floor
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
-from inductor_debug.stages.kerneldiff.plots import pictures
 from inductor_debug.stages.kerneldiff.repeats import repeated
 from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
 from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.numerics.record import TensorComparison
 from inductor_debug.stages.settings import BackendConfig, Settings
 from inductor_debug.stages.sides import running as sides
+from inductor_debug.stages.tensor_pictures.plots import pictures
 
 SUMMARY = "kerneldiff/plots/summary.png"
 

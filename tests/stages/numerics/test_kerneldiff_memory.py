@@ -13,7 +13,7 @@ import torch
 from inductor_debug import compare_tensors
 from inductor_debug.stages.numerics.comparable import comparable
 from inductor_debug.stages.numerics.one_pass import chunks
-from inductor_debug.stages.kerneldiff.plots import draw
+from inductor_debug.stages.tensor_pictures.plots import draw
 
 ROWS, COLUMNS, STORED = 6400, 6250, 400_000
 torch.manual_seed(0)

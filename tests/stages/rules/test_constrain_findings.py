@@ -18,15 +18,16 @@ from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.pipeline.query import check_command
 from inductor_debug.stages.accelerators.config import AccelConfig, Waiver
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.backends.mock import aot_mock_backend
 from inductor_debug.stages.capture.compilation import capture
+from inductor_debug.stages.constrain import section
 from inductor_debug.stages.constrain.config import ConstrainConfig
 from inductor_debug.stages.constrain.grid import check_grid
-from inductor_debug.stages.constrain.stage import SUMMARY, TABLE, ConstrainStage
+from inductor_debug.stages.constrain.stage import ConstrainStage
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.graphs.records import GraphRecord
-from inductor_debug.stages.report import fit
 from inductor_debug.stages.rules.engine import check
 from inductor_debug.stages.rules.repros import write_repros
 from inductor_debug.stages.rules.violation import Violation
@@ -129,14 +130,14 @@ def test_every_total_counts_findings(tmp_path: Path) -> None:
     result = ConstrainStage(ConstrainConfig(verified_repros=0)).run(StageContext(settings, stored))
     assert result.message.startswith("4 violations of none in strict mode (operation 4); 1 repro in repros/")
     assert result.summary["violations"]["total"] == 4
-    assert result.artifacts[SUMMARY]["findings"].tolist() == [4]
+    assert result.artifacts[files.BY_RULE.path]["findings"].tolist() == [4]
     (repro,) = result.summary["repros"]
     assert repro["violations"] == 4
-    table = pandas.read_csv(io.BytesIO(encode(TABLE, result.artifacts[TABLE])))
+    table = pandas.read_csv(io.BytesIO(encode(files.VIOLATIONS.path, result.artifacts[files.VIOLATIONS.path])))
     assert len(table) == 8 and table.groupby("finding").size().tolist() == [2] * 4
 
     stored.add(result)
-    shown = fit.violations(stored, {"violations": result.summary["violations"]}, 0)
+    shown = section.violations(stored, {"violations": result.summary["violations"]}, 0)
     assert shown is not None and shown["total"] == 4 and shown["by_severity"] == {"error": 4}
     assert sum(line["findings"] for line in shown["top_lines"]) == 4
 

@@ -13,7 +13,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inductor_debug.stages.kerneldiff.plots import draw, draw_summary, pictures
 from inductor_debug.stages.numerics import histogram
 from inductor_debug.stages.numerics.comparison import compare_tensors
 from inductor_debug.stages.numerics.readers import span
@@ -21,6 +20,7 @@ from inductor_debug.stages.numerics.record import TensorComparison
 from inductor_debug.stages.tensor_pictures.canvas import CELLS, canvas_of, fold, unravel, zoom_of
 from inductor_debug.stages.tensor_pictures.error_counts import SIDE, tally_of
 from inductor_debug.stages.tensor_pictures.errors import boxes
+from inductor_debug.stages.tensor_pictures.plots import draw, draw_summary, pictures
 from inductor_debug.stages.tensor_pictures.summary import LINES, apart, lines_of
 
 SHAPES = st.lists(st.integers(1, 9), min_size=0, max_size=5).map(tuple) | st.sampled_from(
@@ -320,7 +320,7 @@ DETERMINISTIC = """
 import hashlib, matplotlib, torch
 {before}
 from inductor_debug import compare_tensors
-from inductor_debug.stages.kerneldiff.plots import draw, draw_summary
+from inductor_debug.stages.tensor_pictures.plots import draw, draw_summary
 torch.manual_seed(0)
 x = torch.randn(30, 40); y = x + 1e-3 * torch.randn(30, 40); y[3, 4] = float("nan")
 row = compare_tensors(x, y)

@@ -7,10 +7,10 @@ import pytest
 from constrain_graphs import LINEAR, call, graph, placeholder, tensor
 
 from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.capture import pictures as module
+from inductor_debug.stages.capture.pictures import pictures
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
-from inductor_debug.stages.report import pictures as module
 from inductor_debug.stages.report.config import ReportConfig
-from inductor_debug.stages.report.pictures import pictures
 from inductor_debug.stages.report.stage import ReportStage
 from inductor_debug.stages.rules.violations import COLUMNS
 from inductor_debug.stages.settings import Settings

@@ -2,21 +2,21 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.constrain.summary import top_lines
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted
-from inductor_debug.stages.report.reading import Row, read_table
+from inductor_debug.stages.report.sections import ReportedRun, ReportSection
 from inductor_debug.stages.rules.findings import by_finding, severity_of
-
-TABLE = "constrain/violations.csv"
-SUMMARY = "constrain/summary.csv"
 
 
 def violations(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) -> Row | None:
     """The section's data; ``total`` is None where the profile has no rules, so that nothing was checked."""
-    rows = read_table(artifacts, TABLE)
+    rows = files.VIOLATIONS.read(artifacts)
     if rows is None:
         return None
     stored = summary.get("violations") or {}
@@ -27,13 +27,13 @@ def violations(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) 
         "by_severity": dict(Counter(severity_of(row["severity"] for row in group) for group in found)),
         "total": len(found) if rows or stored.get("total") is not None else None,
         "strict": stored.get("strict"),
-        "by_rule_and_effect": [_shares(row) for row in read_table(artifacts, SUMMARY) or []],
+        "by_rule_and_effect": [_shares(row) for row in files.BY_RULE.read(artifacts) or []],
         "profile": stored.get("profile"),
         "declared_by": stored.get("declared_by"),
         "top_lines": top_lines(rows, _code(artifacts) if rows else {}),
         "rows": rows[:max_rows],
         "rows_total": len(rows),
-        "file": TABLE,
+        "file": files.VIOLATIONS.path,
     }
 
 
@@ -58,13 +58,9 @@ def finding(found: Mapping[str, Any] | None, accel: str, breaks: str) -> str | N
     mode = "strict" if found.get("strict") else "warning"
     outside = f"; what runs outside the graphs was not checked ({breaks})" if breaks else ""
     rules = f" ({by_rule})" if by_rule else ""
-    whose = f", by the rules that the backend declares ({found['profile']})" if of_backend(found) else ""
+    own = found.get("declared_by") == "backend"
+    whose = f", by the rules that the backend declares ({found['profile']})" if own else ""
     return f"Fit: {counted(found['total'], 'finding')} in {mode} mode{rules}{whose}{outside}."
-
-
-def of_backend(found: Mapping[str, Any] | None) -> bool:
-    """Whether the rules were the backend's own, no profile being named."""
-    return found is not None and found.get("declared_by") == "backend"
 
 
 def reproductions(repros: Sequence[Mapping[str, Any]]) -> str | None:
@@ -82,10 +78,38 @@ def reproductions(repros: Sequence[Mapping[str, Any]]) -> str | None:
 def _code(artifacts: Artifacts) -> dict[str, str]:
     """``file:line`` → the code there, from the captured graphs."""
     found = {}
-    for name in artifacts.names("capture/graphs/"):
-        if name.endswith(".json"):
-            for node in artifacts.read_json(name)["nodes"]:
-                source = node.get("source")
-                if source:
-                    found[f"{source['file']}:{source['line']}"] = source.get("code", "")
+    for name in files.GRAPH.stored(artifacts):
+        for node in artifacts.read_json(name)["nodes"]:
+            source = node.get("source")
+            if source:
+                found[f"{source['file']}:{source['line']}"] = source.get("code", "")
     return found
+
+
+class ViolationsSection(ReportSection):
+    """Does it fit?"""
+
+    template = Path(__file__).with_name("section.html")
+
+    def collect(self, run: ReportedRun) -> Row | None:
+        return violations(run.artifacts, run.summary, run.max_rows)
+
+    def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+        breaks = str((report.get("graphs") or {}).get("breaks_in_words") or "")
+        found = [finding(data, str(report["run"]["accel"]), breaks), reproductions(report["repros"])]
+        return [sentence for sentence in found if sentence]
+
+    def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+        notes = []
+        if data is not None and data["total"] is None:
+            accel = report["run"]["accel"]
+            notes.append(f"Whether the model fits: nothing was checked, the profile {accel} has no rules.")
+        undecided = (data or {}).get("by_severity", {}).get("undecided", 0)
+        if undecided:
+            checks = counted(undecided, "check")
+            notes.append(f"{checks} against the profile could not be decided (severity undecided).")
+        not_verified = Counter(str(row.get("reason") or "") for row in report["repros"] if not row.get("verified"))
+        for reason, count in not_verified.items():
+            scripts = counted(count, "reproduction")
+            notes.append(f"Whether {scripts} would show the fault elsewhere{f': {reason}' if reason else ''}.")
+        return notes

@@ -3,14 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.graph_pictures import draw_graph
 from inductor_debug.stages.graph_pictures.labels import rank
 from inductor_debug.stages.graphs.records import GraphRecord
-from inductor_debug.stages.report.fit import TABLE
-from inductor_debug.stages.report.reading import Row, read_table
 
-FOLDER = "capture/graphs/"
 KINDS = ("forward", "backward", "dynamo")
 """Graphs shown, in this order; the joint graph shows the same again."""
 LARGEST = 300_000
@@ -38,13 +37,13 @@ class Picture:
 
 def pictures(artifacts: Artifacts) -> list[Picture]:
     """One for each stored graph but the joint ones, by number and :data:`KINDS`."""
-    rows = read_table(artifacts, TABLE) or []
-    stored = [name for name in artifacts.names(FOLDER) if name.endswith(".json")]
+    rows = files.VIOLATIONS.read(artifacts) or []
+    stored = files.GRAPH.stored(artifacts)
     names = sorted((name for name in stored if _place(name)[1] in KINDS), key=lambda name: _order(*_place(name)))
     found: list[Picture] = []
     used = 0
     for name in names:
-        picture = _picture(artifacts, name, [row for row in rows if f"{FOLDER}{row['graph']}.json" == name])
+        picture = _picture(artifacts, name, [row for row in rows if files.GRAPH.at(row["graph"]) == name])
         if picture.svg is not None and used + len(picture.svg.encode()) > TOTAL:
             picture = Picture(picture.graph, picture.file, picture.findings, note="the page has enough pictures")
         used += len((picture.svg or "").encode())
@@ -54,7 +53,7 @@ def pictures(artifacts: Artifacts) -> list[Picture]:
 
 def _place(name: str) -> tuple[str, str]:
     """``capture/graphs/g0.forward.json`` → (``g0``, ``forward``)."""
-    number, _, kind = name.removeprefix(FOLDER).removesuffix(".json").partition(".")
+    number, _, kind = name.removeprefix(files.GRAPH.folder).removesuffix(".json").partition(".")
     return number, kind
 
 

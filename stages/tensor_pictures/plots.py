@@ -6,6 +6,7 @@ from typing import Any
 import numpy
 import torch
 
+from inductor_debug.stages.artifacts.files import PLOT
 from inductor_debug.stages.file_names import file_name
 from inductor_debug.stages.numerics import histogram
 from inductor_debug.stages.numerics.record import TensorComparison
@@ -16,7 +17,6 @@ from inductor_debug.stages.tensor_pictures.tensor import draw
 
 __all__ = ["draw", "draw_summary", "error_canvas", "fold", "pictures"]
 
-FOLDER = "kerneldiff/plots/"
 
 Leaves = Mapping[str, Mapping[str, Any]]
 """kind → path → leaf."""
@@ -36,11 +36,11 @@ def pictures(
     found = {}
     rows = list(rows)
     if rows:
-        found[f"{FOLDER}summary.png"] = draw_summary(rows)
+        found[PLOT.at("summary.png")] = draw_summary(rows)
     for index, row in enumerate(failed):
         left, right = reference.get(row.kind, {}).get(row.place), test.get(row.kind, {}).get(row.path)
         if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor) and left.shape == right.shape:
-            found[FOLDER + file_name(f"{index:02d}-{row.kind}-{row.path}", ".png")] = draw(left, right, row)
+            found[PLOT.at(file_name(f"{index:02d}-{row.kind}-{row.path}", ".png"))] = draw(left, right, row)
     return found
 
 

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping
 
 from inductor_debug.models.errors import DamagedError, UserError, closest_first
 from inductor_debug.models.stored import DIGITS
-from inductor_debug.pipeline.query.kernels import NEAREST, is_line, launches_of, place
-from inductor_debug.pipeline.query.stored import Analysis, Row, StoredRun, Table, Wanted
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.lower.questions.graphs import wanted_graphs
+from inductor_debug.stages.lower.questions.kernels import NEAREST, is_line, launches_of, place
+from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wanted
 
 COUNT_COLUMNS = ("graph", "nodes_pre_fusion", "nodes_post_fusion", "fused", "refused")
 REASON_COLUMNS = ("reason", "pairs", "times")
@@ -29,8 +31,8 @@ AUTOTUNING_COLUMNS = (
 
 def fusion(run: StoredRun, wanted: Wanted) -> Analysis:
     """What was fused, what was not and why; with two lines or nodes, the decisions about the two."""
-    graphs = run.wanted_graphs(wanted)
-    facts = run.json("lower/summary.json")["graphs"]
+    graphs = wanted_graphs(run, wanted)
+    facts = run.json(files.LOWERING)["graphs"]
     launches = {graph: launches_of(run, graph) for graph in graphs}
     decided = {graph: _decisions(run, graph) for graph in graphs}
     _known(launches, decided, wanted)
@@ -63,10 +65,10 @@ def fusion(run: StoredRun, wanted: Wanted) -> Analysis:
 
 def _decisions(run: StoredRun, graph: str) -> list[Row]:
     """Rows of ``fusions.csv``, with ``first_lines`` and ``second_lines``: the lines of each side's nodes."""
-    kernels = run.json(f"lower/{graph}/provenance.json")["kernels"]
+    kernels = run.json(files.PROVENANCE, graph)["kernels"]
     code = {place(line): line["code"] for launch in kernels for line in launch["sources"]}
     lines: dict[str, list[Row]] = defaultdict(list)
-    for node in run.json(f"lower/{graph}/nodes.json")["nodes"]:
+    for node in run.json(files.POST_GRAD_NODES, graph)["nodes"]:
         if node["source"]:
             file, _, number = node["source"].rpartition(":")
             if not number.isdecimal() or len(number) > DIGITS:
@@ -74,7 +76,7 @@ def _decisions(run: StoredRun, graph: str) -> list[Row]:
             line = {"file": file, "line": int(number), "code": code.get(node["source"], "")}
             lines[node["node"]].append(line)
     rows = []
-    for row in run.table(f"lower/{graph}/fusions.csv"):
+    for row in run.table(files.FUSIONS, graph):
         sides: Row = {}
         for side in ("first", "second"):
             found = [line for node in str(row[f"{side}_nodes"] or "").split() for line in lines[node]]
@@ -155,15 +157,15 @@ def autotuning(run: StoredRun, wanted: Wanted) -> Analysis:
     Operations alike in inputs, candidates and times are one: ``operations`` counts them, ``choice`` is the first's.
     """
     rows = []
-    for graph in run.wanted_graphs(wanted):
+    for graph in wanted_graphs(run, wanted):
         best: float | None = None
-        for row in run.table(f"lower/{graph}/autotuning.csv"):
+        for row in run.table(files.AUTOTUNING, graph):
             spent = row["milliseconds"]
             best = spent if row["fastest"] else best
             ratio = spent / best if spent is not None and best else None
             rows.append({"graph": graph} | row | {"times_the_best": ratio})
     if not rows:
-        tuned = run.json("lower/summary.json")["inductor_options"].get("max_autotune")
+        tuned = run.json(files.LOWERING)["inductor_options"].get("max_autotune")
         tried = "max_autotune was on, but no operation had a second candidate" if tuned else "max_autotune was off"
         raise run.lacks("autotuning", "lower", *_autotuning_options(run), because=f"no candidate was timed, {tried}")
     fastest = [row for row in rows if row["fastest"]]

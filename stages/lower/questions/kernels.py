@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from inductor_debug.models.errors import UserError, closest_first
-from inductor_debug.pipeline.query.stored import Analysis, Row, StoredRun, Table, Wanted
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.lower.questions.graphs import wanted_graphs
+from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wanted
 
 GRAPH_COLUMNS = ("graph", "kernels", "launches", "extern_launches", "kernels_mapped_share", "seconds")
 COLUMNS = (
@@ -34,7 +36,7 @@ def kernels(run: StoredRun, wanted: Wanted) -> Analysis:
     ``file`` is the kernel's own (a library's function has none), ``called_at`` the line of the generated code that
     launches it; both relative to the run.
     """
-    graphs = run.wanted_graphs(wanted)
+    graphs = wanted_graphs(run, wanted)
     launches = [launch for graph in graphs for launch in launches_of(run, graph)]
     if not launches:
         raise UserError(
@@ -46,7 +48,7 @@ def kernels(run: StoredRun, wanted: Wanted) -> Analysis:
         raise _nothing_found(launches, wanted)
     rows = [_row(launch, wanted) for launch in chosen]
     if not (wanted.lines or wanted.kernels or wanted.nodes):
-        facts = run.json("lower/summary.json")["graphs"] if run.has("lower/summary.json") else {}
+        facts = run.json(files.LOWERING)["graphs"] if run.has(files.LOWERING) else {}
         about = [{"graph": graph} | {key: facts.get(graph, {}).get(key) for key in GRAPH_COLUMNS[1:]}
                  for graph in graphs]  # fmt: skip
         return Analysis([], [Table("graphs", GRAPH_COLUMNS, about), Table("kernels", COLUMNS, rows)])
@@ -63,13 +65,13 @@ def kernels(run: StoredRun, wanted: Wanted) -> Analysis:
 
 def launches_of(run: StoredRun, graph: str) -> list[Row]:
     """The records of ``provenance.json``, each with its ``graph``, its ``key`` and where it is ``called_at``."""
-    code = next((name for name in run.names if name.startswith(f"lower/{graph}/output_code.")), "")
+    code = next((name for name in files.OUTPUT_CODE.stored(run.artifacts) if name.split("/")[1] == graph), "")
     called = dict(_calls(run.text(code))) if code else {}
     found = []
-    for record in run.json(f"lower/{graph}/provenance.json")["kernels"]:
+    for record in run.json(files.PROVENANCE, graph)["kernels"]:
         key = record["name"] if record["handle"] is None else f"{record['name']}:{record['handle']}"
         at = f"{code}:{called[key]}" if key in called else None
-        file = record["file"] and f"lower/{graph}/{record['file']}"
+        file = record["file"] and files.LOWERED.at(graph, record["file"])
         found.append(record | {"graph": graph, "key": key, "called_at": at, "file": file})
     return found
 

@@ -1,25 +1,18 @@
-"""A stored run as an analysis reads it. What it does not hold is an error that says what to type to have it."""
+"""A stored run as a question reads it: what it does not hold is an error that says what to type. Free of torch."""
 
 import contextlib
-import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from inductor_debug.models.errors import RunDirectoryError, UserError
 from inductor_debug.models.visible import visible
-from inductor_debug.pipeline.directory import store
-from inductor_debug.pipeline.directory.folder import StoredFolder
-from inductor_debug.stages.report.collect import stage_note
-from inductor_debug.stages.report.reading import read_table
-
-Row = dict[str, Any]
-
-_GRAPH = re.compile(r"g\d{1,6}\.\w+")
-_WHOLE, _NUMBER = re.compile(r"-?(0|[1-9]\d{0,39})"), re.compile(r"-?\d{1,400}(\.\d{1,400})?([eE][-+]?\d{1,3})?")
+from inductor_debug.stages.artifacts import files, kinds
+from inductor_debug.stages.artifacts.kinds import Content, File, Json, Row
+from inductor_debug.stages.contract import Artifacts
+from inductor_debug.stages.formatting import stage_note
 
 
 @dataclass(frozen=True)
@@ -65,37 +58,34 @@ class Wanted:
 
 
 class StoredRun:
-    """One run's files, read without torch.
+    """One run's files.
 
     Args:
-        folder: a run's folder, or its id as a report prints it.
-
-    Raises:
-        RunDirectoryError: it is no run, or left no ``summary.json``.
+        folder: the run's folder, for messages.
+        summary: content of its ``summary.json``.
+        artifacts: its files.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = store.existing(folder)
-        self.summary = store.read_summary(self.folder)
-        self.artifacts = StoredFolder(self.folder)
+    def __init__(self, folder: Path, summary: dict[str, Any], artifacts: Artifacts) -> None:
+        self.folder, self.summary, self.artifacts = folder, summary, artifacts
 
     @cached_property
     def names(self) -> list[str]:
         """Stored paths."""
         return self.artifacts.names()
 
-    @cached_property
-    def graphs(self) -> list[str]:
-        """Ids of the graphs that were lowered, forward before backward."""
-        found = {name.split("/")[1] for name in self.names if name.startswith("lower/") and name.count("/") > 1}
-        ids = (name for name in found if _GRAPH.fullmatch(name) and f"lower/{name}/provenance.json" in self.names)
-        return sorted(ids, key=lambda name: (int(name.partition(".")[0][1:]), name.endswith("backward")))
+    def has(self, file: File | str, *parts: str) -> bool:
+        return _path(file, parts) in self.names
 
-    def has(self, name: str) -> bool:
-        return name in self.names
+    @overload
+    def json(self, file: Json[Content], *parts: str) -> Content: ...
 
-    def json(self, name: str) -> Any:
+    @overload
+    def json(self, file: str) -> Any: ...
+
+    def json(self, file: Json[Any] | str, *parts: str) -> Any:
         """A JSON file's content; RunDirectoryError where there is none, or not what was stored."""
+        name = _path(file, parts)
         with self._held(name):
             return self.artifacts.read_json(name)
 
@@ -113,9 +103,10 @@ class StoredRun:
             told = f"{visible(str(self.folder))}: holds no {visible(name)}, so the answer is not known"
             raise RunDirectoryError(f"{told}; valid: a whole run.\nTry: {self.rerun()}") from error
 
-    def table(self, name: str) -> list[Row]:
+    def table(self, file: kinds.Table | str, *parts: str) -> list[Row]:
         """A CSV file's rows, numbers and truth values as such, empty cells as None; [] where there is no such file."""
-        return [{key: parsed(value) for key, value in row.items()} for row in read_table(self.artifacts, name) or []]
+        table = files.table_of(file) if isinstance(file, str) else file
+        return table.typed(table.read(self.artifacts, *parts) or [])
 
     def status(self, stage: str) -> str | None:
         """What became of a stage; None where it was not selected."""
@@ -141,30 +132,13 @@ class StoredRun:
         """The command that runs it again."""
         return " ".join(["inductor-debug", "rerun", visible(str(self.folder)), *changes])
 
-    def wanted_graphs(self, wanted: Wanted, stage: str = "lower") -> list[str]:
-        """Ids of the lowered graphs that are asked for; UserError where none was lowered, or none has that id."""
-        if not self.graphs:
-            raise self.lacks("kernels", stage, "stages=[capture,lower,report]", *self._lowering_backend())
-        if wanted.graph is None:
-            return self.graphs
-        if wanted.graph not in self.graphs:
-            raise UserError(
-                f"--graph: got {wanted.graph!r}; valid: {', '.join(self.graphs)}.\nTry: --graph {self.graphs[0]}"
-            )
-        return [wanted.graph]
 
-    def _lowering_backend(self) -> Iterator[str]:
-        if self.status("lower") == "skipped" and "lowers nothing" in self.message("lower"):
-            yield "backend=inductor"
+def whole_table(run: StoredRun, name: str, file: kinds.Table) -> Table:
+    """A stored table as it is."""
+    rows = run.table(file)
+    columns = list(rows[0]) if rows else (run.text(file.path).splitlines()[:1] or [""])[0].split(",")
+    return Table(name, columns, rows, file.path)
 
 
-def parsed(cell: str | None) -> Any:
-    """A CSV cell as JSON has it: NaN and infinities stay text."""
-    if cell is None or cell == "":
-        return None
-    if cell in ("True", "False"):
-        return cell == "True"
-    if _WHOLE.fullmatch(cell):
-        return int(cell)
-    number = float(cell) if _NUMBER.fullmatch(cell) else math.inf
-    return number if math.isfinite(number) else cell
+def _path(file: File | str, parts: Sequence[str]) -> str:
+    return file if isinstance(file, str) else file.at(*parts)

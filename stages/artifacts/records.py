@@ -1,15 +1,11 @@
-"""What each stored file must look like for what reads it: its shape, or its table's columns. Free of torch.
+"""What the stored JSON files hold, as their readers need it. Free of torch.
 
-Declared is what a reader needs. Keys and columns that are not named here may hold anything; a file that is not named
-here may have any content.
+Keys that are not named here may hold anything.
 """
 
-import fnmatch
-import re
 from typing import Any, NotRequired, TypedDict
 
 from inductor_debug.models.shapes import Number
-from inductor_debug.models.stored import Column
 
 Size = int | str
 
@@ -163,6 +159,7 @@ class Lowering(TypedDict):
     graphs: dict[str, dict[str, Any]]
     inductor_options: NotRequired[dict[str, Any]]
     compile_s: NotRequired[Number | None]
+    caches: NotRequired[dict[str, Any]]
     printer: NotRequired[Printer]
 
 
@@ -205,6 +202,7 @@ class Guards(TypedDict):
     graphs: list[GuardedGraph]
     limits: list[dict[str, Any]]
     not_established: list[str]
+    recompiling: NotRequired[dict[str, list[str]]]
 
 
 class RaisedBySide(TypedDict):
@@ -219,6 +217,8 @@ class Diagnosis(TypedDict):
 
     error: NotRequired[RaisedBySide | None]
     baseline: NotRequired[str | None]
+    verdict: NotRequired[str]
+    message: NotRequired[str]
     golden: NotRequired[str | None]
 
 
@@ -344,58 +344,3 @@ class Declared(TypedDict):
     rules: list[DeclaredRule]
     waivers: list[DeclaredWaiver]
     own_check: bool
-
-
-_JSON: dict[str, Any] = {
-    "summary.json": Summary,
-    "manifest.json": Manifest,
-    "configuration_error.json": Rejection,
-    ".stages/*.json": StageEntry,
-    "capture/graphs/*.json": Graph,
-    "capture/breaks.json": list[Break],
-    "capture/recompiles.json": list[dict[str, Any]],
-    "capture/guards.json": list[CapturedGuard],
-    "constrain/declared.json": Declared,
-    "guards/guards.json": Guards,
-    "lower/summary.json": Lowering,
-    "lower/*/provenance.json": Provenance,
-    "lower/*/nodes.json": PostGradNodes,
-    "kerneldiff/diagnosis.json": Diagnosis,
-    "bisect/bisect.json": Bisection,
-    "report/report.json": ReportData,
-}
-
-TEXT = r"(?s:.*)"
-WHOLE = r"(-?\d{1,40})?"
-NUMBER = r"([-+]?(\d{1,400}(\.\d{0,400})?|\.\d{1,400})([eE][-+]?\d{1,3})?|nan|inf|-inf)?"
-TRUTH = r"True|False|"
-
-_OPTIONAL = ("bound", "ratio", "elements", "handle", "holds", "writer", "born")
-_TIMED = {"time_us": NUMBER}
-_CSV: dict[str, dict[str, str]] = {
-    "constrain/violations.csv": {
-        **dict.fromkeys(("graph", "node", "module", "source", "rule", "effect", "severity", "suggestion"), TEXT),
-        "cost_bytes": WHOLE, "cost_share": NUMBER},
-    "constrain/summary.csv": {"rule": TEXT, "effect": TEXT, "nodes_share": NUMBER, "bytes_share": NUMBER,
-                              "flops_share": NUMBER},
-    "kerneldiff/outputs.csv": {"kind": TEXT, "path": TEXT, "verdict": TEXT, "bound": TEXT, "ratio": NUMBER},
-    "lower/*/fusions.csv": {"first": TEXT, "second": TEXT, "fused": TRUTH, "reason": TEXT, "times": WHOLE,
-                            "first_nodes": TEXT, "second_nodes": TEXT},
-    "lower/*/autotuning.csv": {"operation": TEXT, "inputs": TEXT, "choice": TEXT, "milliseconds": NUMBER,
-                               "fastest": TRUTH},
-    "lower/values.csv": {"graph": TEXT, "call": WHOLE, "launch": WHOLE, "kernel": TEXT, "when": TEXT, "buffer": TEXT,
-                         "written": TRUTH, "state": TEXT, "elements": WHOLE, "handle": WHOLE,
-                         **dict.fromkeys(("holds", "writer", "born"), TEXT)},
-    **{f"profile/{name}.csv": _TIMED for name in ("lines", "kernels", "modules", "operations")},
-}  # fmt: skip
-
-
-def shape_of(name: str) -> Any:
-    """The shape of a JSON file, by its path relative to the run."""
-    return next((shape for pattern, shape in _JSON.items() if fnmatch.fnmatchcase(name, pattern)), Any)
-
-
-def columns_of(name: str) -> dict[str, Column]:
-    """A table's columns that are read, by its path relative to the run."""
-    found = next((columns for pattern, columns in _CSV.items() if fnmatch.fnmatchcase(name, pattern)), {})
-    return {column: Column(re.compile(cell), column not in _OPTIONAL) for column, cell in found.items()}

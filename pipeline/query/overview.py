@@ -1,0 +1,36 @@
+"""What came of a stored run, and which questions it holds the answers to."""
+
+from collections import Counter
+
+from inductor_debug.models.errors import UserError
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.declaration import Question, named
+from inductor_debug.stages.registry import questions
+from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wanted
+
+
+def summary(run: StoredRun, wanted: Wanted) -> Analysis:
+    """The verdict, each stage, the main findings, and what else can be asked of this run."""
+    about = run.summary["run"]
+    report = run.json(files.REPORT) if run.has(files.REPORT) else {}
+    name = ", ".join(str(about.get(key)) for key in ("model", "accel", "backend", "dtype", "mode"))
+    told = [f"{name}: {run.summary['verdict']}", *report.get("findings", [])]
+    stages = run.summary["stages"]
+    below = Counter(name.split("/")[0] for name in run.names if "/" in name)
+    asked = [{"type": name, "question": kind.text, **_answered(run, kind)}
+             for name, kind in questions().items()]  # fmt: skip
+    folders = [{"folder": name, "files": count} for name, count in sorted(below.items()) if not name.startswith(".")]
+    return Analysis(told, [
+        Table("stages", ("name", "status", "seconds", "message"), stages, files.SUMMARY.path),
+        Table("types", ("type", "held", "question", "otherwise"), asked),
+        Table("folders", ("folder", "files"), folders),
+    ])  # fmt: skip
+
+
+def _answered(run: StoredRun, question: Question) -> Row:
+    """Whether the run holds an answer, and what to type where it does not."""
+    try:
+        named(question.answer)(run, Wanted())
+    except UserError as error:
+        return {"held": False, "otherwise": str(error).rpartition("Try: ")[2]}
+    return {"held": True, "otherwise": None}

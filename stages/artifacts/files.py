@@ -1,0 +1,158 @@
+"""Every file of a run: its path, and what it holds. Who writes or reads one takes its path from here. Free of torch.
+
+A stage writes below the folder of its name; ``repros/`` is every stage's.
+"""
+
+from typing import Any
+
+from inductor_debug.stages.artifacts.kinds import NUMBER, TEXT, TRUTH, WHOLE, File, Json, Table
+from inductor_debug.stages.artifacts.records import (
+    Bisection,
+    Break,
+    CapturedGuard,
+    Declared,
+    Diagnosis,
+    Graph,
+    Guards,
+    Lowering,
+    Manifest,
+    PostGradNodes,
+    Provenance,
+    Rejection,
+    ReportData,
+    StageEntry,
+    Summary,
+)
+
+SUMMARY = Json("summary.json", Summary)
+MANIFEST = Json("manifest.json", Manifest)
+CONFIGURATION_ERROR = Json("configuration_error.json", Rejection)
+STAGE_RECORD = Json(".stages/{stage}.json", StageEntry)
+REPRO = File("repros/{name}")
+
+GRAPH = Json("capture/graphs/{graph}.json", Graph)
+GRAPH_CODE = File("capture/graphs/{graph}.py")
+GRAPH_PICTURE = File("capture/graphs/{graph}.svg")
+STATISTICS = Table("capture/statistics.csv")
+BREAKS = Json("capture/breaks.json", list[Break])
+RECOMPILES = Json("capture/recompiles.json", list[dict[str, Any]])
+CAPTURED_GUARDS = Json("capture/guards.json", list[CapturedGuard])
+
+VIOLATIONS = Table(
+    "constrain/violations.csv",
+    dict.fromkeys(("graph", "node", "module", "source", "rule", "effect", "severity", "suggestion"), TEXT)
+    | {"cost_bytes": WHOLE, "cost_share": NUMBER},
+)
+BY_RULE = Table(
+    "constrain/summary.csv",
+    {"rule": TEXT, "effect": TEXT, "nodes_share": NUMBER, "bytes_share": NUMBER, "flops_share": NUMBER},
+)
+DECLARED = Json("constrain/declared.json", Declared)
+"""The rules that a backend declares of itself, where no profile took their place: what ``accel.*`` edits."""
+
+LOWERING = Json("lower/summary.json", Lowering)
+LOWERED = File("lower/{graph}/{name}")
+"""A file of a lowered graph. Those that are read have names of their own below."""
+OUTPUT_CODE = File("lower/{graph}/output_code.{language}")
+POST_GRAD_PICTURE = File("lower/{graph}/post_grad.svg")
+PROVENANCE = Json("lower/{graph}/provenance.json", Provenance)
+POST_GRAD_NODES = Json("lower/{graph}/nodes.json", PostGradNodes)
+KERNELS = Table("lower/{graph}/kernels.csv")
+FUSIONS = Table(
+    "lower/{graph}/fusions.csv",
+    {
+        "first": TEXT,
+        "second": TEXT,
+        "fused": TRUTH,
+        "reason": TEXT,
+        "times": WHOLE,
+        "first_nodes": TEXT,
+        "second_nodes": TEXT,
+    },
+)
+AUTOTUNING = Table(
+    "lower/{graph}/autotuning.csv",
+    {"operation": TEXT, "inputs": TEXT, "choice": TEXT, "milliseconds": NUMBER, "fastest": TRUTH},
+)
+VALUES = Table(
+    "lower/values.csv",
+    {
+        "graph": TEXT,
+        "call": WHOLE,
+        "launch": WHOLE,
+        "kernel": TEXT,
+        "when": TEXT,
+        "buffer": TEXT,
+        "written": TRUTH,
+        "state": TEXT,
+        "elements": WHOLE,
+        "handle": WHOLE,
+        "holds": TEXT,
+        "writer": TEXT,
+        "born": TEXT,
+    },
+    optional=("elements", "handle", "holds", "writer", "born"),
+)
+VALUE = File("lower/values/{graph}/{name}")
+EMULATION = Table("lower/emulation.csv")
+EMULATION_FACTS = Json("lower/emulation.json", dict[str, Any])
+
+OUTPUTS = Table(
+    "kerneldiff/outputs.csv",
+    {"kind": TEXT, "path": TEXT, "verdict": TEXT, "bound": TEXT, "ratio": NUMBER},
+    optional=("bound", "ratio"),
+)
+WORST = Json("kerneldiff/worst.json", list[dict[str, Any]])
+DIAGNOSIS = Json("kerneldiff/diagnosis.json", Diagnosis)
+REVIEWS = Table("kerneldiff/reviews.csv")
+"""Each step that changed a verdict, and why."""
+COMPARISON_OPTIONS = Json("kerneldiff/options.json", dict[str, Any])
+"""The options as they were: bisect judges by them."""
+DRIFT = Table("kerneldiff/drift.csv")
+JITTER = Table("kerneldiff/jitter.csv")
+PLOT = File("kerneldiff/plots/{file}")
+BASELINE = Json("kerneldiff/baseline/baseline.json", dict[str, Any])
+BASELINE_SIDE = File("kerneldiff/baseline/{name}.safetensors")
+FORMER_BASELINE = Json("kerneldiff/golden/golden.json", dict[str, Any])
+"""As earlier versions called it; it is read."""
+
+SAMPLES = Table("benchmark/samples.csv")
+BENCHMARK = Table("benchmark/summary.csv")
+MACHINE = Json("benchmark/environment.json", dict[str, Any])
+
+BISECTION = Json("bisect/bisect.json", Bisection)
+PROBES = Table("bisect/probes.csv")
+
+PROFILE = Json("profile/summary.json", dict[str, Any])
+PROFILE_TABLES = {
+    name: Table(f"profile/{name}.csv", {"time_us": NUMBER}) for name in ("kernels", "operations", "modules", "lines")
+}
+TRACE = File("profile/trace.json.gz")
+
+GUARDS = Json("guards/guards.json", Guards)
+GUARD_VARIATIONS = Table("guards/variations.csv")
+GUARD_RECOMPILES = Table("guards/recompiles.csv")
+GUARD_BREAKS = Table("guards/breaks.csv")
+
+REPORT = Json("report/report.json", ReportData)
+REPORT_PAGE = File("report/report.html")
+
+_NAMED = [file for file in [*globals().values(), *PROFILE_TABLES.values()] if isinstance(file, File)]
+
+
+def file_of(name: str) -> File | None:
+    """The file that a path is of, that which tells most of it; None for one that no stage of ours writes."""
+    found = [file for file in _NAMED if file.is_path(name)]
+    return max(found, key=lambda file: (-file.path.count("{"), len(file.path)), default=None)
+
+
+def shape_of(name: str) -> Any:
+    """The shape of a JSON file, by its path."""
+    file = file_of(name)
+    return file.shape if isinstance(file, Json) else Any
+
+
+def table_of(name: str) -> Table:
+    """The table at a path; one that asks nothing of its columns where it is not ours."""
+    file = file_of(name)
+    return file if isinstance(file, Table) else Table(name)

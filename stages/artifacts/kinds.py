@@ -1,0 +1,136 @@
+"""Kinds of stored files, each with its reader. What is not stored is read as None. Free of torch."""
+
+import fnmatch
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from inductor_debug.models.stored import Column
+
+Content = TypeVar("Content")
+Row = dict[str, Any]
+
+
+class Readable(Protocol):
+    """A run's files, as :class:`stages.contract.Artifacts`."""
+
+    def names(self, prefix: str = "") -> list[str]: ...
+
+    def read_json(self, name: str) -> Any: ...
+
+    def read_table(self, name: str) -> list[Row]: ...
+
+
+@dataclass(frozen=True)
+class File:
+    """A file, or one for each graph, tensor or kernel.
+
+    Attributes:
+        path: relative to the run; ``{graph}`` stands for a part that differs.
+    """
+
+    path: str
+
+    def at(self, *parts: str) -> str:
+        """The path with its differing parts, in their order."""
+        return re.sub(r"\{\w+\}", "{}", self.path).format(*parts)
+
+    @property
+    def folder(self) -> str:
+        """What all paths start with, up to the last slash before a part that differs; the path's folder without one."""
+        return self.path.partition("{")[0].rpartition("/")[0] + "/"
+
+    def is_path(self, name: str) -> bool:
+        """Whether a path is this file's, or of one of them."""
+        return fnmatch.fnmatchcase(name, re.sub(r"\{\w+\}", "*", self.path))
+
+    def stored(self, artifacts: Readable) -> list[str]:
+        """Paths of those that are stored, sorted."""
+        return [name for name in artifacts.names(self.path.partition("{")[0]) if self.is_path(name)]
+
+
+@dataclass(frozen=True)
+class Json(File, Generic[Content]):
+    """A JSON file.
+
+    Attributes:
+        shape: of its content, see :mod:`models.shapes`.
+    """
+
+    shape: type[Content]
+
+    def read(self, artifacts: Readable, *parts: str) -> Content | None:
+        """Its content; None where it is not stored."""
+        try:
+            content: Content = artifacts.read_json(self.at(*parts))
+        except FileNotFoundError:
+            return None
+        return content
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What the cells of a column hold.
+
+    Attributes:
+        pattern: of a whole cell. parse: a cell that is not empty, as JSON has it.
+    """
+
+    pattern: str
+    parse: Callable[[str], Any]
+
+
+_WHOLE, _NUMBER = re.compile(r"-?(0|[1-9]\d{0,39})"), re.compile(r"-?\d{1,400}(\.\d{1,400})?([eE][-+]?\d{1,3})?")
+
+
+def parsed(cell: str | None) -> Any:
+    """A cell of any column as JSON has it: NaN and infinities stay text, an empty one is None."""
+    if cell is None or cell == "":
+        return None
+    if cell in ("True", "False"):
+        return cell == "True"
+    if _WHOLE.fullmatch(cell):
+        return int(cell)
+    number = float(cell) if _NUMBER.fullmatch(cell) else math.inf
+    return number if math.isfinite(number) else cell
+
+
+TEXT = Cell(r"(?s:.*)", str)
+WHOLE = Cell(r"(-?\d{1,40})?", int)
+NUMBER = Cell(r"([-+]?(\d{1,400}(\.\d{0,400})?|\.\d{1,400})([eE][-+]?\d{1,3})?|nan|inf|-inf)?", parsed)
+TRUTH = Cell(r"True|False|", lambda cell: cell == "True")
+
+
+@dataclass(frozen=True)
+class Table(File):
+    """A CSV file.
+
+    Attributes:
+        columns: those that a reader relies on; others may hold anything.
+        optional: those of them without which the table can be read.
+    """
+
+    columns: Mapping[str, Cell] = field(default_factory=dict)
+    optional: tuple[str, ...] = ()
+
+    def read(self, artifacts: Readable, *parts: str) -> list[Row] | None:
+        """Its rows, their cells as text; None where it is not stored."""
+        try:
+            return artifacts.read_table(self.at(*parts))
+        except FileNotFoundError:
+            return None
+
+    def typed(self, rows: Iterable[Row]) -> list[Row]:
+        """Rows with numbers and truth values as such, empty cells as None. A column that says text stays text."""
+        return [{name: self._typed(name, cell) for name, cell in row.items()} for row in rows]
+
+    def checks(self) -> dict[str, Column]:
+        """What a reader asks of the columns."""
+        return {name: Column(re.compile(cell.pattern), name not in self.optional)
+                for name, cell in self.columns.items()}  # fmt: skip
+
+    def _typed(self, name: str, cell: str) -> Any:
+        known = self.columns.get(name)
+        return parsed(cell) if known is None or cell == "" else known.parse(cell)

@@ -1,0 +1,64 @@
+"""The report's section on speed: the speed-up, with what weakens it said beside it. Free of torch."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from inductor_debug.stages.artifacts.kinds import Row
+from inductor_debug.stages.formatting import short
+from inductor_debug.stages.report.sections import ReportedRun, ReportSection
+
+
+class BenchmarkSection(ReportSection):
+    """How fast is it?"""
+
+    template = Path(__file__).with_name("section.html")
+
+    def collect(self, run: ReportedRun) -> Row | None:
+        """``benchmark`` of summary.json."""
+        return run.summary.get("benchmark") or None
+
+    def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+        if data is None or data.get("speedup") is None:
+            return []
+        wrong = bool(((report.get("numerics") or {}).get("summary") or {}).get("failed"))
+        return [f"Speed: {_speed(data, wrong)}"]
+
+    def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+        interval, doubt = speed_interval(data), speed_doubt(data)
+        if doubt:
+            return [f"How fast it is: {doubt}."]
+        if interval and interval[0] <= 1 <= interval[1]:
+            return [f"Whether it is faster or slower: the speed-up's 95 % interval, {short(interval[0])} to "
+                    f"{short(interval[1])}, contains 1."]  # fmt: skip
+        return []
+
+
+def speed_interval(benchmark: Mapping[str, Any] | None) -> tuple[float, float] | None:
+    """The speed-up's 95 % interval, where there is one."""
+    found = (benchmark or {}).get("speedup_ci95")
+    return (float(found[0]), float(found[1])) if found and None not in found else None
+
+
+def speed_doubt(benchmark: Mapping[str, Any] | None) -> str:
+    """Why the speed-up is not established, whatever its interval; empty where it is."""
+    found = benchmark or {}
+    if found.get("established") is not False:
+        return ""
+    return str(found.get("not_established") or "the run does not say why")
+
+
+def _speed(benchmark: Mapping[str, Any], wrong: bool) -> str:
+    """The speed-up, with what weakens it said beside it."""
+    sides = [(benchmark.get(side) or {}).get("median_ms") for side in ("reference", "test")]
+    doubt = speed_doubt(benchmark)
+    text = f"{short(benchmark['speedup'])} times as fast as the reference"
+    text = f"not established, {doubt}; measured {text}" if doubt else text
+    if None not in sides:
+        text += f" (median step {short(sides[0])} ms → {short(sides[1])} ms)"
+    interval = speed_interval(benchmark)
+    if interval:
+        text += f", 95 % interval {short(interval[0])} to {short(interval[1])}"
+        unclear = not doubt and interval[0] <= 1 <= interval[1]
+        text += "; the interval contains 1, so no difference is established" if unclear else ""
+    return text + ("; the code timed failed the comparison of numbers." if wrong else ".")

@@ -1,0 +1,44 @@
+"""The report's part on a bisection: which part of the compiler it takes. Free of torch."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.kinds import Row
+from inductor_debug.stages.contract import Artifacts
+from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
+
+
+def bisection(artifacts: Artifacts, max_rows: int) -> Row | None:
+    """The section's data; None where nothing was bisected."""
+    facts = files.BISECTION.read(artifacts)
+    if facts is None:
+        return None
+    found = [*facts["applications"], *((facts["pattern"] or {}).get("applications") or [])]
+    nodes = [{"name": item["name"], "index": item["index"], "definition": item["definition"], **node}
+             for item in found for node in item["nodes"] or [{}]]  # fmt: skip
+    return {
+        "verdict": facts["verdict"],
+        "answer": facts["answer"],
+        "remedy": facts["remedy"],
+        "nodes": nodes,
+        "table": capped(files.PROBES.read(artifacts), files.PROBES, max_rows),
+    }
+
+
+class BisectionSection(ReportSection):
+    """Which part of the compiler?"""
+
+    template = Path(__file__).with_name("section.html")
+
+    def collect(self, run: ReportedRun) -> Row | None:
+        return bisection(run.artifacts, run.max_rows)
+
+    def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+        return [] if data is None else [f"Bisection: {data['answer']}."]
+
+    def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+        if data is None or data["verdict"] in ("found", "none"):
+            return []
+        return [f"With which part of the compiler off the fault goes away: {data['answer']}."]

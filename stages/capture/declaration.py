@@ -1,0 +1,15 @@
+"""What the capture stage declares of itself. Free of torch."""
+
+from inductor_debug.stages.capture.config import CaptureConfig
+from inductor_debug.stages.declaration import Declaration, Section
+
+DECLARATION = Declaration(
+    name="capture",
+    stage="inductor_debug.stages.capture.stage:CaptureStage",
+    options=CaptureConfig,
+    order=10,
+    by_default=True,
+    summary={"graphs": dict.fromkeys(("dynamo", "forward", "backward", "breaks", "guards", "nodes"))},
+    sections=(Section("graphs", "inductor_debug.stages.capture.section:GraphsSection"),),
+    subject="What was captured",
+)

@@ -1,0 +1,32 @@
+"""What the constrain stage declares of itself. Free of torch."""
+
+from inductor_debug.stages.constrain.config import ConstrainConfig
+from inductor_debug.stages.declaration import Declaration, Question, Section
+
+DECLARATION = Declaration(
+    name="constrain",
+    stage="inductor_debug.stages.constrain.stage:ConstrainStage",
+    options=ConstrainConfig,
+    order=20,
+    needs=("capture",),
+    by_default=True,
+    uses_torch=False,
+    summary={
+        "violations": {
+            "total": None,
+            "by_rule": {},
+            "by_effect": {},
+            "strict": None,
+            "profile": None,
+            "declared_by": None,
+        }
+    },
+    sections=(Section("violations", "inductor_debug.stages.constrain.section:ViolationsSection"),),
+    subject="Whether the model fits",
+    questions={
+        "constraints": Question(
+            "what breaks the accelerator's rules, at which line?",
+            "inductor_debug.stages.constrain.questions:constraints",
+        ),
+    },
+)

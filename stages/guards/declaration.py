@@ -1,0 +1,35 @@
+"""What the guards stage declares of itself. Free of torch."""
+
+from inductor_debug.stages.declaration import Declaration, Question, Section
+from inductor_debug.stages.guards.config import GuardsConfig
+
+DECLARATION = Declaration(
+    name="guards",
+    stage="inductor_debug.stages.guards.stage:GuardsStage",
+    options=GuardsConfig,
+    order=80,
+    summary={
+        "guards": dict.fromkeys(
+            (
+                "graphs",
+                "guards",
+                "breaks",
+                "variations",
+                "recompiling",
+                "recompiled",
+                "limits_hit",
+                "refused_by_compiler",
+                "refused_by_model",
+                "not_established",
+                "dynamic_shapes",
+            )
+        )
+    },
+    sections=(Section("guards", "inductor_debug.stages.guards.section:GuardsSection", place=35),),
+    questions={
+        "guards": Question(
+            "where does the graph break, and what makes it compile again?",
+            "inductor_debug.stages.guards.questions:guards",
+        ),
+    },
+)

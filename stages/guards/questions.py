@@ -1,0 +1,60 @@
+"""What the guards stage answers: where the graph breaks, and what recompiles. Free of torch."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.formatting import breaks_in_words, counted
+from inductor_debug.stages.guards.suggestions import for_break
+from inductor_debug.stages.stored_run import Analysis, StoredRun, Table, Wanted, whole_table
+
+GUARD_COLUMNS = ("graph", "type", "guards", "example", "source")
+DYNAMIC_COLUMNS = ("graph", "function", "file", "line", "guards", "kept", "relaxed", "gone")
+CAPTURED_BREAK_COLUMNS = ("graph", "kind", "reason", "suggestion", "file", "line", "code")
+
+
+def guards(run: StoredRun, wanted: Wanted) -> Analysis:
+    """What recompiles and why, where the stage ``guards`` ran; else what capture saw of one compilation."""
+    if not run.has(files.GUARDS):
+        return _captured_guards(run)
+    facts = run.json(files.GUARDS)
+    graphs = [{**graph, "guards": len(graph["guards"]), **graph["dynamic_shapes"]} for graph in facts["graphs"]]
+    held = [{**guard, "graph": graph["graph"]} for graph in facts["graphs"] for guard in graph["guards"]]
+    tables = [Table("graphs", DYNAMIC_COLUMNS, graphs, files.GUARDS.path)]
+    tables.append(whole_table(run, "variations", files.GUARD_VARIATIONS))
+    tables.append(whole_table(run, "recompiles", files.GUARD_RECOMPILES))
+    tables.append(whole_table(run, "breaks", files.GUARD_BREAKS))
+    if facts["limits"]:
+        tables.append(Table("limits", list(facts["limits"][0]), facts["limits"], files.GUARDS.path))
+    tables.append(_by_type(held, files.GUARDS.path))
+    return Analysis([run.message("guards"), *(f"not established: {note}" for note in facts["not_established"])], tables)
+
+
+def _captured_guards(run: StoredRun) -> Analysis:
+    if not run.has(files.CAPTURED_GUARDS):
+        raise run.lacks("guards", "guards", "stages=[guards,report]")
+    held, breaks, again = run.json(files.CAPTURED_GUARDS), run.json(files.BREAKS), run.json(files.RECOMPILES)
+    advised = [{**item, "suggestion": for_break(item.get("detail") or item["reason"])} for item in breaks]
+    told = [
+        f"{breaks_in_words(breaks) or 'no graph break'}; {counted(len(again), 'recompilation')} in the one step",
+        f"not established: what recompiles when inputs vary. Try: {run.rerun('stages=[guards,report]')}",
+    ]
+    columns = list(again[0]) if again else ["reason"]
+    return Analysis(told, [
+        Table("breaks", CAPTURED_BREAK_COLUMNS, advised, files.BREAKS.path),
+        Table("recompiles", columns, again, files.RECOMPILES.path),
+        _by_type(held, files.CAPTURED_GUARDS.path),
+    ])  # fmt: skip
+
+
+def _by_type(held: Iterable[Mapping[str, Any]], file: str) -> Table:
+    """Guards of one graph and type together, those on tensors first."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for guard in held:
+        groups[guard["graph"], guard["type"]].append(guard)
+    rows = [{"graph": graph, "type": kind, "guards": len(found), "example": " and ".join(found[0]["code"][:1]),
+             "source": found[0]["source"]} for (graph, kind), found in groups.items()]  # fmt: skip
+    return Table(
+        "guards", GUARD_COLUMNS, sorted(rows, key=lambda row: (row["graph"], row["type"] != "TENSOR_MATCH")), file
+    )

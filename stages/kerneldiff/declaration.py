@@ -1,0 +1,26 @@
+"""What the kerneldiff stage declares of itself. Free of torch."""
+
+from inductor_debug.stages.declaration import Declaration, Question, Section
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+
+DECLARATION = Declaration(
+    name="kerneldiff",
+    stage="inductor_debug.stages.kerneldiff.stage:KernelDiffStage",
+    options=KernelDiffConfig,
+    order=40,
+    by_default=True,
+    skipped_by_violation=True,
+    summary={
+        "numerics": dict.fromkeys(
+            ("compared", "failed", "max_abs", "max_rel", "rmse", "max_ulp", "verdict", "first_divergence")
+        )
+    },
+    if_broken={"numerics": {"compared": 0, "verdict": "not_established"}},
+    sections=(Section("numerics", "inductor_debug.stages.kerneldiff.section:NumericsSection"),),
+    subject="Whether the numbers are right",
+    questions={
+        "numerics": Question(
+            "which results are wrong, and by how much?", "inductor_debug.stages.kerneldiff.section:answer"
+        ),
+    },
+)

@@ -1,0 +1,125 @@
+"""What the report and ``analyze`` tell of the comparison: its table, the worst first, and its counts. Free of torch."""
+
+import base64
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.kinds import Row
+from inductor_debug.stages.contract import Artifacts
+from inductor_debug.stages.formatting import counted, short, stage_note
+from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
+from inductor_debug.stages.stored_run import Analysis, StoredRun, Table, Wanted, whole_table
+
+NUMBER_COLUMNS = ("kind", "path", "verdict", "bound", "ratio", "max_abs", "max_rel", "rmse", "max_ulp", "nan_reference",
+                  "nan_test", "message")  # fmt: skip
+VERDICT_WORDS = {
+    "exact": "equal bit for bit",
+    "within_floor": "within the noise floor",
+    "within_tolerance": "within the tolerance",
+    "defect": "a defect",
+    "not_established": "not established",
+    "not_exercised": "not exercised",
+}
+_FAILING = ("defect", "not_established")
+
+
+def numerics(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) -> Row | None:
+    """The section's data; ``tally`` says what became of the results, tensors and others apart."""
+    rows = files.OUTPUTS.read(artifacts)
+    stored = summary.get("numerics") or {}
+    diagnosis = files.DIAGNOSIS.read(artifacts)
+    if rows is None and stored.get("verdict") is None and diagnosis is None:
+        return None
+    return {
+        "summary": stored,
+        "tally": tally(stored, rows or []),
+        "diagnosis": diagnosis,
+        "table": capped(rows, files.OUTPUTS, max_rows, order=worst_first),
+        "plots": files.PLOT.stored(artifacts),
+    }
+
+
+def tally(stored: Mapping[str, Any], rows: list[Row]) -> str | None:
+    """``0 of 9 results failed: 8 tensors, 1 value that is no tensor``; None where nothing was compared.
+
+    A verdict stands for every row; ``summary.json`` counts as compared the tensors whose elements were.
+    """
+    compared, failed = stored.get("compared") or 0, stored.get("failed") or 0
+    values = sum(row.get("bound") == "value" for row in rows)
+    differing = sum(row.get("bound") in ("shape", "structure") for row in rows)
+    if not compared and not rows:
+        return None
+    if not values and not differing:
+        return f"{failed} of {counted(compared, 'compared tensor')} failed"
+    parts = [counted(compared, "compared tensor")]
+    if values:
+        parts.append(counted(values, "value that is no tensor", "values that are no tensors"))
+    if differing:
+        parts.append(f"{differing} of another shape or structure on the two sides")
+    return f"{failed} of {counted(compared + values + differing, 'result')} failed: {', '.join(parts)}"
+
+
+def worst_first(row: Row) -> tuple[int, float]:
+    """Failures before the rest, each by how far beyond its bound. Without a ratio a failure is the worst of its
+    kind (another shape, a NaN), and what passed the best."""
+    verdict, ratio = row.get("verdict"), row.get("ratio")
+    rank = _FAILING.index(verdict) if verdict in _FAILING else len(_FAILING)
+    unknown = float("-inf") if rank < len(_FAILING) else float("inf")
+    return rank, -float(ratio) if ratio and ratio != "nan" else unknown
+
+
+class NumericsSection(ReportSection):
+    """Is it right?"""
+
+    template = Path(__file__).with_name("section.html")
+
+    def collect(self, run: ReportedRun) -> Row | None:
+        return numerics(run.artifacts, run.summary, run.max_rows)
+
+    def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+        verdict = (data or {}).get("summary", {}).get("verdict")
+        if data is None or not verdict:
+            return []
+        words = VERDICT_WORDS.get(verdict, verdict)
+        if data["tally"] is None:
+            note = stage_note(report["stages"], "kerneldiff").replace(f"{verdict}: ", "")
+            return [f"Numbers: {words}, no tensor was compared: {note}."]
+        return [f"Numbers: {words}; {data['tally']}; largest absolute error {short(data['summary'].get('max_abs'))}."]
+
+    def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+        stored = (data or {}).get("summary", {})
+        localization = str(((data or {}).get("diagnosis") or {}).get("localization") or "")
+        notes = []
+        if stored.get("failed") and localization.startswith("not established"):
+            notes.append(f"Where the numbers first go wrong: {localization}.")
+        ended = {stage.get("name"): stage.get("status") for stage in report["stages"]}.get("kerneldiff")
+        if stored.get("verdict") in ("not_established", "not_exercised") and ended in ("passed", "failed"):
+            notes.append(f"The comparison's verdict is {stored['verdict']}.")
+        return notes
+
+    def page(self, data: Row | None, artifacts: Artifacts) -> Mapping[str, Any]:
+        """``images``: the plots' PNG, embedded."""
+        plots = {name: base64.b64encode(artifacts.read_bytes(name)).decode() for name in (data or {}).get("plots", [])}
+        return {"images": {name: f"data:image/png;base64,{content}" for name, content in plots.items()}}
+
+
+def answer(run: StoredRun, wanted: Wanted) -> Analysis:
+    """The verdict, and every compared tensor, the worst first."""
+    stored = numerics(run.artifacts, run.summary, 0)
+    if stored is None:
+        raise run.lacks("compared numbers", "kerneldiff", "stages=[capture,lower,kerneldiff,report]")
+    rows = files.OUTPUTS.read(run.artifacts) or []
+    worst = files.OUTPUTS.typed(sorted(rows, key=worst_first))
+    told = [run.message("kerneldiff"), stored["tally"] or "", stored["summary"].get("verdict") or ""]
+    diagnosis = stored["diagnosis"] or {}
+    if (stored["summary"].get("failed") or 0) and not run.has(files.BISECTION):
+        told.append(f"which part of the compiler? Try: {run.rerun('stages=[kerneldiff,bisect,report]')}")
+    tables = [Table("outputs", NUMBER_COLUMNS, worst, files.OUTPUTS.path)]
+    for name, file in (("drift", files.DRIFT), ("jitter", files.JITTER)):
+        if run.has(file):
+            tables.append(whole_table(run, name, file))
+    if diagnosis.get("error"):
+        told.append(f"the {diagnosis['error'].get('side')} side raised {diagnosis['error'].get('type')}")
+    return Analysis([line for line in dict.fromkeys(told) if line], tables)

@@ -1,0 +1,1 @@
+"""Questions about what was lowered: kernels, decisions, printed values."""

@@ -1,0 +1,34 @@
+"""Which graphs of a stored run were lowered, and those of them that are asked for. Free of torch."""
+
+import re
+from collections.abc import Iterator
+
+from inductor_debug.models.errors import UserError
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.stored_run import StoredRun, Wanted
+
+_GRAPH = re.compile(r"g\d{1,6}\.\w+")
+
+
+def lowered_graphs(run: StoredRun) -> list[str]:
+    """Ids of the graphs that were lowered, forward before backward."""
+    found = {name.split("/")[1] for name in files.PROVENANCE.stored(run.artifacts)}
+    ids = (name for name in found if _GRAPH.fullmatch(name) and run.has(files.PROVENANCE, name))
+    return sorted(ids, key=lambda name: (int(name.partition(".")[0][1:]), name.endswith("backward")))
+
+
+def wanted_graphs(run: StoredRun, wanted: Wanted) -> list[str]:
+    """Ids of the lowered graphs that are asked for; UserError where none was lowered, or none has that id."""
+    graphs = lowered_graphs(run)
+    if not graphs:
+        raise run.lacks("kernels", "lower", "stages=[capture,lower,report]", *_lowering_backend(run))
+    if wanted.graph is None:
+        return graphs
+    if wanted.graph not in graphs:
+        raise UserError(f"--graph: got {wanted.graph!r}; valid: {', '.join(graphs)}.\nTry: --graph {graphs[0]}")
+    return [wanted.graph]
+
+
+def _lowering_backend(run: StoredRun) -> Iterator[str]:
+    if run.status("lower") == "skipped" and "lowers nothing" in run.message("lower"):
+        yield "backend=inductor"

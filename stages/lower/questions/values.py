@@ -1,0 +1,86 @@
+"""Printed values of a stored run: where the first NaN and the first infinity came from. Free of torch."""
+
+import re
+from collections.abc import Collection
+
+from inductor_debug.models.errors import UserError, closest_first
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.lower.buffer_contents import held_rows
+from inductor_debug.stages.lower.first_nonfinite import launches_in, place_of, to_learn
+from inductor_debug.stages.lower.questions import kernels
+from inductor_debug.stages.lower.questions.graphs import lowered_graphs
+from inductor_debug.stages.lower.questions.kernels import NEAREST
+from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wanted
+
+VALUE_COLUMNS = ("graph", "launch", "kernel", "when", "buffer", "written", "holds", "writer", "state", "born", "shape",
+                 "dtype", "mean", "min", "max", "file", "note")  # fmt: skip
+
+
+def values(run: StoredRun, wanted: Wanted) -> Analysis:
+    """What the printer told of each launch; the first NaN and infinity above."""
+    rows = run.table(files.VALUES)
+    if not rows:
+        how = "backend=aot_inductor", "backend.options.print_values=2"
+        raise run.lacks(
+            "intermediate values",
+            "lower",
+            *how,
+            "stages=[lower,report]",
+            because=f"they are what {' and '.join(how)} tell",
+        )
+    chosen = _chosen_values(rows, wanted)
+    held = list(held_rows(chosen))
+    unjudged = sum(bool(row["buffer"]) and not row["state"] and row.get("value") is None and row.get("elements") != 0
+                   for row in held)  # fmt: skip
+    told = []
+    for state, word in (("nan", "NaN"), ("inf", "infinity")):
+        first = next((row for row in held if row["state"] == state), None)
+        if first is not None:
+            told.append(f"the first {word}: {place_of(first)}")
+            suspects = launches_in(first)
+            certain = "from" if len(suspects) == 1 else "perhaps from"
+            told += [f"  {certain} {line}" for line in _lines_of(run, str(first["graph"]), suspects)]
+            option = to_learn(first, *_printer(run))
+            told += [f"  to learn where it was born, type {run.rerun(option)}"] if option else []
+        elif any(row["state"] for row in held):
+            told.append(f"no {word} in what was printed")
+    if unjudged:
+        told.append(
+            f"not established: {counted(unjudged, 'value')} in which nothing could be looked for (state is empty)"
+        )
+    return Analysis(told, [Table("values", VALUE_COLUMNS, chosen, files.VALUES.path)])
+
+
+def _chosen_values(rows: list[Row], wanted: Wanted) -> list[Row]:
+    """The values of a graph and of kernels that are asked for; UserError where one has none.
+
+    The printer knows no handles: of ``NAME:HANDLE`` all of the kernel's launches are taken.
+    """
+    graphs = list(dict.fromkeys(str(row["graph"]) for row in rows))
+    if wanted.graph is not None and wanted.graph not in graphs:
+        raise UserError(f"--graph: got {wanted.graph!r}; valid: {', '.join(graphs)}.\nTry: --graph {graphs[0]}")
+    names = dict.fromkeys(str(row["kernel"]) for row in rows if row["kernel"])
+    asked = [re.sub(r":\d+$", "", name) for name in wanted.kernels]
+    for name in asked:
+        if not any(name in known for known in names):
+            near = closest_first(name, names)[:NEAREST]
+            hint = f"\nTry: --kernel {near[0]}" if near else ""
+            raise UserError(f"--kernel: got {name!r}, of which no value is told; valid: {', '.join(near)}, ….{hint}")
+    return [row for row in rows if all(name in str(row["kernel"] or "") for name in asked)
+            and wanted.graph in (None, row["graph"])]  # fmt: skip
+
+
+def _printer(run: StoredRun) -> tuple[list[str], int]:
+    """The printer's ``kernels`` and ``print_values``; no kernel and 0 where the run does not say."""
+    printer = run.json(files.LOWERING).get("printer") if run.has(files.LOWERING) else None
+    return ([], 0) if printer is None else (printer["kernels"], printer["level"])
+
+
+def _lines_of(run: StoredRun, graph: str, launches: Collection[str]) -> list[str]:
+    """The model's lines behind some of a graph's launches, ``kernel:handle``; none where that is not known."""
+    if graph not in lowered_graphs(run):
+        return []
+    known = {f"{each['name']}:{each['handle']}": each for each in kernels.launches_of(run, graph)}
+    lines = [line for name in launches for line in known.get(name, {"sources": []})["sources"] if line["own"]]
+    return list(dict.fromkeys(f"{kernels.place(line)}: {line['code']}" for line in lines))

@@ -1,0 +1,61 @@
+"""The report's part on a profile: where a compiled step's time goes. Free of torch."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.kinds import Row, Table
+from inductor_debug.stages.contract import Artifacts
+from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
+
+MICROSECONDS = ("time_us", "iqr_us", "alone_us", "at_most_us")
+
+
+def profiling(artifacts: Artifacts, max_rows: int) -> Row | None:
+    """The section's data, the longest first; None where the stage ``profile`` left nothing."""
+    facts = files.PROFILE.read(artifacts)
+    if facts is None:
+        return None
+    tables = {
+        name: capped(_rows(artifacts, file), file, max_rows, _longest) for name, file in files.PROFILE_TABLES.items()
+    }
+    trace = next(iter(files.TRACE.stored(artifacts)), None)
+    return {"facts": facts, "trace": trace, **tables}
+
+
+def _rows(artifacts: Artifacts, file: Table) -> list[Row] | None:
+    """A table's rows, names that list several as lists, and a name that is empty said to be."""
+    rows = file.read(artifacts)
+    for row in rows or []:
+        if "sources" in row:
+            row["sources"] = row["sources"].split()
+        for key in ("operation", "source"):
+            if key in row:
+                row[key] = row[key] or "not established"
+        if "module" in row:
+            row["module"] = row["module"] or "all"
+    return rows
+
+
+def _longest(row: Row) -> float:
+    return -float(row["time_us"] or 0.0)
+
+
+class ProfileSection(ReportSection):
+    """Where does the time go?"""
+
+    template = Path(__file__).with_name("section.html")
+
+    def collect(self, run: ReportedRun) -> Row | None:
+        return profiling(run.artifacts, run.max_rows)
+
+    def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+        if data is None or not data["facts"]["longest"]:
+            return []
+        facts = data["facts"]
+        share = facts["inside_us"] / facts["step_us"]
+        return [f"Time: {100 * share:.0f} % of a step in kernels; the longest is {facts['longest'][0]}."]
+
+    def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+        return [] if data is None else [f"Profile, {note}." for note in data["facts"]["not_established"]]

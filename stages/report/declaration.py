@@ -1,0 +1,13 @@
+"""What the report stage declares of itself. Free of torch."""
+
+from inductor_debug.stages.declaration import Declaration
+from inductor_debug.stages.report.config import ReportConfig
+
+DECLARATION = Declaration(
+    name="report",
+    stage="inductor_debug.stages.report.stage:ReportStage",
+    options=ReportConfig,
+    order=100,
+    by_default=True,
+    uses_torch=False,
+)
