@@ -140,7 +140,7 @@ def device_of(device: str, found: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         device: as configured.
-        found: what torch found, see :func:`pipeline.run.worker.describe_devices`.
+        found: what torch found, see :func:`pipeline.run.process.describe_devices`.
     """
     kind, _, index = device.partition(":")
     gpus = [item["name"] for item in found.get("cuda") or []] if kind == "cuda" else []

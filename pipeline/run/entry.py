@@ -4,34 +4,27 @@ Nothing is written before every job of the command has been composed and validat
 """
 
 import argparse
-import datetime
 import logging
-import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from inductor_debug.models.errors import ConfigurationError, RunDirectoryError, UserError
+from inductor_debug.models.errors import ConfigurationError, UserError
 from inductor_debug.pipeline.config import arguments
 from inductor_debug.pipeline.config.fingerprint import fingerprint
-from inductor_debug.pipeline.config.help import CONF, help_text
+from inductor_debug.pipeline.config.help import help_text
 from inductor_debug.pipeline.config.hydra_checks import check_count, check_hydra, check_package
-from inductor_debug.pipeline.config.schema import Config, register
+from inductor_debug.pipeline.config.schema import Config
 from inductor_debug.pipeline.config.strict_types import strict_types
-from inductor_debug.pipeline.directory.names import LOG
 from inductor_debug.pipeline.directory.ownership import DirectoryRefused, claim_sweep, unwritable
+from inductor_debug.pipeline.run.composition import Session, hydra_session
 from inductor_debug.pipeline.run.interruption import Interruption
-from inductor_debug.pipeline.run.restoring import Expected, recorded
+from inductor_debug.pipeline.run.restoring import Expected
 from inductor_debug.pipeline.terminal import tell
 from inductor_debug.stages.artifacts.files import REPORT_PAGE
-from inductor_debug.stages.backends.plugins import conf_folders
-from inductor_debug.stages.file_names import shortened
 from inductor_debug.stages.formatting import counted
-from inductor_debug.stages.settings import shown_name
 
 logger = logging.getLogger(__name__)
 
@@ -59,16 +52,6 @@ def main(argv: Sequence[str] | None = None, *, refuse: bool = False) -> int:
         return EXIT_INTERRUPTED
 
 
-def slug(text: object, limit: int = 60) -> str:
-    """A text as one file name: no slash, no blank, no shell character, at most ``limit`` bytes.
-
-    The pluses before an override's key say nothing to a reader of the folder's name.
-    """
-    name = re.sub(r"(^|,)\++", r"\1", str(text))
-    name = re.sub(r"[^\w.=,+-]+", "_", name).strip("._") or "default"
-    return shortened(name, name, limit)
-
-
 def _main(argv: list[str], refuse: bool) -> int:
     if any(word in ("--help", "-h") for word in argv):
         sys.stdout.write(help_text(arguments.config_dir_of(argv)))
@@ -80,7 +63,7 @@ def _main(argv: list[str], refuse: bool) -> int:
             'that inductor-debug prints.\nTry: eval "$(inductor-debug completion bash)"'
         )
     args.overrides = arguments.normalise(args.overrides)
-    with strict_types(), _hydra_session(args, refuse) as session:
+    with strict_types(), hydra_session(args, refuse) as session:
         if args.hydra_help:
             session.hydra.hydra_help(config_name=session.name, args_parser=None, args=args)
             return 0
@@ -91,112 +74,7 @@ def _main(argv: list[str], refuse: bool) -> int:
         return _single(session)
 
 
-@dataclass
-class _Session:
-    """One composition: Hydra, the primary configuration's name, the overrides, and the stored file it came from.
-
-    ``expected`` is what compiled the stored run.
-    """
-
-    hydra: Any
-    name: str
-    overrides: list[str]
-    stored_file: str
-    flags: list[str] = field(default_factory=list)
-    expected: Expected | None = None
-    folders: Sequence[Path] = ()
-
-    @contextmanager
-    def wording(self, overrides: Sequence[str] = (), choices: Mapping[str, Any] | None = None) -> Iterator[None]:
-        """Errors of Hydra, omegaconf and YAML leave as ConfigurationError.
-
-        Args:
-            overrides: a job's own, where they are not those of the command line.
-            choices: group → selected option, where they are known.
-        """
-        import yaml
-        from hydra.errors import HydraException
-        from omegaconf.errors import OmegaConfBaseException
-
-        from inductor_debug.pipeline.config.hydra_errors import translate
-
-        typed = [override.removeprefix("++") for override in [*self.overrides, *overrides]]
-        try:
-            yield
-        except RunDirectoryError:
-            raise  # says all itself
-        except (
-            HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, OSError, ArithmeticError
-        ) as error:  # fmt: skip
-            raise translate(error, typed, self.stored_file, choices, self.folders) from None
-
-    def compose(self, mode: Any) -> Any:
-        with self.wording():
-            return self.hydra.compose_config(
-                config_name=self.name, overrides=self.overrides, run_mode=mode, with_log_configuration=False
-            )
-
-
-@contextmanager
-def _hydra_session(args: argparse.Namespace, refuse: bool = False) -> Iterator[_Session]:
-    import yaml
-    from hydra import version
-    from hydra._internal.hydra import Hydra
-    from hydra._internal.utils import create_config_search_path
-    from hydra.core.config_search_path import SearchPathQuery
-    from hydra.core.config_store import ConfigStore
-    from hydra.core.global_hydra import GlobalHydra
-    from omegaconf import OmegaConf
-
-    stored = arguments.stored_config(args.config_path, args.config_name)
-    extra = arguments.config_directory(args.config_dir)
-    from inductor_debug.pipeline.config.yaml_source import limit_yaml
-
-    version.setbase("1.3")
-    folders = ([extra] if extra is not None else []) + conf_folders()
-    register(folders)
-    OmegaConf.register_new_resolver("slug", slug, replace=True)
-    OmegaConf.register_new_resolver("shown_backend", shown_name, replace=True)
-    name = "config"
-    if stored is not None:
-        base = yaml.safe_load((CONF / "config.yaml").read_text())
-        session = _Session(None, name, args.overrides, str(stored))
-        with session.wording():
-            ConfigStore.instance().store(name="stored_run", node=arguments.rerun_node(stored, base, session.overrides))
-        name = "stored_run"
-    search_path = create_config_search_path(f"file://{CONF}")
-    for folder in folders:  # behind ours, the user's before the packages'
-        search_path.prepend("command-line", f"file://{folder}", SearchPathQuery(provider="schema"))
-    GlobalHydra.instance().clear()
-    started = datetime.datetime.now()
-    try:
-        limit_yaml()
-        hydra = Hydra.create_main_hydra2("inductor-debug", search_path)
-        # one moment for the whole command: each composition names the same directories
-        OmegaConf.register_new_resolver("now", started.strftime, use_cache=True, replace=True)
-        expected = None if stored is None else _expected(stored, args.overrides, refuse)
-        yield _Session(hydra, name, args.overrides, str(stored or ""), _flags(stored, extra), expected, folders)
-    finally:
-        GlobalHydra.instance().clear()
-
-
-def _expected(stored: Path, overrides: Sequence[str], refuse: bool) -> Expected | None:
-    """What compiled the run that a stored configuration is of; None for a configuration that is no run's."""
-    run = stored.parent.parent
-    if stored.parent.name != ".hydra" or not (run / LOG).is_file():
-        return None
-    names = [word.lstrip("+~").partition("=")[0] for word in overrides]
-    changed = not all(name.startswith(("hydra.", "runner.", "stages")) for name in names)
-    return Expected(str(run), recorded(run), refuse, changed)
-
-
-def _flags(stored: Path | None, extra: Path | None) -> list[str]:
-    """The flags without which the overrides compose something else, with paths that hold from anywhere."""
-    flags = ["--config-path", str(stored.parent), "--config-name", stored.stem] if stored is not None else []
-    return flags + (["--config-dir", str(extra)] if extra is not None else [])
-
-
-def _show(session: _Session, args: argparse.Namespace) -> int:
+def _show(session: Session, args: argparse.Namespace) -> int:
     if args.cfg and args.package is not None:
         composed = session.compose(None)
         with session.wording():
@@ -209,7 +87,7 @@ def _show(session: _Session, args: argparse.Namespace) -> int:
     return 0
 
 
-def _is_sweep(session: _Session, args: argparse.Namespace) -> bool:
+def _is_sweep(session: Session, args: argparse.Namespace) -> bool:
     """True for ``--multirun`` and where the configuration says ``hydra.mode: MULTIRUN``."""
     from hydra.types import RunMode
 
@@ -226,7 +104,7 @@ def _is_sweep(session: _Session, args: argparse.Namespace) -> bool:
     return bool(composed.hydra.mode == RunMode.MULTIRUN)
 
 
-def _single(session: _Session) -> int:
+def _single(session: Session) -> int:
     from hydra.types import RunMode
 
     composed = session.compose(RunMode.RUN)
@@ -243,7 +121,7 @@ def _single(session: _Session) -> int:
     return result.return_value.tell()
 
 
-def _sweep(session: _Session) -> int:
+def _sweep(session: Session) -> int:
     from hydra.types import RunMode
 
     session.overrides += ["hydra.mode=MULTIRUN", _OURS_TO_STORE]
@@ -281,7 +159,7 @@ def _job_folder(composed: Any, number: int) -> str:
         return str(composed.hydra.sweep.subdir)
 
 
-def _run_sweep(session: _Session) -> int:
+def _run_sweep(session: Session) -> int:
     from inductor_debug.pipeline.run.sweep import sweep_exit_code, write_sweep_table
 
     started: list[Path] = []
@@ -311,7 +189,7 @@ def _run_sweep(session: _Session) -> int:
     return code
 
 
-def _jobs(session: _Session, master: Any) -> list[list[str]] | None:
+def _jobs(session: Session, master: Any) -> list[list[str]] | None:
     """Every job's overrides, as the basic sweeper will make them; None for a sweeper that decides as it goes."""
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
     from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -329,7 +207,7 @@ def _jobs(session: _Session, master: Any) -> list[list[str]] | None:
         return BasicSweeper.split_arguments(parsed, None)[0]
 
 
-def check(session: _Session, composed: Any, overrides: Sequence[str] = ()) -> Config:
+def check(session: Session, composed: Any, overrides: Sequence[str] = ()) -> Config:
     """The configuration of a composed job (of a sweep, with its overrides); touches no file.
 
     Raises:

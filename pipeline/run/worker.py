@@ -14,19 +14,13 @@ It reports through lines on the events' file descriptor, each a token and JSON::
     {"event": "done"}                            no stage remains
 """
 
-import contextlib
-import ctypes
 import dataclasses
-import errno
-import faulthandler
 import json
 import logging
 import os
-import resource
-import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +33,14 @@ from inductor_debug.pipeline.directory.summary import CRASHED, FAILED, PASSED, S
 from inductor_debug.pipeline.run import compiled_by
 from inductor_debug.pipeline.run.memory import within_the_machine
 from inductor_debug.pipeline.run.plan import ALWAYS_LAST, Plan
+from inductor_debug.pipeline.run.process import (
+    Emit,
+    describe_devices,
+    keep_recursion_limit,
+    limit_memory,
+    prepare_process,
+    writer,
+)
 from inductor_debug.pipeline.run.restoring import Expected
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.process_end import leave
@@ -49,8 +51,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("inductor_debug.pipeline.run.worker")
 _HEADLINE_LIMIT = 300
-
-Emit = Callable[[dict[str, Any]], None]
 
 
 class Worker:
@@ -328,94 +328,15 @@ def _said(error: BaseException, lines: int = 2) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def describe_devices() -> dict[str, Any] | None:
-    """What torch found: threads, determinism, CUDA devices. None where no stage imported torch."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return None
-    cuda = []
-    if torch.cuda.is_initialized():  # a run on the CPU has no reason to start CUDA
-        for index in range(torch.cuda.device_count()):
-            properties = torch.cuda.get_device_properties(index)
-            cuda.append({"name": properties.name, "memory_bytes": properties.total_memory})
-    return {
-        "threads": torch.get_num_threads(),
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
-        "cuda": cuda,
-        "cuda_version": torch.version.cuda,
-    }
-
-
-def limit_memory(limit: int | None, device: str) -> None:
-    """Let allocations beyond ``limit`` bytes of private writable memory fail, so that they raise.
-
-    Not on a GPU, whose driver maps far more than it uses; the parent process watches resident memory in either case.
-    """
-    if limit is None or not device.startswith("cpu"):
-        return
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (allowed, hard))
-
-
-def _prepare_process() -> None:
-    """Make what is printed reach the log even if this process is killed, and keep what a model may spoil."""
-    faulthandler.enable(all_threads=True)
-    if hasattr(signal, "SIGUSR1"):
-        faulthandler.register(signal.SIGUSR1, all_threads=True)
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    if sys.platform.startswith("linux"):
-        libc = ctypes.CDLL(None)
-        with contextlib.suppress(ValueError):
-            libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, 1, 0)  # _IOLBF
-    logging.basicConfig(
-        level=os.environ.get("INDUCTOR_DEBUG_LOG_LEVEL", "INFO"),
-        format="[%(asctime)s][%(name)s][%(levelname)s] - %(message)s",
-    )
-
-
-def _keep_recursion_limit() -> None:
-    """A model that lowers Python's recursion limit would make torch's compiler, and these stages, fail in its name."""
-    ours = sys.setrecursionlimit
-
-    def raised_only(limit: int) -> None:
-        if limit >= sys.getrecursionlimit():
-            ours(limit)
-        else:
-            logger.warning("the model asks for a recursion limit of %d; it stays %d", limit, sys.getrecursionlimit())
-
-    sys.setrecursionlimit = raised_only
-
-
-def _writer(descriptor: int, token: str) -> Emit:
-    """Writes events to the pipe, each on a line of its own behind the token, whatever others write there."""
-    pipe = os.fstat(descriptor)
-
-    def emit(event: Mapping[str, Any]) -> None:
-        try:
-            found = os.fstat(descriptor)
-            if (found.st_dev, found.st_ino) != (pipe.st_dev, pipe.st_ino):
-                raise OSError(errno.EBADF, "the descriptor is another file's now")
-            view = memoryview(f"\n{token} {json.dumps(event)}\n".encode())
-            while view:
-                view = view[os.write(descriptor, view) :]
-        except OSError as error:  # a model may close every descriptor: the stages' records tell all the same
-            logger.warning("the event %s could not be told: %s", event["event"], error)
-
-    return emit
-
-
 def main(arguments: list[str]) -> int:
     """Read the plan and run it. Exit code 0 where every stage has a result, 2 for a configuration error."""
     events = int(arguments[0])
     os.set_inheritable(events, False)
-    _prepare_process()
-    _keep_recursion_limit()
+    prepare_process()
+    keep_recursion_limit()
     arrange_path()
     content = json.loads(sys.stdin.read())
-    emit = _writer(events, content.pop("token"))
+    emit = writer(events, content.pop("token"))
     try:
         plan = Plan.from_json(content)
         limit_memory(plan.memory_limit, plan.settings.device)

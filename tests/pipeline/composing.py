@@ -6,7 +6,7 @@ from inductor_debug.pipeline.config import arguments
 from inductor_debug.pipeline.config.arguments import normalise
 from inductor_debug.pipeline.config.schema import Config
 from inductor_debug.pipeline.config.validate import to_config
-from inductor_debug.pipeline.run import entry
+from inductor_debug.pipeline.run import composition
 
 
 def compose(*argv: str) -> tuple[Config, Any]:
@@ -16,7 +16,7 @@ def compose(*argv: str) -> tuple[Config, Any]:
 
     args = arguments.parse(argv)
     args.overrides = normalise(args.overrides)
-    with entry._hydra_session(args) as session:
+    with composition.hydra_session(args) as session:
         composed = session.compose(RunMode.RUN)
         hydra = composed.hydra
         with read_write(composed), open_dict(composed):

@@ -9,7 +9,7 @@ from composing import compose
 
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.pipeline.config import arguments
-from inductor_debug.pipeline.run import entry
+from inductor_debug.pipeline.run import composition, entry
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.registry import declared
 
@@ -19,7 +19,7 @@ def jobs(*argv: str) -> list[list[str]]:
     from hydra.types import RunMode
 
     args = arguments.parse(argv)
-    with entry._hydra_session(args) as session:
+    with composition.hydra_session(args) as session:
         session.overrides.append("hydra.mode=MULTIRUN")
         return entry._jobs(session, session.compose(RunMode.MULTIRUN))
 
@@ -83,12 +83,14 @@ def test_the_users_own_yaml_is_found_and_typed(tmp_path: Path) -> None:
 def test_the_run_directory_is_named_after_the_choices_and_slashes_make_no_folder(monkeypatch: Any) -> None:
     _, hydra = compose("--cfg", "job")
     assert hydra.job.chdir is False
-    template = yaml.safe_load((entry.CONF / "config.yaml").read_text())["hydra"]["run"]["dir"]
+    template = yaml.safe_load((composition.CONF / "config.yaml").read_text())["hydra"]["run"]["dir"]
     assert "%H-%M-%S-%f" in template
-    assert entry.slug("++model.build.width=8,+a=x+y,seed=1") == "model.build.width=8,a=x+y,seed=1"
-    assert entry.slug("../org/model name") == "org_model_name"
-    assert "/" not in entry.slug("a/b=c,d=/x")
-    assert len(entry.slug("层" * 500).encode()) <= 60 and entry.slug("x" * 500, 120) != entry.slug("x" * 501, 120)
+    assert composition.slug("++model.build.width=8,+a=x+y,seed=1") == "model.build.width=8,a=x+y,seed=1"
+    assert composition.slug("../org/model name") == "org_model_name"
+    assert "/" not in composition.slug("a/b=c,d=/x")
+    assert len(composition.slug("层" * 500).encode()) <= 60 and composition.slug("x" * 500, 120) != composition.slug(
+        "x" * 501, 120
+    )
 
 
 def test_a_stored_configuration_composes_on_the_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +150,7 @@ def test_sweeps_are_expanded_as_they_will_run() -> None:
 def test_an_experiment_that_sweeps_needs_no_flag() -> None:
     for argv, sweeps in ((["experiment=alignment_sweep"], True), (["accel=warn16"], False)):
         args = arguments.parse(argv)
-        with entry._hydra_session(args) as session:
+        with composition.hydra_session(args) as session:
             assert entry._is_sweep(session, args) is sweeps
 
 
@@ -168,7 +170,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def test_every_preset_is_in_the_table() -> None:
-    folder = {path.stem for path in (entry.CONF / "backend").glob("inductor_*.yaml")}
+    folder = {path.stem for path in (composition.CONF / "backend").glob("inductor_*.yaml")}
     assert {name for name in PRESETS if name.startswith("inductor_")} == folder
 
 
