@@ -98,7 +98,8 @@ def of_process(settings: Settings, module: Any, devices: Mapping[str, Any] | Non
         module: the case's, None where it could not be built.
         devices: what torch found.
     """
-    from inductor_debug.stages.backends.registry import InductorAdapter, build_adapter
+    from inductor_debug.stages.backends.inductor import InductorAdapter
+    from inductor_debug.stages.backends.registry import build_adapter
     from inductor_debug.stages.torch_internals.compiler_options import differing, plain
 
     adapter = build_adapter(settings)

@@ -7,9 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from inductor_debug.stages.accelerators.profile import Profile, completed
+from inductor_debug.stages.accelerators.config import AccelConfig
+from inductor_debug.stages.accelerators.profile import Profile, completed, validate_profile
+from inductor_debug.stages.backends.graph_records import graph_records
+from inductor_debug.stages.emulation.findings import Findings
+from inductor_debug.stages.emulation.graph import emulated_graph
+from inductor_debug.stages.emulation.weights import WeightCache
 from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.rules.engine import check
 from inductor_debug.stages.rules.violations import Violations
+from inductor_debug.stages.torch_internals.backends import aot_backend
 
 
 class AcceleratorAdapter(ABC):
@@ -57,8 +64,6 @@ class AcceleratorAdapter(ABC):
         would get (AOT forward and backward; Dynamo's where those were not captured), whatever ``accel`` names. It may
         begin with ``super().check(graph)``: rows of the capabilities are told apart and counted once.
         """
-        from inductor_debug.stages.rules.engine import check
-
         return check(graph, completed(self.capabilities()))
 
     @abstractmethod
@@ -85,11 +90,9 @@ class AcceleratorAdapter(ABC):
         profile = self.capabilities()
         if not profile.numerics.stated:
             raise NotImplementedError(f"{self.name} states no numerics to emulate")
-        from inductor_debug.stages.accelerators.config import AccelConfig
-        from inductor_debug.stages.backends.emulated import EmulatedAdapter
-
         config = AccelConfig(profile.name, rules=list(profile.rules), numerics=profile.numerics)
-        return EmulatedAdapter(config).compile(gm, example_inputs)
+        (record,) = graph_records({"g0.forward": gm})
+        return emulated_graph(gm, record, validate_profile(config), WeightCache(), Findings())
 
     def storage_rounding(self) -> "AcceleratorAdapter | None":
         """An adapter that rounds as this one does to store numbers, and is otherwise right; None where none is
@@ -105,8 +108,6 @@ class AcceleratorAdapter(ABC):
 
     def dynamo_backend(self) -> Callable[..., Any]:
         """A callable for ``torch.compile(backend=…)``: AOTAutograd in front of :meth:`compile`."""
-        from inductor_debug.stages.torch_internals.backends import aot_backend
-
         return aot_backend(
             forward=self.compile, backward=self.compile, inference=self.compile, decompositions=self.decompositions
         )

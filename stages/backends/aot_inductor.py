@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, fx
 
 from inductor_debug.models.errors import ConfigurationError, invalid_choice
-from inductor_debug.stages.backends.registry import InductorAdapter
+from inductor_debug.stages.accelerators.config import AccelConfig
+from inductor_debug.stages.backends.inductor import InductorAdapter
+from inductor_debug.stages.settings import BackendConfig
 
 if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.aot_inductor import AotInductorCompiler, Around
@@ -123,9 +125,9 @@ def _names(value: Any) -> list[str]:
     return list(value)
 
 
-def built(inductor: Mapping[str, Any], options: Mapping[str, Any]) -> AotInductorAdapter:
+def configured(config: BackendConfig, accel: AccelConfig | None) -> AotInductorAdapter:
     """The adapter of a configuration; ConfigurationError for an option that it does not take, or a wrong value."""
-    for key in options:
+    for key in config.options:
         if key not in ("print_values", "kernels"):
             raise invalid_choice("backend.options", key, ["print_values", "kernels"])
-    return AotInductorAdapter(inductor, **options)
+    return AotInductorAdapter(config.inductor, **config.options)

@@ -14,13 +14,13 @@ from inductor_debug.stages.accelerators.config import AccelConfig, NumericsConfi
 from inductor_debug.stages.accelerators.number_formats import parse_format
 from inductor_debug.stages.artifacts.files import EMULATION, EMULATION_FACTS
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
-from inductor_debug.stages.backends.mock import graph_records
+from inductor_debug.stages.backends.graph_records import Halves, graph_records
 from inductor_debug.stages.contract import StageContext, StageResult
 from inductor_debug.stages.emulation.findings import Findings
-from inductor_debug.stages.emulation.interpreter import EmulatingInterpreter
-from inductor_debug.stages.emulation.plan import Numerics, plan
+from inductor_debug.stages.emulation.graph import emulated_graph
 from inductor_debug.stages.emulation.weights import WeightCache
 from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.settings import BackendConfig
 
 if TYPE_CHECKING:
     from inductor_debug.stages.accelerators.profile import Profile
@@ -98,7 +98,7 @@ class EmulatedAdapter(AcceleratorAdapter):
         from inductor_debug.stages.torch_internals.backends import aot_backend
 
         def backend(gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Any]:
-            graphs = _Halves(f"g{next(self._fresh)}", gm)
+            graphs = Halves(f"g{next(self._fresh)}", gm)
 
             def compiler(direction: str) -> Callable[..., Any]:
                 return lambda graph, inputs: self._compile(graph, graphs.record(direction, graph))
@@ -118,50 +118,12 @@ class EmulatedAdapter(AcceleratorAdapter):
 
     def _compile(self, gm: fx.GraphModule, record: GraphRecord) -> Callable[..., Sequence[Tensor]]:
         self.validate()
-        profile = self.capabilities()
-        numerics = Numerics.of(profile.numerics)
-        interpreter = EmulatingInterpreter(
-            gm, record.id, plan(gm, record, profile), numerics, self.weights, self.findings
-        )
-        return interpreter.run
+        return emulated_graph(gm, record, self.capabilities(), self.weights, self.findings)
 
 
-class _Halves:
-    """Records of a graph's halves, made together: a backward finds the lines of its forward.
-
-    Args:
-        number: ``g0``, ``g1``, …
-        gm: Dynamo's graph, whose names the AOT graphs' inputs get.
-    """
-
-    def __init__(self, number: str, gm: fx.GraphModule) -> None:
-        from inductor_debug.stages.torch_internals.fx_records import PlaceholderInfo
-
-        self.number = number
-        self.names = [PlaceholderInfo(str(node.target)) for node in gm.graph.nodes if node.op == "placeholder"]
-        self.records: dict[str, GraphRecord] = {}
-
-    def keep(self, forward: fx.GraphModule, backward: fx.GraphModule) -> None:
-        graphs = {f"{self.number}.forward": forward, f"{self.number}.backward": backward}
-        self.records = {record.id: self._named(record, graphs[record.id]) for record in graph_records(graphs)}
-
-    def record(self, direction: str, gm: fx.GraphModule) -> GraphRecord:
-        """The half's record: the kept one, or of the graph as it is where its nodes are others."""
-        graph_id = f"{self.number}.{direction}"
-        kept = self.records.get(graph_id)
-        if kept is not None and {node.name for node in kept.nodes} >= {node.name for node in gm.graph.nodes}:
-            return kept
-        return self._named(graph_records({graph_id: gm})[0], gm)
-
-    def _named(self, record: GraphRecord, gm: fx.GraphModule) -> GraphRecord:
-        from inductor_debug.stages.torch_internals.aot import aot_placeholders
-
-        known = aot_placeholders(gm.graph, record.kind, self.names, {})
-        nodes = [
-            dataclasses.replace(node, target=known[node.name].target or node.target) if node.name in known else node
-            for node in record.nodes
-        ]
-        return dataclasses.replace(record, nodes=nodes)
+def configured(config: BackendConfig, accel: AccelConfig | None) -> EmulatedAdapter:
+    """The adapter of a configuration."""
+    return EmulatedAdapter(accel)
 
 
 def status(adapter: EmulatedAdapter) -> Literal["passed", "failed"]:

@@ -22,7 +22,8 @@ from inductor_debug.models.errors import ConfigurationError, closest_first, inva
 from inductor_debug.stages.accelerators.config import AccelConfig
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.fault_kinds import FAULTS, Site, valid_strength
-from inductor_debug.stages.backends.registry import InductorAdapter, build_adapter
+from inductor_debug.stages.backends.inductor import InductorAdapter
+from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.settings import BackendConfig
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import Any
 from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
-from inductor_debug.stages.backends.registry import AotEagerAdapter, EagerAdapter, InductorAdapter
+from inductor_debug.stages.backends.eager import AotEagerAdapter, EagerAdapter
+from inductor_debug.stages.backends.inductor import InductorAdapter
 from inductor_debug.stages.bisect.messages import as_python
 from inductor_debug.stages.bisect.options import OF_AOT, OF_DYNAMO, option_values
 from inductor_debug.stages.bisect.partial import PartialAdapter

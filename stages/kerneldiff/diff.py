@@ -176,7 +176,7 @@ class _Comparing:
         draws = matched_draws.Draws(self.case, self.test, differ=differ)
         if not (difference.failed and self.reference.drew and self.origin is self.case):
             return difference, draws
-        if self.settings.backend == "eager":
+        if self.settings.uncompiled:
             self.context.progress("looking at each random number that the test side draws")
             draws = matched_draws.look(self.case, self.compiled, self.reference, self.test)
             if draws.test is not self.test:

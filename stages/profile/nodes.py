@@ -12,7 +12,7 @@ from torch import Tensor, fx
 
 from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
-from inductor_debug.stages.backends.registry import AotEagerAdapter, EagerAdapter
+from inductor_debug.stages.backends.eager import AotEagerAdapter, EagerAdapter
 from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord, known_total
 from inductor_debug.stages.lower.attribution import Part
 from inductor_debug.stages.profile.observation import BACKWARD

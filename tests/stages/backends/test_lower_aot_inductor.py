@@ -16,7 +16,8 @@ from inductor_debug.models.case import Case
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.backends.aot_inductor import AotInductorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
-from inductor_debug.stages.backends.registry import InductorAdapter, build_adapter
+from inductor_debug.stages.backends.inductor import InductorAdapter
+from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.capture.compilation import capture
 from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.lower.stage import graph_files

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.stages.backends.registry import AotEagerAdapter
+from inductor_debug.stages.backends.eager import AotEagerAdapter
 from inductor_debug.stages.bisect import isolated
 from inductor_debug.stages.bisect.api import bisect
 from inductor_debug.stages.bisect.config import BisectConfig
