@@ -40,6 +40,12 @@ BUILT_IN: Mapping[str, BuiltIn] = {
 """Adapters with a name of their own; any other is an installed package's (``stages.backends.plugins``) or a path."""
 
 
+def may_declare(adapter: str) -> bool:
+    """Whether ``backend.adapter`` may name one that has rules of its own."""
+    known = BUILT_IN.get(adapter)
+    return known is None or known.declares
+
+
 def shown_name(name: str, adapter: str, target: str | None = None) -> str:
     """What a run is called after its backend: ``name``, unless that is only what another adapter is called.
 

@@ -8,6 +8,7 @@ from torch import Tensor, fx
 
 from inductor_debug.models.errors import ConfigurationError, invalid_choice
 from inductor_debug.stages.accelerators.config import AccelConfig
+from inductor_debug.stages.backends.adapter import ValuePrinter
 from inductor_debug.stages.backends.inductor import InductorAdapter
 from inductor_debug.stages.settings import BackendConfig
 
@@ -77,6 +78,15 @@ class AotInductorAdapter(InductorAdapter):
         adapter = AotInductorAdapter(self.inductor, self.print_values, self.kernels)
         adapter._around = around
         return adapter
+
+    def value_printer(self) -> ValuePrinter | None:
+        return ValuePrinter(self.print_values, self.kernels, self.printing) if self.print_values else None
+
+    def rewriting_backend(self, rewrite: Callable[[str, str], str]) -> None:
+        """None: it is libraries that run."""
+
+    def switched(self, values: Mapping[str, Any]) -> "AotInductorAdapter":
+        return AotInductorAdapter(self.inductor | dict(values), self.print_values, self.kernels)
 
     def validate_compiled(self) -> None:
         """ConfigurationError for a kernel that no graph launches."""

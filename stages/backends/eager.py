@@ -1,12 +1,12 @@
 """The backends ``eager`` and ``aot_eager``: a graph executed by torch operation by operation."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from torch import Tensor, fx
 
 from inductor_debug.stages.accelerators.config import AccelConfig
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter, run_as_traced
+from inductor_debug.stages.backends.front import Level
 from inductor_debug.stages.settings import BackendConfig
 
 
@@ -14,21 +14,23 @@ class EagerAdapter(AcceleratorAdapter):
     """Dynamo's graph, executed by torch operation by operation."""
 
     name = "eager"
+    level: Level = "dynamo"
 
     def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
         return run_as_traced(gm)
 
-    def dynamo_backend(self) -> Callable[..., Any]:
-        return self.compile
+    @property
+    def as_traced(self) -> bool:
+        """Not where a subclass executes graphs in a way of its own."""
+        own = type(self)
+        return own.compile is EagerAdapter.compile and own.dynamo_backend is AcceleratorAdapter.dynamo_backend
 
 
 class AotEagerAdapter(EagerAdapter):
     """AOTAutograd's graphs, executed by torch operation by operation."""
 
     name = "aot_eager"
-
-    def dynamo_backend(self) -> Callable[..., Any]:
-        return AcceleratorAdapter.dynamo_backend(self)
+    level: Level = "aot"
 
 
 def eager(config: BackendConfig, accel: AccelConfig | None) -> EagerAdapter:

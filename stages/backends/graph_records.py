@@ -54,7 +54,8 @@ def _with_calls(record: GraphRecord, gm: fx.GraphModule) -> GraphRecord:
 
 
 class Halves:
-    """Records of the AOT graphs of one Dynamo graph, made together: a backward finds the lines of its forward.
+    """Records of the graphs of one compilation, made when first asked for, together: a backward finds its forward's
+    lines.
 
     Args:
         number: ``g0``, ``g1``, …
@@ -64,17 +65,27 @@ class Halves:
     def __init__(self, number: str, gm: fx.GraphModule) -> None:
         self.number = number
         self.names = [PlaceholderInfo(str(node.target)) for node in gm.graph.nodes if node.op == "placeholder"]
-        self.records: dict[str, GraphRecord] = {}
+        self._parts: dict[str, fx.GraphModule] = {}
+        self._records: dict[str, GraphRecord] = {}
 
     def keep(self, forward: fx.GraphModule, backward: fx.GraphModule) -> None:
-        """Record both halves of a training graph, as the partitioner made them."""
-        graphs = {f"{self.number}.forward": forward, f"{self.number}.backward": backward}
-        self.records = {record.id: self._named(record, graphs[record.id]) for record in graph_records(graphs)}
+        """Take both halves of a training graph, as the partitioner made them."""
+        self._parts = {f"{self.number}.forward": forward, f"{self.number}.backward": backward}
 
     def record(self, direction: str, gm: fx.GraphModule) -> GraphRecord:
-        """The half's record: the kept one, or of the graph as it is where its nodes are others."""
+        """The graph's record: the one made with the other half, or of the graph as it is where its nodes are others.
+
+        Args:
+            direction: ``forward``, ``backward``, or ``dynamo`` for Dynamo's own.
+        """
         graph_id = f"{self.number}.{direction}"
-        kept = self.records.get(graph_id)
+        if direction == "dynamo":
+            return graph_records({graph_id: gm})[0]
+        if self._parts:
+            made = graph_records(self._parts)
+            self._records = {record.id: self._named(record, self._parts[record.id]) for record in made}
+            self._parts = {}
+        kept = self._records.get(graph_id)
         if kept is not None and {node.name for node in kept.nodes} >= {node.name for node in gm.graph.nodes}:
             return kept
         return self._named(graph_records({graph_id: gm})[0], gm)

@@ -21,6 +21,7 @@ from inductor_debug.models.errors import invalid_choice
 from inductor_debug.stages.accelerators.config import AccelConfig
 from inductor_debug.stages.accelerators.profile import PREFIX
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter, run_as_traced
+from inductor_debug.stages.backends.front import Level
 from inductor_debug.stages.backends.graph_records import graph_records
 from inductor_debug.stages.backends.mock_options import MockOptions, split_options
 from inductor_debug.stages.backends.strict_error import SHOWN, ProfileViolated, described, unwaived
@@ -52,6 +53,7 @@ class MockAdapter(AcceleratorAdapter):
     """
 
     name = "mock"
+    level: Level = "dynamo"
 
     def __init__(
         self, profile: AccelConfig | None = None, options: MockOptions | None = None, *, run: bool = False
@@ -184,6 +186,7 @@ class AotMockAdapter(MockAdapter):
     """
 
     name = "aot_mock"
+    level: Level = "aot"
 
     def dynamo_backend(self) -> Callable[..., Any]:
         from inductor_debug.stages.torch_internals.backends import aot_backend

@@ -8,6 +8,7 @@ from torch import Tensor, fx
 
 from inductor_debug.stages.accelerators.config import AccelConfig
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.front import Level
 from inductor_debug.stages.settings import BackendConfig
 
 
@@ -18,6 +19,8 @@ class RegisteredAdapter(AcceleratorAdapter):
         name: as in ``torch.compile(backend=name)``.
         options: given to the backend as ``options`` where there are any.
     """
+
+    level: Level = "dynamo"
 
     def __init__(self, name: str, options: Mapping[str, Any] | None = None) -> None:
         self.name = name

@@ -13,7 +13,7 @@ from inductor_debug.stages.accelerators.config import AccelConfig
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.settings import BUILT_IN
 
-MEMBERS = ("compile", "capabilities", "check", "emulate", "validate", "validate_compiled", "dynamo_backend")
+MEMBERS = tuple(name for name, item in vars(AcceleratorAdapter).items() if callable(item) and not name.startswith("_"))
 """What is called of an adapter."""
 
 
@@ -42,8 +42,11 @@ def adapter_at(path: str, options: Mapping[str, Any], accel: AccelConfig | None)
             "inductor_debug.AcceleratorAdapter."
         )
     missing = [name for name in MEMBERS if not callable(getattr(adapter, name, None))]
+    own = type(adapter)
+    if own.switches is not AcceleratorAdapter.switches and own.switched is AcceleratorAdapter.switched:
+        missing = ["switched"]
     if missing:
-        raise _lacks(path, type(adapter), missing)
+        raise _lacks(path, own, missing)
     return adapter
 
 
