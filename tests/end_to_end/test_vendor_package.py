@@ -47,7 +47,7 @@ def acme(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[...
         cwd = tmp_path_factory.mktemp("work")
         finished = pipeline(python, *arguments, cwd=cwd)
         output = finished.stdout + finished.stderr
-        directories = sorted(path.parent for path in cwd.glob("outputs/**/summary.json"))
+        directories = sorted(path.parent for path in cwd.glob("outputs/**/manifest.json"))
         assert len(directories) == runs, output
         return Finished(finished.returncode, output, directories[0] if directories else cwd)
 
@@ -94,7 +94,7 @@ ABILITIES = {
 def test_each_ability_goes_through_every_stage(acme: Callable[..., Finished], backend: str) -> None:
     lowered, graphs = ABILITIES[backend]
     run = acme(
-        *PERCEPTRON, f"backend={backend}", "mode=training", "stages.kerneldiff.plots=false",
+        *BLOCK, f"backend={backend}", "mode=training", "stages.kerneldiff.plots=false",
         "stages=[capture,constrain,lower,kerneldiff,bisect,profile,report]", "stages.profile.ceiling=false",
     )  # fmt: skip
     assert run.code == 0, run.output
