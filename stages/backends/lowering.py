@@ -21,6 +21,8 @@ from inductor_debug.stages.torch_internals.inductor_nodes import (
 
 OURS = ("pre_grad.py", "post_grad.py", "post_grad.svg", "kernels.csv", "nodes.json", "provenance.json")
 """Files of ``lower/GRAPH`` that are written of any graph."""
+TAKEN = (*OURS, "autotuning.csv", "fusions.csv", "joint.py", "kernels")
+"""Names there that are read as ours."""
 EXTERN = "extern"
 
 
@@ -118,10 +120,10 @@ class ToldGraph(LoweredGraph):
             )
         self.texts = dict(told.texts) if told is not None else {}
         for name in self.texts:
-            if name in OURS or name != file_name(name):
+            if name in TAKEN or name != file_name(name):
                 raise ConfigurationError(
                     f"backend.adapter: lowering() of the adapter {self.backend} named a text {name!r}; valid: a file's "
-                    f"name without a folder, other than {', '.join(OURS)}.\nTry: texts={{'code.s': text}}"
+                    f"name without a folder, other than {', '.join(TAKEN)}.\nTry: texts={{'code.s': text}}"
                 )
         if told is None or told.kernels is None:
             self.not_established.append(f"what kernels run: the backend {self.backend} does not tell them")

@@ -147,6 +147,9 @@ def graph_files(
         + without_own_lines(launches)
         + ([] if captured else ["no captured graph of this id: nodes are not mapped"]),
     }
+    if isinstance(lowered, ToldGraph):
+        untold = () if lowered.kernels is not None else ("kernels", "launches", "extern_launches")
+        facts |= dict.fromkeys(("nodes_pre_fusion", "nodes_post_fusion", *untold))
     provenance = {"graph": lowered.id, "kernels": launches, **{key: facts[key] for key in PROVENANCE}}
     back = backwards(launches, lowered, finder)
     files: dict[str, Any] = {
@@ -169,7 +172,6 @@ def graph_files(
     if isinstance(lowered, ToldGraph):
         files = {name: files[name] for name in OURS if name in files} | lowered.texts
         absent = [] if lowered.kernels is not None else ["kernels.csv", "provenance.json"]
-        facts |= dict.fromkeys(("kernels", "launches", "extern_launches") if lowered.kernels is None else ())
     files = {name: content for name, content in files.items() if name not in absent}
     files |= draw_post_grad(lowered, back["post_grad_nodes"], finder)
     return files | {f"kernels/{kernel.file}": kernel.source for kernel in kernels}, facts

@@ -85,6 +85,10 @@ class OnlySwitches(Plain):
         return {"fast": False}
 
 
+class TakesAten(Plain):
+    level = "aten"  # type: ignore[assignment]
+
+
 class ChecksDynamosGraph(Plain):
     level = "dynamo"
 
@@ -187,6 +191,11 @@ def test_what_is_told_wrong_is_one_message(adapter: str, message: str) -> None:
 def test_switches_need_a_way_to_set_them() -> None:
     with pytest.raises(ConfigurationError, match=r"OnlySwitches \(.*has no method switched"):
         build_adapter(BackendConfig("x", f"{__name__}.OnlySwitches"))
+
+
+def test_a_level_that_there_is_not() -> None:
+    with pytest.raises(ConfigurationError, match=r"level 'aten'; valid: aot, dynamo\.\nTry: level = 'aot'"):
+        build_adapter(BackendConfig("x", f"{__name__}.TakesAten"))
 
 
 def test_an_own_check_is_asked_for_the_graphs_that_it_compiles() -> None:
