@@ -225,6 +225,12 @@ def test_every_built_in_backend_can_be_asked_everything() -> None:
         assert bool(adapter.own_check()) is False
 
 
+@pytest.mark.parametrize("module", ["stages.lower.adapters", "inductor_debug.stages.backends.registry"])
+@pytest.mark.parametrize("name", ["EagerAdapter", "AotEagerAdapter", "InductorAdapter"])
+def test_a_stored_configuration_may_name_a_class_where_it_stood(module: str, name: str) -> None:
+    assert type(build_adapter(BackendConfig("x", f"{module}.{name}"))).__name__ == name
+
+
 def test_a_finding_of_no_kind() -> None:
     with pytest.raises(ValueError, match="'too_big'; valid: int_overflow, pad_leak"):
         Findings().add("g0.forward", None, "too_big", "")  # type: ignore[arg-type]
