@@ -242,7 +242,7 @@ MISTAKES = {
     "backend": (["backend=acmee"], "backend: got 'acmee' (in backend=acmee); valid: acme, "),
     "device": (["backend=acme", "device=acne"], "device: got 'acne'; valid: acme:0, cpu.\nTry: device=acme:0"),
     "option": (["backend=acme", "backend.options.fail=melt"], "ValueError: fail is 'melt', not one of none, compile_"),
-    "target": (["backend._target_=acme_npu.adapter.Acme"], "valid: acme_npu.adapter.AcmeAdapter"),
+    "target": (["backend._target_=acme_npu.adapter.AcmeAdaptr"], "valid: acme_npu.adapter.AcmeAdapter"),
 }
 
 

@@ -133,6 +133,8 @@ def test_kernels_that_are_not_told_are_not_none(adapter: str) -> None:
     assert (results["lower"].status, results["lower"].message) == ("passed", told)
     facts = stored.read_json("lower/summary.json")["graphs"]
     assert [facts[graph]["kernels"] for graph in ("g0.forward", "g0.backward")] == [None, None]
+    untold = "what kernels run: the backend plain does not tell them"
+    assert all(untold in facts[graph]["not_established"] for graph in facts)
     assert ("lower/g0.forward/code.s" in stored.names()) == (adapter == "TellsNoKernels")
     assert not [name for name in stored.names() if name.endswith("provenance.json")]
     assert "aten.gelu" in stored.read_text("lower/g0.forward/post_grad.py")
