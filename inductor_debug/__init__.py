@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from inductor_debug.stages.accelerators.loading import load_profile
     from inductor_debug.stages.accelerators.profile import Profile, validate_profile
     from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+    from inductor_debug.stages.backends.emulation import Emulation
+    from inductor_debug.stages.backends.lowering import LoweredKernel, Lowering
     from inductor_debug.stages.backends.mock import aot_mock_backend, mock_backend
     from inductor_debug.stages.bisect.api import bisect
     from inductor_debug.stages.contract import Stage, StageContext, StageResult
     from inductor_debug.stages.declaration import Declaration, Question, Section
+    from inductor_debug.stages.emulation.findings import Findings
     from inductor_debug.stages.graphs.records import GraphRecord
     from inductor_debug.stages.guards.inspection import inspect_guards
     from inductor_debug.stages.kerneldiff.diff import diff
@@ -36,7 +39,11 @@ _PLACES = {
     "Analysis": "stages.stored_run",
     "ConfigurationError": "models.errors",
     "Declaration": "stages.declaration",
+    "Emulation": "stages.backends.emulation",
+    "Findings": "stages.emulation.findings",
     "GraphRecord": "stages.graphs.records",
+    "LoweredKernel": "stages.backends.lowering",
+    "Lowering": "stages.backends.lowering",
     "Metric": "stages.numerics.metrics",
     "Profile": "stages.accelerators.profile",
     "Question": "stages.declaration",
@@ -73,7 +80,11 @@ __all__ = [
     "Analysis",
     "ConfigurationError",
     "Declaration",
+    "Emulation",
+    "Findings",
     "GraphRecord",
+    "LoweredKernel",
+    "Lowering",
     "Metric",
     "Profile",
     "Question",

@@ -13,6 +13,15 @@ PACKAGE = "inductor_debug"
 FORMER = ("conf", "models", "pipeline", "stages")
 """Packages of ours that stood at the top once, as configurations stored then name them."""
 MOVED = {
+    f"{module}.{former}": f"stages.backends.{now}"
+    for module in ("stages.lower.adapters", "stages.backends.registry")
+    for former, now in {
+        "EagerAdapter": "eager.EagerAdapter",
+        "AotEagerAdapter": "eager.AotEagerAdapter",
+        "InductorAdapter": "inductor.InductorAdapter",
+        "DynamoAdapter": "registered.RegisteredAdapter",
+    }.items()
+} | {
     "stages.constrain.kernel_limits": "stages.rules.kernel_limits",
     "stages.lower.PlantedFault": "stages.backends.planted.PlantedFault",
     "stages.lower.adapters": "stages.backends.registry",

@@ -1,5 +1,6 @@
 """What every stage may read of the configuration. Free of torch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,39 @@ from inductor_debug.stages.accelerators.config import AccelConfig
 if TYPE_CHECKING:
     from inductor_debug.models.case import Case
 
-BUILT_IN = ("eager", "aot_eager", "inductor", "aot_inductor", "mock", "aot_mock", "emulated", "dynamo")
+
+@dataclass(frozen=True)
+class BuiltIn:
+    """What is known of a backend of ours before it is built.
+
+    Attributes:
+        options: whether it takes ``backend.options``.
+        inductor: whether it takes ``backend.inductor``.
+        declares: whether it may have rules of its own.
+    """
+
+    options: bool = False
+    inductor: bool = False
+    declares: bool = False
+
+
+BUILT_IN: Mapping[str, BuiltIn] = {
+    "eager": BuiltIn(),
+    "aot_eager": BuiltIn(),
+    "inductor": BuiltIn(inductor=True),
+    "aot_inductor": BuiltIn(options=True, inductor=True),
+    "mock": BuiltIn(options=True, declares=True),
+    "aot_mock": BuiltIn(options=True, declares=True),
+    "emulated": BuiltIn(declares=True),
+    "dynamo": BuiltIn(options=True),
+}
 """Adapters with a name of their own; any other is an installed package's (``stages.backends.plugins``) or a path."""
+
+
+def may_declare(adapter: str) -> bool:
+    """Whether ``backend.adapter`` may name one that has rules of its own."""
+    known = BUILT_IN.get(adapter)
+    return known is None or known.declares
 
 
 def shown_name(name: str, adapter: str, target: str | None = None) -> str:
@@ -66,6 +98,11 @@ class ReferenceConfig:
     backend: str = "eager"
     device: str | None = None
     dtype: str | None = chosen(None, DTYPES)
+
+    @property
+    def uncompiled(self) -> bool:
+        """Whether it is the module itself, which no backend compiled."""
+        return self.backend == "eager"
 
 
 @dataclass

@@ -18,10 +18,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = "inductor_debug"
 MOST_LINES = 400
 
-CIRCLES = {
-    frozenset({"stages.backends.adapter", "stages.backends.emulated", "stages.backends.mock"}),
-    frozenset({"stages.backends.aot_inductor", "stages.backends.registry"}),
-}
+CIRCLES: set[frozenset[str]] = set()
 """Circles that still stand, by an import inside a function. The list only shrinks."""
 LONGER: set[str] = set()
 """Files that are longer: none."""
@@ -29,7 +26,7 @@ LONGER: set[str] = set()
 TORCH = re.compile(
     r"models\.(?!(config|errors|options|shapes|stored|target|units|visible|yaml_limits)$)"
     r"|stages\.eager_check|stages\.accelerators\.torch_check|stages\.graphs\.(flops|sources)"
-    r"|stages\.backends\.(adapter|aot_inductor|compiled|emulated|fault_kinds|given|mock|planted|registry|user_adapters)"
+    r"|stages\.backends\.(?!(compile_caches|mock_options|plugins|strict_error)$)"
     r"|stages\.benchmark\.(calls|memory|sampling)|stages\.bisect\.(api|options|partial|probing|stage)"
     r"|stages\.capture\.(compilation|no_graph|stage)|stages\.emulation\.(?!findings|kinds)"
     r"|stages\.guards\.(inspection|layouts|reading|session|stage|variations)"

@@ -240,12 +240,12 @@ def _changed(config: AccelConfig, changes: Mapping[str, Any]) -> AccelConfig:
 def _declared(run: Path) -> "tuple[Profile | None, str]":
     """What the run's backend declared, and what to say about it."""
     from inductor_debug.stages.accelerators.profile import read_profile
-    from inductor_debug.stages.constrain.rulebook import DECLARES_NOTHING
+    from inductor_debug.stages.settings import may_declare
 
     folder, shown = StoredFolder(run), visible(str(run))
     backend, again = store.row(run)["backend"], f"Try: inductor-debug rerun {shown} stages=[capture,constrain]"
     if not folder.has(files.DECLARED.path):
-        known = backend is None or backend in DECLARES_NOTHING or (run / "constrain").is_dir()
+        known = backend is None or not may_declare(backend) or (run / "constrain").is_dir()
         missing = f"the rules that the backend {backend} may declare are not checked"
         return None, "" if known else f"note: {missing}: the stage constrain, which stores them, did not run.\n{again}"
     try:

@@ -98,13 +98,13 @@ def of_process(settings: Settings, module: Any, devices: Mapping[str, Any] | Non
         module: the case's, None where it could not be built.
         devices: what torch found.
     """
-    from inductor_debug.stages.backends.registry import InductorAdapter, build_adapter
+    from inductor_debug.stages.backends.registry import build_adapter
     from inductor_debug.stages.torch_internals.compiler_options import differing, plain
 
     adapter = build_adapter(settings)
     options = differing()
-    if isinstance(adapter, InductorAdapter):
-        options["inductor"] |= {key: plain(value) for key, value in sorted(adapter.options.items())}
+    own = adapter.inductor_options() or {}
+    options["inductor"] |= {key: plain(value) for key, value in sorted(own.items())}
     target = settings.model.build.get("_target_")
     device = device_of(settings.device, devices or {})
     model = model_code(module, str(target or ""))

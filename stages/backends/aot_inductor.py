@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, fx
 
 from inductor_debug.models.errors import ConfigurationError, invalid_choice
-from inductor_debug.stages.backends.registry import InductorAdapter
+from inductor_debug.stages.accelerators.config import AccelConfig
+from inductor_debug.stages.backends.adapter import ValuePrinter
+from inductor_debug.stages.backends.inductor import InductorAdapter
+from inductor_debug.stages.settings import BackendConfig
 
 if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.aot_inductor import AotInductorCompiler, Around
@@ -76,6 +79,15 @@ class AotInductorAdapter(InductorAdapter):
         adapter._around = around
         return adapter
 
+    def value_printer(self) -> ValuePrinter | None:
+        return ValuePrinter(self.print_values, self.kernels, self.printing) if self.print_values else None
+
+    def rewriting_backend(self, rewrite: Callable[[str, str], str]) -> None:
+        """None: it is libraries that run."""
+
+    def switched(self, values: Mapping[str, Any]) -> "AotInductorAdapter":
+        return AotInductorAdapter(self.inductor | dict(values), self.print_values, self.kernels)
+
     def validate_compiled(self) -> None:
         """ConfigurationError for a kernel that no graph launches."""
         if self._compiler is None:
@@ -123,9 +135,9 @@ def _names(value: Any) -> list[str]:
     return list(value)
 
 
-def built(inductor: Mapping[str, Any], options: Mapping[str, Any]) -> AotInductorAdapter:
+def configured(config: BackendConfig, accel: AccelConfig | None) -> AotInductorAdapter:
     """The adapter of a configuration; ConfigurationError for an option that it does not take, or a wrong value."""
-    for key in options:
+    for key in config.options:
         if key not in ("print_values", "kernels"):
             raise invalid_choice("backend.options", key, ["print_values", "kernels"])
-    return AotInductorAdapter(inductor, **options)
+    return AotInductorAdapter(config.inductor, **config.options)

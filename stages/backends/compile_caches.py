@@ -38,14 +38,14 @@ class CacheUse:
 
 
 @contextmanager
-def cache_use(lowers: bool) -> Iterator[CacheUse]:
+def cache_use(by_inductor: bool) -> Iterator[CacheUse]:
     """Observe a compilation; the result is complete after the block.
 
     Args:
-        lowers: whether it goes through TorchInductor. What other backends cache, nobody here knows.
+        by_inductor: whether it goes through TorchInductor. What other backends cache, nobody here knows.
     """
     use = CacheUse(reason="the backend does not compile through TorchInductor; caches of its own were not looked at")
-    if not lowers:
+    if not by_inductor:
         yield use
         return
     from inductor_debug.stages.torch_internals.graph_cache import GraphLookups, cache_folders, compiled_files

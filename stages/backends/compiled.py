@@ -4,7 +4,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import torch
 
@@ -12,17 +12,20 @@ from inductor_debug.models.case import Case
 from inductor_debug.models.random_state import seed_everything
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compile_caches import CacheUse, cache_use
-from inductor_debug.stages.backends.registry import InductorAdapter, build_adapter
+from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.backends.strict_error import violation_in
 from inductor_debug.stages.contract import StageContext
 from inductor_debug.stages.torch_internals.compiler_options import CompilationOptions
-
-if TYPE_CHECKING:
-    from inductor_debug.stages.torch_internals.inductor import LoweredGraph
+from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 
 
 class CompiledCase:
     """A case's module behind a backend, called with the module's signature.
+
+    Args:
+        case: the case.
+        adapter: what compiles it.
+        backend: by which of its backends, as ``adapter.loading_backend()``; None: ``adapter.dynamo_backend()``.
 
     Attributes:
         backend: the adapter's name.
@@ -33,26 +36,14 @@ class CompiledCase:
         options: what was patched in TorchInductor's configuration for it; empty for other backends.
     """
 
-    def __init__(
-        self,
-        case: Case,
-        adapter: AcceleratorAdapter,
-        rewrite: Callable[[str, str], str] | None = None,
-        *,
-        stores: bool = False,
-        loads: bool = False,
-    ) -> None:
+    def __init__(self, case: Case, adapter: AcceleratorAdapter, backend: Callable[..., Any] | None = None) -> None:
         self.adapter = adapter
         self.backend = adapter.name
         self.compile_s: float | None = None
         self.caches = CacheUse()
-        self.options: dict[str, Any] = dict(adapter.options) if isinstance(adapter, InductorAdapter) else {}
+        self.options: dict[str, Any] = dict(adapter.inductor_options() or {})
         self.given = 0
-        self._compiler = adapter.loading_backend() if loads else adapter.dynamo_backend()
-        if rewrite is not None and self.loads_modules:
-            cast(Any, self._compiler).rewrite = rewrite
-        if stores and adapter.loads:
-            cast(Any, self._compiler).stores = True
+        self._compiler = adapter.dynamo_backend() if backend is None else backend
         self._function: Callable[..., Any] = torch.compile(case.module, backend=self._counted())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -60,7 +51,7 @@ class CompiledCase:
 
     def first_step(self, case: Case) -> None:
         """One step, in which compilation happens, timed; not undone."""
-        with self.tracing(), cache_use(self.adapter.lowers) as self.caches:
+        with self.tracing(), cache_use(self.adapter.inductor_options() is not None) as self.caches:
             seed_everything(case.seed)  # by Python's and NumPy's numbers too a model may choose what is compiled
             began = time.perf_counter()
             case.step(self)
@@ -85,44 +76,27 @@ class CompiledCase:
         return compiler
 
     @property
-    def graphs(self) -> "dict[str, LoweredGraph]":
+    def graphs(self) -> Mapping[str, LoweredGraph]:
         """What each graph was lowered to, by id; empty for a backend that lowers nothing."""
-        return getattr(self._compiler, "graphs", {}) if self.adapter.lowers else {}
+        return self.adapter.lowered(self._compiler)
 
     @property
-    def loads_modules(self) -> bool:
-        """Whether it is generated modules that run, which could be loaded as others: not of AOTInductor's libraries."""
-        if not self.adapter.lowers:
-            return False
-        from inductor_debug.stages.torch_internals.inductor import RecordingCompiler
-
-        return isinstance(self._compiler, RecordingCompiler) and self._compiler.loads_modules
+    def compiled_nothing(self) -> bool:
+        """Whether no graph was compiled, so that all of the model ran in eager; False where that is not known."""
+        return not self.given or self.adapter.compiled_graphs(self._compiler) == 0
 
 
-def compile_case(
-    case: Case,
-    adapter: AcceleratorAdapter,
-    inductor_options: Mapping[str, Any] | None = None,
-    rewrite: Callable[[str, str], str] | None = None,
-    *,
-    stores: bool = False,
-) -> CompiledCase:
+def compile_case(case: Case, adapter: AcceleratorAdapter, backend: Callable[..., Any] | None = None) -> CompiledCase:
     """Compile a case and take its first step, in which compilation happens. The case is left as it was.
 
     Args:
-        inductor_options: options of TorchInductor on top of the adapter's, for this compilation alone.
-        rewrite: graph id, text of a module that TorchInductor generated → the text that is loaded in its place. Without
-            effect where no module is loaded, see :attr:`CompiledCase.loads_modules`.
-        stores: keep the compiled graphs in the cache for :func:`load_case`, where ``adapter.loads``.
+        backend: as of :class:`CompiledCase`.
 
     Raises:
         ConfigurationError: an option that TorchInductor does not have, or that the adapter can't meet in this case.
         Exception: whatever the backend raises.
     """
-    if inductor_options:
-        assert isinstance(adapter, InductorAdapter), f"{adapter.name} has no TorchInductor options"
-        adapter = InductorAdapter(adapter.inductor | dict(inductor_options))
-    compiled = CompiledCase(case, adapter, rewrite, stores=stores)
+    compiled = CompiledCase(case, adapter, backend)
     with case.preserved():
         compiled.first_step(case)
     return compiled
@@ -133,7 +107,7 @@ def load_case(case: Case, adapter: AcceleratorAdapter) -> CompiledCase:
 
     What can't be loaded is compiled. The case's state is not put back: no second copy of the weights is made.
     """
-    compiled = CompiledCase(case, adapter, loads=True)
+    compiled = CompiledCase(case, adapter, adapter.loading_backend())
     compiled.first_step(case)
     return compiled
 
@@ -150,14 +124,12 @@ def compiled_case(context: StageContext) -> CompiledCase:
         options = CompilationOptions()
         try:
             with options.noted():
-                context.live["compiled"] = compile_case(context.case, adapter, stores=True)
+                context.live["compiled"] = compile_case(context.case, adapter, adapter.storing_backend())
         except Exception as error:
             violated = violation_in(error)
-            if adapter.emulates:
-                from inductor_debug.stages.backends.emulated import EmulatedAdapter, artifacts
-
-                assert isinstance(adapter, EmulatedAdapter), f"{adapter.name} says that it emulates"
-                context.leave(artifacts(adapter), {})
+            emulation = adapter.emulation()
+            if emulation is not None:
+                context.leave(emulation.artifacts(), {})
             if violated is not None:
                 context.leave(violated.artifacts, {"repros": violated.repros.summary if violated.repros else []})
             raise

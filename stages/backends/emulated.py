@@ -1,10 +1,7 @@
 """The emulated backend: AOT graphs with a profile's numerics, on the host."""
 
-import dataclasses
-import itertools
-import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from torch import Tensor, fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -12,20 +9,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.accelerators.config import AccelConfig, NumericsConfig
 from inductor_debug.stages.accelerators.number_formats import parse_format
-from inductor_debug.stages.artifacts.files import EMULATION, EMULATION_FACTS
+from inductor_debug.stages.accelerators.profile import Profile, validate_profile
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
-from inductor_debug.stages.backends.mock import graph_records
-from inductor_debug.stages.contract import StageContext, StageResult
+from inductor_debug.stages.backends.emulation import Emulation
+from inductor_debug.stages.backends.front import Front
 from inductor_debug.stages.emulation.findings import Findings
-from inductor_debug.stages.emulation.interpreter import EmulatingInterpreter
-from inductor_debug.stages.emulation.plan import Numerics, plan
+from inductor_debug.stages.emulation.graph import emulated_graph
 from inductor_debug.stages.emulation.weights import WeightCache
-from inductor_debug.stages.graphs.records import GraphRecord
-
-if TYPE_CHECKING:
-    from inductor_debug.stages.accelerators.profile import Profile
-
-log = logging.getLogger(__name__)
+from inductor_debug.stages.settings import BackendConfig
 
 
 class EmulatedAdapter(AcceleratorAdapter):
@@ -43,19 +34,15 @@ class EmulatedAdapter(AcceleratorAdapter):
     """
 
     name = "emulated"
-    emulates = True
 
     def __init__(self, accel: AccelConfig | None = None) -> None:
         self._config = AccelConfig() if accel is None else accel
         self._profile: Profile | None = None
         self.findings = Findings()
         self.weights = WeightCache()
-        self._fresh = itertools.count()
 
-    def capabilities(self) -> "Profile":
+    def capabilities(self) -> Profile:
         """The validated profile; ConfigurationError where it is not valid."""
-        from inductor_debug.stages.accelerators.profile import validate_profile
-
         if self._profile is None:
             self._profile = validate_profile(self._config)
         return self._profile
@@ -67,11 +54,6 @@ class EmulatedAdapter(AcceleratorAdapter):
                 "with accel.numerics (storage, operands, accumulate, casts, tile, fallback).\n"
                 "Try: accel.numerics.storage.float32=bfloat16"
             )
-
-    @property
-    def warns(self) -> bool:
-        """Whether a defect that is found is recorded alone: the profile says ``strict: false``."""
-        return self._config.strict is False
 
     @property
     def roundoff(self) -> float:  # type: ignore[override]
@@ -89,115 +71,35 @@ class EmulatedAdapter(AcceleratorAdapter):
         formats = NumericsConfig(**{name: getattr(numerics, name) for name in kept})
         return EmulatedAdapter(AccelConfig(name=f"{self._config.name}, formats alone", numerics=formats))
 
+    def emulation(self) -> Emulation:
+        """What was found since the adapter was made."""
+        profile = self.capabilities()
+        return Emulation(
+            profile.name,
+            in_words(profile.numerics),
+            self.findings,
+            profile.numerics,
+            warns=self._config.strict is False,
+            more={"weights": {"rounded": self.weights.misses, "reused": self.weights.hits}},
+        )
+
     def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
         """The graph with the profile's numerics. ConfigurationError where it states none."""
-        graph_id = f"g{next(self._fresh)}.forward"
-        return self._compile(gm, graph_records({graph_id: gm})[0])
+        self.validate()
+        return emulated_graph(gm, self.record(gm), self.capabilities(), self.weights, self.findings)
 
     def dynamo_backend(self) -> Callable[..., Any]:
-        from inductor_debug.stages.torch_internals.backends import aot_backend
+        front = Front(self.compile, recompute=False)
 
         def backend(gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Any]:
-            graphs = _Halves(f"g{next(self._fresh)}", gm)
-
-            def compiler(direction: str) -> Callable[..., Any]:
-                return lambda graph, inputs: self._compile(graph, graphs.record(direction, graph))
-
-            compile_aot = aot_backend(
-                forward=compiler("forward"),
-                backward=compiler("backward"),
-                inference=compiler("forward"),
-                partitioned=graphs.keep,
-                recompute=False,
-            )
             with sdpa_kernel(SDPBackend.MATH):
-                compiled: Callable[..., Any] = compile_aot(gm, example_inputs)
-            return compiled
+                return front(gm, example_inputs)
 
         return backend
 
-    def _compile(self, gm: fx.GraphModule, record: GraphRecord) -> Callable[..., Sequence[Tensor]]:
-        self.validate()
-        profile = self.capabilities()
-        numerics = Numerics.of(profile.numerics)
-        interpreter = EmulatingInterpreter(
-            gm, record.id, plan(gm, record, profile), numerics, self.weights, self.findings
-        )
-        return interpreter.run
 
-
-class _Halves:
-    """Records of a graph's halves, made together: a backward finds the lines of its forward.
-
-    Args:
-        number: ``g0``, ``g1``, …
-        gm: Dynamo's graph, whose names the AOT graphs' inputs get.
-    """
-
-    def __init__(self, number: str, gm: fx.GraphModule) -> None:
-        from inductor_debug.stages.torch_internals.fx_records import PlaceholderInfo
-
-        self.number = number
-        self.names = [PlaceholderInfo(str(node.target)) for node in gm.graph.nodes if node.op == "placeholder"]
-        self.records: dict[str, GraphRecord] = {}
-
-    def keep(self, forward: fx.GraphModule, backward: fx.GraphModule) -> None:
-        graphs = {f"{self.number}.forward": forward, f"{self.number}.backward": backward}
-        self.records = {record.id: self._named(record, graphs[record.id]) for record in graph_records(graphs)}
-
-    def record(self, direction: str, gm: fx.GraphModule) -> GraphRecord:
-        """The half's record: the kept one, or of the graph as it is where its nodes are others."""
-        graph_id = f"{self.number}.{direction}"
-        kept = self.records.get(graph_id)
-        if kept is not None and {node.name for node in kept.nodes} >= {node.name for node in gm.graph.nodes}:
-            return kept
-        return self._named(graph_records({graph_id: gm})[0], gm)
-
-    def _named(self, record: GraphRecord, gm: fx.GraphModule) -> GraphRecord:
-        from inductor_debug.stages.torch_internals.aot import aot_placeholders
-
-        known = aot_placeholders(gm.graph, record.kind, self.names, {})
-        nodes = [
-            dataclasses.replace(node, target=known[node.name].target or node.target) if node.name in known else node
-            for node in record.nodes
-        ]
-        return dataclasses.replace(record, nodes=nodes)
-
-
-def status(adapter: EmulatedAdapter) -> Literal["passed", "failed"]:
-    """Failed where a leak or an overflow of integers was found, unless the profile says ``strict: false``."""
-    return "failed" if adapter.findings.defects and not adapter.warns else "passed"
-
-
-def with_findings(result: StageResult, context: StageContext, adapter: EmulatedAdapter) -> StageResult:
-    """The result of a stage that compares, with the findings where no lower stage has told them."""
-    if EMULATION.stored(context.artifacts):
-        return result
-    failed = "failed" if "failed" in (result.status, status(adapter)) else result.status
-    return dataclasses.replace(
-        result,
-        status=failed,
-        message=f"{result.message}; {in_words(adapter)}",
-        artifacts=result.artifacts | artifacts(adapter),
-    )
-
-
-def artifacts(adapter: EmulatedAdapter) -> dict[str, Any]:
-    """``lower/emulation.csv``, one row a finding, and ``lower/emulation.json``: the numerics in force and counts."""
-    profile = adapter.capabilities()
-    facts = {
-        "profile": profile.name,
-        "numerics": dataclasses.asdict(profile.numerics),
-        "warns": adapter.warns,
-        "findings": adapter.findings.counts(),
-        "weights": {"rounded": adapter.weights.misses, "reused": adapter.weights.hits},
-    }
-    return {EMULATION.path: adapter.findings.table(), EMULATION_FACTS.path: facts}
-
-
-def in_words(adapter: EmulatedAdapter) -> str:
-    """The lower stage's message."""
-    numerics = adapter.capabilities().numerics
+def in_words(numerics: NumericsConfig) -> str:
+    """What of the numerics is emulated: formats, sums, casts, tiles."""
     parts = [f"{dtype} stored as {name}" for dtype, name in numerics.storage.items()]
     parts += [f"{dtype} operands as {name}" for dtype, name in numerics.operands.items()]
     if numerics.accumulate:
@@ -207,6 +109,9 @@ def in_words(adapter: EmulatedAdapter) -> str:
     if numerics.tile:
         sizes = "×".join(map(str, numerics.tile))
         parts.append(f"tiles of {sizes} padded with {'NaN' if numerics.poison else 'zero'}")
-    words = f"emulated {', '.join(parts) or 'host fallbacks'}; {adapter.findings.in_words()}"
-    worst = adapter.findings.worst_in_words()
-    return f"{words}; {worst}" if worst else words
+    return ", ".join(parts)
+
+
+def configured(config: BackendConfig, accel: AccelConfig | None) -> EmulatedAdapter:
+    """The adapter of a configuration."""
+    return EmulatedAdapter(accel)

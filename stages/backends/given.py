@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.front import Level
 from inductor_debug.stages.backends.plugins import installed_adapters
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.settings import BUILT_IN, BackendConfig, Settings
@@ -16,6 +17,8 @@ GivenBackend = Callable[..., Any]
 
 class _Function(AcceleratorAdapter):
     """A backend as ``torch.compile`` takes it: a function of a graph and example inputs."""
+
+    level: Level = "dynamo"
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function

@@ -12,19 +12,21 @@ import itertools
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, fx
 
+from inductor_debug.models.errors import invalid_choice
 from inductor_debug.stages.accelerators.config import AccelConfig
 from inductor_debug.stages.accelerators.profile import PREFIX
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter, run_as_traced
+from inductor_debug.stages.backends.front import Level
+from inductor_debug.stages.backends.graph_records import graph_records
 from inductor_debug.stages.backends.mock_options import MockOptions, split_options
 from inductor_debug.stages.backends.strict_error import SHOWN, ProfileViolated, described, unwaived
-from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.rules.violations import Violations
+from inductor_debug.stages.settings import BackendConfig
 from inductor_debug.stages.torch_internals.frames import WatchedBackend
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class MockAdapter(AcceleratorAdapter):
     """
 
     name = "mock"
+    level: Level = "dynamo"
 
     def __init__(
         self, profile: AccelConfig | None = None, options: MockOptions | None = None, *, run: bool = False
@@ -183,6 +186,7 @@ class AotMockAdapter(MockAdapter):
     """
 
     name = "aot_mock"
+    level: Level = "aot"
 
     def dynamo_backend(self) -> Callable[..., Any]:
         from inductor_debug.stages.torch_internals.backends import aot_backend
@@ -216,52 +220,22 @@ class AotMockAdapter(MockAdapter):
         return backend
 
 
-def graph_records(
-    graphs: dict[str, fx.GraphModule],
-    inputs: "Callable[[RecordContext], list[PlaceholderInfo]] | None" = None,
-    *,
-    details: bool = True,
-    dispatched: bool = False,
-) -> list[GraphRecord]:
-    """Records of traced graphs by id; a backward finds the lines of the forward before it.
-
-    Args:
-        graphs: Dynamo's graphs or AOTAutograd's.
-        inputs: of AOT graphs: what their Dynamo graph's placeholders stand for; None: they are plain inputs.
-        details: False leaves out source lines, modules and FLOPs.
-        dispatched: True finds out which aten operations the calls of Dynamo's graphs come to.
-    """
-    from inductor_debug.stages.torch_internals.dynamo import dynamo_placeholders
-    from inductor_debug.stages.torch_internals.fx_records import RecordContext, graph_record
-
-    context: RecordContext | None = None
-    records = []
-    for graph_id, gm in graphs.items():
-        if context is None:
-            context = RecordContext.of(gm)
-            if details:
-                context.sources.set_caller(node.meta.get("stack_trace") for node in gm.graph.nodes)
-        kind = graph_id.rpartition(".")[2]
-        known: dict[str, PlaceholderInfo] = {}
-        if kind == "dynamo":
-            names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
-            known = dict(zip(names, dynamo_placeholders(gm, context), strict=True))
-        elif inputs is not None:
-            from inductor_debug.stages.torch_internals.aot import aot_placeholders
-
-            known = aot_placeholders(gm.graph, kind, inputs(context), {})
-        record = graph_record(gm.graph, id=graph_id, context=context, placeholders=known, details=details)
-        alone = kind == "dynamo" and len(graphs) == 1  # else its aten graphs tell what its calls come to
-        records.append(_with_calls(record, gm) if dispatched and alone else record)
-    return records
+def mock(config: BackendConfig, accel: AccelConfig | None) -> MockAdapter:
+    """The adapter of a configuration; ConfigurationError for an option that it does not take."""
+    return _configured(MockAdapter, config, accel)
 
 
-def _with_calls(record: GraphRecord, gm: fx.GraphModule) -> GraphRecord:
-    from inductor_debug.stages.torch_internals.dispatch import dispatched_calls
+def aot_mock(config: BackendConfig, accel: AccelConfig | None) -> MockAdapter:
+    """The adapter of a configuration; ConfigurationError for an option that it does not take."""
+    return _configured(AotMockAdapter, config, accel)
 
-    called = dispatched_calls(gm)
-    nodes = [replace(node, dispatched=called[node.name]) if node.name in called else node for node in record.nodes]
-    return replace(record, nodes=nodes)
+
+def _configured(kind: type[MockAdapter], config: BackendConfig, accel: AccelConfig | None) -> MockAdapter:
+    options, rest = split_options(config.options, key="backend.options")
+    if rest or options.repro_dir is not None:
+        key = next(iter(rest), "repro_dir")
+        raise invalid_choice("backend.options", key, ["execute", "mode", "verified_repros"])
+    return kind(None if accel is None or accel.name == "none" else accel, options, run=True)
 
 
 _adapters: dict[tuple[Any, ...], MockAdapter] = {}

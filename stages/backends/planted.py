@@ -13,20 +13,20 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, fx
 
 from inductor_debug.models.errors import ConfigurationError, closest_first, invalid_choice
 from inductor_debug.stages.accelerators.config import AccelConfig
+from inductor_debug.stages.accelerators.profile import Profile
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.fault_kinds import FAULTS, Site, valid_strength
-from inductor_debug.stages.backends.registry import InductorAdapter, build_adapter
+from inductor_debug.stages.backends.registry import build_adapter
+from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.rules.violations import Violations
 from inductor_debug.stages.settings import BackendConfig
-
-if TYPE_CHECKING:
-    from inductor_debug.stages.backends.adapter import Profile
 
 log = logging.getLogger(__name__)
 
@@ -81,13 +81,18 @@ class PlantedFault(AcceleratorAdapter):
         named = isinstance(inner, str)
         config = BackendConfig(str(inner), str(inner), dict(options or {}), dict(inductor or {}))
         self.inner: AcceleratorAdapter = build_adapter(config, accel) if named else inner  # type: ignore[assignment]
-        self.check = self.inner.check  # type: ignore[method-assign]  # the inner's own, where it has one
         self.name = f"{self.inner.name} with {fault} at {graph}:{node}"
         self.planted = False
         self.graphs: list[str] = []
 
-    def capabilities(self) -> "Profile":
+    def capabilities(self) -> Profile:
         return self.inner.capabilities()
+
+    def check(self, graph: GraphRecord) -> Violations:
+        return self.inner.check(graph)
+
+    def own_check(self) -> Callable[[GraphRecord], Violations] | None:
+        return self.inner.own_check()
 
     def storage_rounding(self) -> AcceleratorAdapter | None:
         return self.inner.storage_rounding()
@@ -130,17 +135,6 @@ class PlantedFault(AcceleratorAdapter):
 
         return backend
 
-    @functools.cached_property
-    def _decompositions(self) -> Mapping[Any, Callable[..., Any]] | None:
-        """The inner adapter's. Which ones Inductor has depends on its options in force (``fallback_random``)."""
-        if not isinstance(self.inner, InductorAdapter):
-            return self.inner.decompositions
-        from inductor_debug.stages.torch_internals.inductor import inductor_decompositions
-        from inductor_debug.stages.torch_internals.inductor_options import patched_config
-
-        with patched_config(self.inner.options):
-            return inductor_decompositions()
-
     def _compile_graph(
         self, graph_id: str, gm: fx.GraphModule, inputs: Sequence[Tensor]
     ) -> Callable[..., Sequence[Tensor]]:
@@ -157,11 +151,11 @@ class PlantedFault(AcceleratorAdapter):
 
     def _compile(self, gm: fx.GraphModule, inputs: Sequence[Tensor], *, plant: bool) -> Callable[..., Sequence[Tensor]]:
         if not plant:
-            return self.inner.compile(retraced(fx.Interpreter(gm), inputs, self._decompositions), inputs)
+            return self.inner.compile(retraced(fx.Interpreter(gm), inputs, self.inner.decompositions), inputs)
         planting = _Planting(gm, self)
         memory = planting.memory(inputs) if self.fault.remembers else []
         inputs = [*inputs, *memory]
-        compiled = self.inner.compile(retraced(planting, inputs, self._decompositions), inputs)
+        compiled = self.inner.compile(retraced(planting, inputs, self.inner.decompositions), inputs)
         self.planted = True
         log.info("compiled %s", self.name)
         if not memory:

@@ -5,15 +5,16 @@ import inspect
 import traceback
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 from inductor_debug.models.errors import ConfigurationError, UserError, invalid_choice
 from inductor_debug.models.target import full_name
 from inductor_debug.stages.accelerators.config import AccelConfig
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.front import Level
 from inductor_debug.stages.settings import BUILT_IN
 
-MEMBERS = ("compile", "capabilities", "check", "emulate", "validate", "validate_compiled", "dynamo_backend")
+MEMBERS = tuple(name for name, item in vars(AcceleratorAdapter).items() if callable(item) and not name.startswith("_"))
 """What is called of an adapter."""
 
 
@@ -42,8 +43,16 @@ def adapter_at(path: str, options: Mapping[str, Any], accel: AccelConfig | None)
             "inductor_debug.AcceleratorAdapter."
         )
     missing = [name for name in MEMBERS if not callable(getattr(adapter, name, None))]
+    if adapter.level not in get_args(Level):
+        raise ConfigurationError(
+            f"backend.adapter: {path} ({_place(type(adapter))}) takes graphs of the level {adapter.level!r}; valid: "
+            f"{', '.join(get_args(Level))}.\nTry: level = 'aot'"
+        )
+    own = type(adapter)
+    if own.switches is not AcceleratorAdapter.switches and own.switched is AcceleratorAdapter.switched:
+        missing = ["switched"]
     if missing:
-        raise _lacks(path, type(adapter), missing)
+        raise _lacks(path, own, missing)
     return adapter
 
 

@@ -34,6 +34,7 @@ from inductor_debug.stages.torch_internals.switch_records import (
     DECOMPOSITION,
     DYNAMO_OPTIONS,
     EVERY,
+    FLAGS,
     LOWERINGS,
     OPERATIONS,
     OPTION_GROUPS,
@@ -154,10 +155,10 @@ class Investigation:
         # what a backend decomposes in a front of its own was not looked at by the chain
         own = [DECOMPOSITION] if self.facts["own_front"] and not self.facts["inductor"] else []
         if not (self.facts["inductor"] or first.died or keys_of(first.applications, LOWERINGS)):
-            return [OPERATIONS, *own]
+            return [FLAGS, OPERATIONS, *own]
         if self._without_all(LOWERINGS, link).fault == GONE:
-            return [*AFTER_THE_GRAPH, *PASSES, PATTERNS, OPERATIONS, *own]
-        return [*PASSES, PATTERNS, *AFTER_THE_GRAPH, OPERATIONS, *own]
+            return [FLAGS, *AFTER_THE_GRAPH, *PASSES, PATTERNS, OPERATIONS, *own]
+        return [FLAGS, *PASSES, PATTERNS, *AFTER_THE_GRAPH, OPERATIONS, *own]
 
     def _without_all(self, group: str, link: str) -> Probe:
         """The probe with all of a group off."""
@@ -367,11 +368,12 @@ class Investigation:
                 return
 
     def _option_remedy(self, options: list[Switch], probe: int) -> None:
-        module = CONFIG_MODULES[options[0].group]
-        if self.facts["inductor"] and options[0].group == OPTIONS:
-            text = " ".join(f"backend.inductor.{as_override(option.key)}" for option in options)
+        group = options[0].group
+        if group == FLAGS or (self.facts["inductor"] and group == OPTIONS):
+            text = " ".join(f"{self.facts['switch_key']}.{as_override(option.key)}" for option in options)
             self.result.remedy = Remedy("option", text, probe)
             return
+        module = CONFIG_MODULES[group]
         lines = "; ".join("{}.{} = {!r}".format(module, *as_python(option.key)) for option in options)
         self.result.remedy = Remedy("python", f"import {module}; {lines}", probe)
 

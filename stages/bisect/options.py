@@ -1,69 +1,19 @@
-"""TorchInductor's options that may make a fault go away, each as a switch."""
+"""Options of Dynamo's and AOTAutograd's own configuration that may make a fault go away, and options as typed."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.bisect.messages import as_typed
-from inductor_debug.stages.torch_internals.inductor_options import check_options
-from inductor_debug.stages.torch_internals.switches import inductor_defaults
 
-CANDIDATES: tuple[tuple[str, Any], ...] = (
-    ("pattern_matcher", False),
-    ("joint_graph_constant_folding", False),
-    ("epilogue_fusion", False),
-    ("max_fusion_size", 1),
-    ("split_reductions", False),
-    ("inplace_buffers", False),
-    ("allow_buffer_reuse", False),
-    ("emulate_precision_casts", True),
-    ("layout_optimization", False),
-    ("comprehensive_padding", False),
-    ("fallback_random", True),
-    ("freezing", False),
-    ("max_autotune", False),
-    ("max_autotune_gemm", False),
-    ("max_autotune_pointwise", False),
-    ("coordinate_descent_tuning", False),
-    ("cpp_wrapper", False),
-)
 OF_DYNAMO = ("inline_inbuilt_nn_modules=false", "automatic_dynamic_shapes=false", "suppress_errors=true")
 OF_AOT = ("cse=false",)
-"""Options of Dynamo's and AOTAutograd's own configuration, as they are typed."""
-
-ON_CPU: tuple[tuple[str, Any], ...] = (("cpp.simdlen", 1), ("cpp.threads", 1))
-ON_CUDA: tuple[tuple[str, Any], ...] = (
-    ("triton.cudagraphs", False),
-    ("triton.persistent_reductions", False),
-    ("triton.prefer_nd_tiling", False),
-    ("shape_padding", False),
-)
+"""As they are typed."""
 
 
-def option_values(given: Mapping[str, Any], device: str) -> dict[str, tuple[str, Any]]:
-    """``name=value``, as it is typed, → (name, value): what is tried.
-
-    First the options that the user gave, back to torch's default; then the candidates that have another value now and
-    are known to this torch.
+def option_values(switches: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
+    """``name=value``, as it is typed, → (name, value).
 
     Args:
-        given: the adapter's options, flat.
-        device: the case's kind of device.
+        switches: name → the value to try, as of :meth:`AcceleratorAdapter.switches`.
     """
-    defaults = inductor_defaults()
-    back = [(name, defaults[name]) for name, value in given.items() if name in defaults and defaults[name] != value]
-    candidates = [*CANDIDATES, *(ON_CPU if device == "cpu" else ON_CUDA)]
-    changed = {name: value for name, value in back if name != "fallback_random"}
-    for name, value in candidates:
-        if name in defaults and name not in changed and given.get(name, defaults[name]) != value:
-            changed[name] = value
-    return {as_typed(name, value): (name, value) for name, value in changed.items() if _accepted(name, value)}
-
-
-def _accepted(name: str, value: Any) -> bool:
-    """Whether the option may be typed: a default of torch's can be of another type than its annotation."""
-    try:
-        check_options({name: value})
-    except ConfigurationError:
-        return False
-    return True
+    return {as_typed(name, value): (name, value) for name, value in switches.items()}

@@ -4,7 +4,7 @@ So any adapter gets a switch for every operation: which one, left to torch, make
 """
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor, fx
@@ -19,20 +19,14 @@ class PartialAdapter(AcceleratorAdapter):
     """AOTAutograd's graphs, in pieces: the operations that are on compiled by ``inner``, the others run by torch.
 
     Args:
-        inner: the adapter.
+        inner: the adapter, whose decompositions are applied before.
         board: says which operations are off, and notes them all.
-        decompositions: applied before, as ``inner`` has them.
     """
 
-    def __init__(
-        self,
-        inner: AcceleratorAdapter,
-        board: Switchboard,
-        decompositions: Mapping[Any, Callable[..., Any]] | None,
-    ) -> None:
+    def __init__(self, inner: AcceleratorAdapter, board: Switchboard) -> None:
         self.inner, self.board = inner, board
         self.name = inner.name
-        self.decompositions = decompositions
+        self.decompositions = inner.decompositions
 
     def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
         pieces = pieces_of(gm, self.board)

@@ -11,7 +11,8 @@ from typing import Any
 from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
-from inductor_debug.stages.backends.registry import AotEagerAdapter, EagerAdapter, InductorAdapter
+from inductor_debug.stages.backends.eager import AotEagerAdapter, EagerAdapter
+from inductor_debug.stages.backends.inductor_switches import inductor_switches
 from inductor_debug.stages.bisect.messages import as_python
 from inductor_debug.stages.bisect.options import OF_AOT, OF_DYNAMO, option_values
 from inductor_debug.stages.bisect.partial import PartialAdapter
@@ -37,12 +38,12 @@ from inductor_debug.stages.kerneldiff.records import Comparison
 from inductor_debug.stages.kerneldiff.standard import Standard, opened_baseline, standard_of
 from inductor_debug.stages.numerics.record import TensorComparison
 from inductor_debug.stages.torch_internals import dynamo
-from inductor_debug.stages.torch_internals.inductor import inductor_decompositions
 from inductor_debug.stages.torch_internals.inductor_options import patched_config
 from inductor_debug.stages.torch_internals.switch_records import (
     AOT_OPTIONS,
     DECOMPOSITION,
     DYNAMO_OPTIONS,
+    FLAGS,
     OPERATIONS,
     OPTIONS,
     Application,
@@ -136,17 +137,20 @@ class Prober:
 
     def facts(self) -> dict[str, Any]:
         """What the search must know of the backend: ``name``; ``links`` of the chain below it; ``inductor``: it is
-        TorchInductor as this project runs it; ``own_front``: not our AOTAutograd; ``disabled_passes``: torch's
-        option of that name is there; and by group the options to try.
+        TorchInductor as this project runs it; ``switch_key``: below which its own switches are typed; ``own_front``:
+        not our AOTAutograd; ``disabled_passes``: torch's option of that name is there; and by group the options to
+        try.
         """
         adapter = self._adapter()
         return {
             "name": adapter.name,
             "links": self._links(adapter),
-            "inductor": isinstance(adapter, InductorAdapter),
-            "own_front": type(adapter).dynamo_backend is not AcceleratorAdapter.dynamo_backend,
+            "inductor": adapter.inductor_options() is not None,
+            "switch_key": adapter.switch_key,
+            "own_front": adapter.own_front,
             "disabled_passes": "disabled_passes" in inductor_defaults(),
-            OPTIONS: list(self._option_values(adapter)),
+            OPTIONS: list(self._values(OPTIONS, adapter)),
+            FLAGS: list(self._values(FLAGS, adapter)),
             DYNAMO_OPTIONS: OF_DYNAMO,
             AOT_OPTIONS: OF_AOT,
         }
@@ -182,41 +186,36 @@ class Prober:
     @contextlib.contextmanager
     def _switched(self, setting: Setting, board: Switchboard) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(patched_config(self._changed(setting, self._adapter())))
+            stack.enter_context(patched_config(self._changed(OPTIONS, setting, self._adapter())))
             for group in (DYNAMO_OPTIONS, AOT_OPTIONS):
                 values = dict(as_python(switch.key) for switch in setting.off if switch.group == group)
                 stack.enter_context(patched_options(CONFIG_MODULES[group], values))
             stack.enter_context(installed(board, fallback=setting.fallback, undecomposed=setting.undecomposed))
             yield
 
-    def _option_values(self, adapter: AcceleratorAdapter) -> dict[str, tuple[str, Any]]:
-        given = adapter.options if isinstance(adapter, InductorAdapter) else {}
-        return option_values(given, self._context.case.device.type)
+    def _values(self, group: str, adapter: AcceleratorAdapter) -> dict[str, tuple[str, Any]]:
+        """Options to try as typed → (name, value): TorchInductor's, or of another adapter its own (``flags``).
 
-    def _changed(self, setting: Setting, adapter: AcceleratorAdapter) -> dict[str, Any]:
-        """Options of TorchInductor that the setting changes."""
-        values = self._option_values(adapter)
-        return dict(
-            values.get(switch.key) or as_python(switch.key) for switch in setting.off if switch.group == OPTIONS
-        )
+        TorchInductor's are tried behind any backend, which may call it.
+        """
+        device, by_inductor = self._context.case.device.type, adapter.inductor_options() is not None
+        if group == FLAGS:
+            return {} if by_inductor else option_values(adapter.switches(device))
+        return option_values(adapter.switches(device) if by_inductor else inductor_switches({}, device))
+
+    def _changed(self, group: str, setting: Setting, adapter: AcceleratorAdapter) -> dict[str, Any]:
+        """Options of the group that the setting changes."""
+        values = self._values(group, adapter)
+        return dict(values.get(switch.key) or as_python(switch.key) for switch in setting.off if switch.group == group)
 
     def _links(self, adapter: AcceleratorAdapter) -> list[str]:
-        """The links of the chain below the backend. ``eager`` and ``aot_eager`` add nothing to theirs, so that a fault
-        behind them is Dynamo's or AOTAutograd's.
+        """The links of the chain below the backend. One that compiles nothing adds nothing to theirs, so that a fault
+        behind it is Dynamo's or AOTAutograd's.
         """
-        if type(adapter) is EagerAdapter:
-            return [UNCOMPILED, DYNAMO]
-        if type(adapter) is AotEagerAdapter:
-            return [UNCOMPILED, DYNAMO, AOT]
+        if adapter.as_traced:
+            return [UNCOMPILED, DYNAMO] if adapter.level == "dynamo" else [UNCOMPILED, DYNAMO, AOT]
         links = [UNCOMPILED, DYNAMO, AOT]
-        return [*links, DECOMPOSITIONS] if self._decompositions(adapter) else links
-
-    def _decompositions(self, adapter: AcceleratorAdapter) -> Mapping[Any, Callable[..., Any]] | None:
-        """The adapter's. Which ones Inductor has depends on its options in force (``fallback_random``)."""
-        if not isinstance(adapter, InductorAdapter):
-            return adapter.decompositions
-        with patched_config(adapter.options):
-            return inductor_decompositions()
+        return [*links, DECOMPOSITIONS] if adapter.level == "aot" and adapter.decompositions else links
 
     def _compiled(self, setting: Setting, board: Switchboard) -> CompiledCase:
         case = self._context.case
@@ -230,14 +229,14 @@ class Prober:
         if setting.link == AOT:
             return AotEagerAdapter()
         adapter = self._adapter()
-        decompositions = self._decompositions(adapter)
         if setting.link == DECOMPOSITIONS:
-            return _Decomposed(decompositions or {})
+            return _Decomposed(adapter.decompositions or {})
         assert setting.link == BACKEND
-        if isinstance(adapter, InductorAdapter):
-            adapter = InductorAdapter(adapter.inductor | self._changed(setting, adapter))
+        changed = self._changed(OPTIONS if adapter.inductor_options() is not None else FLAGS, setting, adapter)
+        if changed:
+            adapter = adapter.switched(changed)
         if setting.split or any(switch.group == OPERATIONS for switch in setting.off):
-            return PartialAdapter(adapter, board, decompositions)
+            return PartialAdapter(adapter, board)
         return adapter
 
     def _located(self, application: Application) -> Application:
@@ -256,7 +255,7 @@ class Prober:
     def _decomposed_by(self, name: str) -> str:
         """The code of a decomposition of the adapter's."""
         if name not in self._definitions:
-            table = self._decompositions(self._adapter()) or {}
+            table = self._adapter().decompositions or {}
             self._definitions[name] = definition_of(table.get(overload(name)))
         return self._definitions[name]
 

@@ -13,7 +13,7 @@ import datetime
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.accelerators.config import AccelConfig
@@ -24,13 +24,7 @@ from inductor_debug.stages.rules.engine import check
 from inductor_debug.stages.rules.findings import with_findings
 from inductor_debug.stages.rules.violation import Violation
 from inductor_debug.stages.rules.violations import Violations, waive
-from inductor_debug.stages.settings import Settings
-
-if TYPE_CHECKING:
-    from inductor_debug.stages.backends.adapter import AcceleratorAdapter
-
-DECLARES_NOTHING = ("eager", "aot_eager", "inductor", "dynamo")
-"""Built-in adapters without capabilities: nothing has to be imported to know that."""
+from inductor_debug.stages.settings import Settings, may_declare
 
 
 @dataclass(frozen=True)
@@ -45,6 +39,7 @@ class Rulebook:
         edited: True where ``accel.FIELD`` changed what the backend declares.
         declared: the backend's capabilities, whose rows an own check may repeat (``super().check(graph)``).
         own_check: the adapter's ``check``, where it is not the default one.
+        level: of the graphs that the adapter takes, ``aot`` or ``dynamo``.
         strict: ``accel.strict`` as given; None where nobody did.
     """
 
@@ -55,6 +50,7 @@ class Rulebook:
     edited: bool = False
     declared: Profile = field(default_factory=Profile)
     own_check: Callable[[GraphRecord], Violations] | None = None
+    level: str = "aot"
     strict: bool | None = None
 
     def check(self, graphs: Sequence[GraphRecord], today: datetime.date | None = None) -> Violations:
@@ -65,7 +61,7 @@ class Rulebook:
         if self.own_check is None:
             return check(graphs, self.profile, today=today)
         found = check(graphs, replace(self.profile, waivers=()))
-        rows = [*found, *itertools.chain.from_iterable(map(self._own_rows, _compiled(graphs)))]
+        rows = [*found, *itertools.chain.from_iterable(map(self._own_rows, _compiled(graphs, self.level)))]
         rows = count_once(waive(rows, self.profile.waivers, today or datetime.date.today()), graphs)
         return replace(found, rows=tuple(with_findings(rows, graphs)), profile=self.profile)
 
@@ -100,7 +96,7 @@ class Rulebook:
 def rulebook(settings: Settings) -> Rulebook:
     """The rules in force for a run; ConfigurationError where the profile or the backend is not valid."""
     accel = settings.accel
-    if settings.backend.adapter in DECLARES_NOTHING:
+    if not may_declare(settings.backend.adapter):
         return Rulebook(validate_profile(accel), strict=accel.strict)
     from inductor_debug.stages.backends.registry import build_adapter
 
@@ -108,15 +104,16 @@ def rulebook(settings: Settings) -> Rulebook:
     declared = adapter.capabilities()
     if not isinstance(declared, Profile):
         raise _wrong_type(f"capabilities() of the adapter {adapter.name}", declared, Profile)
-    declared, own = completed(declared), own_check(adapter)
+    declared, own = completed(declared), adapter.own_check()
     if accel.name != "none":
-        replaced = 0 if settings.backend.adapter in ("mock", "aot_mock") else len(declared.rules)  # mocks enforce accel
+        profile = validate_profile(accel)
         return Rulebook(
-            validate_profile(accel),
+            profile,
             backend=adapter.name,
-            replaced=replaced,
+            replaced=0 if declared.rules == profile.rules else len(declared.rules),  # a mock enforces accel
             declared=declared,
             own_check=own,
+            level=adapter.level,
             strict=accel.strict,
         )
     if not declared.rules and own is None:
@@ -128,20 +125,15 @@ def rulebook(settings: Settings) -> Rulebook:
         edited=replace(accel, description="") != AccelConfig(),
         declared=declared,
         own_check=own,
+        level=adapter.level,
         strict=accel.strict,
     )
 
 
-def own_check(adapter: "AcceleratorAdapter") -> Callable[[GraphRecord], Violations] | None:
-    """The adapter's ``check``, unless it is the default one."""
-    from inductor_debug.stages.backends.adapter import AcceleratorAdapter
-
-    default = getattr(adapter.check, "__func__", None) is AcceleratorAdapter.check
-    return None if default else adapter.check
-
-
-def _compiled(graphs: Sequence[GraphRecord]) -> list[GraphRecord]:
+def _compiled(graphs: Sequence[GraphRecord], level: str) -> list[GraphRecord]:
     """Those that an adapter's ``compile`` would get; Dynamo's, of a graph without AOT graphs."""
+    if level == "dynamo":
+        return [graph for graph in graphs if graph.kind == "dynamo"]
     aot = [graph for graph in graphs if graph.kind in ("forward", "backward")]
     numbers = {graph.id.partition(".")[0] for graph in aot}
     return aot + [graph for graph in graphs if graph.kind == "dynamo" and graph.id.partition(".")[0] not in numbers]

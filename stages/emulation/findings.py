@@ -54,8 +54,20 @@ class Findings:
         self._found: dict[tuple[str, str, str], Finding] = {}
 
     def add(self, graph: str, node: NodeRecord, kind: str, message: str, **figures: Any) -> None:
-        """Keep a finding; of one found again, in another run, the one with more elements."""
-        assert kind in KINDS, kind
+        """Keep a finding; of one found again, in another run, the one with more elements.
+
+        Args:
+            graph: the graph's id.
+            node: where it is.
+            kind: one of :data:`~stages.emulation.kinds.KINDS`.
+            message: one sentence.
+            figures: ``count``, ``elements``, ``worst``, ``bytes`` and ``flops`` as of :class:`Finding`.
+
+        Raises:
+            ValueError: there is no such kind.
+        """
+        if kind not in KINDS:
+            raise ValueError(f"a finding of the kind {kind!r}; valid: {', '.join(KINDS)}")
         source = str(node.source) if node.source else ""
         new = Finding(graph, node.name, node.target, node.module, source, kind, message=message, **figures)
         key = graph, node.name, kind

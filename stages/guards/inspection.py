@@ -82,7 +82,7 @@ def inspect_guards(
 
 def default_backend() -> Backend:
     """AOTAutograd's graphs, run by torch operation by operation."""
-    from inductor_debug.stages.backends.registry import AotEagerAdapter
+    from inductor_debug.stages.backends.eager import AotEagerAdapter
 
     return AotEagerAdapter().dynamo_backend()
 

@@ -176,7 +176,7 @@ class _Comparing:
         draws = matched_draws.Draws(self.case, self.test, differ=differ)
         if not (difference.failed and self.reference.drew and self.origin is self.case):
             return difference, draws
-        if self.settings.backend == "eager":
+        if self.settings.uncompiled:
             self.context.progress("looking at each random number that the test side draws")
             draws = matched_draws.look(self.case, self.compiled, self.reference, self.test)
             if draws.test is not self.test:
@@ -220,9 +220,10 @@ class _Comparing:
         if self.baseline is not None and not self.baseline.same_place(self.case):
             return ""
         compiled, reference = self.compiled, self.settings
-        if self.context.settings.backend.adapter == reference.backend == "eager" and _here(reference):
+        adapter = compiled.adapter
+        if adapter.as_traced and adapter.level == "dynamo" and reference.uncompiled and _here(reference):
             return "reference and test are both eager"
-        if not compiled.given or (compiled.adapter.lowers and not compiled.graphs):
+        if compiled.compiled_nothing:
             told = "" if compiled.given else without_graph(self.context)
             return f"{compiled.backend} compiled no graph, so all of the model ran in eager{told and f'. {told}'}"
         return ""

@@ -49,7 +49,7 @@ class Evidence:
     @property
     def eager(self) -> Case | None:
         """The reference's case where it ran here and in eager, so that it can be run again; else None."""
-        here = isinstance(self.origin, Case) and self.context.settings.reference.backend == "eager"
+        here = isinstance(self.origin, Case) and self.context.settings.reference.uncompiled
         return self.origin if here else None  # type: ignore[return-value]
 
     @property

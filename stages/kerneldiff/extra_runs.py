@@ -120,7 +120,7 @@ def _stepped(
     after = parameters(state)
     own.compare_leaves(after["reference"], after["test"], after.get("gold", {}), kind="parameter")
     difference.rows += own.rows
-    if "gold" in state and context.settings.reference.backend == "eager":
+    if "gold" in state and context.settings.reference.uncompiled:
         _reconsider(context, config, cases[0], state["reference"].draws, after, difference, changes)
     last = drift.iloc[-1]
     ratio = "" if last["ratio"] is None else f", {last['ratio']:.3g} times eager's own drift from float64"

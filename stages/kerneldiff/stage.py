@@ -6,7 +6,6 @@ from typing import Any
 
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.backends.compiled import compiled_case
-from inductor_debug.stages.backends.emulated import with_findings
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.kerneldiff import extra_runs
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
@@ -114,8 +113,8 @@ class KernelDiffStage(Stage):
             {"numerics": summary(comparison.rows, comparison.verdict)},
             {files.OUTPUTS.path: DIGEST_COLUMNS},
         )
-        adapter: Any = comparison.adapter
-        return with_findings(result, context, adapter) if adapter is not None and adapter.emulates else result
+        emulation = comparison.adapter.emulation() if comparison.adapter is not None else None
+        return result if emulation is None else emulation.added_to(result, context)
 
     def _drawn(self, failed: list[Any]) -> int:
         return min(len(failed), PICTURES) if self.config.plots else 0

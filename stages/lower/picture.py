@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from inductor_debug.stages.backends.lowering import ToldGraph
 from inductor_debug.stages.graph_pictures import draw_graph
 from inductor_debug.stages.graphs.sources import SourceFinder
 
@@ -28,7 +29,10 @@ def draw_post_grad(
     record = lowered.record
     if record is None:
         return {}
+    what = WHAT.get(record.kind, "")
+    if isinstance(lowered, ToldGraph):
+        what = f"the {record.kind} graph that {lowered.backend} compiled"
     lines = {node.name: finder.find(node.stack_trace, node.module) for node in lowered.nodes}
     drawn = replace(record, nodes=[replace(node, source=lines.get(node.name)) for node in record.nodes])
     notes = {node: f"→ {', '.join(names)}" for node, names in kernels.items()}
-    return {"post_grad.svg": draw_graph(drawn, what=WHAT.get(record.kind, ""), files=FILES, notes=notes)}
+    return {"post_grad.svg": draw_graph(drawn, what=what, files=FILES, notes=notes)}

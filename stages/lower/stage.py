@@ -1,11 +1,12 @@
-"""The lower stage: what TorchInductor made of each graph, kernels with their source lines; or what emulation found."""
+"""The lower stage: what a backend made of each graph, kernels with their source lines; and what emulation found."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from inductor_debug.stages.artifacts.files import GRAPH, LOWERED, LOWERING
-from inductor_debug.stages.backends.aot_inductor import AotInductorAdapter
+from inductor_debug.stages.backends.adapter import ValuePrinter
 from inductor_debug.stages.backends.compiled import CompiledCase, compiled_case
+from inductor_debug.stages.backends.lowering import OURS, ToldGraph
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.contract import Artifacts, Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import calls_in_words, counted
@@ -35,28 +36,45 @@ class LowerStage(Stage):
 
     def run(self, context: StageContext) -> StageResult:
         adapter = build_adapter(context.settings)
-        if adapter.emulates:
-            return emulation(compiled_case(context))
-        if not adapter.lowers:
+        if not (adapter.lowers or adapter.emulates):
             return StageResult("skipped", f"backend {adapter.name} lowers nothing")
         compiled = compiled_case(context)
-        context.progress("reading what was generated")
-        from inductor_debug.stages.graphs.sources import SourceFinder
+        result = lowering(context, compiled) if adapter.lowers else None
+        emulation = compiled.adapter.emulation()
+        if emulation is not None:
+            files = emulation.artifacts() | {LOWERING.path: summary(compiled, {})}
+            alone = StageResult(emulation.status, emulation.message, files)
+            return alone if result is None else emulation.added_to(result, context)
+        if result is None:
+            told = "does not tell what it emulated: AcceleratorAdapter.emulation gave nothing"
+            return StageResult("skipped", f"not established: the backend {adapter.name} {told}")
+        return result
 
-        finder = SourceFinder(context.case.module)
-        artifacts: dict[str, Any] = {}
-        graphs: dict[str, Any] = {}
-        for graph_id, lowered in compiled.graphs.items():
-            files, facts = graph_files(lowered, captured_graphs(context.artifacts, graph_id), finder)
-            artifacts |= {LOWERED.at(graph_id, name): content for name, content in files.items()}
-            graphs[graph_id] = facts
-        facts, message = summary(compiled, graphs), message_of(graphs) + ("" if compiled.given else helping(context))
-        if isinstance(adapter, AotInductorAdapter) and adapter.print_values:
-            observer = observed(context, adapter, facts)
-            artifacts |= observer.artifacts()
-            message += f"; {observer.in_words()}"
-        artifacts[LOWERING.path] = facts
-        return StageResult("passed", message, artifacts)
+
+def lowering(context: StageContext, compiled: CompiledCase) -> StageResult:
+    """What each graph was lowered to, and what the printer of intermediate values tells where one was asked for."""
+    if compiled.given and not compiled.graphs:
+        told = f"the backend {compiled.backend} does not tell what it lowered the graphs to"
+        return StageResult("skipped", f"not established: {told}", {LOWERING.path: summary(compiled, {})})
+    context.progress("reading what was generated")
+    from inductor_debug.stages.graphs.sources import SourceFinder
+
+    finder = SourceFinder(context.case.module)
+    artifacts: dict[str, Any] = {}
+    graphs: dict[str, Any] = {}
+    for graph_id, lowered in compiled.graphs.items():
+        files, facts = graph_files(lowered, captured_graphs(context.artifacts, graph_id), finder)
+        artifacts |= {LOWERED.at(graph_id, name): content for name, content in files.items()}
+        graphs[graph_id] = facts
+    facts = summary(compiled, graphs)
+    message = message_of(graphs, compiled.backend) + ("" if compiled.given else helping(context))
+    printer = compiled.adapter.value_printer()
+    if printer is not None:
+        observer = observed(context, printer, facts)
+        artifacts |= observer.artifacts()
+        message += f"; {observer.in_words()}"
+    artifacts[LOWERING.path] = facts
+    return StageResult("passed", message, artifacts)
 
 
 def helping(context: StageContext) -> str:
@@ -67,36 +85,23 @@ def helping(context: StageContext) -> str:
     return f"; {told}" if told else ""
 
 
-def observed(context: StageContext, adapter: AotInductorAdapter, facts: dict[str, Any]) -> "ValueObserver":
+def observed(context: StageContext, printer: ValuePrinter, facts: dict[str, Any]) -> "ValueObserver":
     """What the printer of intermediate values tells of one step, and ``facts["printer"]``: what that cost.
 
     What it told is left where the step raises.
     """
     from inductor_debug.stages.lower.values import ValueObserver, observe
 
-    observer = ValueObserver(adapter.print_values, adapter.kernels)
+    observer = ValueObserver(printer.level, printer.kernels)
     context.progress("compiling again, with the printer of intermediate values")
     try:
-        seconds = observe(context.case, adapter, observer)
+        seconds = observe(context.case, printer, observer)
     except Exception:
         context.leave(observer.artifacts(), {})
         raise
-    facts["printer"] = {"level": adapter.print_values, "kernels": adapter.kernels, "seconds": seconds}
+    facts["printer"] = {"level": printer.level, "kernels": list(printer.kernels), "seconds": seconds}
     facts["printer"] |= {"stored_bytes": observer.stored_bytes, "silent": observer.silent}
     return observer
-
-
-def emulation(compiled: CompiledCase) -> StageResult:
-    """What one step of an emulating adapter found. It lowers nothing, but the step is where it finds things.
-
-    Failed where padding leaks or an integer overflows, and the profile does not say ``strict: false``.
-    """
-    from inductor_debug.stages.backends.emulated import EmulatedAdapter, artifacts, in_words, status
-
-    adapter = compiled.adapter
-    assert isinstance(adapter, EmulatedAdapter), f"{adapter.name} says that it emulates"
-    files = artifacts(adapter) | {LOWERING.path: summary(compiled, {})}
-    return StageResult(status(adapter), in_words(adapter), files)
 
 
 def captured_graphs(artifacts: Artifacts, graph_id: str) -> list[GraphRecord]:
@@ -142,6 +147,9 @@ def graph_files(
         + without_own_lines(launches)
         + ([] if captured else ["no captured graph of this id: nodes are not mapped"]),
     }
+    if isinstance(lowered, ToldGraph):
+        untold = () if lowered.kernels is not None else ("kernels", "launches", "extern_launches")
+        facts |= dict.fromkeys(("nodes_pre_fusion", "nodes_post_fusion", *untold))
     provenance = {"graph": lowered.id, "kernels": launches, **{key: facts[key] for key in PROVENANCE}}
     back = backwards(launches, lowered, finder)
     files: dict[str, Any] = {
@@ -161,6 +169,9 @@ def graph_files(
     }
     absent = [] if lowered.joint else ["joint.py"]
     absent += [] if schedule.autotuning else ["autotuning.csv"]
+    if isinstance(lowered, ToldGraph):
+        files = {name: files[name] for name in OURS if name in files} | lowered.texts
+        absent = [] if lowered.kernels is not None else ["kernels.csv", "provenance.json"]
     files = {name: content for name, content in files.items() if name not in absent}
     files |= draw_post_grad(lowered, back["post_grad_nodes"], finder)
     return files | {f"kernels/{kernel.file}": kernel.source for kernel in kernels}, facts
@@ -175,6 +186,8 @@ def without_own_lines(launches: list[dict[str, Any]]) -> list[str]:
 
 def kernels_of(lowered: "LoweredGraph") -> tuple[list[Kernel], list[str]]:
     """The kernels of the generated module, and why there are none where it can't be taken apart."""
+    if isinstance(lowered, ToldGraph):
+        return lowered.kernels or [], []
     if lowered.language == "cpp":
         return split_cpp_kernels(lowered.source_code), []
     try:
@@ -195,13 +208,18 @@ def summary(compiled: CompiledCase, graphs: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def message_of(graphs: dict[str, Any]) -> str:
-    """One line for a person."""
+def message_of(graphs: dict[str, Any], backend: str) -> str:
+    """One line for a person. ``graphs``: facts by id."""
     if not graphs:
         return "nothing was compiled: Dynamo captured no operation of the model"
+    told = [facts for facts in graphs.values() if facts["kernels"] is not None]
+    noun = "Dynamo graph" if all(graph_id.endswith(".dynamo") for graph_id in graphs) else "AOT graph"
+    if not told:
+        given = counted(len(graphs), noun)
+        return f"{given} compiled by {backend}; not established: what kernels run, which it does not tell"
     kernels, launches, extern = (
-        sum(facts[key] for facts in graphs.values()) for key in ("kernels", "launches", "extern_launches")
+        sum(facts[key] for facts in told) for key in ("kernels", "launches", "extern_launches")
     )
     missing = sum(bool(facts["not_established"]) for facts in graphs.values())
     gaps = f"; {missing} with parts not established" if missing else ""
-    return f"{counted(len(graphs), 'AOT graph')} lowered to {calls_in_words(kernels, launches, extern)}{gaps}"
+    return f"{counted(len(graphs), noun)} lowered to {calls_in_words(kernels, launches, extern)}{gaps}"

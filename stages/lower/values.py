@@ -42,6 +42,7 @@ from torch import Tensor
 
 from inductor_debug.models.case import Case
 from inductor_debug.stages.artifacts.files import VALUE, VALUES
+from inductor_debug.stages.backends.adapter import ValuePrinter
 from inductor_debug.stages.backends.compiled import compile_case
 from inductor_debug.stages.file_names import file_name
 from inductor_debug.stages.formatting import counted
@@ -51,7 +52,6 @@ from inductor_debug.stages.native_output import copied_stdout
 from inductor_debug.stages.torch_internals.printer_output import Printed, parse_printed, state_of
 
 if TYPE_CHECKING:
-    from inductor_debug.stages.backends.aot_inductor import AotInductorAdapter
     from inductor_debug.stages.torch_internals.aot_inductor import Run
     from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 
@@ -212,13 +212,13 @@ def is_unjudged(row: Mapping[str, Any]) -> bool:
     return bool(row["buffer"]) and not row["state"] and not row.get("value") and row.get("elements") != 0
 
 
-def observe(case: Case, adapter: "AotInductorAdapter", observer: ValueObserver) -> float:
+def observe(case: Case, printer: ValuePrinter, observer: ValueObserver) -> float:
     """Take one step of the case, compiled once more with the printer, and keep in ``observer`` what is told.
 
     Returns:
         the wall seconds of that step, its compilation included.
     """
-    compiled = compile_case(case, adapter.printing(observer))
+    compiled = compile_case(case, printer.printing(observer))
     assert compiled.compile_s is not None, "a compiled case was timed"
     return compiled.compile_s
 

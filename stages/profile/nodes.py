@@ -11,8 +11,7 @@ from typing import Any
 from torch import Tensor, fx
 
 from inductor_debug.models.case import Case
-from inductor_debug.stages.backends.adapter import AcceleratorAdapter
-from inductor_debug.stages.backends.registry import AotEagerAdapter, EagerAdapter
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter, run_as_traced
 from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord, known_total
 from inductor_debug.stages.lower.attribution import Part
 from inductor_debug.stages.profile.observation import BACKWARD
@@ -20,13 +19,8 @@ from inductor_debug.stages.profile.work import FLOATING, Work
 from inductor_debug.stages.torch_internals.generated_ranges import range_name
 
 
-def runs_by_node(adapter: AcceleratorAdapter) -> bool:
-    """Whether torch executes this adapter's graphs operation by operation."""
-    return type(adapter) in (EagerAdapter, AotEagerAdapter)
-
-
-class RangedNodes(AotEagerAdapter):
-    """The same as ``adapter``, with a range around each call of its graphs.
+class RangedNodes(AcceleratorAdapter):
+    """The same as ``adapter``, whose graphs torch executes as traced, with a range around each call of its graphs.
 
     Attributes:
         name: that of the adapter.
@@ -36,18 +30,20 @@ class RangedNodes(AotEagerAdapter):
     def __init__(self, adapter: AcceleratorAdapter, case: Case) -> None:
         from inductor_debug.stages.torch_internals.fx_records import RecordContext
 
-        self.name = adapter.name
-        self.aot = isinstance(adapter, AotEagerAdapter)
+        self.name, self.level = adapter.name, adapter.level
         self.graphs: dict[str, GraphRecord] = {}
         self._context = RecordContext.of(case.module)
         self._count = 0
+
+    def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
+        return run_as_traced(gm)
 
     def dynamo_backend(self) -> Callable[..., Any]:
         from inductor_debug.stages.torch_internals.backends import aot_backend
 
         def backend(gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Any]:
             number, self._count = self._count, self._count + 1
-            if not self.aot:
+            if self.level == "dynamo":
                 return self._ranged(f"g{number}.dynamo", gm)
             self._context = self._context.for_graph()
 

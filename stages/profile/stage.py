@@ -9,6 +9,7 @@ from inductor_debug.models.case import Case
 from inductor_debug.models.options import check_declared
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case, compiled_case
+from inductor_debug.stages.backends.lowering import ToldGraph
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.benchmark.sampling import environment
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
@@ -17,7 +18,7 @@ from inductor_debug.stages.lower.attribution import Part
 from inductor_debug.stages.profile.ceiling import Ceiling, doubts, measured_ceiling, named_ceiling
 from inductor_debug.stages.profile.declaration import DECLARATION
 from inductor_debug.stages.profile.messages import message, summary
-from inductor_debug.stages.profile.nodes import RangedNodes, node_works, runs_by_node
+from inductor_debug.stages.profile.nodes import RangedNodes, node_works
 from inductor_debug.stages.profile.observation import Observation, observe
 from inductor_debug.stages.profile.tables import Profile, Timed, tables, timed
 from inductor_debug.stages.profile.trace import annotated
@@ -85,9 +86,12 @@ class ProfileStage(Stage):
 
 
 def holds_no_kernel(compiled: CompiledCase) -> bool:
-    """Whether all that was compiled are views, or tensors without elements; False of a backend that shows no graph."""
+    """Whether all that was compiled are views, or tensors without elements; False of a backend that does not tell."""
     graphs = compiled.graphs.values()
-    return bool(graphs) and not any(graph.kernel_nodes or graph.kernel_stacks for graph in graphs)
+    return bool(graphs) and not any(
+        graph.kernel_nodes or graph.kernel_stacks or (isinstance(graph, ToldGraph) and graph.kernels is None)
+        for graph in graphs
+    )
 
 
 Described = tuple[list[Work], list[str]]
@@ -100,13 +104,14 @@ def with_ranges(context: StageContext, plain: CompiledCase) -> tuple[CompiledCas
     By the same adapter with the same options. A backend that shows no code is profiled as it is, by torch's operators.
     """
     case, adapter = context.case, build_adapter(context.settings)
-    if runs_by_node(adapter):
+    if adapter.as_traced:
         nodes = RangedNodes(adapter, case)
         ranged = compile_case(case, nodes)
         return ranged, lambda: (node_works(nodes.graphs.values(), training=case.mode == "training"), [])
-    if plain.loads_modules:
-        ranges = Ranges()
-        ranged = compile_case(case, adapter, rewrite=ranges.rewrite)
+    ranges = Ranges()
+    rewriting = adapter.rewriting_backend(ranges.rewrite)
+    if rewriting is not None:
+        ranged = compile_case(case, adapter, rewriting)
         return ranged, lambda: _lowered(context, plain, ranged, ranges)
     note = f"modules and source lines: the backend {adapter.name} shows no code whose calls could be told apart"
     return plain, lambda: ([], [note])

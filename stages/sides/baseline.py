@@ -187,7 +187,7 @@ class Baseline:
         from inductor_debug.models.build import available_device
 
         why = "perturbed references were not run, so the noise floor is that of one run: "
-        if self.reference.backend != "eager":
+        if not self.reference.uncompiled:
             return None, f"{why}the reference was {self.reference.backend}"
         device = torch.device(self.reference.device or self.about["made_with"]["device"])
         device = case.device if device.type == case.device.type else device

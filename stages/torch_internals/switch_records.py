@@ -6,8 +6,9 @@ PRE_GRAD, JOINT, POST_GRAD = "pre_grad_passes", "joint_graph_passes", "post_grad
 PASSES = (PRE_GRAD, JOINT, POST_GRAD)
 PATTERNS, OPTIONS, CUDAGRAPHS, LOWERINGS = "patterns", "options", "cudagraphs", "lowerings"
 DECOMPOSITION, OPERATIONS = "decompositions", "operations"
-DYNAMO_OPTIONS, AOT_OPTIONS = "dynamo_options", "aot_options"
-OPTION_GROUPS = (DYNAMO_OPTIONS, AOT_OPTIONS, OPTIONS)
+DYNAMO_OPTIONS, AOT_OPTIONS, FLAGS = "dynamo_options", "aot_options", "flags"
+OPTION_GROUPS = (DYNAMO_OPTIONS, AOT_OPTIONS, OPTIONS, FLAGS)
+"""Switches that are set to another value; ``flags`` are those of a backend that is not TorchInductor."""
 
 EVERY = "*"
 """The key of the switch that stands for all of its group."""
@@ -23,6 +24,7 @@ SINGULAR = {
     DECOMPOSITION: "decomposition",
     DYNAMO_OPTIONS: "option",
     AOT_OPTIONS: "option",
+    FLAGS: "option",
     OPERATIONS: "operation",
 }
 """Group → what one of its switches is called."""

@@ -47,7 +47,7 @@ def acme(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[...
         cwd = tmp_path_factory.mktemp("work")
         finished = pipeline(python, *arguments, cwd=cwd)
         output = finished.stdout + finished.stderr
-        directories = sorted(path.parent for path in cwd.glob("outputs/**/summary.json"))
+        directories = sorted(path.parent for path in cwd.glob("outputs/**/manifest.json"))
         assert len(directories) == runs, output
         return Finished(finished.returncode, output, directories[0] if directories else cwd)
 
@@ -71,7 +71,7 @@ def test_the_package_is_a_backend_like_the_others(acme: Callable[..., Finished])
     run = acme(*PERCEPTRON, *QUICK, "backend=acme")
     assert run.code == 0, run.output
     assert run.statuses() == {
-        "capture": "passed", "constrain": "passed", "lower": "skipped", "kerneldiff": "passed", "benchmark": "passed",
+        "capture": "passed", "constrain": "passed", "lower": "passed", "kerneldiff": "passed", "benchmark": "passed",
         "report": "passed",
     }  # fmt: skip
     assert run.summary["run"]["backend"] == "acme"
@@ -81,6 +81,42 @@ def test_the_package_is_a_backend_like_the_others(acme: Callable[..., Finished])
     assert "the rules are those that the backend acme declares (accel=none)" in message(run, "constrain")
     log = (run.directory / "run.log").read_text()
     assert "acme: a graph of" in log and "aten.erf.default" in log and "aten.gelu" not in log.partition("acme: ")[2]
+
+
+ABILITIES = {
+    "acme": ("2 AOT graphs lowered to", ["g0.forward", "g0.backward"]),
+    "acme_sim": ("2 AOT graphs lowered to", ["g0.forward", "g0.backward"]),
+    "acme_dynamo": ("1 Dynamo graph lowered to", ["g0.dynamo"]),
+}
+
+
+@pytest.mark.parametrize("backend", ABILITIES)
+def test_each_ability_goes_through_every_stage(acme: Callable[..., Finished], backend: str) -> None:
+    lowered, graphs = ABILITIES[backend]
+    run = acme(
+        *BLOCK, f"backend={backend}", "mode=training", "stages.kerneldiff.plots=false",
+        "stages=[capture,constrain,lower,kerneldiff,bisect,profile,report]", "stages.profile.ceiling=false",
+    )  # fmt: skip
+    assert run.code == 0, run.output
+    assert set(run.statuses().values()) == {"passed"}, run.output
+    assert message(run, "lower").startswith(lowered) and "not established" not in message(run, "lower")
+    assert ("emulated every result rounded to bfloat16" in message(run, "lower")) == (backend == "acme_sim")
+    assert list(run.json("lower/summary.json")["graphs"]) == graphs
+    kernels = run.table(f"lower/{graphs[0]}/kernels.csv")
+    assert len(kernels) and kernels["name"].str.startswith("acme_").all()
+    assert "no graph" not in message(run, "kerneldiff")
+    assert message(run, "bisect").startswith("nothing to bisect")
+    assert "longest: " in message(run, "profile")
+
+
+def test_a_flag_of_the_packages_bisects(acme: Callable[..., Finished]) -> None:
+    run = acme(
+        *PERCEPTRON, "backend=acme", "backend.options.fast_erf=true", "stages=[kerneldiff,bisect,report]",
+        "stages.kerneldiff.plots=false",
+    )  # fmt: skip
+    assert run.code == 1, run.output
+    assert "goes away with fast_erf=false" in message(run, "bisect")
+    assert message(run, "bisect").count("type: backend.options.fast_erf=false;") == 1
 
 
 def test_training_on_the_packages_device(acme: Callable[..., Finished]) -> None:
@@ -206,7 +242,7 @@ MISTAKES = {
     "backend": (["backend=acmee"], "backend: got 'acmee' (in backend=acmee); valid: acme, "),
     "device": (["backend=acme", "device=acne"], "device: got 'acne'; valid: acme:0, cpu.\nTry: device=acme:0"),
     "option": (["backend=acme", "backend.options.fail=melt"], "ValueError: fail is 'melt', not one of none, compile_"),
-    "target": (["backend._target_=acme_npu.adapter.Acme"], "valid: acme_npu.adapter.AcmeAdapter"),
+    "target": (["backend._target_=acme_npu.adapter.AcmeAdaptr"], "valid: acme_npu.adapter.AcmeAdapter"),
 }
 
 

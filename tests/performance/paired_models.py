@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, fx, nn
 
-from inductor_debug.stages.backends.registry import AotEagerAdapter
+from inductor_debug.stages.backends.eager import AotEagerAdapter
 
 BLOCKS = 10
 

@@ -9,6 +9,7 @@ from inductor_debug.stages.bisect.records import BACKEND, CHAIN, DEFECT, OK, RAI
 from inductor_debug.stages.torch_internals.switch_records import (
     AOT_OPTIONS,
     DYNAMO_OPTIONS,
+    FLAGS,
     LOWERINGS,
     OPERATIONS,
     OPTIONS,
@@ -30,8 +31,8 @@ class Compiler:
     ) -> None:
         self.rule, self.keys = rule, keys
         self._facts = {"name": "made_up", "links": list(CHAIN[:-1]), "inductor": inductor, "own_front": True}
-        self._facts["disabled_passes"] = True
-        self._facts |= {OPTIONS: [], DYNAMO_OPTIONS: [], AOT_OPTIONS: []} | facts
+        self._facts |= {"disabled_passes": True, "switch_key": "backend.inductor" if inductor else "backend.options"}
+        self._facts |= {OPTIONS: [], DYNAMO_OPTIONS: [], AOT_OPTIONS: [], FLAGS: []} | facts
         self.settings: list[Setting] = []
 
     def facts(self) -> dict[str, Any]:

@@ -31,7 +31,12 @@ AUTOTUNING_COLUMNS = (
 
 def fusion(run: StoredRun, wanted: Wanted) -> Analysis:
     """What was fused, what was not and why; with two lines or nodes, the decisions about the two."""
-    graphs = wanted_graphs(run, wanted)
+    graphs = [graph for graph in wanted_graphs(run, wanted) if run.has(files.FUSIONS, graph)]
+    if not graphs:
+        raise UserError(
+            f"{run.folder}: holds no fusions: its backend tells kernels, and not what it fused.\n"
+            f"Try: inductor-debug analyze {run.folder} --type kernels"
+        )
     facts = run.json(files.LOWERING)["graphs"]
     launches = {graph: launches_of(run, graph) for graph in graphs}
     decided = {graph: _decisions(run, graph) for graph in graphs}

@@ -177,7 +177,8 @@ def test_every_preset_is_in_the_table() -> None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_patches_what_it_says(name: str) -> None:
     """Composed and checked as a run does it, so that each key is one of torch's, with a value of its type."""
-    from inductor_debug.stages.backends.registry import InductorAdapter, build_adapter
+    from inductor_debug.stages.backends.inductor import InductorAdapter
+    from inductor_debug.stages.backends.registry import build_adapter
 
     config, _ = compose(f"backend={name}")
     assert config.backend.name == name

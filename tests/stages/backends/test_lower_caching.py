@@ -25,7 +25,7 @@ def fill(folder: Path, *names: str) -> None:
 
 def test_a_compilation_is_cold_where_no_folder_held_a_compiled_file(folders: list[Path]) -> None:
     fill(folders[0], "kernel.cpp", "graph.py")
-    with cache_use(lowers=True) as use:
+    with cache_use(by_inductor=True) as use:
         fill(folders[0], "kernel.so")
     assert (use.kind, use.made, use.found) == ("cold", 1, 0)
 
@@ -35,7 +35,7 @@ def test_the_folder_is_named_where_files_were_found(folders: list[Path], made: t
     """As with a fresh cache beside precompiled headers, which torch keeps in the temporary folder."""
     inductor, triton, headers = folders
     fill(headers, "one.gch", "two.gch")
-    with cache_use(lowers=True) as use:
+    with cache_use(by_inductor=True) as use:
         fill(inductor, *made)
     assert use.kind == kind and f"2 in {headers}" in use.reason
     assert str(inductor) not in use.reason and str(triton) not in use.reason
@@ -50,7 +50,7 @@ def test_each_folder_is_named_with_what_it_held(folders: list[Path], made: tuple
     fill(inductor, "kernel.so")
     fill(triton, "a.cubin", "b.cubin", "c.cubin")
     fill(headers, "one.gch", "two.gch")
-    with cache_use(lowers=True) as use:
+    with cache_use(by_inductor=True) as use:
         fill(inductor, *(f"new_{name}" for name in made))
     assert use.reason.endswith(f"1 in {inductor}, 3 in {triton}, 2 in {headers}")
     assert use.found == sum(use.found_in.values()) == 6

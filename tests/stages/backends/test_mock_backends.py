@@ -286,7 +286,7 @@ def test_a_long_list_is_cut_in_the_message_and_whole_in_the_file(tmp_path: Path)
 
 def test_bare_records_decide_as_full_ones_do() -> None:
     """The check that a healthy first call waits for may leave out nothing that a finding rests on."""
-    from inductor_debug.stages.backends.mock import graph_records
+    from inductor_debug.stages.backends.graph_records import graph_records
     from inductor_debug.stages.rules.engine import check
 
     profile = AccelConfig("p", strict=True, alignment=16, layout="contiguous", dtypes=["float32"],

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.stages.backends.registry import AotEagerAdapter
+from inductor_debug.stages.backends.eager import AotEagerAdapter
+from inductor_debug.stages.backends.inductor_switches import inductor_switches
 from inductor_debug.stages.bisect import isolated
 from inductor_debug.stages.bisect.api import bisect
 from inductor_debug.stages.bisect.config import BisectConfig
@@ -102,7 +103,7 @@ def test_operations_left_to_torch_give_what_they_give(mode: str, off: list[str])
             return super().compile(gm, example_inputs)
 
     expected = case.run()
-    found = case.run(torch.compile(case.module, backend=PartialAdapter(Noted(), board, None).dynamo_backend()))
+    found = case.run(torch.compile(case.module, backend=PartialAdapter(Noted(), board).dynamo_backend()))
     torch.testing.assert_close(found.output, expected.output, rtol=0, atol=0)
     torch.testing.assert_close(found.gradients, expected.gradients, rtol=0, atol=0)
     torch.testing.assert_close(found.written, expected.written, rtol=0, atol=0)
@@ -149,13 +150,12 @@ def test_a_failure_is_the_same_in_a_process_that_compiles_for_torch() -> None:
 
 
 def test_options_of_the_user_are_tried_without() -> None:
-    values = option_values({"freezing": True, "fallback_random": True, "cpp.simdlen": 8}, "cpu")
+    values = option_values(inductor_switches({"freezing": True, "fallback_random": True, "cpp.simdlen": 8}, "cpu"))
     assert values["freezing=false"] == ("freezing", False)
     assert values["cpp.simdlen=null"] == ("cpp.simdlen", None)
     assert "cpp.simdlen=1" not in values and "triton.cudagraphs=false" not in values
-    assert "pattern_matcher=false" in values and "pattern_matcher=false" not in option_values(
-        {"pattern_matcher": False}, "cpu"
-    )
+    assert "pattern_matcher=false" in values
+    assert inductor_switches({"pattern_matcher": False}, "cpu")["pattern_matcher"] is True
 
 
 @pytest.fixture
@@ -253,9 +253,9 @@ def test_torchs_own_backend_by_name_is_bisected_too() -> None:
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_what_a_plain_compilation_is_tried_without_is_other_than_torchs_default(device: str) -> None:
     defaults = inductor_defaults()
-    tried = {name for name, _ in option_values({}, device).values()}
-    assert all(value != defaults[name] for name, value in option_values({}, device).values())
-    assert tried >= {
+    tried = inductor_switches({}, device)
+    assert all(value != defaults[name] for name, value in tried.items())
+    assert tried.keys() >= {
         "pattern_matcher", "joint_graph_constant_folding", "epilogue_fusion", "max_fusion_size", "split_reductions",
         "inplace_buffers", "allow_buffer_reuse", "emulate_precision_casts", "layout_optimization",
         "comprehensive_padding",

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from inductor_debug.stages.accelerators.config import AccelConfig
-from inductor_debug.stages.backends.mock import graph_records
+from inductor_debug.stages.backends.graph_records import graph_records
 from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord, TensorRecord
 from inductor_debug.stages.repro import NotReproducible, Program
 from inductor_debug.stages.repro.values import index_ranges

@@ -18,7 +18,7 @@ from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import compiled_case
-from inductor_debug.stages.backends.registry import EagerAdapter
+from inductor_debug.stages.backends.eager import EagerAdapter
 from inductor_debug.stages.capture.config import CaptureConfig
 from inductor_debug.stages.capture.stage import CaptureStage
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
@@ -175,7 +175,7 @@ def test_a_backward_compiled_after_the_patch_was_closed_is_told_apart(monkeypatc
 
 @pytest.mark.slow
 def test_what_a_recording_patches_itself_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from inductor_debug.stages.backends.registry import InductorAdapter
+    from inductor_debug.stages.backends.inductor import InductorAdapter
 
     adapter = InductorAdapter({"max_fusion_size": 7})
     found = options_of(case_of(torch.nn.Linear(4, 4), "training"), adapter, monkeypatch)

@@ -1,4 +1,4 @@
-"""The backend ``acme``: what the chip can do, its decompositions, and its compiler."""
+"""The backends ``acme``: what the chip can do, its decompositions, its compiler; the chip simulated; Dynamo's graph."""
 
 import ctypes
 import logging
@@ -13,7 +13,11 @@ from acme_npu.device import register
 from inductor_debug import (
     AccelConfig,
     AcceleratorAdapter,
+    Emulation,
+    Findings,
     GraphRecord,
+    LoweredKernel,
+    Lowering,
     Profile,
     Violation,
     Violations,
@@ -45,15 +49,16 @@ class AcmeAdapter(AcceleratorAdapter):
         fail: what goes wrong on request, one of :data:`FAILURES`.
         lanes: width of the vector unit, in elements.
         programs: matrix multiplications that one program may hold.
+        fast_erf: take three straight lines for erf.
     """
 
     name = "acme"
     decompositions: Mapping[Any, Callable[..., Any]] = {aten.gelu.default: gelu}
 
-    def __init__(self, fail: str = "none", lanes: int = 8, programs: int = 1000) -> None:
+    def __init__(self, fail: str = "none", lanes: int = 8, programs: int = 1000, fast_erf: bool = False) -> None:
         if fail not in FAILURES:
             raise ValueError(f"fail is {fail!r}, not one of {', '.join(FAILURES)}")
-        self.fail, self.lanes, self.programs = fail, lanes, programs
+        self.fail, self.lanes, self.programs, self.fast_erf = fail, lanes, programs, fast_erf
         register()
 
     def capabilities(self) -> Profile:
@@ -74,14 +79,25 @@ class AcmeAdapter(AcceleratorAdapter):
             raise AcmeCompileError(f"ACME-E042: no schedule for a graph of {len(gm.graph.nodes)} nodes")
         operations = dict.fromkeys(str(node.target) for node in gm.graph.nodes if node.op == "call_function")
         log.info("acme: a graph of %s", ", ".join(operations))
-        run = _WrongMatrixUnit(gm).run if self.fail == "wrong_kernel" else gm.forward
+        return self._program(gm)
 
-        def launch(*inputs: Any) -> Sequence[Any]:
-            if self.fail == "crash":
-                ctypes.string_at(0)  # the kernel reads address 0
-            return run(*inputs)
+    def _program(self, gm: fx.GraphModule) -> "Program":
+        return Program(gm, self)
 
-        return launch
+    def lowering(self, compiled: Callable[..., Any]) -> Lowering:
+        """Each operation is a kernel of one launch."""
+        assert isinstance(compiled, Program)
+        calls = [node for node in compiled.module.graph.nodes if node.op.startswith("call_")]
+        kernels = [LoweredKernel(f"acme_{node.name}", [node.name], f"; {node.target}", "asm") for node in calls]
+        return Lowering({"program.s": "".join(f"launch {kernel.name}\n" for kernel in kernels)}, kernels)
+
+    def switches(self, device: str) -> Mapping[str, Any]:
+        tried = {"fast_erf": False, "lanes": 1}
+        return {name: value for name, value in tried.items() if getattr(self, name) != value}
+
+    def switched(self, values: Mapping[str, Any]) -> "AcmeAdapter":
+        names = ("fail", "lanes", "programs", "fast_erf")
+        return type(self)(**{name: getattr(self, name) for name in names} | dict(values))
 
     def _program_full(self, graph: GraphRecord, node: Any) -> Violation:
         source = f"{node.source.file}:{node.source.line}" if node.source else ""
@@ -93,12 +109,70 @@ class AcmeAdapter(AcceleratorAdapter):
         )  # fmt: skip
 
 
-class _WrongMatrixUnit(fx.Interpreter):
-    """The graph with every matrix multiplication 1 % too large."""
+class Program(fx.Interpreter):
+    """A compiled graph, called with its inputs."""
+
+    def __init__(self, gm: fx.GraphModule, chip: AcmeAdapter) -> None:
+        super().__init__(gm)
+        self.chip = chip
+
+    def __call__(self, *inputs: Any) -> Any:
+        if self.chip.fail == "crash":
+            ctypes.string_at(0)  # the kernel reads address 0
+        return self.run(*inputs)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if self.chip.fast_erf and target is aten.erf.default:
+            return args[0].clamp(-1, 1)
         result = super().call_function(target, args, kwargs)
-        return result * 1.01 if target in MATRIX_UNIT else result
+        wrong = self.chip.fail == "wrong_kernel" and target in MATRIX_UNIT
+        return result * 1.01 if wrong else result
+
+
+class AcmeSimulator(AcmeAdapter):
+    """The chip simulated on the host: every result is rounded to bfloat16, in which the chip stores numbers."""
+
+    name = "acme_sim"
+    roundoff = 2.0**-8
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.findings = Findings()
+
+    def _program(self, gm: fx.GraphModule) -> Program:
+        return _Simulated(gm, self, self.record(gm), self.findings)
+
+    def emulation(self) -> Emulation:
+        return Emulation("acme", "every result rounded to bfloat16", self.findings)
+
+    def storage_rounding(self) -> AcceleratorAdapter:
+        return AcmeSimulator()
+
+
+class _Simulated(Program):
+    def __init__(self, gm: fx.GraphModule, chip: AcmeAdapter, record: GraphRecord, findings: Findings) -> None:
+        super().__init__(gm, chip)
+        self.record, self.findings = record, findings
+        self.nodes = {node.name: node for node in record.nodes}
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        if not isinstance(result, Tensor) or result.dtype != torch.float32 or n.op == "placeholder":
+            return result
+        rounded = result.bfloat16().float()
+        lost = int(((rounded == 0) & (result != 0)).sum())
+        if lost:
+            told = f"{lost} of {result.numel()} elements became 0"
+            self.findings.add(self.record.id, self.nodes[n.name], "underflow", told, count=lost)
+        return rounded
+
+
+class AcmeTracer(AcmeAdapter):
+    """The chip's other compiler, which takes Dynamo's graph."""
+
+    name = "acme_dynamo"
+    level = "dynamo"
+    decompositions = None
 
 
 def acme_backend(gm: fx.GraphModule, example_inputs: Sequence[Tensor], **options: Any) -> Callable[..., Any]:
