@@ -13,6 +13,8 @@ from dataclasses import dataclass
 _PAGE = re.compile(r"For more details about this graph break, please visit: (\S+)")
 _SECTION = re.compile(r"^\s*(Explanation|Hint|Developer debug context): ?|^\s*For more details about this graph break")
 _SETTING = re.compile(r"torch\._dynamo\.config\.([A-Za-z]\w*)`?\s*(?:=|to)\s*`?(True|False)\b")
+_DELAYED = re.compile(r"\(delayed\)$")
+_WHY = re.compile(r"^\s*Explanation: .*? Reason: (.+)$", re.MULTILINE)
 _LIMIT = "Dynamo recompile limit exceeded"
 _GENERAL_HINTS = (
     "It may be possible to write Dynamo tracing rules", "This graph break may be difficult to debug",
@@ -53,9 +55,20 @@ class BreakText:
         return [hint for hint in self.hints if not hint.startswith(_GENERAL_HINTS)]
 
 
+def reason_in(detail: str) -> str:
+    """The line of a message that says why; "" of an empty one.
+
+    It is the first, unless Dynamo puts a break off until the object is used (``Unsupported function call (delayed)``):
+    then the explanation has it. From torch 2.15 an LSTM is told so.
+    """
+    first = next((line.strip() for line in detail.splitlines() if line.strip()), "")
+    why = _WHY.search(detail) if _DELAYED.search(first) else None
+    return why[1].strip() if why else first
+
+
 def parse_break(detail: str) -> BreakText:
     """The parts of torch's message on a graph break."""
-    sections: list[tuple[str, list[str]]] = [("reason", [])]
+    sections: list[tuple[str, list[str]]] = [("", [])]
     for line in detail.splitlines():
         match = _SECTION.match(line)
         if match:
@@ -65,7 +78,7 @@ def parse_break(detail: str) -> BreakText:
     page = _PAGE.search(detail)
     text = [(name, " ".join(filter(None, lines))) for name, lines in sections]
     return BreakText(
-        reason=next((line.strip() for line in sections[0][1] if line.strip()), ""),
+        reason=reason_in(detail),
         explanation=next((content for name, content in text if name == "Explanation"), ""),
         hints=[content for name, content in text if name == "Hint"],
         documentation=page[1] if page else None,
