@@ -1,6 +1,7 @@
 # Two commands do everything on a fresh machine with Python 3.11 to 3.13 and a C++ compiler:
 #   make run     a first report          make test    the tests
 #   make test-full       the full-size models' too: before a release, and where a change touches them
+#   make test-torch VENV=.venv-2.15 TORCH="torch==2.15.*"        the tests that touch torch, on another torch
 #   make same-as COMMIT=main         does this checkout find what that commit finds?
 # Other arguments:  make run ARGS="model=bert accel=strict16"
 # Another torch:    make run TORCH="torch==2.11.0"     Another Python:  make run PYTHON=python3.12
@@ -10,7 +11,7 @@ ARGS ?= model=resnet18 accel=warn16
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test test-full test-slow same-as lint format performance clean
+.PHONY: run test test-full test-slow test-torch same-as lint format performance clean
 
 run: $(VENV)/.installed
 	$(BIN)/inductor-debug run $(ARGS)
@@ -22,6 +23,9 @@ test-full: test test-slow
 
 test-slow: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m slow
+
+test-torch: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/stages tests/models tests/operators
 
 # Ten frozen jobs on another commit and on this checkout: verdicts, violations, figures and digests are equal.
 same-as: $(VENV)/.installed-dev

@@ -18,11 +18,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from inductor_debug.models.gold import as_written
 from inductor_debug.models.nested import memory_of
+from inductor_debug.models.torch_private import OpOverload, TorchDispatchMode, pytree, schema_of
 
 aten = torch.ops.aten
 
@@ -149,7 +148,7 @@ class _Recorder(TorchDispatchMode):
 
 def is_operator(func: Any) -> bool:
     """Whether this is an operator's overload, no higher-order operation, of which it can't be told whether it draws."""
-    return isinstance(func, torch._ops.OpOverload)
+    return isinstance(func, OpOverload)
 
 
 def may_draw(func: Any, kwargs: dict[str, Any]) -> bool:
@@ -204,7 +203,7 @@ def _redrawn(draw: Draw, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     if narrow is None:
         return None
     drawn = draw.function(*narrow[0], **narrow[1])
-    if func._schema.is_mutable:
+    if schema_of(func).is_mutable:
         return args[0].copy_(drawn)
     like = next((value.dtype for value in args if isinstance(value, torch.Tensor)), default)
     return drawn.to(kwargs.get("dtype") or like) if drawn.is_floating_point() else drawn

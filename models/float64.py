@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from inductor_debug.models.torch_private import OpOverload, TorchDispatchMode, has_decomposition, pytree
 
 aten = torch.ops.aten
 
@@ -157,7 +157,7 @@ def _substitutes(func: Any) -> Iterator[Callable[..., Any]]:
     decompositions = _decompositions()
     if func in decompositions:
         yield decompositions[func]
-    if isinstance(func, torch._ops.OpOverload) and func._can_decompose():
+    if isinstance(func, OpOverload) and has_decomposition(func):
         yield func.decompose
 
 

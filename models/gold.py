@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import overrides
 from torch.overrides import TorchFunctionMode
-from torch.overrides import _get_current_function_mode_stack as _function_modes
-from torch.overrides import _pop_mode_temporarily as _without_last_mode
+
+from inductor_debug.models.torch_private import function_modes, without_last_function_mode
 
 _BIT_CASTS = (torch.Tensor.view,)
 """Functions whose dtype argument reinterprets memory: never rewritten."""
@@ -56,10 +56,10 @@ def _not_counted() -> Iterator[None]:
     original = overrides.has_torch_function
 
     def has_torch_function(relevant_args: Any) -> bool:
-        modes = [] if torch.compiler.is_compiling() else _function_modes()
+        modes = [] if torch.compiler.is_compiling() else function_modes()
         if not modes or not isinstance(modes[-1], _Float32MeansFloat64):
             return bool(original(relevant_args))
-        with _without_last_mode():
+        with without_last_function_mode():
             return bool(original(relevant_args))
 
     overrides.has_torch_function = has_torch_function  # type: ignore[assignment]

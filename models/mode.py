@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-import torch
 from torch import fx, nn
 
 from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.models.torch_private import OpOverload, schema_of
 
 _SWITCHES = ("train", "training")
 """Names of the argument by which an operator is told the mode, in its schema."""
@@ -61,9 +61,9 @@ def _told(module: nn.Module) -> Iterator[tuple[str, bool]]:
     graph = module.graph
     assert isinstance(graph, fx.Graph), "a module without a graph has no operators to ask"
     for node in graph.nodes:
-        if not isinstance(node.target, torch._ops.OpOverload):
+        if not isinstance(node.target, OpOverload):
             continue
-        for position, argument in enumerate(node.target._schema.arguments):
+        for position, argument in enumerate(schema_of(node.target).arguments):
             value = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
             if argument.name in _SWITCHES and isinstance(value, bool):
                 yield f"{node.name}, {node.target}", value

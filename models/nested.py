@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from inductor_debug.models.references import attributes, fields_of, holders, is_open, tensors_in
+from inductor_debug.models.torch_private import coo_parts, storage_identity
 
 
 def named_tensors(value: Any, path: str, *, objects: bool = True) -> Iterator[tuple[str, torch.Tensor]]:
@@ -173,7 +174,7 @@ def memory_of(tensor: torch.Tensor) -> int:
     try:
         return storage.data_ptr()
     except RuntimeError:
-        return storage._cdata
+        return storage_identity(storage)
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
@@ -187,7 +188,7 @@ def strided_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
     if tensor.is_nested:
         return [tensor.values(), tensor.offsets()] if tensor.layout == torch.jagged else list(tensor.unbind())  # type: ignore[attr-defined]
     if tensor.layout == torch.sparse_coo:
-        return [tensor._indices(), tensor._values()]
+        return list(coo_parts(tensor))
     if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
         return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
     if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from inductor_debug.models.draws import (
     ATTENTION,
@@ -30,6 +28,7 @@ from inductor_debug.models.draws import (
     states,
     unmoved,
 )
+from inductor_debug.models.torch_private import TorchDispatchMode, pytree
 
 aten = torch.ops.aten
 

@@ -10,6 +10,7 @@ import torch
 
 from inductor_debug.models.nested import extent, is_plain, strided_parts
 from inductor_debug.models.references import is_open, reached, slots_of
+from inductor_debug.models.torch_private import storage_identity
 
 _OWN_MEMORY = ("cpu", "cuda", "meta")
 _INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -160,7 +161,8 @@ def _place(tensor: torch.Tensor) -> tuple[Any, ...] | None:
         return None
     if tensor.device.type not in _OWN_MEMORY:
         return None
-    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
+    storage = storage_identity(tensor.untyped_storage())
+    return storage, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
 
 
 def _holds(tensor: torch.Tensor, content: torch.Tensor) -> bool:

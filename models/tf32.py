@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from inductor_debug.models.torch_private import allow_tf32
+
 ROUNDOFF = 2.0**-11
 """Unit roundoff of TF32."""
 
@@ -24,18 +26,8 @@ def tf32_allowed(choice: str) -> Iterator[None]:
     cudnn: Any = torch.backends.cudnn
     matmul: Any = torch.backends.cuda.matmul
     before = cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision, matmul.fp32_precision
-    _allow(convolutions=choice != "none", products=choice == "all")
+    allow_tf32(convolutions=choice != "none", products=choice == "all")
     try:
         yield
     finally:
         cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision, matmul.fp32_precision = before
-
-
-def _allow(*, convolutions: bool, products: bool) -> None:
-    """``torch.backends.cudnn.allow_tf32`` and ``cuda.matmul.allow_tf32``, which set what the new names say too.
-
-    Through the functions behind them (private: ``torch._C._set_cudnn_allow_tf32``, ``_set_cublas_allow_tf32``), because
-    torch's own test utilities freeze the attributes for the whole process.
-    """
-    torch._C._set_cudnn_allow_tf32(convolutions)
-    torch._C._set_cublas_allow_tf32(products)

@@ -37,6 +37,7 @@ from inductor_debug.pipeline.run.session import PREFLIGHT, WorkerSession, log_ev
 from inductor_debug.stages.backends.plugins import adding_distributions
 from inductor_debug.stages.registry import is_timed
 from inductor_debug.stages.settings import Settings
+from inductor_debug.stages.torch_internals.versions import warning_for
 
 logger = logging.getLogger("inductor_debug.pipeline.run.runner")
 
@@ -191,6 +192,9 @@ class Runner:
     def run(self) -> int:
         """Run all stages and write ``summary.json`` and ``manifest.json``. UserError where nothing could run."""
         interrupted: KeyboardInterrupt | None = None
+        untried = warning_for(self.plan.manifest["versions"]["torch"] or "")
+        if untried is not None:
+            logger.warning("%s", untried)
         try:
             self._run_stages()
         except KeyboardInterrupt as error:

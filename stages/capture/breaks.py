@@ -1,16 +1,15 @@
 """What of Dynamo's settings would keep a graph whole, as Dynamo's own messages on graph breaks name them."""
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-_NAMED = re.compile(r"torch\._dynamo\.config\.([A-Za-z]\w*)`?\s*(?:=|to)\s*`?(True|False)\b")
+from inductor_debug.stages.torch_internals.break_text import setting_named
 
 
 def setting_in(detail: str) -> str | None:
     """The override that a graph break's message suggests, ``backend.dynamo.allow_rnn=true``; None where it has none."""
-    found = _NAMED.search(detail)
-    return f"backend.dynamo.{found[1]}={found[2].lower()}" if found else None
+    found = setting_named(detail)
+    return f"backend.dynamo.{found[0]}={str(found[1]).lower()}" if found else None
 
 
 def in_words(breaks: Iterable[Mapping[str, Any]]) -> str:

@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.utils._pytree import tree_leaves, tree_map
 
+from inductor_debug.models.torch_private import HigherOrderOperator, pytree
 from inductor_debug.stages.accelerators.number_formats import Format
 from inductor_debug.stages.emulation.findings import Findings, elements_in_words
 from inductor_debug.stages.emulation.padding import any_padded, leaked, reads_beyond
@@ -148,7 +148,7 @@ class EmulatingInterpreter(fx.Interpreter):
         def container(item: Any) -> Any:
             return torch.float32 if isinstance(item, torch.dtype) and item in widened else item
 
-        return tree_map(container, list(args)), tree_map(container, dict(kwargs))
+        return pytree.tree_map(container, list(args)), pytree.tree_map(container, dict(kwargs))
 
     def _on_device(self, n: fx.Node, plan: NodePlan, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         target: Any = n.target
@@ -156,7 +156,7 @@ class EmulatingInterpreter(fx.Interpreter):
             args = self._operands(plan, target, args)
         elif multiplies_inside(target) and (self.numerics.accumulation or self.numerics.operands):
             self._tell(plan, "not_emulated", f"what {target} multiplies is multiplied as torch does")
-        elif isinstance(target, torch._ops.HigherOrderOperator):
+        elif isinstance(target, HigherOrderOperator):
             self._tell(plan, "not_emulated", "what is inside runs as torch runs it; its results are rounded")
         if self.numerics.accumulation is not None and target in NARROW:
             result = self._narrow(plan, target, args, kwargs)
@@ -184,7 +184,7 @@ class EmulatingInterpreter(fx.Interpreter):
         return new
 
     def _narrow(self, plan: NodePlan, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        floating = [item for item in tree_leaves(args) if isinstance(item, Tensor)]
+        floating = [item for item in pytree.tree_leaves(args) if isinstance(item, Tensor)]
         if any(item.dtype not in (torch.float32, torch.float64) for item in floating):
             self._tell(plan, "not_emulated", f"partial sums of {floating[0].dtype} are those of torch")
             return target(*args, **kwargs)
@@ -193,7 +193,7 @@ class EmulatingInterpreter(fx.Interpreter):
         except NotEmulated as error:
             self._tell(plan, "not_emulated", f"partial sums of {error} are those of torch")
             return target(*args, **kwargs)
-        leaves = tree_leaves(result)
+        leaves = pytree.tree_leaves(result)
         laid_out = [_with_strides(item, strides) for item, strides in zip(leaves, plan.strides, strict=False)]
         return laid_out[0] if isinstance(result, Tensor) else tuple(laid_out)
 
@@ -220,7 +220,7 @@ class EmulatingInterpreter(fx.Interpreter):
             self._tell(plan, "not_emulated", f"{plan.record.target} could not be run over padding: {reason}")
             return
         if count:
-            total = sum(item.numel() for item in tree_leaves(plain) if isinstance(item, Tensor))
+            total = sum(item.numel() for item in pytree.tree_leaves(plain) if isinstance(item, Tensor))
             what = "NaN" if self.numerics.fill != 0 else "zero"
             words = f"{what} in the padding to {list(tile)} reaches {elements_in_words(count, total)}"
             self._tell(plan, "pad_leak", words, count=count, elements=total)

@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
 
+from inductor_debug.models.torch_private import HigherOrderOperator, OpOverload, pytree
 from inductor_debug.stages.emulation.products import PRODUCTS
 
 aten = torch.ops.aten
@@ -91,7 +91,7 @@ def is_padded(tensor: Tensor, tile: Sequence[int]) -> bool:
 
 def any_padded(arguments: Any, tile: Sequence[int]) -> bool:
     """Whether a floating tensor among (nested) arguments does not fill its tiles; integers are given no padding."""
-    tensors = [item for item in tree_leaves(arguments) if isinstance(item, Tensor) and item.is_floating_point()]
+    tensors = [item for item in pytree.tree_leaves(arguments) if isinstance(item, Tensor) and item.is_floating_point()]
     return any(is_padded(item, tile) for item in tensors)
 
 
@@ -104,8 +104,8 @@ def reads_beyond(target: Any) -> bool | None:
     packet = packet_of(target)
     if target in PRODUCTS or packet in REDUCTIONS:
         return True
-    if not isinstance(target, torch._ops.OpOverload):
-        return None if isinstance(target, torch._ops.HigherOrderOperator) else False  # else a number is computed
+    if not isinstance(target, OpOverload):
+        return None if isinstance(target, HigherOrderOperator) else False  # else a number is computed
     known = torch.Tag.pointwise in target.tags or packet in MOVING or target.is_view
     return False if known else None
 
@@ -141,14 +141,14 @@ def leaked(
     moved = 0.0
     if not exact and not math.isnan(fill):
         wide: list[Any]
-        wide, kwargs = tree_map(_wide, (list(args), kwargs))
+        wide, kwargs = pytree.tree_map(_wide, (list(args), kwargs))
         if packet in HALF_TO_FLOAT:
             wide[2] = False
         args = wide
         plain, moved = target(*args, **kwargs), _reordered((args, kwargs))
     new_args, new_kwargs = _padded_arguments(packet, args, kwargs, tile, fill)
     result = target(*new_args, **new_kwargs)
-    pairs = list(zip(tree_leaves(result), tree_leaves(plain), strict=True))
+    pairs = list(zip(pytree.tree_leaves(result), pytree.tree_leaves(plain), strict=True))
     if packet == "max_pool2d_with_indices":
         pairs = pairs[:1]  # the indices count positions of the padded image
     return sum(_reached(found, wanted, fill, exact, moved) for found, wanted in pairs if isinstance(wanted, Tensor))
@@ -164,7 +164,7 @@ def _wide(value: Any) -> Any:
 def _reordered(arguments: Any) -> float:
     """What another order of additions may move a result by: as many unit roundoffs of the largest operand as a result
     may have terms."""
-    tensors = [item for item in tree_leaves(arguments) if isinstance(item, Tensor) and item.is_floating_point()]
+    tensors = [item for item in pytree.tree_leaves(arguments) if isinstance(item, Tensor) and item.is_floating_point()]
     terms = max(item.numel() for item in tensors)
     finite = (torch.nan_to_num(item, nan=0.0, posinf=0.0, neginf=0.0) for item in tensors)
     return UNIT_ROUNDOFF * terms * max(float(item.abs().max()) if item.numel() else 0.0 for item in finite)
@@ -204,7 +204,7 @@ def _leaked_along_contraction(target: Any, args: Sequence[Any], plain: Any, tile
     packet = packet_of(target)
     if packet in ("convolution", "convolution_backward"):
         # every element of the result sums over all terms of its contraction
-        results = [item for item in tree_leaves(plain) if isinstance(item, Tensor)]
+        results = [item for item in pytree.tree_leaves(plain) if isinstance(item, Tensor)]
         concerned = results[:2] if packet == "convolution_backward" else results
         return sum(int((~item.isnan()).sum()) for item, amount in zip(concerned, terms, strict=False) if amount % unit)
     left, right = (args[position] for position in PRODUCTS[target])

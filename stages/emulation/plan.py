@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.utils._pytree import tree_leaves
 
+from inductor_debug.models.torch_private import OpOverload, pytree, schema_of
 from inductor_debug.stages.accelerators.config import AccelConfig, NumericsConfig, Rule
 from inductor_debug.stages.accelerators.number_formats import FloatFormat, Format, parse_format, tile_bytes
 from inductor_debug.stages.accelerators.profile import Profile
@@ -118,7 +118,7 @@ def plan(gm: fx.GraphModule, record: GraphRecord, profile: Profile) -> dict[str,
     records = {node.name: node for node in record.nodes}
     plans = {}
     for node in gm.graph.nodes:
-        leaves = tree_leaves(node.meta.get("val"))
+        leaves = pytree.tree_leaves(node.meta.get("val"))
         plans[node.name] = NodePlan(
             records[node.name],
             tuple(item.dtype if isinstance(item, Tensor) else None for item in leaves),
@@ -156,9 +156,9 @@ def _strides(value: Any) -> tuple[int, ...] | None:
 
 
 def _mutated(node: fx.Node) -> tuple[int, ...]:
-    schema = getattr(node.target, "_schema", None)
-    if schema is None or not schema.is_mutable:
+    if not isinstance(node.target, OpOverload) or not schema_of(node.target).is_mutable:
         return ()
+    arguments = schema_of(node.target).arguments
     return tuple(
-        index for index, item in enumerate(schema.arguments) if item.alias_info is not None and item.alias_info.is_write
+        index for index, item in enumerate(arguments) if item.alias_info is not None and item.alias_info.is_write
     )

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch.utils import flop_counter
 
+from inductor_debug.models.torch_private import OpOverload
+
 
 def _attention(query: Any, key: Any, value: Any, *args: Any, out_val: Any = None, **kwargs: Any) -> int:
     return flop_counter.sdpa_flop_count(query.shape, key.shape, value.shape)
@@ -62,7 +64,7 @@ def count_flops(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outp
     Returns:
         The count, or None where there is no formula (pointwise operations and reductions among them).
     """
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         return None
     packet = target.overloadpacket
     formula = _OWN.get(packet) or flop_counter.flop_registry.get(packet)

@@ -48,8 +48,21 @@ def parse_frames(trace: str) -> tuple[SourceLine, ...]:
 
 
 def _library_roots() -> tuple[str, ...]:
+    """Folders of libraries: the standard library's, this project's, and those of Python's path that hold packages.
+
+    Of the latter an environment may have several: its own, that of the environment below it, and what ``PYTHONPATH``
+    names of ``pip install --target``.
+    """
     paths = sysconfig.get_paths()
-    return tuple({f"{Path(paths[key])}/" for key in ("stdlib", "purelib", "platlib")} | {OURS})
+    folders = {paths[key] for key in ("stdlib", "purelib", "platlib")} | set(filter(_holds_packages, sys.path))
+    return tuple({f"{Path(folder).absolute()}/" for folder in folders} | {OURS})
+
+
+@functools.cache
+def _holds_packages(folder: str) -> bool:
+    """Whether an installer put packages into a folder: it records each in a folder ``NAME-VERSION.dist-info``."""
+    path = Path(folder)
+    return bool(folder) and (path.name in ("site-packages", "dist-packages") or any(path.glob("*.dist-info")))
 
 
 def calls_of(frame: FrameType | None) -> list[SourceLine]:

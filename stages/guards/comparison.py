@@ -1,11 +1,11 @@
 """Which guards dynamic shapes keep, relax or remove. Free of torch."""
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from inductor_debug.stages.guards.records import CompiledFrame, Guard
+from inductor_debug.stages.torch_internals.guard_text import is_about, is_tensor_check, without_layout
 
 SHAPE_ENV = "SHAPE_ENV"
 _Key = tuple[str, str, tuple[str, ...], int]
@@ -54,16 +54,10 @@ def _instead(guard: Guard, twin: Guard | None, conditions: list[str], new: Mappi
     """What the dynamic compilation holds the guard's object to, where it is not the guard itself."""
     if not guard.name:
         return []
-    found = [condition for condition in conditions if _mentions(condition, guard)]
+    found = [condition for condition in conditions if is_about(condition, guard.name, tensor=guard.size is not None)]
     if twin is not None:
         return [f"size={twin.size}, stride={twin.stride}", *found]
     return found + [code for other in new.values() if other.name == guard.name for code in other.code]
-
-
-def _mentions(condition: str, guard: Guard) -> bool:
-    """Whether a condition on symbolic sizes is about the guard's tensor, or about the number that it guards."""
-    after = r"\.(size|stride|storage_offset)\(\)" if guard.size is not None else r"(?![\w.\[(])"
-    return re.search(re.escape(guard.name) + after, condition) is not None
 
 
 def _by_key(guards: Iterable[Guard]) -> dict[_Key, Guard]:
@@ -71,10 +65,9 @@ def _by_key(guards: Iterable[Guard]) -> dict[_Key, Guard]:
     counts: dict[tuple[str, str, tuple[str, ...]], int] = defaultdict(int)
     found: dict[_Key, Guard] = {}
     for guard in guards:
-        plain = tuple(code for code in guard.code if not code.startswith("check_tensor("))
-        key = guard.type, guard.name, plain
-        tensor = next((re.sub(r", size=.*", "", code) for code in guard.code if code.startswith("check_tensor(")), "")
-        key = (*key[:2], (tensor, *plain))
+        plain = tuple(code for code in guard.code if not is_tensor_check(code))
+        tensor = next((without_layout(code) for code in guard.code if is_tensor_check(code)), "")
+        key = guard.type, guard.name, (tensor, *plain)
         found[(*key, counts[key])] = guard
         counts[key] += 1
     return found

@@ -1,6 +1,5 @@
 """From what Dynamo's hooks said during one call to a record of it."""
 
-import re
 from collections.abc import Iterator
 
 from inductor_debug.stages.guards import suggestions
@@ -18,6 +17,7 @@ from inductor_debug.stages.guards.records import (
     Limit,
     Recompile,
 )
+from inductor_debug.stages.torch_internals.break_text import is_recompile_limit, parse_break
 from inductor_debug.stages.torch_internals.dynamo import (
     BreakEvent,
     CompilationLog,
@@ -26,16 +26,16 @@ from inductor_debug.stages.torch_internals.dynamo import (
     RecompileEvent,
 )
 from inductor_debug.stages.torch_internals.guard_hooks import FrameEvent, FrameLog
+from inductor_debug.stages.torch_internals.guard_text import (
+    Reason,
+    parse_reason,
+    tensor_named,
+    unscoped,
+    with_layout,
+    without_counters,
+)
 
 SHAPE_ENV = "SHAPE_ENV"
-_LIMIT_REASON = "Dynamo recompile limit exceeded"
-_COUNTERS = ((re.compile(r"(__builtins_dict__)_\d+"), r"\1"), (re.compile(r"(G\['\w*?_)\d{6,}_c\d+"), r"\1…"))
-"""What differs between two compilations of one frame: numbers, addresses and Dynamo's count of compilations (``_c10``)
-in the names of globals."""
-_REASON = re.compile(r"^(?P<id>[\d!]*\d+/\d+(?:_\d+)?): (?P<guard>.*)", re.DOTALL)
-_COMMENT = re.compile(r"\s{2,}# .*", re.DOTALL)
-_PLACE = re.compile(r"# (?P<file>\S+):(?P<line>\d+) in ")
-_TENSOR = re.compile(r"^tensor '(?P<name>.+?)' ")
 
 
 class Reader:
@@ -64,7 +64,7 @@ class Reader:
             frames=frames,
             recompiles=[self._recompile(event) for event in self.log.recompiles],
             limits=list(self._limits()),
-            breaks=[self._break(event) for event in self.log.breaks if not event.detail.startswith(_LIMIT_REASON)],
+            breaks=[self._break(event) for event in self.log.breaks if not is_recompile_limit(event.detail)],
         )
         call.outcome = _outcome(call, raised)
         return call
@@ -77,7 +77,7 @@ class Reader:
         exported = [guard for guard in self.log.guards if guard.key == event.key]
         guards = [item for guard in exported for item in _guards(guard, event)]
         if exported:
-            guards += [Guard(kind, "", "", [_named(condition)], None) for kind, condition in event.relations]
+            guards += [Guard(kind, "", "", [without_counters(condition)], None) for kind, condition in event.relations]
         return CompiledFrame(
             compile_id=compile_id(event.key),
             graph=self.graph(event.key),
@@ -89,45 +89,46 @@ class Reader:
         )
 
     def _recompile(self, event: RecompileEvent) -> Recompile:
-        match = _REASON.match(event.reason)
-        failed, text = (match["id"], match["guard"]) if match else ("", event.reason)
-        guard = _COMMENT.sub("", text.partition("\nUser stack trace:")[0]).strip()
+        reason = parse_reason(event.reason)
         limit = next((item for item in self.hooks.limits if item.key == event.key), None)
         return Recompile(
             compile_id=compile_id(event.key),
             graph=self.graph(event.key),
-            failed=failed,
-            failed_graph=self._graph_of(failed),
-            guard=guard,
-            source=self._source(failed, guard) or self._commented(failed, event),
+            failed=reason.failed,
+            failed_graph=self._graph_of(reason.failed),
+            guard=reason.guard,
+            source=self._source(reason) or self._commented(reason, event.file),
             function=event.function,
             file=event.file,
             line=event.line,
             limit=None if limit is None else f"torch._dynamo.config.{limit.limit}={limit.value}",
-            suggestion=suggestions.for_recompile(guard, self.dynamic),
+            suggestion=suggestions.for_recompile(reason.guard, self.dynamic),
         )
 
     def _graph_of(self, id: str) -> str | None:
         return next((self.graph(key) for key in self.numbers if compile_id(key) == id), None)
 
-    def _source(self, id: str, text: str) -> str | None:
+    def _source(self, reason: Reason) -> str | None:
         """The line that made a guard necessary. torch names the guard's object without its scope, ``L['x']`` as x."""
-        tensor = _TENSOR.match(text)
-        for guard in self.guards.get(id, []):
-            named = _unscoped(guard.name) == tensor["name"] if tensor else False
-            if named or any(_unscoped(code) == text or code == text for code in guard.code):
+        text, tensor = reason.guard, tensor_named(reason.guard)
+        for guard in self.guards.get(reason.failed, []):
+            if unscoped(guard.name) == tensor or any(text in (code, unscoped(code)) for code in guard.code):
                 return guard.source
         return None
 
-    def _commented(self, id: str, event: RecompileEvent) -> str | None:
-        """The line in torch's comment on a condition on sizes; it has the end of the file's path alone."""
-        places = list(_PLACE.finditer(event.reason))
-        if not places:
+    def _commented(self, reason: Reason, compiled: str) -> str | None:
+        """The line in torch's comment on a condition on sizes; it has the end of the file's path alone.
+
+        Args:
+            compiled: the file of the frame that was compiled again.
+        """
+        if reason.place is None:
             return None
-        sources = [guard.source for guard in self.guards.get(id, []) if guard.source]
-        files = {event.file, *(source.rpartition(":")[0] for source in sources)}
-        found = [file for file in files if file.endswith(places[-1]["file"])]
-        return f"{found[0]}:{places[-1]['line']}" if len(found) == 1 else None
+        end, line = reason.place
+        sources = [guard.source for guard in self.guards.get(reason.failed, []) if guard.source]
+        files = {compiled, *(source.rpartition(":")[0] for source in sources)}
+        found = [file for file in files if file.endswith(end)]
+        return f"{found[0]}:{line}" if len(found) == 1 else None
 
     def _limits(self) -> Iterator[Limit]:
         for event in self.hooks.limits:
@@ -136,7 +137,7 @@ class Reader:
             yield Limit(event.limit, event.value, compile_id(event.key), *place)
 
     def _break(self, event: BreakEvent) -> Break:
-        text, place = suggestions.parse_break(event.detail), event.source
+        text, place = parse_break(event.detail), event.source
         return Break(
             graph=self.graph(event.key),
             compile_id=compile_id(event.key),
@@ -172,22 +173,11 @@ def _outcome(call: Call, raised: Exception | None) -> str:
 def _guards(event: GuardEvent, frame: FrameEvent) -> Iterator[Guard]:
     """A guard as a record, with what it holds a tensor to; the conditions on symbolic sizes each for itself."""
     source = str(event.source) if event.source else None
-    code, name = [_named(condition) for condition in event.code], _named(event.name)
+    code, name = [without_counters(condition) for condition in event.code], without_counters(event.name)
     if event.type == SHAPE_ENV:
         yield from (Guard(SHAPE_ENV, "", event.scope, [condition], source) for condition in code)
         return
     size, stride = frame.layouts.get(event.name, (None, None)) if event.type == "TENSOR_MATCH" else (None, None)
     if size is not None and code:
-        code[0] = re.sub(r", traced_size=.*\)$", f", size={size}, stride={stride})", code[0])
+        code[0] = with_layout(code[0], size, stride)
     yield Guard(event.type, name, event.scope, code, source, size, stride)
-
-
-def _named(text: str) -> str:
-    for pattern, plain in _COUNTERS:
-        text = pattern.sub(plain, text)
-    return text
-
-
-def _unscoped(text: str) -> str:
-    """Without the scope, as torch words a failure: ``L['x']`` → ``x``."""
-    return re.sub(r"L\['(.*?)'\]", r"\1", text)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import torch
 
+from inductor_debug.models.torch_private import coo_parts
 from inductor_debug.stages.numerics.readers import span
 
 PIECE = 1 << 14
@@ -103,10 +104,9 @@ class Coordinates(Entries):
     """COO, coalesced or not; an entry is all of the dense dims at one index of the sparse ones."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        values = tensor._values()  # values() itself is refused where a tensor is not coalesced
+        self.indices, values = coo_parts(tensor)
         size = values.shape[1:].numel()
         super().__init__(values, 1, size, max(size, 1))
-        self.indices = tensor._indices()
         self.sizes = tensor.shape[: tensor.sparse_dim()]
 
     def origins(self, block: Block) -> torch.Tensor:

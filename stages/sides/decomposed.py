@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from inductor_debug.models.torch_private import TorchDispatchMode
 from inductor_debug.stages.torch_internals.operators import normalizations
 
 aten = torch.ops.aten

@@ -22,6 +22,7 @@ from torch._guards import CompileContext
 
 from inductor_debug.stages.graphs.records import SourceLine
 from inductor_debug.stages.graphs.sources import SourceFinder, function_name, parse_frames
+from inductor_debug.stages.torch_internals.break_text import reason_in
 from inductor_debug.stages.torch_internals.fx_records import PlaceholderInfo, RecordContext, module_path, source_of
 from inductor_debug.stages.torch_internals.fx_values import node_value, shape_of
 
@@ -193,7 +194,7 @@ def _break_event(reason: str, error: BaseException | None, translator: Any, sour
     return BreakEvent(
         key=current_compile_key(),
         kind="skipped_frame" if skipped else "break",
-        reason=lines[0].strip() if lines else "",
+        reason=reason_in("\n".join(lines)),
         detail="\n".join(lines),
         source=sources.own_frame(frames),
         stack=frames,
@@ -216,7 +217,7 @@ class _SkippedFrameHandler(logging.Handler):
             BreakEvent(
                 key=current_compile_key(),
                 kind="skipped_frame",
-                reason=lines[0].strip(),
+                reason=reason_in("\n".join(lines)),
                 detail="\n".join(lines),
                 source=self.log.sources.own_frame(frames),
                 stack=frames,
@@ -251,9 +252,8 @@ def break_after(gm: fx.GraphModule) -> str | None:
     cause = getattr(gm, "compile_subgraph_reason", None)
     if cause is None or not cause.graph_break:
         return None
-    lines = [line.strip() for line in str(cause.reason).splitlines() if line.strip()]
     place = f"  at {cause.user_stack[-1].filename}:{cause.user_stack[-1].lineno}" if cause.user_stack else ""
-    return f"{lines[0] if lines else 'unknown reason'}{place}"
+    return f"{reason_in(str(cause.reason)) or 'unknown reason'}{place}"
 
 
 def dynamo_placeholders(gm: fx.GraphModule, context: RecordContext) -> list[PlaceholderInfo]:

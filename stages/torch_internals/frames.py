@@ -4,8 +4,8 @@ Relies on ``convert_frame.ConvertFrameAssert``, its ``__init__`` with ``compiler
 ``_torchdynamo_orig_backend``, ``_one_graph``, ``_export`` and ``_box``, on
 ``InstructionTranslatorBase.log_graph_break``, on ``exc.BackendCompilerFailed``, on ``compiler_fn`` and ``kwargs`` of
 torch.compile's backend, on ``__compiled_fn…``, the name by which a converted frame calls its graph, and of
-``backends.registry`` on ``_BACKENDS`` (name → entry point), ``_COMPILER_FNS`` (name → what it led to) and on
-``_tags``, which ``register_backend`` sets.
+``backends.registry`` on ``_BACKENDS`` (name → entry point), ``_COMPILER_FNS`` (name → what it led to) and, up to torch
+2.13, on ``_tags``, which ``register_backend`` sets.
 """
 
 import contextlib
@@ -21,6 +21,7 @@ from torch._dynamo import convert_frame, exc, symbolic_convert
 from torch._dynamo.backends import registry
 
 from inductor_debug.stages.graphs.sources import function_name
+from inductor_debug.stages.torch_internals.break_text import reason_in
 
 _GRAPH = "__compiled_fn"
 
@@ -56,12 +57,18 @@ class WatchedBackend:
         return self.__wrapped__.__name__
 
     @property
+    def by_name(self) -> "WatchedBackend":
+        """The backend, as an entry point leads to it: torch loads one when it looks a backend up by name."""
+        _await_converter()
+        return self
+
+    @property
     def _tags(self) -> tuple[str, ...]:
         return ()
 
     @_tags.setter
     def _tags(self, value: tuple[str, ...]) -> None:
-        """torch sets them of a backend that it found by name."""
+        """Up to 2.13 torch sets them of a backend that it found by name; newer ones keep them in a table."""
         _await_converter()
 
 
@@ -100,7 +107,7 @@ class _Known:
         self._backend = backend
 
     def load(self) -> WatchedBackend:
-        return self._backend
+        return self._backend.by_name
 
 
 class _WatchedFrames(convert_frame.ConvertFrameAssert):
@@ -177,7 +184,6 @@ def _stack(*errors: BaseException) -> list[traceback.FrameSummary]:
 
 
 def _in_words(reason: Any, stack: list[traceback.FrameSummary]) -> str:
-    """The first line, and the user's line."""
-    lines = [line.strip() for line in str(reason).splitlines() if line.strip()]
+    """Why, and the user's line."""
     place = f"  at {stack[-1].filename}:{stack[-1].lineno}" if stack else ""
-    return f"{lines[0] if lines else 'unknown reason'}{place}"
+    return f"{reason_in(str(reason)) or 'unknown reason'}{place}"

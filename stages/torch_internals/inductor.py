@@ -1,7 +1,7 @@
 """TorchInductor's private doors: one recorded compilation.
 
 Relies on ``torch._inductor.compile_fx.{compile_fx, compile_fx_inner, get_cpp_wrapper_config,
-_recursive_joint_graph_passes}``,
+_recursive_joint_graph_passes, trace_structured}``,
 ``torch._dynamo.repro.after_aot.save_graph_repro`` (called once a compilation, before the post-grad passes),
 ``torch._inductor.config`` (``patch``, ``_pre_fusion_custom_pass``, ``_post_fusion_custom_pass``),
 ``torch._inductor.debug.reset_provenance_globals``, ``torch._inductor.decomposition.select_decomp_table`` (after
@@ -306,11 +306,13 @@ def _recorded_runnable(lowered: LoweredGraph) -> Iterator[None]:
     """While open, the script that Inductor writes of each graph for its own logs is kept.
 
     Without the passes that record: they are of this process, as are the folders that the script would compile in.
+    From torch 2.15 the script is written only where somebody listens to ``torch.__trace``, hence it is asked for here.
     """
     import torch._inductor.config as inductor_config
     from torch._dynamo.repro import after_aot
+    from torch._inductor import compile_fx
 
-    original = after_aot.save_graph_repro
+    original, trace = after_aot.save_graph_repro, compile_fx.trace_structured
 
     def save(file: Any, *args: Any, **kwargs: Any) -> None:
         began = file.tell()
@@ -320,7 +322,15 @@ def _recorded_runnable(lowered: LoweredGraph) -> Iterator[None]:
             file.seek(began)
             lowered.runnable = _for_others(file.read())
 
-    with mock.patch.object(after_aot, "save_graph_repro", save):
+    def traced(name: str, metadata_fn: Callable[[], Any] = dict, **kwargs: Any) -> None:
+        if name == "artifact" and metadata_fn().get("name") == "fx_graph_runnable":
+            kwargs["payload_fn"]()
+        trace(name, metadata_fn, **kwargs)
+
+    with (
+        mock.patch.object(after_aot, "save_graph_repro", save),
+        mock.patch.object(compile_fx, "trace_structured", traced),
+    ):
         yield
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from runner_support import Outcome, execute
 
+from inductor_debug.pipeline.directory import manifest
 from inductor_debug.pipeline.directory.manifest import git_state
 from inductor_debug.pipeline.run.plan import batch_of
 
@@ -97,3 +98,11 @@ def test_reading_a_repositorys_state_writes_nothing_into_it(tmp_path: Path) -> N
     state = git_state(tmp_path)
     assert state is not None and state["dirty"] is False
     assert (tmp_path / ".git" / "index").read_bytes() == index
+
+
+def test_a_newer_torch_is_warned_of_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = manifest.installed_versions()
+    monkeypatch.setattr(manifest, "installed_versions", lambda: versions | {"torch": "99.0"})
+    outcome = execute(tmp_path / "run", "lower", isolation="none")
+    assert set(outcome.statuses.values()) == {"passed"}
+    assert "torch 99.0 is newer" in outcome.log

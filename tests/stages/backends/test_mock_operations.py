@@ -16,9 +16,9 @@ __all__ = ["clean"]  # an autouse fixture
 
 
 class Indexed(torch.nn.Module):
-    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> Any:
+    def forward(self, x: torch.Tensor, rows: torch.Tensor) -> Any:
         written = x.clone()
-        written[mask] = 0.5
+        written[rows, rows] = 0.5
         written[0] = 1.0
         return x[1:, None], written, x.T + 1, torch.ones(16).expand_as(x) + 1
 
@@ -32,17 +32,17 @@ INDEXED = ("aten.slice", "aten.unsqueeze", "aten.index_put", "aten.select_scatte
 def test_indexing_attributes_and_methods_are_the_operations_that_they_come_to(
     operation: str, backend: Any, grad: bool
 ) -> None:
-    x, mask = torch.randn(4, 16, requires_grad=grad), torch.randn(4, 16) > 0
+    x, rows = torch.randn(4, 16, requires_grad=grad), torch.tensor([2, 3])
     options = {"profile": "none", "strict": True, "verified_repros": 0, "denied": [operation]}
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
-        torch.compile(Indexed(), backend=backend, options=options)(x, mask)
+        torch.compile(Indexed(), backend=backend, options=options)(x, rows)
     error = inner(caught)
     assert isinstance(error, ProfileViolated)
     assert operation in {row.limit for row in error.violations}
     assert {row.severity for row in error.violations} == {"error"}
     others = options | {"denied": ["aten.lu_solve", "aten.add.Scalar"]}
     torch._dynamo.reset()
-    torch.compile(Indexed(), backend=backend, options=others)(x, mask)
+    torch.compile(Indexed(), backend=backend, options=others)(x, rows)
 
 
 def test_looking_leaves_the_graph_as_it_was() -> None:
@@ -102,7 +102,7 @@ def test_an_allow_list_is_the_same_for_both_and_leaves_repros() -> None:
     for backend in (mock_backend, aot_mock_backend):
         torch._dynamo.reset()
         with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught, torch.no_grad():
-            torch.compile(Indexed(), backend=backend, options=options)(torch.randn(4, 16), torch.randn(4, 16) > 0)
+            torch.compile(Indexed(), backend=backend, options=options)(torch.randn(4, 16), torch.tensor([2, 3]))
         error = inner(caught)
         assert isinstance(error, ProfileViolated) and error.repros is not None
         assert error.repros.scripts[0].verification.verified, str(error)

@@ -17,12 +17,13 @@ from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageR
 from inductor_debug.stages.guards import suggestions
 from inductor_debug.stages.guards.comparison import compare_guards
 from inductor_debug.stages.guards.config import GuardsConfig
-from inductor_debug.stages.guards.reading import _named
 from inductor_debug.stages.guards.records import CompiledFrame, Guard
 from inductor_debug.stages.guards.stage import GuardsStage
 from inductor_debug.stages.report.config import ReportConfig
 from inductor_debug.stages.report.stage import ReportStage
 from inductor_debug.stages.settings import BackendConfig, Settings
+from inductor_debug.stages.torch_internals.break_text import BreakKind, parse_break
+from inductor_debug.stages.torch_internals.guard_text import FailureKind, without_counters
 
 MASKED = f"{build_masked.__module__}.build_masked"
 FIXED = f"{build_fixed.__module__}.build_fixed"
@@ -152,7 +153,7 @@ BRANCH = """Data-dependent branching
 
 
 def test_a_breaks_message_is_read_in_its_parts() -> None:
-    parts = suggestions.parse_break(BRANCH)
+    parts = parse_break(BRANCH)
     assert (parts.reason, parts.explanation) == (
         "Data-dependent branching", "Detected data-dependent branching. It goes on."
     )  # fmt: skip
@@ -172,6 +173,11 @@ def test_a_breaks_message_is_read_in_its_parts() -> None:
 )
 def test_each_break_has_a_suggestion(detail: str, begins: str) -> None:
     assert suggestions.for_break(detail).startswith(begins)
+
+
+def test_no_kind_is_without_advice() -> None:
+    assert set(suggestions.KNOWN_BREAKS) == set(BreakKind)
+    assert set(suggestions._KNOWN_FAILURES) == set(FailureKind)
 
 
 @pytest.mark.parametrize(
@@ -202,8 +208,8 @@ def test_each_kind_of_failure_has_advice(guard: str, dynamic: bool | None, part:
 )
 def test_what_each_compilation_numbers_anew_is_left_out_of_a_guards_name(first: str, second: str) -> None:
     """An object's address, and the count of compilations: else a guard would seem gone that is there."""
-    assert _named(first) == _named(second) != first
-    assert _named("G['layer_12_c10'].weight") == "G['layer_12_c10'].weight"
+    assert without_counters(first) == without_counters(second) != first
+    assert without_counters("G['layer_12_c10'].weight") == "G['layer_12_c10'].weight"
 
 
 def test_guards_are_kept_relaxed_or_gone() -> None:

@@ -22,6 +22,8 @@ from inductor_debug.stages.report.config import ReportConfig
 from inductor_debug.stages.report.stage import ReportStage
 from inductor_debug.stages.settings import BackendConfig, Settings
 
+TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
+
 FILES = [f"profile/{name}" for name in (
     "kernels.csv", "lines.csv", "modules.csv", "operations.csv", "summary.json", "trace.json.gz")]  # fmt: skip
 SLOW = "profile_tests.churn.default"
@@ -141,6 +143,8 @@ def test_a_range_holds_the_launch_that_it_is_named_after(inductor: Finished) -> 
         else:  # extern_kernels.mm → aten::mm; torch.ops.profile_tests.churn.default → profile_tests::churn
             operator = kernel.removeprefix("torch.ops.").removesuffix(".default")
             expected = operator.replace("extern_kernels.", "aten.").replace(".", "::")
+            # from torch 2.14 the profiler has no record of a custom operator that Python calls by its overload
+            expected = "aten::linspace" if "churn" in expected and TORCH >= (2, 14) else expected
             assert first is not None and first["name"] == expected
             assert event["args"]["operations"]
         assert event["args"]["sources"]

@@ -1,8 +1,14 @@
 """Names every private API of TorchInductor that lowering relies on: a new torch release breaks here first."""
 
 import inspect
+import logging
 from types import SimpleNamespace
 from typing import Any, cast
+
+import pytest
+import torch
+
+from inductor_debug.stages.torch_internals.inductor import RecordingCompiler
 
 
 def test_compilation_names() -> None:
@@ -111,3 +117,13 @@ def test_aot_inductor_names() -> None:
     assert {f"aot_inductor.{name}" for name in options} <= set(inductor_config.get_config_copy())
     assert isinstance(cache_dir(), str) and callable(tracing) and callable(detect_fake_mode)
     assert isinstance(TracingContext, type)
+
+
+def test_the_runnable_graph_is_written_where_nobody_listens_to_torchs_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From torch 2.15 it is written for a listener alone. pytest listens, a run of the pipeline does not."""
+    monkeypatch.setattr(logging.getLogger("torch.__trace"), "handlers", [])
+    torch._dynamo.reset()
+    compiler = RecordingCompiler()
+    torch.compile(torch.sin, backend=compiler)(torch.ones(4))
+    (lowered,) = compiler.graphs.values()
+    assert "torch.ops.aten.sin" in lowered.runnable and lowered.not_established == []
