@@ -1,4 +1,4 @@
-"""What stored data must look like, declared as types, and the check of it. Free of torch.
+"""What stored data must look like, declared as types, and the check of it.
 
 A shape is ``Any``, ``str``, ``int``, ``float`` (whole numbers too), ``bool``, ``None``, a union of shapes, a
 ``Literal``, ``list[shape]``, ``dict[str, shape]``, ``tuple[shape, …]`` (a list of that length) or a TypedDict: its

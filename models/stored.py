@@ -1,4 +1,4 @@
-"""The one reader of what is stored: files that strangers may have made, or a disk has damaged. Free of torch.
+"""The one reader of what is stored: files that strangers may have made, or a disk has damaged.
 
 Every file of a run, and every YAML file of a user's, is opened, limited and parsed here:
 

@@ -1,4 +1,4 @@
-"""Text that somebody else wrote, as it is shown: what would steer a terminal is seen, not sent. Free of torch."""
+"""Text that somebody else wrote, as it is shown: what would steer a terminal is seen, not sent."""
 
 import re
 

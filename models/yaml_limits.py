@@ -1,4 +1,4 @@
-"""What a YAML file may hold, told from its events before anything is built of it. Free of torch."""
+"""What a YAML file may hold, told from its events before anything is built of it."""
 
 import functools
 import re

@@ -1,4 +1,4 @@
-"""Tab completion of ``inductor-debug`` and of ``python -m pipeline`` for bash, zsh and fish. Imports no torch.
+"""Tab completion of ``inductor-debug`` and of ``python -m pipeline`` for bash, zsh and fish.
 
 ``inductor-debug completion SHELL`` prints a script; the shell's function in it asks ``inductor-debug complete``, or
 ``python -m inductor_debug complete``, for the words that may stand at the cursor.

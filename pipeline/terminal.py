@@ -1,4 +1,4 @@
-"""The one door to the terminal for what stored runs hold: tables, sentences, JSON and errors. Imports no torch.
+"""The one door to the terminal for what stored runs hold: tables, sentences, JSON and errors.
 
 Whatever passes here is printable: a control character of a stored text is shown as its escape, so that it can move no
 cursor, color nothing and forge no line.

@@ -1,4 +1,4 @@
-"""Configuration as plain JSON, and back. Free of torch."""
+"""Configuration as plain JSON, and back."""
 
 import dataclasses
 import types

@@ -1,4 +1,4 @@
-"""What a stage declares of itself, once: whatever lists stages iterates over declarations. Free of torch.
+"""What a stage declares of itself, once: whatever lists stages iterates over declarations.
 
 A folder of :mod:`stages` with a ``declaration.py`` that holds a ``DECLARATION`` is a stage. So is a declaration that an
 installed package names in the entry-point group ``inductor_debug.stages``. A declaration names as text what is imported

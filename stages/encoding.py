@@ -1,4 +1,4 @@
-"""How a result becomes bytes: strict JSON, CSV with stable columns. Free of torch."""
+"""How a result becomes bytes: strict JSON, CSV with stable columns."""
 
 import dataclasses
 import io

@@ -1,4 +1,4 @@
-"""Names of files after names that others chose, as kernels, nodes and tensors have. Free of torch."""
+"""Names of files after names that others chose, as kernels, nodes and tensors have."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""Numbers in words, the same in every stage's message and in the report. Free of torch."""
+"""Numbers in words, the same in every stage's message and in the report."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a process prints, native code included, copied at the file descriptor. Free of torch."""
+"""What a process prints, native code included, copied at the file descriptor."""
 
 import contextlib
 import ctypes

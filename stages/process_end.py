@@ -1,4 +1,4 @@
-"""How a process of ours ends once its results are told. Free of torch."""
+"""How a process of ours ends once its results are told."""
 
 import atexit
 import ctypes

@@ -1,4 +1,4 @@
-"""Which stages there are: ours, and those that installed packages add. Free of torch."""
+"""Which stages there are: ours, and those that installed packages add."""
 
 import functools
 import logging

@@ -1,4 +1,4 @@
-"""What every stage may read of the configuration. Free of torch."""
+"""What every stage may read of the configuration."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""A stored run as a question reads it: what it does not hold is an error that says what to type. Free of torch."""
+"""A stored run as a question reads it: what it does not hold is an error that says what to type."""
 
 import contextlib
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What makes two configurations the same: of a composed one, and of one that a run stored. Free of torch and Hydra."""
+"""What makes two configurations the same: of a composed one, and of one that a run stored."""
 
 import dataclasses
 import hashlib

@@ -1,4 +1,4 @@
-"""Checks of what is Hydra's own: its keys, a sweep's size, a part that is to be shown. Imports no torch."""
+"""Checks of what is Hydra's own: its keys, a sweep's size, a part that is to be shown."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What keys the schema has and what each takes, and the errors that say so. Free of torch and Hydra."""
+"""What keys the schema has and what each takes, and the errors that say so."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Limits that are typed with a unit. Free of torch."""
+"""Limits that are typed with a unit."""
 
 from inductor_debug.models.errors import ConfigurationError, shown
 from inductor_debug.models.units import VALID_BYTES, parse_bytes

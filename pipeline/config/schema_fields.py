@@ -1,4 +1,4 @@
-"""What keys the schema has, and what each takes. Free of torch and Hydra."""
+"""What keys the schema has, and what each takes."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""What a typed key takes beyond what omegaconf asks: of true and false, no number in their place. Imports no torch."""
+"""What a typed key takes beyond what omegaconf asks: of true and false, no number in their place."""
 
 import contextlib
 import re

@@ -1,4 +1,4 @@
-"""How Hydra reads a YAML file: after :mod:`models.stored` has looked at it. Imports no torch."""
+"""How Hydra reads a YAML file: after :mod:`models.stored` has looked at it."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A stored run's folder as its readers see it: data from strangers, or from a damaged disk. Imports no torch."""
+"""A stored run's folder as its readers see it: data from strangers, or from a damaged disk."""
 
 import contextlib
 import hashlib

@@ -1,4 +1,4 @@
-"""What a run writes directly into its directory, by name. Imports no torch."""
+"""What a run writes directly into its directory, by name."""
 
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.registry import declared

@@ -1,4 +1,4 @@
-"""Reads stored runs: finds them, and tells of one or of many from their ``summary.json``. Imports no torch."""
+"""Reads stored runs: finds them, and tells of one or of many from their ``summary.json``."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""``summary.json``: the machine-readable result of a run, and its verdict and exit code. Free of torch."""
+"""``summary.json``: the machine-readable result of a run, and its verdict and exit code."""
 
 import copy
 import logging

@@ -1,4 +1,4 @@
-"""What a stored run names that would be executed, told before anything of it is. Imports no torch."""
+"""What a stored run names that would be executed, told before anything of it is."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What compiled a run: versions, commit, variables, device, model's code and compiler options. Free of torch.
+"""What compiled a run: versions, commit, variables, device, model's code and compiler options.
 
 ``compiled_by`` of ``summary.json``::
 

@@ -1,4 +1,4 @@
-"""Hydra as this program uses it: started once a command, with its errors worded as ours. Imports no torch."""
+"""Hydra as this program uses it: started once a command, with its errors worded as ours."""
 
 import argparse
 import datetime

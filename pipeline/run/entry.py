@@ -1,6 +1,6 @@
 """The one entry behind ``python -m pipeline`` and ``inductor-debug run``: compose, check everything, then run.
 
-Nothing is written before every job of the command has been composed and validated. Imports no torch.
+Nothing is written before every job of the command has been composed and validated.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Memory that a case asks for against what the machine has. Free of torch."""
+"""Memory that a case asks for against what the machine has."""
 
 import re
 import resource

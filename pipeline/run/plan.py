@@ -1,4 +1,4 @@
-"""What the parent process tells a worker: plain JSON, so that nothing is pickled. Free of torch and Hydra."""
+"""What the parent process tells a worker: plain JSON, so that nothing is pickled."""
 
 import dataclasses
 import typing

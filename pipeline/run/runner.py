@@ -1,4 +1,4 @@
-"""Runs the stages of one configuration in worker processes and leaves a complete run directory. Free of torch.
+"""Runs the stages of one configuration in worker processes and leaves a complete run directory.
 
 The parent (this module) composes nothing and computes nothing: it starts a worker, listens to its events, watches its
 memory and its time, and writes down what became of each stage. A worker that dies costs one stage; the next worker

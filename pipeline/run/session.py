@@ -1,4 +1,4 @@
-"""One worker process as its parent sees it: events, time, memory, and its end. Free of torch."""
+"""One worker process as its parent sees it: events, time, memory, and its end."""
 
 import contextlib
 import json

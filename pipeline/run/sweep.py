@@ -1,4 +1,4 @@
-"""A sweep's table and exit code, from what its jobs stored. Free of torch."""
+"""A sweep's table and exit code, from what its jobs stored."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Watching a worker process: its memory, its death, and how to end it with all that it started. Free of torch."""
+"""Watching a worker process: its memory, its death, and how to end it with all that it started."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""The profiles that come with the project, as a table for the documentation. Free of torch."""
+"""The profiles that come with the project, as a table for the documentation."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""An accelerator's profile as a user may write it. Free of torch."""
+"""An accelerator's profile as a user may write it."""
 
 from dataclasses import dataclass, field
 from typing import Any

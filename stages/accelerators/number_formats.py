@@ -1,4 +1,4 @@
-"""Number formats by name, and whether a profile's numerics can be meant. Free of torch.
+"""Number formats by name, and whether a profile's numerics can be meant.
 
 =====================  =====================================================================================
 ``1-E-M``              sign, E exponent bits with the bias 2^(E-1) - 1, M mantissa bits; subnormals; the largest

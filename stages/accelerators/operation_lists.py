@@ -1,4 +1,4 @@
-"""Which operations of a profile need no torch to be known to exist. Free of torch."""
+"""Which operations of a profile need no torch to be known to exist."""
 
 import fnmatch
 import logging

@@ -1,4 +1,4 @@
-"""Whether what a profile says of an accelerator's best bandwidth and FLOP/s can be meant. Free of torch."""
+"""Whether what a profile says of an accelerator's best bandwidth and FLOP/s can be meant."""
 
 from dataclasses import replace
 

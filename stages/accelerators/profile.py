@@ -1,4 +1,4 @@
-"""A profile as the rules read it: validated, environment applied, scalars and rules made one list. Torch-free."""
+"""A profile as the rules read it: validated, environment applied, scalars and rules made one list."""
 
 import datetime
 import logging

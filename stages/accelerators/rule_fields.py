@@ -1,4 +1,4 @@
-"""A rule with all of its fields filled in, and the scalars of a profile that edit rules. Free of torch."""
+"""A rule with all of its fields filled in, and the scalars of a profile that edit rules."""
 
 import logging
 from collections.abc import Mapping, Sequence

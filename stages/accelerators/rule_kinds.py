@@ -1,4 +1,4 @@
-"""The rules there are: usual effect, values and the fields that mean something to each. Free of torch."""
+"""The rules there are: usual effect, values and the fields that mean something to each."""
 
 import math
 import re

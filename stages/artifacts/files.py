@@ -1,4 +1,4 @@
-"""Every file of a run: its path, and what it holds. Who writes or reads one takes its path from here. Free of torch.
+"""Every file of a run: its path, and what it holds. Who writes or reads one takes its path from here.
 
 A stage writes below the folder of its name; ``repros/`` is every stage's.
 """

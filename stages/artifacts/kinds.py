@@ -1,4 +1,4 @@
-"""Kinds of stored files, each with its reader. What is not stored is read as None. Free of torch."""
+"""Kinds of stored files, each with its reader. What is not stored is read as None."""
 
 import fnmatch
 import math

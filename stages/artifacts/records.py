@@ -1,4 +1,4 @@
-"""What the stored JSON files hold, as their readers need it. Free of torch.
+"""What the stored JSON files hold, as their readers need it.
 
 Keys that are not named here may hold anything.
 """

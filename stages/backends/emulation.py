@@ -1,4 +1,4 @@
-"""What an adapter that emulates says of it: what it emulated, and what it found. Free of torch."""
+"""What an adapter that emulates says of it: what it emulated, and what it found."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What installed packages add, read from their metadata alone: nothing of theirs is imported. Free of torch.
+"""What installed packages add, read from their metadata alone: nothing of theirs is imported.
 
 ==========================  =====================================================================================
 entry-point group           what it names

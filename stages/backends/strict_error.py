@@ -1,4 +1,4 @@
-"""The error of a strict profile that a graph breaks, with what it leaves on disk. Free of torch."""
+"""The error of a strict profile that a graph breaks, with what it leaves on disk."""
 
 import csv
 import io

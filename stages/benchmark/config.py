@@ -1,4 +1,4 @@
-"""Options of the benchmark stage. Free of torch."""
+"""Options of the benchmark stage."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What the benchmark stage declares of itself. Free of torch."""
+"""What the benchmark stage declares of itself."""
 
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.declaration import Declaration, Section

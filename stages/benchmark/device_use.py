@@ -1,4 +1,4 @@
-"""Which other processes had a CUDA device open while a process sampled, as far as ``nvidia-smi`` tells. Free of torch.
+"""Which other processes had a CUDA device open while a process sampled, as far as ``nvidia-smi`` tells.
 
 What they did there is not known: the device does not count its time by process for everybody. An open context is no
 proof of work, so that it is told beside the result and decides nothing.

@@ -1,4 +1,4 @@
-"""95 % intervals that cover the spread between processes. Free of torch.
+"""95 % intervals that cover the spread between processes.
 
 A process differs from the next by where its memory lies, by its threads' places and by the machine's state: more than
 the samples within it tell. What is averaged is therefore one figure a process (the logarithm of a median, or of a

@@ -1,4 +1,4 @@
-"""Sampling processes as the stage sees them: started one after the other, their results, and their ends. No torch."""
+"""Sampling processes as the stage sees them: started one after the other, their results, and their ends."""
 
 import contextlib
 import json

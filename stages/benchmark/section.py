@@ -1,4 +1,4 @@
-"""The report's section on speed: the speed-up, with what weakens it said beside it. Free of torch."""
+"""The report's section on speed: the speed-up, with what weakens it said beside it."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Interleaved timing of two callables in one process. Free of torch."""
+"""Interleaved timing of two callables in one process."""
 
 import time
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Options of the bisect stage. Free of torch."""
+"""Options of the bisect stage."""
 
 from dataclasses import dataclass
 

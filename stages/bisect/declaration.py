@@ -1,4 +1,4 @@
-"""What the bisect stage declares of itself. Free of torch."""
+"""What the bisect stage declares of itself."""
 
 from inductor_debug.stages.bisect.config import BisectConfig
 from inductor_debug.stages.declaration import Declaration, Question, Section

@@ -1,4 +1,4 @@
-"""The bisection: first how much of the compiler it takes, then which switch in it. Free of torch."""
+"""The bisection: first how much of the compiler it takes, then which switch in it."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping

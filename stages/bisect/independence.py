@@ -1,4 +1,4 @@
-"""Whether switches that must all be off hide one fault or several. Free of torch.
+"""Whether switches that must all be off hide one fault or several.
 
 With one switch of a smallest set on and all others of it off the fault is there. That is so of two faults, and of one
 fault that either switch keeps. What is left when one of them is excluded tells them apart:

@@ -1,4 +1,4 @@
-"""A bisection in words, as JSON and as a table. Free of torch."""
+"""A bisection in words, as JSON and as a table."""
 
 from typing import Any
 

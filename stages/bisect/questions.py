@@ -1,4 +1,4 @@
-"""What the bisect stage answers: which part of the compiler a fault takes. Free of torch."""
+"""What the bisect stage answers: which part of the compiler a fault takes."""
 
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.bisect import section

@@ -1,4 +1,4 @@
-"""What a bisection is made of: switches, settings of them, what a probe found, and the answer. Free of torch."""
+"""What a bisection is made of: switches, settings of them, what a probe found, and the answer."""
 
 import math
 from collections.abc import Iterable

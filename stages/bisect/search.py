@@ -1,4 +1,4 @@
-"""Which switches, turned off, make a fault go away: the smallest set of them. Free of torch.
+"""Which switches, turned off, make a fault go away: the smallest set of them.
 
 QuickXplain (U. Junker, AAAI 2004) with a third answer: a setting in which something else fails says nothing.
 """

@@ -1,4 +1,4 @@
-"""The report's part on a bisection: which part of the compiler it takes. Free of torch."""
+"""The report's part on a bisection: which part of the compiler it takes."""
 
 from collections.abc import Mapping
 from pathlib import Path

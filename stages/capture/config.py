@@ -1,4 +1,4 @@
-"""Options of the capture stage. Free of torch."""
+"""Options of the capture stage."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What the capture stage declares of itself. Free of torch."""
+"""What the capture stage declares of itself."""
 
 from inductor_debug.stages.capture.config import CaptureConfig
 from inductor_debug.stages.declaration import Declaration, Section

@@ -1,4 +1,4 @@
-"""The report's pictures of graphs, with what the profile objects to outlined. Free of torch."""
+"""The report's pictures of graphs, with what the profile objects to outlined."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

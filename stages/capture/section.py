@@ -1,4 +1,4 @@
-"""The report's section on the graphs: what was captured, and what runs outside. Free of torch."""
+"""The report's section on the graphs: what was captured, and what runs outside."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Options of the constrain stage. Free of torch."""
+"""Options of the constrain stage."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a chip must support to run a set of models: operations, dtypes and shapes. Free of torch."""
+"""What a chip must support to run a set of models: operations, dtypes and shapes."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the constrain stage declares of itself. Free of torch."""
+"""What the constrain stage declares of itself."""
 
 from inductor_debug.stages.constrain.config import ConstrainConfig
 from inductor_debug.stages.declaration import Declaration, Question, Section

@@ -1,4 +1,4 @@
-"""Stored captures against a grid of profile values, and over a set of models. Free of torch.
+"""Stored captures against a grid of profile values, and over a set of models.
 
 ::
 

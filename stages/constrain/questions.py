@@ -1,4 +1,4 @@
-"""What the constrain stage answers: what breaks the accelerator's rules. Free of torch."""
+"""What the constrain stage answers: what breaks the accelerator's rules."""
 
 from inductor_debug.models.errors import UserError
 from inductor_debug.stages.artifacts import files

@@ -1,4 +1,4 @@
-"""The report's part on the profile: what was found, at which lines, and what was not looked at. Free of torch."""
+"""The report's part on the profile: what was found, at which lines, and what was not looked at."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

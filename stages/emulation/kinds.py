@@ -1,4 +1,4 @@
-"""What an emulated graph may do that a user wants to know of. Free of torch."""
+"""What an emulated graph may do that a user wants to know of."""
 
 KINDS = {
     "int_overflow": "integers do not fit the type that they are silently cast to; they wrap around",

@@ -1,4 +1,4 @@
-"""Operations put together so that what they make is still without cycles. Free of torch.
+"""Operations put together so that what they make is still without cycles.
 
 Folding a module to one box can close a cycle: a residual block's own sum lies between its children, and one ReLU
 module can be called before and after a convolution. So a module is not a box, a *visit* of it is: an operation joins

@@ -1,4 +1,4 @@
-"""A graph record as operations by number: who reads whom, which module each belongs to. Free of torch."""
+"""A graph record as operations by number: who reads whom, which module each belongs to."""
 
 from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord, TensorRecord
 from inductor_debug.stages.graphs.statistics import is_call

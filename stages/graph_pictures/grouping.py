@@ -1,4 +1,4 @@
-"""Operations folded to boxes by module, so that a picture has some tens of them. Free of torch.
+"""Operations folded to boxes by module, so that a picture has some tens of them.
 
 From the model down, modules are opened level by level while the boxes stay within the budget. Modules of the same
 structure that follow each other become one *stack*. What is left of the budget goes into frames: a stack, or the first

@@ -1,4 +1,4 @@
-"""What a picture says: the lines in a box, on a line, in a tooltip. Free of torch."""
+"""What a picture says: the lines in a box, on a line, in a tooltip."""
 
 import unicodedata
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Coordinates of a layered drawing. Free of torch.
+"""Coordinates of a layered drawing.
 
 Within a row, places are the least squares of the distances to what each vertex is tied to, under the row's order and
 gaps: an isotonic regression, solved by pooling adjacent violators. Rows take turns until they hardly move.

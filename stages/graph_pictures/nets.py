@@ -1,4 +1,4 @@
-"""What flows between boxes: one net for all readers of the same results. Free of torch."""
+"""What flows between boxes: one net for all readers of the same results."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A graph record as an SVG picture. Free of torch."""
+"""A graph record as an SVG picture."""
 
 from collections.abc import Mapping, Sequence
 

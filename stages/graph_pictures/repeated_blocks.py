@@ -1,4 +1,4 @@
-"""Which parts of a graph have the same structure. Free of torch."""
+"""Which parts of a graph have the same structure."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Boxes, what they say and where they are: a picture before it is written as SVG. Free of torch."""
+"""Boxes, what they say and where they are: a picture before it is written as SVG."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A scene as SVG: no script, no font and no file from outside, legible as it is. Free of torch."""
+"""A scene as SVG: no script, no font and no file from outside, legible as it is."""
 
 import json
 from collections.abc import Iterable, Sequence

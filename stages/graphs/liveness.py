@@ -1,4 +1,4 @@
-"""Memory that is alive at once while a graph runs, by liveness. Free of torch."""
+"""Memory that is alive at once while a graph runs, by liveness."""
 
 from collections import defaultdict
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""One name for an operation in Dynamo graphs, where targets are Python callables, and in aten graphs. Torch-free."""
+"""One name for an operation in Dynamo graphs, where targets are Python callables, and in aten graphs."""
 
 import fnmatch
 import functools

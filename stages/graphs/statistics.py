@@ -1,4 +1,4 @@
-"""Statistics of captured graphs. Free of torch.
+"""Statistics of captured graphs.
 
 ``statistics.csv`` has one row a graph × operator × dtype (``scope`` "operator"), and one a graph (``scope`` "graph"):
 

@@ -1,4 +1,4 @@
-"""A captured graph read back from data that others may have made: what its nodes refer to is there. Free of torch."""
+"""A captured graph read back from data that others may have made: what its nodes refer to is there."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Sizes that may be symbolic: what is certain of them, and their value in this case. Free of torch."""
+"""Sizes that may be symbolic: what is certain of them, and their value in this case."""
 
 import ast
 import itertools

@@ -1,4 +1,4 @@
-"""Which guards dynamic shapes keep, relax or remove. Free of torch."""
+"""Which guards dynamic shapes keep, relax or remove."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Options of the guards stage. Free of torch."""
+"""Options of the guards stage."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

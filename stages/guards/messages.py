@@ -1,4 +1,4 @@
-"""What was raised, in one line. Free of torch."""
+"""What was raised, in one line."""
 
 from inductor_debug.models.errors import root_cause
 

@@ -1,4 +1,4 @@
-"""What the guards stage answers: where the graph breaks, and what recompiles. Free of torch."""
+"""What the guards stage answers: where the graph breaks, and what recompiles."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

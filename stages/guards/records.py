@@ -1,4 +1,4 @@
-"""What an inspection of guards says, as data. Free of torch."""
+"""What an inspection of guards says, as data."""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The report's part on guards: what recompiles, why, and what dynamic shapes would change. Free of torch."""
+"""The report's part on guards: what recompiles, why, and what dynamic shapes would change."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What to do about a graph break, and about a recompilation. Free of torch.
+"""What to do about a graph break, and about a recompilation.
 
 torch's own break messages carry an explanation and hints; where nothing better is known here, those that say more than
 "report an issue" are the suggestion.

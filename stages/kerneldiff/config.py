@@ -1,4 +1,4 @@
-"""Options of the kerneldiff stage. Free of torch."""
+"""Options of the kerneldiff stage."""
 
 from dataclasses import dataclass
 

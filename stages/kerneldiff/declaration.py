@@ -1,4 +1,4 @@
-"""What the kerneldiff stage declares of itself. Free of torch."""
+"""What the kerneldiff stage declares of itself."""
 
 from inductor_debug.stages.declaration import Declaration, Question, Section
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig

@@ -1,4 +1,4 @@
-"""What the report and ``analyze`` tell of the comparison: its table, the worst first, and its counts. Free of torch."""
+"""What the report and ``analyze`` tell of the comparison: its table, the worst first, and its counts."""
 
 import base64
 from collections.abc import Mapping

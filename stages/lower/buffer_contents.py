@@ -1,4 +1,4 @@
-"""Whose value a buffer's memory holds around a launch: followed through reuse in the generated code. Free of torch."""
+"""Whose value a buffer's memory holds around a launch: followed through reuse in the generated code."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence

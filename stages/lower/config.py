@@ -1,4 +1,4 @@
-"""Options of the lower stage. Free of torch."""
+"""Options of the lower stage."""
 
 from dataclasses import dataclass
 

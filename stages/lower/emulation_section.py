@@ -1,4 +1,4 @@
-"""The report's part on an emulated profile: what was emulated, what it did wrong, what runs on the host. Torch-free."""
+"""The report's part on an emulated profile: what was emulated, what it did wrong, what runs on the host."""
 
 from collections.abc import Mapping
 from pathlib import Path

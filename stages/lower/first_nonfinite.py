@@ -1,4 +1,4 @@
-"""In which launch a NaN or an infinity came up: told from what was printed of the values around. Free of torch.
+"""In which launch a NaN or an infinity came up: told from what was printed of the values around.
 
 A launch that writes one and reads none is where it was born. Of a value that nothing was printed of (its launch was
 filtered out, or the printer passes over it) nothing is known, so that it may have been born in the launch that wrote

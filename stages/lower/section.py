@@ -1,4 +1,4 @@
-"""The report's section on lowering: the calls of each graph, with the lines that they came from. Free of torch."""
+"""The report's section on lowering: the calls of each graph, with the lines that they came from."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What the comparison's numeric arguments may be, in the library. Free of torch."""
+"""What the comparison's numeric arguments may be, in the library."""
 
 import dataclasses
 from dataclasses import dataclass

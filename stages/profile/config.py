@@ -1,4 +1,4 @@
-"""Options of the profile stage. Free of torch."""
+"""Options of the profile stage."""
 
 from dataclasses import dataclass
 

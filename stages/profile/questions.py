@@ -1,4 +1,4 @@
-"""What the profile stage answers: where the time goes. Free of torch."""
+"""What the profile stage answers: where the time goes."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The report's part on a profile: where a compiled step's time goes. Free of torch."""
+"""The report's part on a profile: where a compiled step's time goes."""
 
 from collections.abc import Mapping
 from pathlib import Path

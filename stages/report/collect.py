@@ -1,4 +1,4 @@
-"""What a report says, as data: read from what the stages stored, with what is missing named. Free of torch."""
+"""What a report says, as data: read from what the stages stored, with what is missing named."""
 
 import shlex
 from collections.abc import Mapping

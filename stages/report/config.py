@@ -1,4 +1,4 @@
-"""Options of the report stage. Free of torch."""
+"""Options of the report stage."""
 
 from dataclasses import dataclass
 

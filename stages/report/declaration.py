@@ -1,4 +1,4 @@
-"""What the report stage declares of itself. Free of torch."""
+"""What the report stage declares of itself."""
 
 from inductor_debug.stages.declaration import Declaration
 from inductor_debug.stages.report.config import ReportConfig

@@ -1,4 +1,4 @@
-"""The report's data as one HTML file that opens offline. Free of torch."""
+"""The report's data as one HTML file that opens offline."""
 
 import re
 from collections.abc import Mapping

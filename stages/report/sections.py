@@ -1,4 +1,4 @@
-"""What makes a section of the report. Free of torch.
+"""What makes a section of the report.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What a reproduction looks for. Free of torch."""
+"""What a reproduction looks for."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""A record's JSON arguments and target as Python source. Free of torch."""
+"""A record's JSON arguments and target as Python source."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A program and a check as one plain-torch file. Free of torch."""
+"""A program and a check as one plain-torch file."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Which integers an operation accepts as indices: half-open ranges by operand, from the shapes. Free of torch."""
+"""Which integers an operation accepts as indices: half-open ranges by operand, from the shapes."""
 
 import math
 from collections.abc import Callable

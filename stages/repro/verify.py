@@ -1,4 +1,4 @@
-"""Runs scripts, each in a fresh process, and says which of them showed what they should. Imports no torch."""
+"""Runs scripts, each in a fresh process, and says which of them showed what they should."""
 
 import importlib.util
 import os

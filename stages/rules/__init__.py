@@ -1,1 +1,1 @@
-"""The rules of a profile over graph records, and what they find. Free of torch."""
+"""The rules of a profile over graph records, and what they find."""

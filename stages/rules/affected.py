@@ -1,4 +1,4 @@
-"""Which operations findings concern, and whose bytes they cost, each once. Free of torch."""
+"""Which operations findings concern, and whose bytes they cost, each once."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""The alignment rule: which dimensions, of which tensors, are a multiple of the limit. Free of torch."""
+"""The alignment rule: which dimensions, of which tensors, are a multiple of the limit."""
 
 import math
 from collections.abc import Iterator

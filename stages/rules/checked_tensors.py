@@ -1,4 +1,4 @@
-"""Which tensors of a graph a rule looks at, each once. Free of torch."""
+"""Which tensors of a graph a rule looks at, each once."""
 
 import functools
 import math

@@ -1,4 +1,4 @@
-"""What matrix products, convolutions and attention contract, and which node makes an operand. Free of torch."""
+"""What matrix products, convolutions and attention contract, and which node makes an operand."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Costs that add up: the bytes of one tensor in one row, however many read it or show it as a view. Free of torch."""
+"""Costs that add up: the bytes of one tensor in one row, however many read it or show it as a view."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""All rules over all graphs. Free of torch.
+"""All rules over all graphs.
 
 Which graph is checked by which rule, for the graphs of one ``gN``:
 

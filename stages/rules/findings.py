@@ -1,4 +1,4 @@
-"""Which rows are one finding. Free of torch.
+"""Which rows are one finding.
 
 A finding is what a user changes once. Of the rule ``operation`` that is one call in the source: Dynamo's graph has it
 under the user's name, AOTAutograd's forward and backward graphs as the operations that it became, and each of these

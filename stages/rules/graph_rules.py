@@ -1,4 +1,4 @@
-"""The rules about a whole graph: peak memory, and a user's own callable. Free of torch."""
+"""The rules about a whole graph: peak memory, and a user's own callable."""
 
 import importlib
 import inspect

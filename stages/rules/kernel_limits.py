@@ -1,4 +1,4 @@
-"""Custom rules for chips that limit the windows of convolutions and pooling, or advise a batch. Free of torch."""
+"""Custom rules for chips that limit the windows of convolutions and pooling, or advise a batch."""
 
 import math
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The layout rule: strides and storage offset of a tensor. Free of torch."""
+"""The layout rule: strides and storage offset of a tensor."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

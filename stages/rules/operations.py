@@ -1,4 +1,4 @@
-"""The operation rule: a deny list, the same for Dynamo's and aten graphs. Free of torch."""
+"""The operation rule: a deny list, the same for Dynamo's and aten graphs."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

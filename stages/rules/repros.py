@@ -1,4 +1,4 @@
-"""Reproductions of a strict profile's violations: which get a script, and what each script measures. Torch-free."""
+"""Reproductions of a strict profile's violations: which get a script, and what each script measures."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The rules about shapes: rank, sizes, tiles, symbolic sizes. Free of torch."""
+"""The rules about shapes: rank, sizes, tiles, symbolic sizes."""
 
 import math
 from collections.abc import Iterator, Mapping

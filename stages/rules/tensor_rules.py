@@ -1,4 +1,4 @@
-"""The rules about one tensor at a time: dtype and memory. Free of torch."""
+"""The rules about one tensor at a time: dtype and memory."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a rule found at one place: a row of ``constrain/violations.csv``. Free of torch."""
+"""What a rule found at one place: a row of ``constrain/violations.csv``."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the rules found: a table with SPEC's columns, and what it means for the verdict. Free of torch."""
+"""What the rules found: a table with SPEC's columns, and what it means for the verdict."""
 
 import datetime
 import fnmatch

@@ -1,4 +1,4 @@
-"""Dynamo's messages on graph breaks, read. Free of torch.
+"""Dynamo's messages on graph breaks, read.
 
 Relies on the layout that ``torch._dynamo.exc.format_graph_break_message`` gives a message (the reason; an explanation,
 hints, the developer's context, each behind its title; the page on the web), on the reasons of

@@ -1,4 +1,4 @@
-"""The processes that TorchInductor compiles Triton kernels in. Free of torch.
+"""The processes that TorchInductor compiles Triton kernels in.
 
 Relies on ``torch._inductor.async_compile.{_pool_set, shutdown_compile_workers}``: the second asks each pool of this
 process to end, and waits for the pool's ``process``, where it has one. The next compilation starts another pool.

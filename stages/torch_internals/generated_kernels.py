@@ -1,4 +1,4 @@
-"""Generated code taken apart: the kernels that a generated module defines. Free of torch."""
+"""Generated code taken apart: the kernels that a generated module defines."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""The launches of a generated module: what each computes, reads and writes. Free of torch."""
+"""The launches of a generated module: what each computes, reads and writes."""
 
 import re
 from collections import defaultdict

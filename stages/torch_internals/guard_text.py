@@ -1,4 +1,4 @@
-"""The text of guards, and of the reason for a recompilation, read. Free of torch.
+"""The text of guards, and of the reason for a recompilation, read.
 
 Relies on the names that Dynamo gives to what guards are on (``L['x']``, ``G['name']``, numbered globals), and on its
 words for a failure: ``0/0: tensor 'x' size mismatch at index 1. expected 8, actual 6``, or the condition itself with a

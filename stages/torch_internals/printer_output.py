@@ -1,4 +1,4 @@
-"""The text of AOTInductor's printer of intermediate values, read. Free of torch."""
+"""The text of AOTInductor's printer of intermediate values, read."""
 
 import math
 import re

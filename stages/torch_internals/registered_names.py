@@ -1,4 +1,4 @@
-"""Names in torch's registry of backends, read from torch's sources: importing it takes seconds. Free of torch.
+"""Names in torch's registry of backends, read from torch's sources: importing it takes seconds.
 
 Relies on ``torch/_dynamo/backends`` and ``torch/_dynamo/repro`` registering with a decorator ``register_…backend``, or
 with a call of it, and on the entry-point group ``torch_dynamo_backends``.

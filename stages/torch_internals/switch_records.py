@@ -1,4 +1,4 @@
-"""What can be turned off in torch's compiler, and what the compiler did with it. Free of torch."""
+"""What can be turned off in torch's compiler, and what the compiler did with it."""
 
 from dataclasses import dataclass, field
 

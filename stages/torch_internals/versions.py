@@ -1,4 +1,4 @@
-"""The releases of torch that this package was tried with. Free of torch."""
+"""The releases of torch that this package was tried with."""
 
 import re
 

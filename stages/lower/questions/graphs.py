@@ -1,4 +1,4 @@
-"""Which graphs of a stored run were lowered, and those of them that are asked for. Free of torch."""
+"""Which graphs of a stored run were lowered, and those of them that are asked for."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Printed values of a stored run: where the first NaN and the first infinity came from. Free of torch."""
+"""Printed values of a stored run: where the first NaN and the first infinity came from."""
 
 import re
 from collections.abc import Collection
