@@ -124,13 +124,13 @@ class Investigation:
                 return link
         return BACKEND
 
-    def _probe(self, setting: Setting, purpose: str) -> Probe:
+    def _probe(self, setting: Setting, purpose: str, *, confirms: bool = False) -> Probe:
         if len(self.result.probes) >= self.config.max_probes:
             raise OutOfProbes
         number = len(self.result.probes) + 1
         self.progress(f"probe {number}: {setting.link}{f', {purpose}' if setting.words else ''}")
         outcome = self.prober.probe(setting)
-        probe = Probe(number, setting, outcome, self._state(outcome), purpose)
+        probe = Probe(number, setting, outcome, self._state(outcome), purpose, confirms)
         self.result.probes.append(probe)
         log.info("bisect: probe %d, %s %s: %s", number, setting.link, setting.words, probe.fault)
         return probe
@@ -298,8 +298,8 @@ class Investigation:
         split = any(switch.group == OPERATIONS for switch in off)
         without = self.result.probes[-1]
         if without.setting != Setting(link, off):
-            without = self._probe(Setting(link, off), "confirm: only this off")
-        again = self._probe(Setting(link, split=split, watched=passes), "confirm: everything on")
+            without = self._probe(Setting(link, off), "confirm: only this off", confirms=True)
+        again = self._probe(Setting(link, split=split, watched=passes), "confirm: everything on", confirms=True)
         self.result.confirmed = {"off": without.number, "on": again.number}
         if without.fault == GONE and again.fault == PRESENT:
             return True
@@ -309,7 +309,7 @@ class Investigation:
     def _repeats(self, link: str) -> None:
         """Whether a fault that nothing explains is there once more."""
         if self._probe(Setting(link), "is it there again?").fault != PRESENT:
-            self.result.verdict = UNKNOWN
+            self.result.verdict, self.result.repeats = UNKNOWN, False
 
     # more about what was found
 

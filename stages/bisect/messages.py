@@ -62,7 +62,7 @@ def _none(result: Bisection) -> str:
 def _not_established(result: Bisection) -> str:
     if result.fault is None:
         return f"not established: {result.probes[0].outcome.message}"
-    if result.confirmed or result.probes[-1].purpose.startswith("is it there again"):
+    if result.confirmed or not result.repeats:
         return "not established: the fault does not repeat, it comes and goes with the same setting"
     return f"not established: {counted(len(result.probes), 'probe')} did not suffice (stages.bisect.max_probes)"
 
@@ -192,7 +192,7 @@ def as_json(result: Bisection) -> dict[str, Any]:
         "established": {
             "chain": {
                 probe.setting.link: {"probe": probe.number, "fault": probe.fault}
-                for probe in result.probes if not probe.setting.words and "confirm" not in probe.purpose
+                for probe in result.probes if not probe.setting.words and not probe.confirms
             },
             "confirmed": result.confirmed,
         },

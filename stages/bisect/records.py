@@ -139,6 +139,7 @@ class Probe:
         outcome: what it found.
         fault: ``present``; ``gone`` (compared, and right); ``other``: another failure, which says neither.
         purpose: what it was for.
+        confirms: it was made to see what was found once more.
     """
 
     number: int
@@ -146,6 +147,7 @@ class Probe:
     outcome: Outcome
     fault: str
     purpose: str
+    confirms: bool = False
 
 
 @dataclass
@@ -186,6 +188,7 @@ class Bisection:
         also: lowerings without which it goes away too, where an option makes it go away.
         remedy: what to type.
         confirmed: the probes with only these switches off, and with everything on again.
+        repeats: False where the fault was gone when it was looked for again with nothing changed.
         probes: all of them.
     """
 
@@ -204,6 +207,7 @@ class Bisection:
     also: list[str] = field(default_factory=list)
     remedy: Remedy | None = None
     confirmed: dict[str, int] = field(default_factory=dict)
+    repeats: bool = True
     probes: list[Probe] = field(default_factory=list)
 
     @property

@@ -90,10 +90,10 @@ class NumericsSection(ReportSection):
 
     def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
         stored = (data or {}).get("summary", {})
-        localization = str(((data or {}).get("diagnosis") or {}).get("localization") or "")
+        diagnosis = (data or {}).get("diagnosis") or {}
         notes = []
-        if stored.get("failed") and localization.startswith("not established"):
-            notes.append(f"Where the numbers first go wrong: {localization}.")
+        if stored.get("failed") and diagnosis and diagnosis.get("first_divergence") is None:
+            notes.append(f"Where the numbers first go wrong: {diagnosis.get('localization')}.")
         ended = {stage.get("name"): stage.get("status") for stage in report["stages"]}.get("kerneldiff")
         if stored.get("verdict") in ("not_established", "not_exercised") and ended in ("passed", "failed"):
             notes.append(f"The comparison's verdict is {stored['verdict']}.")

@@ -77,6 +77,7 @@ class ValueObserver:
         rows: of ``lower/values.csv``.
         files: path → content, of level 1.
         stored_bytes: of the tensors in them.
+        left_out: tensors that were over the limit of what is stored.
         silent: kernels that were launched and of which nothing was told: the printer passes over views and handles.
     """
 
@@ -85,6 +86,7 @@ class ValueObserver:
     rows: list[dict[str, Any]] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     stored_bytes: int = 0
+    left_out: int = 0
     silent: list[str] = field(default_factory=list)
     _calls: dict[str, int] = field(default_factory=dict)
 
@@ -161,6 +163,7 @@ class ValueObserver:
             return columns | {"note": f"not stored: safetensors holds no {columns['dtype']} in every release"}
         nbytes = tensor.numel() * tensor.element_size()
         if self.stored_bytes + nbytes > STORED_LIMIT:
+            self.left_out += 1
             return columns | {"note": f"not stored: over the limit of {STORED_LIMIT >> 20} MiB in all"}
         self.stored_bytes += nbytes
         kept[f"{item.when}.{item.buffer}"] = tensor
@@ -192,8 +195,7 @@ class ValueObserver:
         if self.level == NAMES:
             return f"the printer named {launches}"
         verb = f"saved {counted(len(self.files), 'file')} of" if self.level == SAVE else "told"
-        left = sum(row["note"].startswith("not stored: over") for row in self.rows)
-        over = f", {left} over the limit of {STORED_LIMIT >> 20} MiB left out" if left else ""
+        over = f", {self.left_out} over the limit of {STORED_LIMIT >> 20} MiB left out" if self.left_out else ""
         words = f"the printer {verb} {counted(len(self.rows), 'value')} around {launches}{over}"
         words += f", nothing of {', '.join(self.silent)}" if self.silent else ""
         unjudged = sum(is_unjudged(row) for row in held_rows(self.rows))
