@@ -169,6 +169,8 @@ class Break(TypedDict):
     reason: str
     detail: NotRequired[str | None]
     kind: NotRequired[str]
+    file: NotRequired[str | None]
+    line: NotRequired[int | None]
 
 
 class HeldGuard(TypedDict):

@@ -49,12 +49,14 @@ def _captured_guards(run: StoredRun) -> Analysis:
 
 
 def _by_type(held: Iterable[Mapping[str, Any]], file: str) -> Table:
-    """Guards of one graph and type together, those on tensors first."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    """Guards of one graph and type together, those on tensors first; those of frames without a graph last."""
+    groups: dict[tuple[str | None, str], list[Mapping[str, Any]]] = defaultdict(list)
     for guard in held:
         groups[guard["graph"], guard["type"]].append(guard)
     rows = [{"graph": graph, "type": kind, "guards": len(found), "example": " and ".join(found[0]["code"][:1]),
              "source": found[0]["source"]} for (graph, kind), found in groups.items()]  # fmt: skip
-    return Table(
-        "guards", GUARD_COLUMNS, sorted(rows, key=lambda row: (row["graph"], row["type"] != "TENSOR_MATCH")), file
-    )
+
+    def place(row: Mapping[str, Any]) -> tuple[bool, str, bool]:
+        return row["graph"] is None, row["graph"] or "", row["type"] != "TENSOR_MATCH"
+
+    return Table("guards", GUARD_COLUMNS, sorted(rows, key=place), file)

@@ -62,9 +62,8 @@ def test_what_a_declaration_names_is_there(stage: Declaration) -> None:
 
 
 def test_ours_are_in_the_order_in_which_they_run_and_claim_nothing_twice() -> None:
-    assert list(declared()) == [
-        "capture", "constrain", "lower", "kerneldiff", "bisect", "benchmark", "profile", "guards", "report"
-    ]  # fmt: skip
+    known = ["capture", "constrain", "lower", "kerneldiff", "bisect", "benchmark", "profile", "guards", "report"]
+    assert [name for name in declared() if name in known] == known
     claims = [claim for stage in declared().values() for claim in stage.claims()]
     assert len(claims) == len(set(claims))
 
@@ -126,6 +125,5 @@ def test_two_packages_with_one_name_are_both_left_out(add: Add, caplog: pytest.L
 
 
 def test_sections_stand_in_the_order_of_the_page() -> None:
-    assert list(sections()) == [
-        "graphs", "violations", "lowering", "emulation", "guards", "numerics", "bisection", "benchmark", "profile"
-    ]  # fmt: skip
+    known = ["graphs", "violations", "lowering", "emulation", "guards", "numerics", "bisection", "benchmark", "profile"]
+    assert [name for name in sections() if name in known] == known
