@@ -50,11 +50,12 @@ def cache_use(by_inductor: bool) -> Iterator[CacheUse]:
         return
     from inductor_debug.stages.torch_internals.graph_cache import GraphLookups, cache_folders, compiled_files
 
-    before, lookups = compiled_files(), GraphLookups.now()
+    folders = cache_folders()
+    before, lookups = compiled_files(folders), GraphLookups.now()
     yield use
     asked = GraphLookups.now().since(lookups)
-    use.folders = [str(folder) for folder in cache_folders()]
-    use.found, use.made = len(before), len(compiled_files() - before)
+    use.folders = [str(folder) for folder in folders]
+    use.found, use.made = len(before), len(compiled_files(folders) - before)
     use.found_in = _by_folder(before, use.folders)
     use.loaded, use.missed, use.refused = asked.found, asked.missed, asked.refused
     use.kind, use.reason = _judged(use)

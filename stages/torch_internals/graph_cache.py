@@ -9,7 +9,7 @@ and a dict), on ``torch._inductor.codecache._HEADER_DIR``, on ``torch._inductor.
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,19 +64,23 @@ class GraphLookups:
 
 
 def cache_folders() -> list[Path]:
-    """Where TorchInductor and Triton keep what they compiled."""
+    """Where TorchInductor keeps what it and Triton compiled.
+
+    Without ``TRITON_CACHE_DIR`` Triton's files are in TorchInductor's own folder: it sets that variable as it compiles the
+    process's first Triton kernel (``torch/_inductor/runtime/triton_heuristics.py``).
+    """
     from torch._inductor.codecache import _HEADER_DIR
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
-    triton = os.environ.get("TRITON_CACHE_DIR") or Path.home() / ".triton" / "cache"
-    return [Path(folder) for folder in dict.fromkeys((cache_dir(), str(triton), _HEADER_DIR))]
+    folders = (cache_dir(), os.environ.get("TRITON_CACHE_DIR"), _HEADER_DIR)
+    return [Path(folder) for folder in dict.fromkeys(folders) if folder]
 
 
-def compiled_files() -> set[str]:
-    """Paths of the files in :func:`cache_folders` that a compiler made."""
+def compiled_files(folders: Iterable[Path]) -> set[str]:
+    """Paths of the files in these folders that a compiler made."""
     return {
         os.path.join(folder, name)
-        for root in cache_folders()
+        for root in folders
         for folder, _, names in os.walk(root)
         for name in names
         if name.endswith(COMPILED)

@@ -54,3 +54,22 @@ def test_each_folder_is_named_with_what_it_held(folders: list[Path], made: tuple
         fill(inductor, *(f"new_{name}" for name in made))
     assert use.reason.endswith(f"1 in {inductor}, 3 in {triton}, 2 in {headers}")
     assert use.found == sum(use.found_in.values()) == 6
+
+
+def test_triton_files_count_where_torch_names_their_folder_as_it_compiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TorchInductor sets the variable itself, at the first Triton kernel of a process."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
+    kernels = tmp_path / "inductor/triton/0"
+    kernels.mkdir(parents=True)
+    (tmp_path / "elsewhere/.triton/cache").mkdir(parents=True)
+    fill(tmp_path / "elsewhere/.triton/cache", "a.cubin")  # of a program without TorchInductor
+    monkeypatch.setenv("HOME", str(tmp_path / "elsewhere"))
+    fill(kernels, "one.cubin")
+    with cache_use(by_inductor=True) as use:
+        monkeypatch.setenv("TRITON_CACHE_DIR", str(kernels))
+        fill(kernels, "two.cubin")
+    assert use.kind == "partly warm" and use.made == 1
+    assert use.found_in[str(tmp_path / "inductor")] == 1 and use.found == sum(use.found_in.values())
