@@ -263,6 +263,7 @@ def printed_commands(run: Path) -> list[list[str]]:
     return [shlex.split(command) for command in json.loads((run / "report/report.json").read_text())["reproduce"]]
 
 
+@pytest.mark.usefixtures("no_variables_that_matter")
 def test_the_printed_commands_run_the_same_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my conf/accel").mkdir(parents=True)
     (tmp_path / "my conf/accel/my_chip.yaml").write_text("name: my_chip\nalignment: 64\n")
@@ -288,6 +289,7 @@ def test_the_printed_commands_run_the_same_again(tmp_path: Path, monkeypatch: py
     assert len(list((tmp_path / "elsewhere").glob("outputs/*/*/summary.json"))) == 2
 
 
+@pytest.mark.usefixtures("no_variables_that_matter")
 def test_a_run_of_an_experiments_sweep_is_one_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert entry.main(["experiment=alignment_sweep", "accel.alignment=8,16", "stages=[report]"]) == 0

@@ -83,6 +83,7 @@ HOSTILE = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("no_variables_that_matter")
 def test_a_strangers_run_restores_switches_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in HOSTILE:
         if name not in ("PATH", "HOME"):
