@@ -8,8 +8,8 @@ processes that held that side alone.
 ``--json`` keeps the medians of each process too, and what the stage saw of the machine's load beside it.
 
 Usage: ``python tests/performance/cuda_agreement.py [--models bert,resnet18,ssm] [--repetitions 3] [--processes 4]
-[--cores 2,3] [--set NAME=VALUE] [--json FILE]``. Prints a row for each repetition, model and side: ours, the script's,
-and the ratio. Exit code 1 where one differs by more than ``--limit`` (0.05).
+[--cores 2,3] [--caches FOLDER] [--set NAME=VALUE] [--json FILE]``. Prints a row for each repetition, model and side:
+ours, the script's, and the ratio. Exit code 1 where one differs by more than ``--limit`` (0.05).
 """
 
 import argparse
@@ -80,16 +80,18 @@ def mean(values: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
-def compare(model: str, options: argparse.Namespace, folder: Path, repetition: int) -> list[dict[str, Any]]:
+def compare(
+    model: str, options: argparse.Namespace, folder: Path, caches: Path, repetition: int
+) -> list[dict[str, Any]]:
     """One repetition's rows."""
     variables = {**os.environ, **dict(item.split("=", 1) for item in options.set)}
     half, scripts = options.processes // 2, []
     for index in range(half):
-        scripts.append(bare(model, index, options.rounds, folder / model, variables))
+        scripts.append(bare(model, index, options.rounds, caches / model, variables))
     run = folder / f"{model}-{repetition}"
-    ours = pipeline(model, options, run, folder / "ours", variables)
+    ours = pipeline(model, options, run, caches / "ours", variables)
     for index in range(half, options.processes):
-        scripts.append(bare(model, index, options.rounds, folder / model, variables))
+        scripts.append(bare(model, index, options.rounds, caches / model, variables))
     rows = []
     for side, name in SIDES.items():
         row: dict[str, Any] = {"repetition": repetition, "model": model, "side": name}
@@ -111,7 +113,7 @@ def compare(model: str, options: argparse.Namespace, folder: Path, repetition: i
     return rows
 
 
-def fill_caches(options: argparse.Namespace, folder: Path) -> None:
+def fill_caches(options: argparse.Namespace, folder: Path, caches: Path) -> None:
     """Compile each model once on either side, all at the same time, so that what is timed later loads its code."""
     least = argparse.Namespace(processes=2, rounds=3)
     variables = {**os.environ, **dict(item.split("=", 1) for item in options.set)}
@@ -119,8 +121,8 @@ def fill_caches(options: argparse.Namespace, folder: Path) -> None:
         started = []
         for model in options.models.split(","):
             run = folder / f"{model}-0"
-            started.append(pool.submit(pipeline, model, least, run, folder / "ours", variables))
-            started.append(pool.submit(bare, model, 0, 3, folder / model, variables))
+            started.append(pool.submit(pipeline, model, least, run, caches / "ours", variables))
+            started.append(pool.submit(bare, model, 0, 3, caches / model, variables))
         for item in started:
             item.result()
 
@@ -133,17 +135,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20, help="timed steps of each side in each process")
     parser.add_argument("--cores", help="all that is timed runs on these: launching work varies with the core")
     parser.add_argument("--limit", type=float, default=0.05)
+    parser.add_argument(
+        "--caches", type=Path, help="where compiled code stays, for the next command (default: nowhere)"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a variable for both")
     parser.add_argument("--json", type=Path, help="where to store the rows")
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
-        fill_caches(options, Path(folder))
+        caches = options.caches or Path(folder) / "caches"
+        fill_caches(options, Path(folder), caches)
         if options.cores:
             os.sched_setaffinity(0, {int(core) for core in options.cores.split(",")})
         for repetition in range(1, options.repetitions + 1):
             for model in options.models.split(","):
-                rows += compare(model, options, Path(folder), repetition)
+                rows += compare(model, options, Path(folder), caches, repetition)
                 if options.json:
                     options.json.write_text(json.dumps(rows, indent=1))
     far = [row for row in rows if any(abs(row[f"ratio_{measure}"] - 1) > options.limit for measure in MEASURES)]
