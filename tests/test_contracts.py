@@ -22,6 +22,10 @@ CIRCLES: set[frozenset[str]] = set()
 """Circles that still stand, by an import inside a function. The list only shrinks."""
 LONGER: set[str] = set()
 """Files that are longer: none."""
+INSIDE_FUNCTIONS = 110
+"""Imports of ours inside functions: where torch is loaded late, or a stage that may not be needed. It only shrinks."""
+IN_STRINGS = 18
+"""Modules of ours that a string names: entry points of processes, and former names. It only shrinks."""
 
 TORCH = re.compile(
     r"models\.(?!(config|errors|options|shapes|stored|target|units|visible|yaml_limits)$)"
@@ -93,6 +97,18 @@ def test_what_need_not_import_torch_does_not() -> None:
     )
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_imports_that_a_reader_does_not_see_at_the_top_are_counted() -> None:
+    inside, named = set(), []
+    for name, path in modules().items():
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        for function in (node for node in nodes if isinstance(node, ast.FunctionDef)):
+            lines = (node.lineno for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom))
+            inside |= {(name, line) for line in lines if PACKAGE in path.read_text().splitlines()[line - 1]}
+        strings = (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+        named += [value for value in strings if "." in value and value.removeprefix(f"{PACKAGE}.") in modules()]
+    assert (len(inside), len(named)) == (INSIDE_FUNCTIONS, IN_STRINGS), "fewer: lower it; more: import at the top"
 
 
 def test_no_file_is_too_long_to_take_in() -> None:
