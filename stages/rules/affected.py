@@ -35,8 +35,8 @@ class Concerned:
         nbytes = 0
         for graph in self.counted:
             shown = graph.kind == "backward" and f"{_group(graph.id)}.forward" in self._ids
-            subjects = tensors(graph, forward_checked=shown)
-            nbytes += sum(subject.tensor.nbytes or 0 for subject in subjects if not subject.node.aliases)
+            found = tensors(graph, forward_checked=shown)
+            nbytes += sum(item.tensor.nbytes or 0 for item in found if not item.node.aliases)
         return len(calls), nbytes, sum(node.flops or 0 for node in calls)
 
     def counts(self, row: Violation) -> bool:

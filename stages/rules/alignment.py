@@ -7,7 +7,7 @@ from fractions import Fraction
 from inductor_debug.stages.accelerators.config import Rule
 from inductor_debug.stages.graphs.records import ITEM_BYTES, GraphRecord
 from inductor_debug.stages.graphs.symbolic_sizes import is_multiple
-from inductor_debug.stages.rules.checked_tensors import Subject
+from inductor_debug.stages.rules.checked_tensors import CheckedTensor
 from inductor_debug.stages.rules.contractions import contractions, looked_at
 from inductor_debug.stages.rules.violation import Violation
 
@@ -31,12 +31,12 @@ def alignment(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) 
         if isinstance(each, Violation):
             yield each
             continue
-        subject, grown = each[0], Fraction(1)
-        aligned = dimensions(rule.dims or "last", len(subject.tensor.shape))
+        checked, grown = each[0], Fraction(1)
+        aligned = dimensions(rule.dims or "last", len(checked.tensor.shape))
         for dimension in aligned:
-            yield from _dimension(subject, dimension, rule, grown=grown)
+            yield from _dimension(checked, dimension, rule, grown=grown)
             if dimension != aligned[-1]:
-                grown *= _growth(subject, dimension, rule)
+                grown *= _growth(checked, dimension, rule)
 
 
 def dimensions(dims: str, rank: int) -> range:
@@ -47,10 +47,10 @@ def dimensions(dims: str, rank: int) -> range:
     return range(max(0, rank - count), rank)
 
 
-def _growth(subject: Subject, dimension: int, rule: Rule) -> Fraction:
+def _growth(checked: CheckedTensor, dimension: int, rule: Rule) -> Fraction:
     """How many times as large padding a dimension makes the tensor."""
-    size, value = subject.tensor.shape[dimension], subject.sizes[dimension]
-    item = ITEM_BYTES.get(subject.tensor.dtype) if rule.unit == "bytes" else 1
+    size, value = checked.tensor.shape[dimension], checked.sizes[dimension]
+    item = ITEM_BYTES.get(checked.tensor.dtype) if rule.unit == "bytes" else 1
     if not value or item is None or (size == 1 and rule.dims != "all"):
         return Fraction(1)
     return Fraction(_padded(value, item, int(rule.value)), value)
@@ -63,43 +63,43 @@ def _padded(value: int, item: int, limit: int) -> int:
 
 
 def _dimension(
-    subject: Subject, dimension: int, rule: Rule, groups: int = 1, grown: Fraction = Fraction(1)
+    checked: CheckedTensor, dimension: int, rule: Rule, groups: int = 1, grown: Fraction = Fraction(1)
 ) -> Iterator[Violation]:
-    size, value = subject.tensor.shape[dimension], subject.sizes[dimension]
+    size, value = checked.tensor.shape[dimension], checked.sizes[dimension]
     if size == groups and rule.dims != "all":
         return
-    item = ITEM_BYTES.get(subject.tensor.dtype) if rule.unit == "bytes" else 1
+    item = ITEM_BYTES.get(checked.tensor.dtype) if rule.unit == "bytes" else 1
     limit = int(rule.value)
     if item is None:
-        yield subject.violation(
+        yield checked.violation(
             rule, measured=size, limit=limit, undecided=True,
-            message=f"{_where(subject, dimension)}: the width of {subject.tensor.dtype} is not known",
+            message=f"{_where(checked, dimension)}: the width of {checked.tensor.dtype} is not known",
             suggestion="give the rule in elements")  # fmt: skip
         return
     # groups divide the size: a group's is a multiple where the whole is one of so many times the limit
-    verdict = is_multiple(size, limit * groups, subject.graph.symbols, value, item=item)
+    verdict = is_multiple(size, limit * groups, checked.graph.symbols, value, item=item)
     if value == groups and rule.dims != "all" and not verdict:  # a symbolic size: 1 does not count, but need not be 1
         verdict = None
     if verdict is None:
         told = f"{size}, which has no known value" if value is None else f"{size}, {value} in this case"
-        yield subject.violation(
+        yield checked.violation(
             rule, measured=size, limit=limit, undecided=True,
-            message=f"{_where(subject, dimension)} is {told}: it need not be a multiple of {limit} {rule.unit}",
+            message=f"{_where(checked, dimension)} is {told}: it need not be a multiple of {limit} {rule.unit}",
             suggestion=f"make it a multiple of {limit} by construction, e.g. pad the input")  # fmt: skip
     elif not verdict:
-        yield _misaligned(subject, dimension, rule, value, item, groups, grown)
+        yield _misaligned(checked, dimension, rule, value, item, groups, grown)
 
 
-def _where(subject: Subject, dimension: int) -> str:
-    return f"dimension {dimension} of {subject.operand} {subject.tensor.shape}"
+def _where(checked: CheckedTensor, dimension: int) -> str:
+    return f"dimension {dimension} of {checked.operand} {checked.tensor.shape}"
 
 
 def _misaligned(
-    subject: Subject, dimension: int, rule: Rule, value: int | None, item: int, groups: int, grown: Fraction
+    checked: CheckedTensor, dimension: int, rule: Rule, value: int | None, item: int, groups: int, grown: Fraction
 ) -> Violation:
-    limit, size, where = int(rule.value), subject.tensor.shape[dimension], _where(subject, dimension)
+    limit, size, where = int(rule.value), checked.tensor.shape[dimension], _where(checked, dimension)
     if value is None:
-        return subject.violation(
+        return checked.violation(
             rule,
             measured=size,
             limit=limit,
@@ -109,13 +109,13 @@ def _misaligned(
     group = value // groups
     padded_group = _padded(group, item, limit)
     padded = padded_group * groups
-    nbytes = subject.nbytes
+    nbytes = checked.nbytes
     cost = int(nbytes // value * (padded - value) * grown) if nbytes is not None else None
     shown = f"{size} ({value} in this case)" if isinstance(size, str) else str(value)
     shown += f", {group} in each of {groups} groups" if groups > 1 else ""
     shown += f" elements ({group * item} bytes)" if rule.unit == "bytes" else ""
     each = f", {padded_group} in each of {groups} groups" if groups > 1 else ""
-    return subject.violation(
+    return checked.violation(
         rule,
         measured=group * item if not isinstance(size, str) else f"{size} = {group * item}",
         limit=limit,

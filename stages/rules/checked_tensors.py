@@ -38,7 +38,7 @@ INDEX_DTYPES = ("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16",
 
 
 @dataclass(frozen=True)
-class Subject:
+class CheckedTensor:
     """One tensor under a rule.
 
     Attributes:
@@ -128,7 +128,7 @@ def storage_bounds(tensor: TensorRecord, symbols: Symbols) -> tuple[int | None, 
     return max(least or 0, 0), most
 
 
-def tensors(graph: GraphRecord, *, forward_checked: bool) -> Iterator[Subject]:
+def tensors(graph: GraphRecord, *, forward_checked: bool) -> Iterator[CheckedTensor]:
     """Every tensor of the graph once, as the output of the node that makes it; several of a multi-output node.
 
     Args:
@@ -146,21 +146,21 @@ def tensors(graph: GraphRecord, *, forward_checked: bool) -> Iterator[Subject]:
             yield made_at(graph, nodes, node, index)
 
 
-def made_at(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord, index: int) -> Subject:
+def made_at(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord, index: int) -> CheckedTensor:
     """An output of a node, where it is made."""
     tensor = node.outputs[index]
     made = identity(graph, nodes, node, index)
-    return Subject(graph, node, tensor, _operand(node, index), role_of(node, tensor), made)
+    return CheckedTensor(graph, node, tensor, _operand(node, index), role_of(node, tensor), made)
 
 
 def read_at(
     graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord, operand: str, producer: NodeRecord,
     index: int = 0,
-) -> Subject:  # fmt: skip
+) -> CheckedTensor:  # fmt: skip
     """An output of ``producer``, at the node that reads it as ``operand``."""
     tensor = producer.outputs[index]
     made = identity(graph, nodes, producer, index)
-    return Subject(graph, node, tensor, operand, role_of(producer, tensor), made)
+    return CheckedTensor(graph, node, tensor, operand, role_of(producer, tensor), made)
 
 
 def identity(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord, index: int) -> str:
@@ -195,17 +195,17 @@ def _references(place: str, value: Any) -> Iterator[tuple[str, str]]:
         yield place, value["node"]
 
 
-def chosen(graph: GraphRecord, rule: Rule, *, forward_checked: bool) -> Iterator[Subject]:
+def chosen(graph: GraphRecord, rule: Rule, *, forward_checked: bool) -> Iterator[CheckedTensor]:
     """The tensors that ``rule`` looks at: each once where it is made, or what ``rule.operations`` read and make.
 
     Left out are those of other roles than ``rule.roles``.
     """
-    for subject in _of_operations(graph, rule) if rule.operations else tensors(graph, forward_checked=forward_checked):
-        if rule.roles is None or subject.role in rule.roles or not set(rule.roles) & set(TENSOR_ROLES):
-            yield subject
+    for checked in _of_operations(graph, rule) if rule.operations else tensors(graph, forward_checked=forward_checked):
+        if rule.roles is None or checked.role in rule.roles or not set(rule.roles) & set(TENSOR_ROLES):
+            yield checked
 
 
-def _of_operations(graph: GraphRecord, rule: Rule) -> Iterator[Subject]:
+def _of_operations(graph: GraphRecord, rule: Rule) -> Iterator[CheckedTensor]:
     nodes = {node.name: node for node in graph.nodes}
     for node in graph.nodes:
         if node.op not in CALLS or node.target == GETITEM or not concerns(rule.operations or (), node):

@@ -7,7 +7,7 @@ from inductor_debug.stages.accelerators.config import Rule
 from inductor_debug.stages.accelerators.rule_kinds import PRODUCT_ROLES
 from inductor_debug.stages.graphs.operation_names import Operation
 from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord
-from inductor_debug.stages.rules.checked_tensors import Subject, chosen, concerns, made_at, read_at, row
+from inductor_debug.stages.rules.checked_tensors import CheckedTensor, chosen, concerns, made_at, read_at, row
 from inductor_debug.stages.rules.violation import Violation
 
 CONTRACTIONS: dict[str, tuple[tuple[int, str, int], ...]] = {
@@ -124,7 +124,7 @@ def _gradients(node: NodeRecord, of_input: list[Operand]) -> list[Operand]:
     return found
 
 
-def contractions(graph: GraphRecord, rule: Rule) -> Iterator[tuple[Subject, Operand] | Violation]:
+def contractions(graph: GraphRecord, rule: Rule) -> Iterator[tuple[CheckedTensor, Operand] | Violation]:
     """What the operations of ``rule`` contract, at each node that reads it.
 
     Yields:
@@ -137,7 +137,7 @@ def contractions(graph: GraphRecord, rule: Rule) -> Iterator[tuple[Subject, Oper
 
 
 def looked_at(graph: GraphRecord, rule: Rule, *,
-              forward_checked: bool) -> Iterator[tuple[Subject, int | None] | Violation]:  # fmt: skip
+              forward_checked: bool) -> Iterator[tuple[CheckedTensor, int | None] | Violation]:  # fmt: skip
     """The tensors that ``rule`` looks at, those of products under the roles ``compute`` and ``result`` among them.
 
     Yields:
@@ -146,8 +146,8 @@ def looked_at(graph: GraphRecord, rule: Rule, *,
     """
     roles = set(rule.roles or ())
     if not roles or roles - set(PRODUCT_ROLES):
-        for subject in chosen(graph, rule, forward_checked=forward_checked):
-            yield subject, None
+        for checked in chosen(graph, rule, forward_checked=forward_checked):
+            yield checked, None
     nodes = {node.name: node for node in graph.nodes}
     for node in graph.nodes if roles & set(PRODUCT_ROLES) else ():
         found = list(_contractions_at(graph, nodes, node, rule))
@@ -170,7 +170,7 @@ def _results(node: NodeRecord) -> range:
 
 
 def _contractions_at(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord,
-                     rule: Rule) -> Iterator[tuple[Subject, Operand] | Violation]:  # fmt: skip
+                     rule: Rule) -> Iterator[tuple[CheckedTensor, Operand] | Violation]:  # fmt: skip
     if node.op not in ("call_function", "call_method") or not concerns(rule.operations or (), node):
         return
     if Operation.of(node).short & UNREADABLE:
@@ -183,7 +183,7 @@ def _contractions_at(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: 
 
 
 def _contraction(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord, rule: Rule,
-                 read: Operand) -> tuple[Subject, Operand] | Violation:  # fmt: skip
+                 read: Operand) -> tuple[CheckedTensor, Operand] | Violation:  # fmt: skip
     position, dimension = read.position, read.dimension
     producer = operand(nodes, node, position, read.keyword)
     tensor = producer.outputs[0] if producer is not None and producer.outputs else None

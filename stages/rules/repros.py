@@ -172,8 +172,8 @@ def _by_turns(groups: Iterable[_Group]) -> list[_Group]:
 
 def _key(graph: GraphIndex, row: Violation, allowed: Sequence[str]) -> tuple[Any, ...]:
     """What two violations have in common that one script shows both."""
-    program, subject = _program(graph, row, anonymous=True)
-    check = check_of(graph, row, subject, allowed)
+    program, value_source = _program(graph, row, anonymous=True)
+    check = check_of(graph, row, value_source, allowed)
     return (row.rule, program.targets, row.operand, program.signature, check)
 
 
@@ -213,28 +213,28 @@ def _judged(graph: GraphIndex, row: Violation) -> tuple[TensorRecord, int]:
     return node.outputs[index], index
 
 
-def check_of(graph: GraphIndex, row: Violation, subject: str, allowed: Sequence[str] = ()) -> Check:
+def check_of(graph: GraphIndex, row: Violation, value_source: str, allowed: Sequence[str] = ()) -> Check:
     """What a script measures to show a row's violation.
 
     Args:
         graph: the row's graph.
         row: the violation.
-        subject: source of the value that it is about.
+        value_source: source text of the value that the row is about.
         allowed: the allow list that the row is about, see :func:`allow_list`.
 
     Raises:
         NotReproducible: the row is about no tensor and no operation.
     """
     if row.rule == "operation":
-        return _operation(graph.nodes[row.node], row, subject, allowed)
+        return _operation(graph.nodes[row.node], row, value_source, allowed)
     tensor, index = _judged(graph, row)
-    one = f"tensors({subject})[{index}]"
+    one = f"tensors({value_source})[{index}]"
     make = _CHECKS.get(row.rule)
     check = None if make is None else make(graph, row, tensor, one)
     return check or _as_recorded(row, tensor, one)
 
 
-def _operation(node: NodeRecord, row: Violation, subject: str, allowed: Sequence[str]) -> Check:
+def _operation(node: NodeRecord, row: Violation, value_source: str, allowed: Sequence[str]) -> Check:
     """Of an aten operator the dispatched call itself; a Python callable is denied by name or by what it dispatches.
 
     One that is asked to work in place has that name as well, where it did: torch may dispatch another.
@@ -249,7 +249,7 @@ def _operation(node: NodeRecord, row: Violation, subject: str, allowed: Sequence
     if Operation.of_target(row.target, method="." not in row.target).python:
         names = ["TARGET", "*called"]
         if packets := sorted(f"aten.{name}" for name in in_place_packets(node)):
-            names.append(f"*({packets!r} if {subject}._version else ())")
+            names.append(f"*({packets!r} if {value_source}._version else ())")
         return Check(row.rule, "TARGET", f"denied({patterns!r}, [{', '.join(names)}])", row.target, row.limit)
     first = f"next((name for name in called if denied({patterns!r}, [name])), 'nothing that is denied')"
     return Check(row.rule, first, f"denied({patterns!r}, called)", row.target, row.limit)
@@ -322,8 +322,8 @@ _CHECKS = {"alignment": _alignment, "dtype": _dtype, "memory_tensor": _memory, "
 
 def _written(group: _Group, names: set[str], profile: Profile) -> Repro:
     row = group.rows[0]
-    program, subject = _program(group.graph, row)
-    check = check_of(group.graph, row, subject, allow_list(profile, row))
+    program, value_source = _program(group.graph, row)
+    check = check_of(group.graph, row, value_source, allow_list(profile, row))
     line = group.graph.nodes[row.node].source
     code = f": {line.code}" if line is not None and line.code else ""
     from_where = f", from {row.source}{code}" if row.source else ""

@@ -8,7 +8,7 @@ from inductor_debug.stages.accelerators.config import Rule
 from inductor_debug.stages.graphs.records import GraphRecord, Size
 from inductor_debug.stages.graphs.symbolic_sizes import bounds, is_multiple, names_in
 from inductor_debug.stages.rules.alignment import dimensions
-from inductor_debug.stages.rules.checked_tensors import CALLS, MARK, Subject, chosen, row
+from inductor_debug.stages.rules.checked_tensors import CALLS, MARK, CheckedTensor, chosen, row
 from inductor_debug.stages.rules.contractions import looked_at
 from inductor_debug.stages.rules.violation import Violation
 
@@ -16,15 +16,15 @@ from inductor_debug.stages.rules.violation import Violation
 def rank(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
     """One row for each tensor of more than ``rule.value`` dimensions. The cost is the tensor's bytes."""
     limit = int(rule.value)
-    for subject in chosen(graph, rule, forward_checked=forward_checked):
-        found = len(subject.tensor.shape)
+    for checked in chosen(graph, rule, forward_checked=forward_checked):
+        found = len(checked.tensor.shape)
         if found > limit:
-            yield subject.violation(
+            yield checked.violation(
                 rule,
                 measured=found,
                 limit=limit,
-                cost=subject.nbytes,
-                message=f"{subject.where} has {found} dimensions, more than {limit}",
+                cost=checked.nbytes,
+                message=f"{checked.where} has {found} dimensions, more than {limit}",
                 suggestion=f"fold dimensions with reshape, so that {limit} are left",
             )
 
@@ -38,25 +38,25 @@ def size(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> It
     """
     least, most = (0, int(rule.value)) if not isinstance(rule.value, Mapping) else _limits(rule.value)
     limit = f"{least} or more" if most is None else f"{least} to {most}" if least else f"at most {most}"
-    for subject in chosen(graph, rule, forward_checked=forward_checked):
+    for checked in chosen(graph, rule, forward_checked=forward_checked):
         grown = Fraction(1)  # by padding the dimensions before
-        ranges, sizes = subject.bounds, subject.sizes
-        for dimension in dimensions(rule.dims or "all", len(subject.tensor.shape)):
+        ranges, sizes = checked.bounds, checked.sizes
+        for dimension in dimensions(rule.dims or "all", len(checked.tensor.shape)):
             (low, high), value = ranges[dimension], sizes[dimension]
             if low is not None and low >= least and (most is None or (high is not None and high <= most)):
                 continue
-            shown = subject.tensor.shape[dimension]
-            where = f"dimension {dimension} of {subject.where}"
+            shown = checked.tensor.shape[dimension]
+            where = f"dimension {dimension} of {checked.where}"
             ends = (low, high) if value is None else (value, value)
             small = ends[1] is not None and ends[1] < least
             if small or (most is not None and ends[0] is not None and ends[0] > most):
-                cost, share = subject.nbytes, None
+                cost, share = checked.nbytes, None
                 if rule.effect == "pad":
                     more = Fraction(least - value, value) * grown if small and value else None
                     share = None if more is None else float(more)
                     cost = None if cost is None or more is None else int(cost * more)
                     grown *= Fraction(least, value) if small and value else 1
-                yield subject.violation(
+                yield checked.violation(
                     rule,
                     measured=shown if isinstance(shown, int) or value is None else f"{shown} = {value}",
                     limit=limit,
@@ -72,7 +72,7 @@ def size(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> It
                 here = (
                     "has no known value" if value is None else f"is {value} in this case, which fits, but need not be"
                 )
-                yield subject.violation(
+                yield checked.violation(
                     rule,
                     measured=shown,
                     limit=limit,
@@ -114,49 +114,49 @@ def tile(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> It
         if isinstance(each, Violation):
             yield each
         elif each[0].tensor.shape:
-            subject, contracted = each
+            checked, contracted = each
             sizes = [int(item) for item in rule.value]
-            if rule.dims == "free" and contracted is not None and contracted >= len(subject.tensor.shape) - len(sizes):
-                sizes[contracted - len(subject.tensor.shape)] = 1
-            yield from _tile(subject, rule, sizes)
+            if rule.dims == "free" and contracted is not None and contracted >= len(checked.tensor.shape) - len(sizes):
+                sizes[contracted - len(checked.tensor.shape)] = 1
+            yield from _tile(checked, rule, sizes)
 
 
-def _tile(subject: Subject, rule: Rule, tiles: list[int]) -> Iterator[Violation]:
+def _tile(checked: CheckedTensor, rule: Rule, tiles: list[int]) -> Iterator[Violation]:
     ones = [1] * len(tiles)
-    last, here = [*ones, *subject.tensor.shape][-len(tiles) :], [*ones, *subject.sizes][-len(tiles) :]
+    last, here = [*ones, *checked.tensor.shape][-len(tiles) :], [*ones, *checked.sizes][-len(tiles) :]
     verdicts = [
-        is_multiple(item, each, subject.graph.symbols, value)
+        is_multiple(item, each, checked.graph.symbols, value)
         for item, each, value in zip(last, tiles, here, strict=True)
     ]
-    if 0 in subject.tensor.shape or all(verdicts):
+    if 0 in checked.tensor.shape or all(verdicts):
         return
     limit = "x".join(map(str, tiles))
     if False not in verdicts or 0 in here:
         known = "is not known" if None in here else "holds in this case, but need not"
-        yield subject.violation(
+        yield checked.violation(
             rule,
-            measured=subject.tensor.shape,
+            measured=checked.tensor.shape,
             limit=limit,
             undecided=True,
-            message=f"{subject.where}: that tiles of {limit} cover it {known}",
+            message=f"{checked.where}: that tiles of {limit} cover it {known}",
             suggestion="make the sizes multiples by construction, e.g. pad the input",
         )
         return
-    yield _uncovered(subject, rule, tiles, here)
+    yield _uncovered(checked, rule, tiles, here)
 
 
-def _uncovered(subject: Subject, rule: Rule, tiles: list[int], here: list[int | None]) -> Violation:
+def _uncovered(checked: CheckedTensor, rule: Rule, tiles: list[int], here: list[int | None]) -> Violation:
     padded = [None if item is None else -(-item // each) * each for item, each in zip(here, tiles, strict=True)]
-    limit, nbytes, grown = "x".join(map(str, tiles)), subject.nbytes, None
+    limit, nbytes, grown = "x".join(map(str, tiles)), checked.nbytes, None
     if None not in here:
         grown = math.prod(filter(None, padded)) / math.prod(filter(None, here))
-    return subject.violation(
+    return checked.violation(
         rule,
         measured="x".join("?" if item is None else str(item) for item in here),
         limit=limit,
         cost=None if nbytes is None or grown is None else round(nbytes * (grown - 1)),
         share=None if grown is None else grown - 1,
-        message=f"{subject.where} is padded from {here} to {padded} in its last dimensions, tiles being {limit}",
+        message=f"{checked.where} is padded from {here} to {padded} in its last dimensions, tiles being {limit}",
         suggestion=f"use {padded}, or fold a small dimension into another",
     )
 

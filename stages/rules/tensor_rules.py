@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from inductor_debug.stages.accelerators.config import Rule
 from inductor_debug.stages.graphs.records import ITEM_BYTES, GraphRecord
 from inductor_debug.stages.graphs.symbolic_sizes import case_value
-from inductor_debug.stages.rules.checked_tensors import BOUND, Subject, byte_bounds, chosen
+from inductor_debug.stages.rules.checked_tensors import BOUND, CheckedTensor, byte_bounds, chosen
 from inductor_debug.stages.rules.contractions import contractions
 from inductor_debug.stages.rules.violation import Violation
 
@@ -46,15 +46,17 @@ def dtype(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> I
     roles = set(rule.roles or ())
     others = chosen(graph, rule, forward_checked=forward_checked) if roles != {"compute"} else iter(())
     if "storage" in roles:
-        others = (subject for subject in others if subject.role != "index" or "index" in roles)
-    for subject in others:
-        yield from _dtype(subject, rule, becomes, allowed)
+        others = (checked for checked in others if checked.role != "index" or "index" in roles)
+    for checked in others:
+        yield from _dtype(checked, rule, becomes, allowed)
     for found in contractions(graph, rule) if "compute" in roles else ():
         yield from [found] if isinstance(found, Violation) else _dtype(found[0], rule, becomes, allowed)
 
 
-def _dtype(subject: Subject, rule: Rule, becomes: Mapping[str, str], allowed: Sequence[str]) -> Iterator[Violation]:
-    found = subject.tensor.dtype
+def _dtype(
+    checked: CheckedTensor, rule: Rule, becomes: Mapping[str, str], allowed: Sequence[str]
+) -> Iterator[Violation]:
+    found = checked.tensor.dtype
     if found not in becomes if becomes else found in allowed:
         return
     if becomes:
@@ -63,12 +65,12 @@ def _dtype(subject: Subject, rule: Rule, becomes: Mapping[str, str], allowed: Se
         message = "is not supported"
         other = instead_of(found, allowed)
         suggestion = "there is no supported dtype of this kind" if other is None else f"use {other}"
-    yield subject.violation(
+    yield checked.violation(
         rule,
         measured=found,
         limit=becomes[found] if becomes else " ".join(allowed),
-        cost=subject.nbytes,
-        message=f"{subject.where} {message}",
+        cost=checked.nbytes,
+        message=f"{checked.where} {message}",
         suggestion=suggestion,
     )
 
@@ -85,22 +87,22 @@ def memory_tensor(graph: GraphRecord, rule: Rule, *, forward_checked: bool = Fal
     undecided.
     """
     limit = int(rule.value)
-    for subject in chosen(graph, rule, forward_checked=forward_checked):
-        if subject.node.aliases and not rule.operations:
+    for checked in chosen(graph, rule, forward_checked=forward_checked):
+        if checked.node.aliases and not rule.operations:
             continue
-        least, most, nbytes = _extent(subject, span=rule.unit == "span_bytes")
+        least, most, nbytes = _extent(checked, span=rule.unit == "span_bytes")
         if most is not None and most <= limit:
             continue
         if nbytes is None and least is not None and least > limit:  # of a size without a value, but with a range
             nbytes = least
         if nbytes is not None and nbytes > limit:
             kind = "spans" if rule.unit == "span_bytes" else "takes"
-            yield subject.violation(
+            yield checked.violation(
                 rule,
                 measured=nbytes,
                 limit=limit,
                 cost=nbytes,
-                message=f"{subject.where} {kind} {nbytes:,} bytes, more than {limit:,}",
+                message=f"{checked.where} {kind} {nbytes:,} bytes, more than {limit:,}",
                 suggestion="split the tensor, lower the batch or use a narrower dtype",
             )
         else:
@@ -108,28 +110,28 @@ def memory_tensor(graph: GraphRecord, rule: Rule, *, forward_checked: bool = Fal
                 "its size in bytes is not known" if nbytes is None else f"it takes {nbytes:,} bytes here, and may take"
             )
             here += "" if nbytes is None else f" {'any number' if most is None else f'{most:,}'}"
-            yield subject.violation(
+            yield checked.violation(
                 rule,
-                measured=subject.tensor.shape,
+                measured=checked.tensor.shape,
                 limit=limit,
                 undecided=True,
-                message=f"{subject.where}: {here}",
+                message=f"{checked.where}: {here}",
                 suggestion=BOUND,
             )
 
 
-def _extent(subject: Subject, *, span: bool) -> tuple[int | None, int | None, int | None]:
+def _extent(checked: CheckedTensor, *, span: bool) -> tuple[int | None, int | None, int | None]:
     """Bytes at least, at most, and in this case."""
-    item = ITEM_BYTES.get(subject.tensor.dtype)
+    item = ITEM_BYTES.get(checked.tensor.dtype)
     if item is None:
         return None, None, None
     if not span:
-        return *byte_bounds(subject.tensor, subject.graph.symbols), subject.nbytes
-    symbols, sizes = subject.graph.symbols, subject.sizes
-    strides = [case_value(stride, None, symbols) for stride in subject.tensor.stride]
+        return *byte_bounds(checked.tensor, checked.graph.symbols), checked.nbytes
+    symbols, sizes = checked.graph.symbols, checked.sizes
+    strides = [case_value(stride, None, symbols) for stride in checked.tensor.stride]
     if None in sizes or None in strides or len(strides) != len(sizes):
         return None, None, None
     reach = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True) if size and stride)
     nbytes = 0 if 0 in sizes else (reach + 1) * item
-    fixed = all(isinstance(size, int) for size in subject.tensor.shape)
+    fixed = all(isinstance(size, int) for size in checked.tensor.shape)
     return None, nbytes if fixed else None, nbytes

@@ -239,7 +239,7 @@ def test_rules_in_full_form_are_edited_by_their_scalar():
 
 def test_operations_that_repeat_are_matched_once(monkeypatch):
     """A model repeats few operations often: matching each node anew took most of a check."""
-    from inductor_debug.stages.rules import checked_tensors as subjects
+    from inductor_debug.stages.rules import checked_tensors
 
     asked = Counter()
 
@@ -247,8 +247,8 @@ def test_operations_that_repeat_are_matched_once(monkeypatch):
         asked[pattern] += 1
         return matches(pattern, operation)
 
-    monkeypatch.setattr(subjects, "matches", counting)
-    subjects._concerns.cache_clear()
+    monkeypatch.setattr(checked_tensors, "matches", counting)
+    checked_tensors._concerns.cache_clear()
     nodes = [call(f"n{index}", f"aten.{('mul', 'sub')[index % 2]}.Tensor", ["x"], tensor(4, 4)) for index in range(200)]
     rule = rules(rule="dtype", value=["int8"], operations=["aten.sinc", "aten.mul"])
     assert len(found(graph(placeholder("x", 4, 4), *nodes), **rule)) == 200  # 100 products, x and the result of each
