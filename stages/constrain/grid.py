@@ -20,7 +20,7 @@ from inductor_debug.stages.accelerators.config import AccelConfig
 from inductor_debug.stages.accelerators.profile import Profile, validate_profile
 from inductor_debug.stages.accelerators.rule_kinds import IN_BYTES, KINDS
 from inductor_debug.stages.graphs.records import GraphRecord
-from inductor_debug.stages.rules.affected import Concerned
+from inductor_debug.stages.rules.affected import AffectedOperations
 from inductor_debug.stages.rules.engine import check
 from inductor_debug.stages.rules.findings import by_finding
 
@@ -109,14 +109,14 @@ def check_grid(
     import pandas
 
     records = list(graphs)
-    concerned, rows = Concerned(records), []
+    affected, rows = AffectedOperations(records), []
     for values in itertools.product(*grid.values()):
         point = dict(zip(grid, values, strict=True))
         violations = check(records, validate_profile(replace(config, **point), {}, base=base))
         severities = Counter(violations.by_severity)
         counting = [row for row in violations if row.severity in ("error", "warning")]
         rules = Counter(group[0].rule for group in by_finding(counting, lambda row: row.finding))
-        nodes, cost = concerned.together(counting)
+        nodes, cost = affected.together(counting)
         rows.append(
             point
             | {

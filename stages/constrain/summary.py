@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.graphs.records import GraphRecord
-from inductor_debug.stages.rules.affected import Concerned
+from inductor_debug.stages.rules.affected import AffectedOperations
 from inductor_debug.stages.rules.findings import by_finding, severity_of
 from inductor_debug.stages.rules.violation import Violation
 from inductor_debug.stages.rules.violations import Violations
@@ -26,7 +26,7 @@ LAYERS = "/torch/nn/modules/"
 def by_rule(violations: Violations, graphs: Iterable[GraphRecord]) -> "pandas.DataFrame":
     """One row for each rule and effect with findings, the most findings first.
 
-    Columns: ``nodes`` operations that such a finding concerns (see :class:`~stages.rules.affected.Concerned`),
+    Columns: ``nodes`` operations that such a finding concerns (see :class:`~stages.rules.affected.AffectedOperations`),
     ``nodes_share`` of all operations; ``cost_bytes`` what the findings cost together, ``bytes_share`` over the bytes
     that all tensors of the graphs take, each once, inputs and parameters included, views not; ``flops`` of those
     operations, ``flops_share`` of all FLOPs that are known. No share but that of padding's and copies' bytes is above
@@ -35,14 +35,14 @@ def by_rule(violations: Violations, graphs: Iterable[GraphRecord]) -> "pandas.Da
     """
     import pandas
 
-    concerned = Concerned(graphs)
-    nodes, nbytes, flops = concerned.totals()
+    affected = AffectedOperations(graphs)
+    nodes, nbytes, flops = affected.totals()
     groups: dict[tuple[str, str], list[Violation]] = defaultdict(list)
     for row in violations:
         groups[row.rule, row.effect].append(row)
     rows = []
     for (rule, effect), group in groups.items():
-        found = _row(rule, effect, group, concerned)
+        found = _row(rule, effect, group, affected)
         for name, column, total in (
             ("nodes", "nodes", nodes),
             ("bytes", "cost_bytes", nbytes),
@@ -54,11 +54,11 @@ def by_rule(violations: Violations, graphs: Iterable[GraphRecord]) -> "pandas.Da
     return pandas.DataFrame(rows, columns=COLUMNS, dtype=object)  # whole numbers stay so beside what is not known
 
 
-def _row(rule: str, effect: str, group: list[Violation], concerned: Concerned) -> dict[str, Any]:
+def _row(rule: str, effect: str, group: list[Violation], affected: AffectedOperations) -> dict[str, Any]:
     findings = by_finding(group, lambda row: row.finding)
     severities = Counter(severity_of(row.severity for row in rows) for rows in findings)
     counting = [row for row in group if row.severity != "waived"]
-    places = concerned.operations(counting)
+    places = affected.operations(counting)
     return {
         "rule": rule,
         "effect": effect,
@@ -66,8 +66,8 @@ def _row(rule: str, effect: str, group: list[Violation], concerned: Concerned) -
         "waived": severities["waived"],
         "undecided": severities["undecided"],
         "nodes": None if places is None else len(places),
-        "cost_bytes": concerned.cost(counting),
-        "flops": None if places is None else concerned.flops(places),
+        "cost_bytes": affected.cost(counting),
+        "flops": None if places is None else affected.flops(places),
     }
 
 

@@ -12,7 +12,7 @@ Place = tuple[str, str]
 """A graph's id and the name of a node in it."""
 
 
-class Concerned:
+class AffectedOperations:
     """The graphs of a check, to tell what its rows come to.
 
     Attributes:

@@ -208,7 +208,7 @@ def chosen(graph: GraphRecord, rule: Rule, *, forward_checked: bool) -> Iterator
 def _of_operations(graph: GraphRecord, rule: Rule) -> Iterator[CheckedTensor]:
     nodes = {node.name: node for node in graph.nodes}
     for node in graph.nodes:
-        if node.op not in CALLS or node.target == GETITEM or not concerns(rule.operations or (), node):
+        if node.op not in CALLS or node.target == GETITEM or not selects(rule.operations or (), node):
             continue
         seen: set[str] = set()
         for operand, name in operands_of(node):
@@ -229,7 +229,7 @@ def unclear(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
     for node in graph.nodes:
         if node.op not in CALLS:
             continue
-        named = next((item for item in rule.operations or () if _may_concern(item, node, nodes)), None)
+        named = next((item for item in rule.operations or () if _may_become(item, node, nodes)), None)
         if named is not None:
             yield row(
                 graph,
@@ -276,7 +276,7 @@ def has_body(graph: GraphRecord, node: NodeRecord) -> bool:
     return any(other.op == "get_attr" and not other.outputs and other.name in given for other in graph.nodes)
 
 
-def _may_concern(pattern: str, node: NodeRecord, nodes: dict[str, NodeRecord]) -> bool:
+def _may_become(pattern: str, node: NodeRecord, nodes: dict[str, NodeRecord]) -> bool:
     """Whether a node may come to what ``pattern`` names, and its own name does not say so."""
     pattern = pattern.removeprefix("!")
     if matches(pattern, Operation.of(node)):
@@ -284,13 +284,13 @@ def _may_concern(pattern: str, node: NodeRecord, nodes: dict[str, NodeRecord]) -
     return matches(pattern, Operation.dispatched(node)) is not False or not settled(node, nodes)
 
 
-def concerns(patterns: Sequence[str], node: NodeRecord) -> bool:
+def selects(patterns: Sequence[str], node: NodeRecord) -> bool:
     """Whether one of ``patterns`` names the node and none that begins with ``!`` does; those alone mean all others."""
-    return _concerns(tuple(patterns), Operation.of(node))
+    return _selects(tuple(patterns), Operation.of(node))
 
 
 @functools.lru_cache(maxsize=16384)  # a graph repeats few operations often
-def _concerns(patterns: tuple[str, ...], operation: Operation) -> bool:
+def _selects(patterns: tuple[str, ...], operation: Operation) -> bool:
     wanted = [pattern for pattern in patterns if not pattern.startswith("!")]
     refused = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
     if any(matches(pattern, operation) for pattern in refused):

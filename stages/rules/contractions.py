@@ -7,7 +7,7 @@ from inductor_debug.stages.accelerators.config import Rule
 from inductor_debug.stages.accelerators.rule_kinds import PRODUCT_ROLES
 from inductor_debug.stages.graphs.operation_names import Operation
 from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord
-from inductor_debug.stages.rules.checked_tensors import CheckedTensor, chosen, concerns, made_at, read_at, row
+from inductor_debug.stages.rules.checked_tensors import CheckedTensor, chosen, made_at, read_at, row, selects
 from inductor_debug.stages.rules.violation import Violation
 
 CONTRACTIONS: dict[str, tuple[tuple[int, str, int], ...]] = {
@@ -171,7 +171,7 @@ def _results(node: NodeRecord) -> range:
 
 def _contractions_at(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord,
                      rule: Rule) -> Iterator[tuple[CheckedTensor, Operand] | Violation]:  # fmt: skip
-    if node.op not in ("call_function", "call_method") or not concerns(rule.operations or (), node):
+    if node.op not in ("call_function", "call_method") or not selects(rule.operations or (), node):
         return
     if Operation.of(node).short & UNREADABLE:
         yield row(graph, node, rule, operand="", measured=node.target, limit=rule.value, undecided=True,

@@ -12,7 +12,7 @@ from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.accelerators.config import Rule
 from inductor_debug.stages.graphs.liveness import peak_live
 from inductor_debug.stages.graphs.records import GraphRecord
-from inductor_debug.stages.rules.checked_tensors import BOUND, concerns, identity, operands_of, row, storage_bounds
+from inductor_debug.stages.rules.checked_tensors import BOUND, identity, operands_of, row, selects, storage_bounds
 from inductor_debug.stages.rules.violation import Violation
 
 FINDING = ("node", "operand", "measured", "limit", "message", "suggestion", "cost_bytes", "cost_share", "undecided")
@@ -107,7 +107,7 @@ def custom(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> 
             node = graph.node(finding["node"])
         except KeyError as error:
             raise ConfigurationError(f"{key}: {error.args[0]}; valid: the name of one of its nodes") from error
-        if rule.operations and not concerns(rule.operations, node):
+        if rule.operations and not selects(rule.operations, node):
             continue
         operand = str(finding.get("operand", ""))
         producer = nodes.get(dict(operands_of(node)).get(operand, ""))

@@ -248,7 +248,7 @@ def test_operations_that_repeat_are_matched_once(monkeypatch):
         return matches(pattern, operation)
 
     monkeypatch.setattr(checked_tensors, "matches", counting)
-    checked_tensors._concerns.cache_clear()
+    checked_tensors._selects.cache_clear()
     nodes = [call(f"n{index}", f"aten.{('mul', 'sub')[index % 2]}.Tensor", ["x"], tensor(4, 4)) for index in range(200)]
     rule = rules(rule="dtype", value=["int8"], operations=["aten.sinc", "aten.mul"])
     assert len(found(graph(placeholder("x", 4, 4), *nodes), **rule)) == 200  # 100 products, x and the result of each

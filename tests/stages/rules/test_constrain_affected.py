@@ -1,7 +1,7 @@
 """Which operations a finding in Dynamo's graph comes to, in made-up graphs."""
 
 from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord, SourceLine
-from inductor_debug.stages.rules.affected import Concerned
+from inductor_debug.stages.rules.affected import AffectedOperations
 from inductor_debug.stages.rules.violation import Violation
 
 LINE = SourceLine("net.py", 7, "y = relu(fused(x))", "forward")
@@ -25,7 +25,7 @@ def relu_became(*others: NodeRecord, aten: list[NodeRecord]) -> set[tuple[str, s
         "g0.dynamo", "relu", relu.target, "", "block", str(LINE), "operation", "fallback", "error", "relu", "", 0, None,
         "", "",
     )  # fmt: skip
-    return Concerned(graphs).operations([row])
+    return AffectedOperations(graphs).operations([row])
 
 
 def test_a_call_became_the_operation_that_bears_its_name() -> None:
