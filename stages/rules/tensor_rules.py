@@ -131,7 +131,7 @@ def _extent(checked: CheckedTensor, *, span: bool) -> tuple[int | None, int | No
     strides = [case_value(stride, None, symbols) for stride in checked.tensor.stride]
     if None in sizes or None in strides or len(strides) != len(sizes):
         return None, None, None
-    reach = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True) if size and stride)
-    nbytes = 0 if 0 in sizes else (reach + 1) * item
+    last = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True) if size and stride)
+    nbytes = 0 if 0 in sizes else (last + 1) * item
     fixed = all(isinstance(size, int) for size in checked.tensor.shape)
     return None, nbytes if fixed else None, nbytes

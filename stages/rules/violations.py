@@ -28,10 +28,10 @@ COLUMNS = ["graph", "node", "target", "operand", "module", "source", "rule", "ef
            "cost_bytes", "cost_share", "message", "suggestion", "finding"]  # fmt: skip
 
 
-def whole_numbers(values: list[int | None]) -> Any:
-    """A column of them, None where one is not known: Int64, object where one needs more than 64 bits.
+def nullable_integers(values: list[int | None]) -> Any:
+    """A column of integers, NA where one is not known: Int64, object where one needs more than 64 bits.
 
-    Made of the values themselves: pandas makes floats of whole numbers beside None.
+    pandas makes floats of integers beside None, so that the column is made of the values themselves.
     """
     import pandas
 
@@ -66,7 +66,7 @@ class Violations:
         import pandas
 
         frame = pandas.DataFrame([asdict(row) for row in self.rows], columns=COLUMNS)
-        frame["cost_bytes"] = whole_numbers([row.cost_bytes for row in self.rows])
+        frame["cost_bytes"] = nullable_integers([row.cost_bytes for row in self.rows])
         return frame.astype({"cost_share": "Float64"})
 
     @property
