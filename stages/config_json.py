@@ -1,4 +1,4 @@
-"""Configuration as plain JSON, and back."""
+"""Configuration as primitives that JSON holds, and back."""
 
 import dataclasses
 import types
@@ -9,16 +9,16 @@ from typing import Any
 from inductor_debug.models.errors import invalid_choice
 
 
-def to_plain(value: Any) -> Any:
+def to_primitives(value: Any) -> Any:
     """``value`` with dataclasses as dicts and tuples as lists; a number stays what it is, an infinity too."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = dataclasses.asdict(value)
     if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
-    return [to_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {str(key): to_primitives(item) for key, item in value.items()}
+    return [to_primitives(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def from_plain(annotation: Any, value: Any, *, key: str = "") -> Any:
+def from_primitives(annotation: Any, value: Any, *, key: str = "") -> Any:
     """Build a (nested) dataclass from dicts and lists; ConfigurationError for a key that it does not have."""
     if dataclasses.is_dataclass(annotation) and isinstance(annotation, type):
         if not isinstance(value, dict):
@@ -28,13 +28,15 @@ def from_plain(annotation: Any, value: Any, *, key: str = "") -> Any:
             if name not in hints:
                 raise invalid_choice(key or annotation.__name__, name, hints)
         prefix = f"{key}." if key else ""
-        return annotation(**{name: from_plain(hints[name], item, key=prefix + name) for name, item in value.items()})
+        return annotation(
+            **{name: from_primitives(hints[name], item, key=prefix + name) for name, item in value.items()}
+        )
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
         inner = [argument for argument in arguments if argument is not type(None)]
-        return value if value is None or len(inner) != 1 else from_plain(inner[0], value, key=key)
+        return value if value is None or len(inner) != 1 else from_primitives(inner[0], value, key=key)
     if origin is list and isinstance(value, list):
-        return [from_plain(arguments[0], item, key=key) for item in value]
+        return [from_primitives(arguments[0], item, key=key) for item in value]
     if origin is dict and isinstance(value, dict):
-        return {name: from_plain(arguments[1], item, key=f"{key}.{name}") for name, item in value.items()}
+        return {name: from_primitives(arguments[1], item, key=f"{key}.{name}") for name, item in value.items()}
     return value

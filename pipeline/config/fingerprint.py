@@ -10,7 +10,7 @@ from inductor_debug.models.errors import UserError
 from inductor_debug.models.stored import read_yaml
 from inductor_debug.pipeline.config.renamed import with_names_of_today
 from inductor_debug.pipeline.config.schema import Config
-from inductor_debug.stages.config_json import from_plain
+from inductor_debug.stages.config_json import from_primitives
 from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.registry import declared
 
@@ -24,9 +24,9 @@ def fingerprint(config: Any) -> str:
     Args:
         config: a ``pipeline.config.schema.Config``. Its order of stages counts, ``runner.overwrite`` does not.
     """
-    plain = jsonable(dataclasses.asdict(config))
-    plain["runner"] = {key: value for key, value in plain["runner"].items() if key != "overwrite"}
-    return digest([list(plain["stages"]), plain])
+    content = jsonable(dataclasses.asdict(config))
+    content["runner"] = {key: value for key, value in content["runner"].items() if key != "overwrite"}
+    return digest([list(content["stages"]), content])
 
 
 def digest(content: Any) -> str:
@@ -44,7 +44,7 @@ def stored_fingerprint(directory: Path) -> str | None:
         content = with_names_of_today(read_yaml(directory / CONFIGURATION, dict[str, Any], directory))
         if "${" in json.dumps(content, default=str):
             return None
-        config = from_plain(Config, content)
+        config = from_primitives(Config, content)
         stages = {name: _stage(name, options) for name, options in config.stages.items()}
         return fingerprint(dataclasses.replace(config, stages=stages))
     except (UserError, OSError, TypeError, AttributeError, RecursionError):  # it may hold anything
@@ -53,4 +53,4 @@ def stored_fingerprint(directory: Path) -> str | None:
 
 def _stage(name: str, options: Any) -> Any:
     known = declared().get(name)
-    return options if known is None else from_plain(known.options, options, key=f"stages.{name}")
+    return options if known is None else from_primitives(known.options, options, key=f"stages.{name}")

@@ -5,7 +5,7 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any
 
-from inductor_debug.stages.config_json import from_plain, to_plain
+from inductor_debug.stages.config_json import from_primitives, to_primitives
 from inductor_debug.stages.registry import declared, is_timed
 from inductor_debug.stages.settings import Settings
 
@@ -50,18 +50,18 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-able dict."""
-        plain: dict[str, Any] = to_plain(self)
-        return plain
+        primitives: dict[str, Any] = to_primitives(self)
+        return primitives
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Plan":
         """The inverse of :meth:`to_json`; ConfigurationError for an option that a stage does not have."""
         known = declared()
         stages = {
-            name: from_plain(known[name].options, options, key=f"stages.{name}") if name in known else options
+            name: from_primitives(known[name].options, options, key=f"stages.{name}") if name in known else options
             for name, options in data["stages"].items()
         }
-        return cls(**(data | {"settings": from_plain(Settings, data["settings"]), "stages": stages}))
+        return cls(**(data | {"settings": from_primitives(Settings, data["settings"]), "stages": stages}))
 
 
 def batch_of(remaining: list[str], reproduction: typing.Sequence[str]) -> list[str]:
@@ -77,7 +77,7 @@ def batch_of(remaining: list[str], reproduction: typing.Sequence[str]) -> list[s
 def settings_of(config: Any) -> Settings:
     """The settings within a whole configuration (any object or dataclass that has their fields)."""
     values = {item.name: getattr(config, item.name) for item in dataclasses.fields(Settings)}
-    settings: Settings = from_plain(Settings, to_plain(values))
+    settings: Settings = from_primitives(Settings, to_primitives(values))
     return settings
 
 

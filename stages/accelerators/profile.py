@@ -16,7 +16,7 @@ from inductor_debug.stages.accelerators.number_formats import validate_numerics
 from inductor_debug.stages.accelerators.peaks import validate_peaks
 from inductor_debug.stages.accelerators.rule_fields import Written, edited, validated
 from inductor_debug.stages.accelerators.rule_kinds import KINDS, SCALARS
-from inductor_debug.stages.accelerators.yaml_profiles import plain_config
+from inductor_debug.stages.accelerators.yaml_profiles import exact_config
 
 log = logging.getLogger(__name__)
 
@@ -128,8 +128,8 @@ def load_config(name_or_path: str | Path, **overrides: Any) -> AccelConfig:
     for key in overrides:
         if key not in valid:
             raise invalid_choice("accel override", key, valid, example="{}")
-    plain = plain_config(path, overrides)
-    return _judged_config(path, overrides, valid) if plain is None else plain
+    exact = exact_config(path, overrides)
+    return _judged_config(path, overrides, valid) if exact is None else exact
 
 
 def _judged_config(path: Path, overrides: Mapping[str, Any], valid: list[str]) -> AccelConfig:

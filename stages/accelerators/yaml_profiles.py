@@ -20,12 +20,12 @@ from inductor_debug.models.yaml_limits import loader
 from inductor_debug.stages.accelerators.config import AccelConfig
 
 
-class _NotPlain(Exception):
+class _NotExact(Exception):
     """Something that OmegaConf has to look at: a value and its key."""
 
 
-def plain_config(path: Path, overrides: Mapping[str, Any]) -> AccelConfig | None:
-    """The configuration in a YAML file with fields replaced, or None where it is not plain.
+def exact_config(path: Path, overrides: Mapping[str, Any]) -> AccelConfig | None:
+    """The configuration in a YAML file with fields replaced, or None where a value is not exactly of its field's type.
 
     Args:
         path: the file.
@@ -40,7 +40,7 @@ def plain_config(path: Path, overrides: Mapping[str, Any]) -> AccelConfig | None
     try:
         found = yaml.load(content, loader()) or {}
         config = _value(dict(found) | dict(overrides), AccelConfig, "accel")
-    except (_NotPlain, yaml.YAMLError, ValueError, TypeError):
+    except (_NotExact, yaml.YAMLError, ValueError, TypeError):
         return None
     assert isinstance(config, AccelConfig)
     return config
@@ -58,7 +58,7 @@ def stored_config(content: Mapping[str, Any], file: str) -> AccelConfig:
     """
     try:
         config = _value(dict(content), AccelConfig, "accel")
-    except _NotPlain as error:
+    except _NotExact as error:
         key, value = error.args
         told = visible(str(value))
         why = "an interpolation, which is not resolved when a stored run is read" if "${" in told else "not its type"
@@ -71,9 +71,9 @@ def stored_config(content: Mapping[str, Any], file: str) -> AccelConfig:
 
 
 def _value(value: Any, kind: Any, key: str) -> Any:
-    """``value`` as a field of type ``kind``; _NotPlain where it is not exactly that."""
+    """``value`` as a field of type ``kind``; _NotExact where it is not exactly that."""
     if isinstance(value, str) and ("${" in value or value == "???"):
-        raise _NotPlain(key, value)
+        raise _NotExact(key, value)
     origin, parameters = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         return None if value is None else _one_of(value, [item for item in parameters if item is not type(None)], key)
@@ -87,15 +87,15 @@ def _value(value: Any, kind: Any, key: str) -> Any:
         hints = _hints(kind)
         unknown = [name for name in value if name not in hints]
         if unknown:
-            raise _NotPlain(f"{key}.{unknown[0]}", value[unknown[0]])
+            raise _NotExact(f"{key}.{unknown[0]}", value[unknown[0]])
         return kind(**{name: _value(item, hints[name], f"{key}.{name}") for name, item in value.items()})
     if kind in (str, int, bool, float) and type(value) is kind:
         return value
-    raise _NotPlain(key, value)
+    raise _NotExact(key, value)
 
 
 def _one_of(value: Any, kinds: list[Any], key: str) -> Any:
-    """``value`` as the only, or the scalar, type of a union; _NotPlain where it is of none."""
+    """``value`` as the only, or the scalar, type of a union; _NotExact where it is of none."""
     if len(kinds) > 1 and type(value) in kinds:
         return _value(value, type(value), key)
     return _value(value, kinds[0], key)
@@ -108,7 +108,7 @@ def _anything(value: Any, key: str) -> Any:
         return {name: _value(item, Any, f"{key}.{name}") for name, item in value.items()}
     if value is None or type(value) in (str, int, bool, float):
         return value
-    raise _NotPlain(key, value)
+    raise _NotExact(key, value)
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.device_use import DeviceUse, from_json
 from inductor_debug.stages.benchmark.interference import Load
 from inductor_debug.stages.benchmark.timing import SIDES
-from inductor_debug.stages.config_json import to_plain
+from inductor_debug.stages.config_json import to_primitives
 from inductor_debug.stages.settings import Settings
 
 
@@ -97,8 +97,8 @@ def sample_in_process(
         SamplingDied: it ended without a result.
     """
     request = {
-        "settings": to_plain(settings),
-        "options": to_plain(options),
+        "settings": to_primitives(settings),
+        "options": to_primitives(options),
         "index": index,
         "processes": processes,
         "path": sys.path,

@@ -32,7 +32,7 @@ from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.device_use import look
 from inductor_debug.stages.benchmark.interference import LoadMeter
 from inductor_debug.stages.benchmark.memory import allocated_peak, peak_memory
-from inductor_debug.stages.config_json import from_plain
+from inductor_debug.stages.config_json import from_primitives
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.process_end import leave
 from inductor_debug.stages.settings import Settings
@@ -194,7 +194,7 @@ def main(arguments: list[str]) -> int:
             file.flush()
 
         try:
-            settings: Settings = from_plain(Settings, request["settings"])
+            settings: Settings = from_primitives(Settings, request["settings"])
             with in_force(settings.backend.dynamo):
                 _sampler(settings, request, emit).run()
         except Exception as error:  # a model, or a backend, may raise anything: the stage makes a result of it
@@ -209,7 +209,7 @@ def _sampler(settings: Settings, request: Mapping[str, Any], emit: Emit) -> Samp
     from inductor_debug.stages.backends.compiled import load_case
     from inductor_debug.stages.backends.registry import build_adapter
 
-    options: BenchmarkConfig = from_plain(BenchmarkConfig, request["options"])
+    options: BenchmarkConfig = from_primitives(BenchmarkConfig, request["options"])
     adapter = build_adapter(settings)  # before the case is built: it may add the case's device to torch
     adapter.validate()
     context = StageContext(settings, MemoryArtifacts())

@@ -11,7 +11,7 @@ from inductor_debug.pipeline.config.limits import memory_limit_of
 from inductor_debug.pipeline.run.plan import Plan, execution_order, settings_of
 from inductor_debug.stages.accelerators.config import AccelConfig, Waiver
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
-from inductor_debug.stages.config_json import from_plain
+from inductor_debug.stages.config_json import from_primitives
 from inductor_debug.stages.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("stages_on_path")
@@ -71,7 +71,7 @@ def test_a_plan_survives_json() -> None:
 
 def test_an_unknown_option_is_named_with_the_choices() -> None:
     with pytest.raises(ConfigurationError, match=r"stages\.benchmark.*repeets.*repeats"):
-        from_plain(BenchmarkConfig, {"repeets": 3}, key="stages.benchmark")
+        from_primitives(BenchmarkConfig, {"repeets": 3}, key="stages.benchmark")
 
 
 def test_the_report_is_moved_to_the_end() -> None:

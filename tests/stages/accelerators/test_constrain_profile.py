@@ -11,7 +11,7 @@ from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.accelerators.config import AccelConfig, Rule, Waiver
 from inductor_debug.stages.accelerators.loading import load_profile
 from inductor_debug.stages.accelerators.profile import load_config, validate_profile
-from inductor_debug.stages.accelerators.yaml_profiles import plain_config
+from inductor_debug.stages.accelerators.yaml_profiles import exact_config
 from inductor_debug.stages.rules.engine import check
 
 NAMES = ["none", "mock", "strict8", "strict16", "strict32", "warn8", "warn16", "warn32"]
@@ -47,7 +47,7 @@ def test_a_size_in_a_file_has_a_unit(tmp_path):
     path = tmp_path / "chip.yaml"
     path.write_text("max_tensor_bytes: 2MiB\nmax_peak_bytes: 4096\nrules:\n  - {rule: memory_tensor, value: 1GiB}\n")
     assert [rule.value for rule in load_profile(path).rules] == [2 << 20, 4096]
-    assert plain_config(path, {}) == load_config(path, max_tensor_bytes="2MiB")
+    assert exact_config(path, {}) == load_config(path, max_tensor_bytes="2MiB")
 
 
 def test_overrides_replace_fields():
