@@ -58,7 +58,7 @@ class Substituted(TorchDispatchMode):
 
 
 class _MathAttention(TorchFunctionMode):
-    """Attention for which a model allows fused kernels alone takes the plain formula where none has float64."""
+    """Attention for which a model allows fused kernels alone takes the unfused formula where none has float64."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

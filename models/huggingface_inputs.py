@@ -161,9 +161,9 @@ def _tokens(config: Any, batch: int, length: int, generator: torch.Generator) ->
     padding, end = getattr(config, "pad_token_id", None), getattr(config, "eos_token_id", None)
     if vocabulary > 3:
         special = [token for token in (padding, end) if isinstance(token, int) and 0 <= token < vocabulary]
-        plain = next(token for token in range(vocabulary) if token not in special)
+        ordinary = next(token for token in range(vocabulary) if token not in special)
         for token in special:
-            tokens[tokens == token] = plain
+            tokens[tokens == token] = ordinary
     if isinstance(end, int) and 0 <= end < vocabulary:
         tokens[:, -1] = end
     return tokens

@@ -92,9 +92,9 @@ def map_sharing(function: Callable[[torch.Tensor], torch.Tensor], value: Any) ->
     Tensors that require gradients are converted each on its own. What ``mark_dynamic`` and its kin noted is kept.
     """
     tensors = {id(tensor): tensor for _, tensor in named_tensors(value, "")}
-    plain = converted(function, [tensor for tensor in tensors.values() if not tensor.requires_grad])
-    plain |= {id(tensor): function(tensor) for tensor in tensors.values() if tensor.requires_grad}
-    return map_tensors(lambda tensor: _marked(plain[id(tensor)], tensor), value)
+    results = converted(function, [tensor for tensor in tensors.values() if not tensor.requires_grad])
+    results |= {id(tensor): function(tensor) for tensor in tensors.values() if tensor.requires_grad}
+    return map_tensors(lambda tensor: _marked(results[id(tensor)], tensor), value)
 
 
 def converted(
@@ -108,7 +108,7 @@ def converted(
     tensors = list(tensors)
     groups: dict[tuple[Any, ...], list[torch.Tensor]] = {}
     for tensor in tensors:
-        if is_plain(tensor) and not tensor.is_meta:
+        if is_strided(tensor) and not tensor.is_meta:
             view = tensor.is_conj(), tensor.is_neg()
             groups.setdefault((tensor.device, memory_of(tensor), tensor.dtype, *view), []).append(tensor)
     found: dict[int, torch.Tensor] = {}
@@ -155,7 +155,7 @@ def cast_in_place(tensors: Iterable[torch.Tensor], becomes: Callable[[torch.dtyp
 
 def _marked(converted: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     """With the marks that Dynamo reads: ``mark_dynamic`` leaves them in ``__dict__``, which a new tensor lacks."""
-    has_shape = is_plain(tensor) or tensor.layout != torch.strided
+    has_shape = is_strided(tensor) or tensor.layout != torch.strided
     if converted is not tensor and has_shape and converted.shape == tensor.shape:
         copy_marks(tensor, converted)
     return converted
@@ -177,13 +177,13 @@ def memory_of(tensor: torch.Tensor) -> int:
         return storage_identity(storage)
 
 
-def is_plain(tensor: torch.Tensor) -> bool:
+def is_strided(tensor: torch.Tensor) -> bool:
     """Whether a tensor is strided and no nested one, whose rows may be of several sizes."""
     return tensor.layout == torch.strided and not tensor.is_nested
 
 
 def strided_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """The plain tensors that hold a tensor: itself, or what a sparse or nested one consists of; none if torch tells of
+    """The strided tensors that hold a tensor: itself, or what a sparse or nested one consists of; empty if torch names
     none."""
     if tensor.is_nested:
         return [tensor.values(), tensor.offsets()] if tensor.layout == torch.jagged else list(tensor.unbind())  # type: ignore[attr-defined]

@@ -36,7 +36,7 @@ MATCHES = ("no", "same", "all", "used")
 """How the draws of two sides belong together: not, or not to be told; each draws the same at the same state; one by
 one, in some order of memory; one by one, but for those that the first does not use."""
 
-_PLAIN = ("rand", "randn", "rand_like", "randn_like")
+_BY_SHAPE = ("rand", "randn", "rand_like", "randn_like")
 """Their numbers depend on the shape alone."""
 
 
@@ -144,7 +144,7 @@ def _values(draw: Draw, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     if name not in PURE:
         return None
     narrow = like_recorded((args, kwargs), (draw.args, draw.kwargs))
-    if narrow is None and name in _PLAIN:
+    if narrow is None and name in _BY_SHAPE:
         narrow = tuple(_emptied(part) for part in (draw.args, draw.kwargs))
     if narrow is None:
         return None
@@ -189,7 +189,7 @@ def _family(func: Any) -> str:
 def _same(left: Draw, right: Draw) -> bool:
     """Whether both surely drew the same numbers: by one operation, in one form, from one state."""
     forms = [(draw.device, _name(draw), draw.drawn and _form(draw.drawn[0])) for draw in (left, right)]
-    return forms[0] == forms[1] and _plain(left) == _plain(right) and torch.equal(left.state, right.state)
+    return forms[0] == forms[1] and _scalars(left) == _scalars(right) and torch.equal(left.state, right.state)
 
 
 def _alike(left: Draw, right: Draw) -> bool:
@@ -219,6 +219,6 @@ def _form(described: Described) -> tuple[Any, ...]:
     return described.shape, described.stride, described.template.dtype
 
 
-def _plain(draw: Draw) -> list[Any]:
+def _scalars(draw: Draw) -> list[Any]:
     """The numbers among the arguments: probabilities, bounds."""
     return [value for value in (*draw.args, *draw.kwargs.values()) if isinstance(value, (int, float))]

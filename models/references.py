@@ -16,7 +16,7 @@ _CLOSED = frozenset({"torch", "numpy", "builtins", *sys.stdlib_module_names})
 _CALLABLES = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
 _DATA = (torch.utils.data.Dataset, torch.utils.data.DataLoader)
 _ATOMS = (bool, int, float, complex, str, bytes, type(None))
-_PLAIN = (types.SimpleNamespace, argparse.Namespace, UserDict, UserList)
+_HOLDERS = (types.SimpleNamespace, argparse.Namespace, UserDict, UserList)
 """Python's own classes whose objects are looked at: all that they hold is their user's."""
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
 
@@ -24,7 +24,7 @@ _REGISTRIES = ("_parameters", "_buffers", "_modules")
 def is_open(value: Any) -> bool:
     """Whether the attributes of ``value`` are looked at: a module's, or an object's of a class that is not torch's,
     NumPy's or Python's own (whose registries and caches reach far), or is one of those that only hold what they get."""
-    if isinstance(value, (torch.nn.Module, *_PLAIN)):
+    if isinstance(value, (torch.nn.Module, *_HOLDERS)):
         return True
     if isinstance(value, (type, torch.Tensor, *_CALLABLES, *_DATA)):
         return False
@@ -64,7 +64,7 @@ Trail = tuple[Any, Any] | None
 """How an object is reached: the trail of what refers to it, and its name or key there."""
 
 
-def reached(roots: Mapping[str, Any]) -> Iterator[tuple[Trail, Any]]:
+def reachable(roots: Mapping[str, Any]) -> Iterator[tuple[Trail, Any]]:
     """Everything that the roots refer to, and they, each object once, in the order of a walk in depth.
 
     Numbers, strings and None are left out.
@@ -85,24 +85,24 @@ def reached(roots: Mapping[str, Any]) -> Iterator[tuple[Trail, Any]]:
 
 
 def tensors_in(roots: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """The tensors among what is :func:`reached`, by path.
+    """The tensors among what is :func:`reachable`, by path.
 
     Attributes are joined by a point, as ``named_parameters`` does (those of a root called "" have no prefix), and so
     are keys and indices, as :func:`models.nested.named_tensors` does.
     """
-    return {_path(trail): value for trail, value in reached(roots) if isinstance(value, torch.Tensor)}
+    return {_path(trail): value for trail, value in reachable(roots) if isinstance(value, torch.Tensor)}
 
 
 def holds_tensors(value: Any) -> bool:
-    """Whether any tensor is :func:`reached` from ``value``."""
-    return any(isinstance(item, torch.Tensor) for _, item in reached({"": value}))
+    """Whether any tensor is :func:`reachable` from ``value``."""
+    return any(isinstance(item, torch.Tensor) for _, item in reachable({"": value}))
 
 
 def holders(value: Any) -> set[int]:
-    """The ids of ``value``, and of what is :func:`reached` from it, where a tensor is reached from them."""
+    """The ids of ``value``, and of what is :func:`reachable` from it, where a tensor is reachable from them."""
     referring: dict[int, list[int]] = {}
     found = []
-    for _, item in reached({"": value}):
+    for _, item in reachable({"": value}):
         if isinstance(item, torch.Tensor):
             found.append(id(item))
         for _, part in _parts(item):
@@ -118,7 +118,7 @@ def holders(value: Any) -> set[int]:
 def generators_of(*roots: Any) -> list[torch.Generator]:
     """The random generators that a module, or its inputs, hold themselves, always in the same order."""
     named = {str(index): root for index, root in enumerate(roots)}
-    return [value for _, value in reached(named) if isinstance(value, torch.Generator)]
+    return [value for _, value in reachable(named) if isinstance(value, torch.Generator)]
 
 
 def deep_copy(roots: Any) -> Any:

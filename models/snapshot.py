@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from inductor_debug.models.nested import extent, is_plain, strided_parts
-from inductor_debug.models.references import is_open, reached, slots_of
+from inductor_debug.models.nested import extent, is_strided, strided_parts
+from inductor_debug.models.references import is_open, reachable, slots_of
 from inductor_debug.models.torch_private import storage_identity
 
 _OWN_MEMORY = ("cpu", "cuda", "meta")
@@ -64,7 +64,7 @@ class TensorSnapshot:
 class Snapshot:
     """Everything that a forward or a backward pass may change in a module, or in its inputs.
 
-    Kept, in whatever is reached from the roots: content and ``.grad`` of tensors; which objects the attributes of
+    Kept, in whatever is reachable from the roots: content and ``.grad`` of tensors; which objects the attributes of
     modules and of other objects are (a buffer that forward rebinds, a counter that it increments, ``training``);
     entries of lists, dicts, sets and deques; state of random generators. Not kept: state inside objects of torch's,
     NumPy's and Python's own classes that are none of these, in datasets, closures and globals.
@@ -79,7 +79,7 @@ class Snapshot:
         self.containers: list[tuple[Any, Any]] = []
         self.tensors: dict[int, TensorSnapshot] = {}
         self.states: list[tuple[Callable[[Any], Any], Any]] = []
-        for _, value in reached({str(index): root for index, root in enumerate(roots)}):
+        for _, value in reachable({str(index): root for index, root in enumerate(roots)}):
             if isinstance(value, torch.Tensor):
                 self.tensors[id(value)] = TensorSnapshot(value)
             elif isinstance(value, torch.Generator):
@@ -157,7 +157,7 @@ def _place(tensor: torch.Tensor) -> tuple[Any, ...] | None:
 
     It can't on a device of PrivateUse1, whose tensors' storages may be empty.
     """
-    if not is_plain(tensor) or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+    if not is_strided(tensor) or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return None
     if tensor.device.type not in _OWN_MEMORY:
         return None
@@ -175,7 +175,7 @@ def _shaped_like(tensor: torch.Tensor, content: torch.Tensor) -> bool:
         return False
     if tensor.is_nested != content.is_nested:
         return False
-    if not is_plain(tensor):
+    if not is_strided(tensor):
         return [part.shape for part in strided_parts(tensor)] == [part.shape for part in strided_parts(content)]
     if tensor.shape != content.shape:
         return False

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 
-from inductor_debug.models.nested import copy_marks, is_plain, memory_of
+from inductor_debug.models.nested import copy_marks, is_strided, memory_of
 
 
 def restrided(tensor: torch.Tensor, strides: Iterable[int]) -> torch.Tensor:
@@ -30,7 +30,7 @@ def other_layout(tensor: torch.Tensor) -> list[int] | None:
     A tensor with one dimension of more than one element takes every second place. None where there is no such
     dimension, or where the tensor is not strided.
     """
-    if not is_plain(tensor) or tensor.numel() < 2:
+    if not is_strided(tensor) or tensor.numel() < 2:
         return None
     if not tensor.is_contiguous():
         return _dense(tensor.shape, range(tensor.dim() - 1, -1, -1))
@@ -46,7 +46,7 @@ def other_layout(tensor: torch.Tensor) -> list[int] | None:
 def channels_last(tensor: torch.Tensor) -> list[int] | None:
     """Strides of an image or a video (N, C, …) in channels-last; None where that is no other layout."""
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-    if not is_plain(tensor) or tensor.dim() not in formats or not tensor.is_contiguous():
+    if not is_strided(tensor) or tensor.dim() not in formats or not tensor.is_contiguous():
         return None
     strides = list(torch.empty(tensor.shape, device="meta").to(memory_format=formats[tensor.dim()]).stride())
     wide = [dim for dim, size in enumerate(tensor.shape) if size > 1]
@@ -56,7 +56,7 @@ def channels_last(tensor: torch.Tensor) -> list[int] | None:
 def alone(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     """Those that share memory with no other: a copy of one that does would end the sharing."""
     tensors = list({id(tensor): tensor for tensor in tensors}.values())
-    strided = [tensor for tensor in tensors if is_plain(tensor) and not tensor.is_meta]
+    strided = [tensor for tensor in tensors if is_strided(tensor) and not tensor.is_meta]
     owners = Counter(memory_of(tensor) for tensor in strided)
     return [tensor for tensor in strided if owners[memory_of(tensor)] == 1]
 

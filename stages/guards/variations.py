@@ -12,7 +12,7 @@ import torch
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.errors import ConfigurationError, invalid_choice
-from inductor_debug.models.nested import is_plain, map_sharing, map_tensors, strided_parts
+from inductor_debug.models.nested import is_strided, map_sharing, map_tensors, strided_parts
 from inductor_debug.stages.guards.layouts import channels_last, other_layout, relaid, resized
 from inductor_debug.stages.guards.messages import said
 from inductor_debug.stages.guards.records import Variation
@@ -121,7 +121,7 @@ def _size_change(case: Case, varied: Case) -> str:
 
 def _sizes(tensor: torch.Tensor) -> list[Any]:
     """The shape; of a nested or a sparse tensor those of what it consists of."""
-    return list(tensor.shape) if is_plain(tensor) else [list(part.shape) for part in strided_parts(tensor)]
+    return list(tensor.shape) if is_strided(tensor) else [list(part.shape) for part in strided_parts(tensor)]
 
 
 def check_named(case: Case, kind: str, named: Mapping[str, int]) -> None:
