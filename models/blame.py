@@ -14,8 +14,8 @@ _LINES = 3
 _TORCH = str(Path(torch.__file__).parent)
 
 
-def words_of(error: BaseException) -> list[str]:
-    """The words of an error, and of the lines that it came from, the innermost first."""
+def identifiers_in(error: BaseException) -> list[str]:
+    """The identifiers in an error, and in the lines that it came from, the innermost first."""
     lines = [frame.line or "" for frame in _own_frames(error)[-_LINES:]]
     return re.findall(r"\w+", " ".join([type(error).__name__, str(error), *lines[::-1]]))
 
@@ -37,14 +37,14 @@ def missing_package(error: BaseException) -> str | None:
 
 def fields_spoken_of(config: Any, error: BaseException) -> list[str]:
     """Fields of a transformers configuration that an error or its lines name, the innermost first; dotted inside."""
-    words, found = words_of(error), dict[str, str]()
+    names, found = identifiers_in(error), dict[str, str]()
     for name, value in config.to_dict().items():
         if isinstance(value, dict) and "model_type" in value:
             found |= {f"{name}.{inner}": inner for inner in value}
         else:
             found[name] = name
-    spoken = [name for name, last in found.items() if last in words and last != "model_type"]
-    return sorted(spoken, key=lambda name: words.index(found[name]))
+    spoken = [name for name, last in found.items() if last in names and last != "model_type"]
+    return sorted(spoken, key=lambda name: names.index(found[name]))
 
 
 def _own_frames(error: BaseException) -> list[traceback.FrameSummary]:

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.models.huggingface_further import (
-    FurtherInputs,
+from inductor_debug.models.huggingface_input_maker import (
+    InputMaker,
     annotated,
     complete,
     field,
@@ -33,7 +33,7 @@ def make_inputs(
     Tokens are (batch, sequence) in int64 with an all-ones mask, and ``decoder_input_ids`` for an encoder-decoder;
     images (batch, channels, height, width), videos with frames before the channels, audio (batch, samples) or
     (batch, bins, frames) or (batch, frames, bins), in float32 from a normal distribution. What forward needs besides
-    is made by name, see :func:`models.huggingface_further.complete`.
+    is made by name, see :func:`models.huggingface_input_maker.complete`.
 
     Args:
         model: a transformers model on the CPU.
@@ -59,7 +59,7 @@ def make_inputs(
         "input_features": lambda: torch.randn(_feature_shape(config, batch, sequence), generator=generator),
     }
     text["decoder_input_ids"] = text["qformer_input_ids"] = text["input_ids"]
-    maker = FurtherInputs(config, batch, sequence, text, generator)
+    maker = InputMaker(config, batch, sequence, text, generator)
     unknown: ConfigurationError | None = None
     made = dict(given)
     try:

@@ -74,7 +74,7 @@ def _calls(kind: Any, config: Any, pictures: Any, pairs: Any, drawn: Any) -> Ite
     fields = {"feature_size": fields.get("num_mel_bins")} | fields
     try:
         usual = vars(kind())
-        shared = [name for name in usual if name in fields and _alike(fields[name], usual[name])]
+        shared = [name for name in usual if name in fields and _same_number_type(fields[name], usual[name])]
         processor = kind(**{name: fields[name] for name in shared})
     except Exception as error:  # noqa: BLE001 - one that wants a package or settings
         logger.debug("%s can't be made: %s", kind.__name__, error)
@@ -88,7 +88,7 @@ def _calls(kind: Any, config: Any, pictures: Any, pairs: Any, drawn: Any) -> Ite
         yield lambda: processor(sound, sampling_rate=rate, return_tensors="pt")
 
 
-def _alike(value: Any, usual: Any) -> bool:
+def _same_number_type(value: Any, usual: Any) -> bool:
     return type(value) is type(usual) and isinstance(value, (int, float)) and not isinstance(value, bool)
 
 

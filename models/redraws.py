@@ -46,9 +46,9 @@ def matched(mine: Draws, theirs: Draws) -> str:
         pairs = list(zip(mine.items, theirs.items, strict=True))
         if all(_same(left, right) for left, right in pairs):
             return "same"
-        return "all" if all(_alike(left, right) for left, right in pairs) else "no"
+        return "all" if all(_interchangeable(left, right) for left, right in pairs) else "no"
     used = [draw for draw in mine.items if draw.used]
-    if len(used) == len(theirs.items) and all(map(_alike, used, theirs.items)):
+    if len(used) == len(theirs.items) and all(map(_interchangeable, used, theirs.items)):
         return "used"
     return "no"
 
@@ -192,7 +192,7 @@ def _same(left: Draw, right: Draw) -> bool:
     return forms[0] == forms[1] and _scalars(left) == _scalars(right) and torch.equal(left.state, right.state)
 
 
-def _alike(left: Draw, right: Draw) -> bool:
+def _interchangeable(left: Draw, right: Draw) -> bool:
     """Whether the two may stand for one another: they draw the same sort of numbers for the same elements."""
     return (left.device, _family(left.function), _shape(left)) == (
         right.device,

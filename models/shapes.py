@@ -16,7 +16,7 @@ Number = float | Literal["nan", "inf", "-inf"]
 
 Check = Callable[[Any], None]
 
-_WORDS: dict[Any, str] = {str: "text", int: "a whole number", float: "a number", bool: "true or false",
+_DESCRIPTIONS: dict[Any, str] = {str: "text", int: "a whole number", float: "a number", bool: "true or false",
                           types.NoneType: "null"}  # fmt: skip
 
 
@@ -43,12 +43,14 @@ def checker(shape: Any) -> Check:
     origin, parameters = typing.get_origin(shape), typing.get_args(shape)
     if shape is Any:
         return lambda value: None
-    if shape is None or shape in _WORDS:
+    if shape is None or shape in _DESCRIPTIONS:
         return _scalar(types.NoneType if shape is None else shape)
     if origin in (types.UnionType, typing.Union):
-        return _union(parameters, words(shape))
+        return _union(parameters, describe(shape))
     if origin is Literal:
-        return lambda value: _require(value in parameters and type(value) in map(type, parameters), value, words(shape))
+        return lambda value: _require(
+            value in parameters and type(value) in map(type, parameters), value, describe(shape)
+        )
     if origin is list:
         return _each(parameters[0])
     if origin is tuple:
@@ -59,16 +61,16 @@ def checker(shape: Any) -> Check:
     return _record(shape)
 
 
-def words(shape: Any) -> str:
+def describe(shape: Any) -> str:
     """A shape in words."""
     origin, parameters = typing.get_origin(shape), typing.get_args(shape)
     if origin in (types.UnionType, typing.Union):
-        return " or ".join(dict.fromkeys(map(words, parameters)))
+        return " or ".join(dict.fromkeys(map(describe, parameters)))
     if origin is Literal:
         return " or ".join(map(str, parameters))
     if origin in (list, tuple):
         return "a list" if origin is list else f"a list of {len(parameters)}"
-    return _WORDS.get(shape, "anything" if shape is Any else "a mapping")
+    return _DESCRIPTIONS.get(shape, "anything" if shape is Any else "a mapping")
 
 
 def _got(value: Any) -> str:
@@ -90,7 +92,7 @@ def _scalar(kind: type) -> Check:
 
     def check(value: Any) -> None:
         if type(value) not in kinds:
-            raise Mismatch(_got(value), _WORDS[kind])
+            raise Mismatch(_got(value), _DESCRIPTIONS[kind])
 
     return check
 

@@ -209,8 +209,8 @@ def same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 def _same_strided(left: torch.Tensor, right: torch.Tensor) -> bool:
     if left.is_quantized or right.is_quantized:
-        alike = left.is_quantized and right.is_quantized and left.qscheme() == right.qscheme()
-        return alike and torch.equal(left.int_repr(), right.int_repr()) and torch.equal(left, right)
+        comparable = left.is_quantized and right.is_quantized and left.qscheme() == right.qscheme()
+        return comparable and torch.equal(left.int_repr(), right.int_repr()) and torch.equal(left, right)
     left, right = (side.resolve_conj().resolve_neg() for side in (left, right))
     if left.dtype == torch.complex128:
         left, right = torch.view_as_real(left), torch.view_as_real(right)

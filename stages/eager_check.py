@@ -7,10 +7,10 @@ import traceback
 import torch
 
 from inductor_debug.models import build, huggingface
-from inductor_debug.models.blame import fields_spoken_of, missing_package, words_of
+from inductor_debug.models.blame import fields_spoken_of, identifiers_in, missing_package
 from inductor_debug.models.case import Case, training_loss
 from inductor_debug.models.errors import ConfigurationError, UserError, is_out_of_memory, root_cause
-from inductor_debug.models.huggingface_further import is_tensor
+from inductor_debug.models.huggingface_input_maker import is_tensor
 from inductor_debug.models.huggingface_inputs import shape_to_try
 from inductor_debug.models.random_state import seed_everything
 from inductor_debug.stages.contract import StageContext
@@ -25,7 +25,7 @@ _JUDGED = ("cpu", "cuda")
 """Devices on which eager mode runs all that torch has; a vendor's may lack operators and be reached by compiling."""
 _OF_THE_DEVICE = ("AcceleratorError", "CudaError", "DeferredCudaCallError")
 _OURS = (__file__, *(str(inspect.getfile(item)) for item in (build, huggingface, Case, StageContext)))
-WORDS = 400
+ERROR_LENGTH = 400
 """Characters of an error that a message has."""
 _OF_A_DTYPE = ("not implemented for", "same dtype", "expected scalar type", "dtype")
 
@@ -88,7 +88,7 @@ def _not_the_models(error: Exception) -> bool:
 def _raised(error: Exception, line: SourceLine | None) -> str:
     """Type and words of an error, shortened, and the line that raised it."""
     said = " ".join(str(error).split()) or "nothing"
-    said = said if len(said) <= WORDS else f"{said[:WORDS]}…"
+    said = said if len(said) <= ERROR_LENGTH else f"{said[:ERROR_LENGTH]}…"
     place = f"\n  at {line}{f': {line.code}' if line.code else ''}" if line is not None else ""
     return f"{type(error).__name__}: {said}{place}"
 
@@ -132,19 +132,19 @@ def _not_given(module: torch.nn.Module, case: Case, error: Exception) -> list[st
     parameters = inspect.signature(module.forward).parameters.values()
     bound = inspect.signature(module.forward).bind_partial(*case.args, **case.kwargs).arguments
     names = [item.name for item in parameters if item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)]
-    words = words_of(error)
-    return sorted((name for name in names if bound.get(name) is None), key=lambda name: name not in words)
+    spoken = identifiers_in(error)
+    return sorted((name for name in names if bound.get(name) is None), key=lambda name: name not in spoken)
 
 
 def _try(case: Case, missing: list[str], settings: Settings, error: Exception) -> str:
     model, said = settings.model, str(error)
     tries = []
-    if settings.dtype != "float32" and any(words in said for words in _OF_A_DTYPE):
+    if settings.dtype != "float32" and any(phrase in said for phrase in _OF_A_DTYPE):
         tries.append("dtype=float32")
     if "input_shapes" in model.build:
         parameters = inspect.signature(case.module.forward).parameters
         tensors = [name for name in missing if is_tensor(parameters[name])]
-        named = words_of(error) if "None" in said else re.findall(r"\w+", said)
+        named = identifiers_in(error) if "None" in said else re.findall(r"\w+", said)
         spoken = [name for name in tensors if name in named]
         config = getattr(case.module, "config", None)
         if spoken or (tensors and "None" in said and config is None):  # else a field may as well be None
@@ -153,7 +153,7 @@ def _try(case: Case, missing: list[str], settings: Settings, error: Exception) -
             tries.append(f"'+model.build.input_shapes.{name}={shape}'")
         made = case.named_inputs()
         if not tries and made:
-            named = words_of(error)
+            named = identifiers_in(error)
             name = next((name for name in made if name in named), next(iter(made)))
             shape = str(list(made[name].shape)).replace(" ", "")
             tries.append(f"'+model.build.input_shapes.{name}={shape}' with another shape")

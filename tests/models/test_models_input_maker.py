@@ -9,7 +9,7 @@ from torch import nn
 
 from inductor_debug.models.blame import fields_spoken_of, missing_package
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.models.huggingface_further import FurtherInputs, complete
+from inductor_debug.models.huggingface_input_maker import InputMaker, complete
 from inductor_debug.models.huggingface_inputs import make_inputs
 
 
@@ -35,7 +35,7 @@ class Text(Model):
 
 def completed(model: Model) -> dict[str, torch.Tensor]:
     made = {"input_ids": torch.zeros(2, 16, dtype=torch.int64)}
-    complete(model, made, FurtherInputs(SimpleNamespace(), 2, 16, {}, torch.Generator()), "input_ids", ())
+    complete(model, made, InputMaker(SimpleNamespace(), 2, 16, {}, torch.Generator()), "input_ids", ())
     return made
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from inductor_debug.models.blame import words_of
+from inductor_debug.models.blame import identifiers_in
 from inductor_debug.models.errors import is_out_of_memory
 from inductor_debug.models.random_state import preserved_random_state
 
@@ -28,7 +28,7 @@ def field(config: Any, *names: str, default: int | None = None) -> int | None:
     return default
 
 
-class FurtherInputs:
+class InputMaker:
     """Makes tensors by the names that transformers' forwards give them.
 
     Args:
@@ -90,17 +90,17 @@ class FurtherInputs:
         return [series] if series is not None else [several] if several > 1 else []
 
 
-def _like(name: str, dim: int, *others: str) -> Callable[[FurtherInputs, dict[str, torch.Tensor]], Shape]:
+def _like(name: str, dim: int, *others: str) -> Callable[[InputMaker, dict[str, torch.Tensor]], Shape]:
     """(batch, size of what is made under ``name``, or one of ``others``, along ``dim``)."""
 
-    def shape(maker: FurtherInputs, made: dict[str, torch.Tensor]) -> Shape:
+    def shape(maker: InputMaker, made: dict[str, torch.Tensor]) -> Shape:
         found = next((made[item] for item in (name, *others) if item in made), None)
         return [maker.batch, maker.sequence if found is None else int(found.shape[dim])]
 
     return shape
 
 
-def _frames(maker: FurtherInputs, made: dict[str, torch.Tensor]) -> Shape:
+def _frames(maker: InputMaker, made: dict[str, torch.Tensor]) -> Shape:
     """(batch, frames) of the made spectrogram: the dimension that does not count its bins."""
     if "input_features" not in made:
         return maker.rows()
@@ -113,7 +113,7 @@ _GRID = (1, 4, 4)
 """Frames, rows and columns of patches."""
 
 
-def _patches(maker: FurtherInputs, made: dict[str, torch.Tensor]) -> Shape:
+def _patches(maker: InputMaker, made: dict[str, torch.Tensor]) -> Shape:
     """(patches, numbers in one), of an image that comes in patches."""
     config = maker.config
     side = field(config, "patch_size", default=14) or 14
@@ -121,7 +121,7 @@ def _patches(maker: FurtherInputs, made: dict[str, torch.Tensor]) -> Shape:
     return [_GRID[1] * _GRID[2], (field(config, "in_channels", "num_channels", default=3) or 3) * deep * side * side]
 
 
-_SHAPES: dict[str, tuple[str, Callable[[FurtherInputs, dict[str, torch.Tensor]], Shape]]] = {
+_SHAPES: dict[str, tuple[str, Callable[[InputMaker, dict[str, torch.Tensor]], Shape]]] = {
     "bbox": ("zeros", lambda maker, made: [*_like("input_ids", 1)(maker, made), 4]),
     "pixel_mask": ("ones", lambda maker, made: [maker.batch, *made["pixel_values"].shape[-2:]]),
     "input_features_mask": ("ones", _frames),
@@ -176,9 +176,7 @@ def of_integers(name: str) -> bool:
     return name.endswith(("ids", "labels", "mask")) or name == "bbox"
 
 
-def complete(
-    model: Any, made: dict[str, torch.Tensor], maker: FurtherInputs, main: str, fixed: Collection[str]
-) -> bool:
+def complete(model: Any, made: dict[str, torch.Tensor], maker: InputMaker, main: str, fixed: Collection[str]) -> bool:
     """Add to ``made`` what forward needs and can be made. False where forward does not run on it all the same.
 
     First what has no default. Then, but for models of text alone, forward is run, in evaluation mode without
@@ -201,9 +199,9 @@ def complete(
     error, refitted = _raised(model, made), set(fixed)
     others = [name for name, item in parameters.items() if is_tensor(item) and name not in (*made, *left)]
     while error is not None:
-        words = words_of(error)
+        named = identifiers_in(error)
         said = re.findall(r"\w+", str(error))  # a line names much that forward can do without
-        spoken = next((name for name in (*left, *others) if name in (words if name in left else said)), None)
+        spoken = next((name for name in (*left, *others) if name in (named if name in left else said)), None)
         if spoken is not None:
             logger.info("%s.forward speaks of %s, which is made for it", type(model).__name__, spoken)
             made[spoken] = maker.make(spoken, made)
