@@ -9,7 +9,7 @@ floor becomes the RMS, and the maximum, over all draws, where that is much more.
 
 *Another algorithm.* Eager adds some sums up in a wider format, so that its floor is the result's last bit, which code
 that adds in the dtype itself can't meet. Each perturbed reference is therefore run a second time, decomposed and with
-plain sums (:mod:`stages.sides.decomposed`). Where that is noisier the floor follows it: of a loss or a gradient
+sequential sums (:mod:`stages.sides.decomposed`). Where that is noisier the floor follows it: of a loss or a gradient
 wholly, of an output up to a limit (:data:`~stages.kerneldiff.perturbation_floor.LEEWAY`), or without it where gold is
 zero but for float64's own rounding.
 

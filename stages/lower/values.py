@@ -151,7 +151,7 @@ class ValueObserver:
         except OSError as error:  # torch names the file after kernel and buffer, and looks at no limit
             return {"note": f"not saved by torch: {error.strerror}; level 2 tells of this value"}
         columns = described(tensor)
-        from inductor_debug.stages.sides.packing import PLAIN
+        from inductor_debug.stages.sides.packing import SAFETENSORS_DTYPES
 
         if item.when == "before":
             before[item.buffer] = tensor
@@ -159,7 +159,7 @@ class ValueObserver:
             return columns | {"note": "not stored: not yet written"}
         if item.when == "after" and _same(before.pop(item.buffer, None), tensor):
             return columns | {"note": "not stored: unchanged by the launch"}
-        if tensor.dtype not in PLAIN:
+        if tensor.dtype not in SAFETENSORS_DTYPES:
             return columns | {"note": f"not stored: safetensors holds no {columns['dtype']} in every release"}
         nbytes = tensor.numel() * tensor.element_size()
         if self.stored_bytes + nbytes > STORED_LIMIT:

@@ -4,7 +4,8 @@ A run stores under ``kerneldiff/baseline``:
 
 - ``reference.safetensors``, ``gold.safetensors``: the leaves of the reference and of gold, by ``kind/path``; of the
   buffers and inputs those that the step changed;
-- ``inputs.safetensors``: the inputs, by argument name (where their dtypes are plain, ``model.inputs`` takes it too);
+- ``inputs.safetensors``: the inputs, by argument name (``model.inputs`` takes it too where safetensors has
+  their dtypes);
 - ``weights.safetensors``, only with ``store_baseline=true``: every parameter and buffer, by name; without them the run
   that compares must have the same weights already, and torch draws others on another kind of CPU or in another version;
 - ``baseline.json``: what no safetensors file holds (the leaves in order and those that are no tensors, dtypes, digests
@@ -37,8 +38,8 @@ from inductor_debug.stages.numerics.record import TensorComparison
 from inductor_debug.stages.settings import ReferenceConfig, Settings
 from inductor_debug.stages.sides import fingerprint, packing
 from inductor_debug.stages.sides import running as sides
+from inductor_debug.stages.sides.aliased_copies import Contradiction, aliased_copies
 from inductor_debug.stages.sides.baseline_store import FILE, FILES, FOLDER, FORMER, SCHEMA, About, Stamped, digest
-from inductor_debug.stages.sides.refilled_copies import Contradiction, refilled
 
 log = logging.getLogger(__name__)
 
@@ -149,12 +150,12 @@ class Baseline:
         return case
 
     def case_with_inputs(self, case: Case) -> Case:
-        """``case`` with the stored inputs on its device, which share memory as its own do; see :func:`refilled`."""
+        """``case`` with the stored inputs on its device, which share memory as its own do (:func:`aliased_copies`)."""
         loaded = self._load("inputs.safetensors")
         records, mine = self.about["inputs"]["tensors"], case.named_inputs()
         stored = {name: self._restored(records[name], loaded, name).to(case.device) for name in mine}
         try:
-            new = refilled(mine, stored)
+            new = aliased_copies(mine, stored)
         except Contradiction as name:
             shared = f"input {name}, which shares memory with another input,"
             cure = "inputs that share memory as those of that run do"
@@ -318,10 +319,8 @@ def _is_path(value: object) -> bool:
     return isinstance(value, str) and ("/" in value or "\\" in value) and Path(value).exists()
 
 
-def _all(alike: Callable[[Any, Any], bool], mine: sides.Leaves, theirs: sides.Leaves) -> bool:
-    return all(
-        alike(leaf, theirs.get(kind, {}).get(path)) for kind, part in mine.items() for path, leaf in part.items()
-    )
+def _all(same: Callable[[Any, Any], bool], mine: sides.Leaves, theirs: sides.Leaves) -> bool:
+    return all(same(leaf, theirs.get(kind, {}).get(path)) for kind, part in mine.items() for path, leaf in part.items())
 
 
 def _near(left: Any, right: Any) -> bool:

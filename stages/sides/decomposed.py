@@ -1,4 +1,4 @@
-"""The reference computed otherwise, and as rightly: operations decomposed, sums added up plainly.
+"""The reference computed otherwise, and as rightly: operations decomposed, sums added one term after another.
 
 Eager is not one algorithm among equals: on the CPU it adds up normalizations in a wider format, and sums in blocks, so
 that its noise there is the result's last bit. A compiler decomposes those operations, and adds one term after another
@@ -30,7 +30,7 @@ _PIECE = 1 << 22
 
 
 class Decomposed(TorchDispatchMode):
-    """Runs each operation by its core ATen decomposition where it has one, and adds sums up plainly.
+    """Runs each operation by its core ATen decomposition where it has one, and adds sums one term after another.
 
     Random operations stay whole, so that they draw what they draw in the reference.
     """
@@ -47,15 +47,15 @@ class Decomposed(TorchDispatchMode):
                 return result
         result = func(*args, **kwargs)
         if func is aten.var_mean.correction and _adds(args[0], result[0]):
-            return _plain_variance(args[0], args[1] if len(args) > 1 else None, result, **kwargs)
+            return _sequential_variance(args[0], args[1] if len(args) > 1 else None, result, **kwargs)
         if func in (*_SUMS, *_MEANS) and _adds(args[0], result):
             dims = args[1] if len(args) > 1 and args[1] else range(args[0].dim())
-            total = plain_sum(args[0], dims, result.dtype)
+            total = sequential_sum(args[0], dims, result.dtype)
             count = args[0].numel() // result.numel() if func in _MEANS else 1
             return (total / count).to(result.dtype).view(result.shape)
         if func is aten.convolution_backward.default and result[2] is not None and _adds(args[0], result[2]):
             others = [dim for dim in range(args[0].dim()) if dim != 1]
-            return *result[:2], plain_sum(args[0], others).to(result[2].dtype)
+            return *result[:2], sequential_sum(args[0], others).to(result[2].dtype)
         return result
 
 
@@ -64,21 +64,21 @@ def _adds(terms: torch.Tensor, total: torch.Tensor) -> bool:
     return terms.is_floating_point() and total.is_floating_point() and 0 < total.numel() < terms.numel()
 
 
-def _plain_variance(
+def _sequential_variance(
     terms: torch.Tensor, dims: Sequence[int] | None, like: Sequence[torch.Tensor], *, correction: float | None = None,
     keepdim: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """Variance and mean by two plain sums, in the shapes and the dtype of ``like``, which eager gave."""
+    """Variance and mean by two sequential sums, in the shapes and the dtype of ``like``, which eager gave."""
     dims = [dim % terms.dim() for dim in dims or range(terms.dim())]
     count = terms.numel() // like[0].numel()
     shape = [1 if dim in dims else size for dim, size in enumerate(terms.shape)]
-    mean = plain_sum(terms, dims).view(shape) / count
-    squares = plain_sum((terms.to(mean.dtype) - mean).square(), dims)
+    mean = sequential_sum(terms, dims).view(shape) / count
+    squares = sequential_sum((terms.to(mean.dtype) - mean).square(), dims)
     degrees = max(count - (1 if correction is None else correction), 0)
     return (squares / degrees).to(like[0].dtype).view(like[0].shape), mean.to(like[1].dtype).view(like[1].shape)
 
 
-def plain_sum(terms: torch.Tensor, dims: Sequence[int], dtype: torch.dtype = torch.float32) -> torch.Tensor:
+def sequential_sum(terms: torch.Tensor, dims: Sequence[int], dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """The sum of ``terms`` over ``dims`` one by one, in row-major order.
 
     Args:

@@ -9,7 +9,7 @@ import torch
 from inductor_debug.stages.numerics.comparable import CannotCompare, dense
 from inductor_debug.stages.sides.running import Leaves
 
-PLAIN = (
+SAFETENSORS_DTYPES = (
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool),
     *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8),
 )
@@ -66,7 +66,7 @@ def unpack(records: list[dict[str, Any]], tensors: dict[str, torch.Tensor]) -> L
 
 
 def pack_tensor(tensor: torch.Tensor, name: str) -> tuple[dict[str, Any], torch.Tensor]:
-    """A tensor's record and the tensor to store: of a plain dtype, on its own device, of any stride."""
+    """A tensor's record and the tensor to store: of a dtype of safetensors, on its own device, of any stride."""
     if tensor.is_meta or tensor.is_quantized or tensor.is_nested:
         raise CannotStore(f"{name} is a {'meta' if tensor.is_meta else 'quantized or nested'} tensor")
     try:
@@ -76,7 +76,7 @@ def pack_tensor(tensor: torch.Tensor, name: str) -> tuple[dict[str, Any], torch.
     record = {"type": "tensor", "dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape)}
     if value.is_complex():
         return record | {"stored": "real"}, torch.view_as_real(value.resolve_conj().resolve_neg())
-    if value.dtype not in PLAIN:
+    if value.dtype not in SAFETENSORS_DTYPES:
         return record | {"stored": "bytes"}, _bytes(value)
     return record | {"stored": "plain"}, value.resolve_neg()
 

@@ -70,8 +70,8 @@ def draw(base: Case, ideal: Case, index: int, run: Runner) -> Draw | None:
         return None
     if reference.drew and {reference.generator} != {above.generator, below.generator}:
         return None
-    alike = not decomposed.error and decomposed.generator == reference.generator
-    return Draw(reference.leaves, above.leaves, below.leaves, decomposed.leaves if alike else {})
+    comparable = not decomposed.error and decomposed.generator == reference.generator
+    return Draw(reference.leaves, above.leaves, below.leaves, decomposed.leaves if comparable else {})
 
 
 def _decomposed(base: Case, run: Runner) -> sides.Side:

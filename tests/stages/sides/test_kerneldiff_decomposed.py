@@ -13,7 +13,7 @@ from inductor_debug.stages.kerneldiff import perturbation, perturbation_floor
 from inductor_debug.stages.kerneldiff.reviews import decide
 from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.sides import decomposed
-from inductor_debug.stages.sides.decomposed import Decomposed, plain_sum
+from inductor_debug.stages.sides.decomposed import Decomposed, sequential_sum
 from inductor_debug.stages.sides.running import Leaves, collect
 
 
@@ -25,26 +25,26 @@ def one_by_one(rows: numpy.ndarray) -> numpy.ndarray:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_plain_sum_adds_one_after_another_in_float32(dtype: torch.dtype) -> None:
+def test_a_sequential_sum_adds_one_after_another_in_float32(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     terms = torch.randn(5, 3, 70).to(dtype)
     rows = terms.float().permute(1, 0, 2).reshape(3, -1)
-    found = plain_sum(terms, [0, -1])
+    found = sequential_sum(terms, [0, -1])
     assert found.dtype == torch.float32
     assert found.tolist() == one_by_one(rows.numpy()).tolist()
     if dtype == torch.float32:
         assert not torch.equal(found, rows.sum(1))  # eager adds in blocks
 
 
-def test_a_long_plain_sum_goes_on_in_pieces_and_misses_no_term(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_sequential_sum_goes_on_in_pieces_and_misses_no_term(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     rows = torch.randn(3, 10_000)
     monkeypatch.setattr(decomposed, "_PIECE", 3 * 1_024)
-    assert plain_sum(rows, [1]).tolist() == one_by_one(rows.numpy()).tolist()
+    assert sequential_sum(rows, [1]).tolist() == one_by_one(rows.numpy()).tolist()
     terms = torch.ones(2, 10_000)
     terms[:, -1] = 0.5
-    assert plain_sum(terms, [1]).tolist() == [9999.5, 9999.5]
-    assert plain_sum(terms.double(), range(2)).item() == 19999.0
+    assert sequential_sum(terms, [1]).tolist() == [9999.5, 9999.5]
+    assert sequential_sum(terms.double(), range(2)).item() == 19999.0
 
 
 NORMALIZATIONS = (
@@ -54,7 +54,7 @@ NORMALIZATIONS = (
 
 
 @pytest.mark.parametrize("layer", NORMALIZATIONS, ids=lambda layer: type(layer).__name__)
-def test_normalizations_add_up_plainly_and_keep_their_statistics(layer: nn.Module) -> None:
+def test_normalizations_add_sequentially_and_keep_their_statistics(layer: nn.Module) -> None:
     torch.manual_seed(0)
     mine, x = copy.deepcopy(layer), torch.randn(16, 4, 5, 5) + 1
     expected = layer(x)
@@ -66,7 +66,7 @@ def test_normalizations_add_up_plainly_and_keep_their_statistics(layer: nn.Modul
 
 
 @pytest.mark.parametrize("dims", [None, [1], [0, 2]])
-def test_sums_and_means_are_plain_in_it_and_keep_shape_and_dtype(dims: list[int] | None) -> None:
+def test_sums_and_means_are_sequential_in_it_and_keep_shape_and_dtype(dims: list[int] | None) -> None:
     torch.manual_seed(0)
     x = torch.randn(4, 300, 6, dtype=torch.bfloat16)
     for function in (torch.sum, torch.mean):
@@ -91,7 +91,7 @@ def test_random_numbers_are_those_of_the_reference() -> None:
     assert bool((expected.output == 0).any())
 
 
-def plainly(case: Case) -> Leaves:
+def decomposed_leaves(case: Case) -> Leaves:
     """The step as a compiler's code computes it that adds in float32."""
     with Decomposed():
         return collect(case.run())
@@ -113,11 +113,11 @@ def judged(case: Case, test: Leaves) -> KernelDiff:
 
 
 def defects() -> list[int]:
-    """Seeds for which the step with plain sums is a defect."""
-    return [seed for seed in range(8) if judged(normalized(seed), plainly(normalized(seed))).failed]
+    """Seeds for which the step with sequential sums is a defect."""
+    return [seed for seed in range(8) if judged(normalized(seed), decomposed_leaves(normalized(seed))).failed]
 
 
-def test_plain_sums_in_a_normalization_are_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sequential_sums_in_a_normalization_are_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not defects()
     monkeypatch.setattr(perturbation_floor, "LEEWAY", 0.0)  # eager's own noise alone
     monkeypatch.setattr(perturbation_floor, "SUMS", ())
@@ -138,7 +138,7 @@ def test_eight_times_eagers_noise_in_an_output_is_a_defect_all_the_same() -> Non
 @pytest.mark.parametrize("name", ["norm.weight", "norm.bias", "first.weight", "head.weight"])
 def test_a_gradient_that_is_wrong_by_a_thousandth_is_a_defect(name: str) -> None:
     case = normalized(0)
-    test = plainly(case)
+    test = decomposed_leaves(case)
     test["gradient"][name] = test["gradient"][name] * 1.001
     assert verdict_of(case, test, name) == "defect"
 
@@ -168,7 +168,7 @@ def test_a_sum_that_the_model_makes_in_float64_stays_one() -> None:
 
 def test_a_defect_tells_what_more_runs_grant() -> None:
     case = normalized(0)
-    test = plainly(case)
+    test = decomposed_leaves(case)
     test["gradient"]["norm.weight"] = test["gradient"]["norm.weight"] * 1.00001
     (row,) = (row for row in judged(case, test).failed if row.path == "norm.weight")
     assert "times that of 7 runs at weights and inputs some units of roundoff apart, plain sums included" in row.message

@@ -14,8 +14,8 @@ class Contradiction(Exception):
     """Tensors that share memory can't hold the values that they were given; the message names one."""
 
 
-def refilled(tensors: Mapping[str, torch.Tensor], values: Mapping[str, torch.Tensor]) -> dict[int, torch.Tensor]:
-    """By ``id`` of a tensor, a copy of it that holds its value.
+def aliased_copies(tensors: Mapping[str, torch.Tensor], values: Mapping[str, torch.Tensor]) -> dict[int, torch.Tensor]:
+    """Copies that hold other values and alias each other as the tensors do, by ``id`` of the tensor.
 
     Views of one storage are copied as views of one, so that a write into one shows in the other. Where a storage's
     tensors all hold their values' bits already, they are left out.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from inductor_debug.stages.sides.refilled_copies import refilled
+from inductor_debug.stages.sides.aliased_copies import aliased_copies
 
 LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "a slice": lambda base: base[1:3],
@@ -26,7 +26,7 @@ def pair(layout: str, seed: int) -> dict[str, torch.Tensor]:
 def test_views_of_one_storage_stay_views_of_one(layout: str) -> None:
     mine, values = pair(layout, 0), {name: tensor.clone() for name, tensor in pair(layout, 1).items()}
     before = mine["whole"].clone()
-    found = refilled(mine, values)
+    found = aliased_copies(mine, values)
     whole, view = (found[id(mine[name])] for name in ("whole", "view"))
     assert torch.equal(whole, values["whole"]) and torch.equal(view, values["view"])
     assert (view.shape, view.stride()) == (mine["view"].shape, mine["view"].stride())
@@ -38,12 +38,12 @@ def test_what_holds_its_value_already_stays_itself_unless_it_shares_memory_with_
     base, other = torch.zeros(6), torch.ones(3)
     mine = {"first": base[:3], "last": base[3:], "other": other, "again": base[:3]}
     values = {name: tensor.clone() for name, tensor in mine.items()} | {"last": torch.ones(3)}
-    assert set(refilled(mine, values)) == {id(mine[name]) for name in ("first", "last", "again")}
+    assert set(aliased_copies(mine, values)) == {id(mine[name]) for name in ("first", "last", "again")}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex128])
 def test_a_tensor_alone_takes_its_values_whatever_its_strides(dtype: torch.dtype) -> None:
     made = (torch.zeros(3, 1, dtype=dtype, requires_grad=True) * 1).expand(3, 4)
     value = torch.arange(12).reshape(3, 4).to(dtype)
-    (filled,) = refilled({"x": made}, {"x": value}).values()
+    (filled,) = aliased_copies({"x": made}, {"x": value}).values()
     assert torch.equal(filled, value) and filled.requires_grad and filled.is_leaf
