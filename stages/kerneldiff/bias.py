@@ -37,7 +37,7 @@ STAYS = 0.1
 """Share of the difference, by RMS, by which it may change and still be the same one."""
 
 
-class SystematicFloor:
+class BiasedFloor:
     """Withdraws the floor's verdicts where a wide floor is the same at perturbed weights."""
 
     name = "systematic floor"
@@ -89,7 +89,7 @@ def withdrawn(
             item.row,
             f"float64 differs from the reference by {100 * share:.3g} % (RMS), and by the same at perturbed weights: "
             "no noise, but another computation (code that asks for its dtype) or what this dtype always rounds alike",
-            Reason.SYSTEMATIC,
+            Reason.BIAS,
             draws_differ=True,
         )
         if judgement is not None:

@@ -14,7 +14,7 @@ from inductor_debug.stages.backends.given import GivenBackend, maker_of, named
 from inductor_debug.stages.capture.no_graph import without_graph
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.kerneldiff import eager_attention
-from inductor_debug.stages.kerneldiff.bias import SystematicFloor
+from inductor_debug.stages.kerneldiff.bias import BiasedFloor
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.evidence import Evidence
 from inductor_debug.stages.kerneldiff.extra_runs import ExtraRuns, check, extra_runs
@@ -41,7 +41,7 @@ REVIEWS: tuple[Review, ...] = (
     RandomDraws(),
     RepeatedReference(),
     CopiedReference(),
-    SystematicFloor(),
+    BiasedFloor(),
 )
 """First what may raise a floor or excuse an error, then what may take a floor's verdict away."""
 

@@ -28,7 +28,7 @@ class Reason(Enum):
     OTHER_DRAWS = "other random numbers"
     NOT_REPEATED = "the reference does not repeat its numbers"
     NOT_COPIED = "a copy gives other numbers"
-    SYSTEMATIC = "a floor that is no noise"
+    BIAS = "a floor that is no noise"
 
 
 @dataclass(frozen=True)
