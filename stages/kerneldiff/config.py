@@ -15,7 +15,7 @@ class KernelDiffConfig(ComparisonLimits):
     Attributes:
         plots: draw a summary over all tensors, and what fails.
         perturbations: perturbed references run at most before a tensor is called a defect (conditioning.py); 0: none.
-        repeats: how often the test side runs, from one state; above 1 its own jitter is in kerneldiff/jitter.csv.
+        repeats: how often the test side runs, from one state; above 1 how its runs differ is in kerneldiff/jitter.csv.
         steps: in training, optimizer steps on each side after which the parameters are compared; 0: none.
         optimizer: of these steps, sgd or adamw.
         learning_rate: of these steps.

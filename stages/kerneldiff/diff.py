@@ -21,7 +21,7 @@ from inductor_debug.stages.kerneldiff.extra_runs import ExtraRuns, check, extra_
 from inductor_debug.stages.kerneldiff.perturbation import Perturbation
 from inductor_debug.stages.kerneldiff.random_draws import CopiedReference, RandomDraws, RepeatedReference
 from inductor_debug.stages.kerneldiff.records import Comparison
-from inductor_debug.stages.kerneldiff.results import conclusion, raised_in_words, without_gold
+from inductor_debug.stages.kerneldiff.results import conclusion, describe_error, without_gold
 from inductor_debug.stages.kerneldiff.reviews import Review, reviewed
 from inductor_debug.stages.kerneldiff.running_statistics import RunningStatistics
 from inductor_debug.stages.kerneldiff.standard import Standard, standard_of
@@ -235,5 +235,5 @@ def _here(reference: ReferenceConfig) -> bool:
 
 def _raised(name: str, side: sides.Side) -> Comparison:
     assert side.error is not None
-    message = f"not_established: the {name} side raised {raised_in_words(side.error)}"
+    message = f"not_established: the {name} side raised {describe_error(side.error)}"
     return Comparison("not_established", message, error={"side": name} | side.error)

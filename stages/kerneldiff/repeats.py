@@ -15,7 +15,7 @@ from inductor_debug.stages.numerics.record import raised
 from inductor_debug.stages.sides import running as sides
 from inductor_debug.stages.sides.matched_draws import Draws
 
-JITTER_COLUMNS = ["kind", "path", "runs", "differing", "max_abs", "rmse"]
+COLUMNS = ["kind", "path", "runs", "differing", "max_abs", "rmse"]
 
 
 @dataclass
@@ -23,18 +23,18 @@ class Repeats:
     """What the later runs showed.
 
     Attributes:
-        jitter: kind and path → row of ``kerneldiff/jitter.csv``.
+        rows: kind and path → row of ``kerneldiff/jitter.csv``.
         lost: (kind, path) of the rows of what the reference, or a later run, alone wrote into.
         changes: verdicts that other random numbers changed.
     """
 
-    jitter: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    rows: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     lost: set[tuple[str, str]] = field(default_factory=set)
     changes: list[Change] = field(default_factory=list)
 
     @property
     def table(self) -> pd.DataFrame:
-        return pd.DataFrame(list(self.jitter.values()), columns=JITTER_COLUMNS)
+        return pd.DataFrame(list(self.rows.values()), columns=COLUMNS)
 
 
 def repeated(
@@ -44,7 +44,7 @@ def repeated(
     runs: int,
     difference: KernelDiff,
 ) -> Repeats:
-    """Run the test side again and again; one row of jitter a tensor of its first run.
+    """Run the test side again and again; one row a tensor of its first run.
 
     Columns: ``differing`` is in how many of the later runs any bit was another one, ``max_abs`` and ``rmse`` are of the
     run that differed most. What a later run left out, or gave in another shape, counts as differing. A later run that
@@ -60,12 +60,12 @@ def repeated(
     for kind, part in first.leaves.items():
         for path, leaf in part.items():
             if isinstance(leaf, torch.Tensor):
-                _jitter_of(found, kind, path, runs)
+                _row_of(found, kind, path, runs)
     for number in range(2, runs + 1):
         again = sides.run_side("test", case, lambda: compiled)
         if again.error:
             difference.rows.append(raised("output", f"(run {number})", "the test side", again.error))
-            for row in found.jitter.values():
+            for row in found.rows.values():
                 row["differing"] += 1
             continue
         places = sides.state_places(reference.leaves) | sides.state_places(again.leaves)
@@ -77,9 +77,9 @@ def repeated(
     return found
 
 
-def _jitter_of(found: Repeats, kind: str, path: str, runs: int) -> dict[str, Any]:
+def _row_of(found: Repeats, kind: str, path: str, runs: int) -> dict[str, Any]:
     row = {"kind": kind, "path": path, "runs": runs, "differing": 0, "max_abs": 0.0, "rmse": 0.0}
-    return found.jitter.setdefault((kind, path), row)
+    return found.rows.setdefault((kind, path), row)
 
 
 def _others(found: Repeats, first: sides.Leaves, again: sides.Leaves, runs: int) -> dict[str, list[str]]:
@@ -89,7 +89,7 @@ def _others(found: Repeats, first: sides.Leaves, again: sides.Leaves, runs: int)
         if not isinstance(mine, torch.Tensor):
             other.setdefault(kind, []).append(path)  # no bits to compare: the comparison with the reference tells
             continue
-        row = _jitter_of(found, kind, path, runs)
+        row = _row_of(found, kind, path, runs)
         if not isinstance(theirs, torch.Tensor) or theirs.shape != mine.shape:
             max_abs = rmse = 0.0
         else:

@@ -27,14 +27,14 @@ def conclusion(difference: KernelDiff, same: str) -> tuple[str, str]:
     if verdict == "exact" and same:
         return "not_exercised", f"not_exercised: {same}{_non_numbers(rows)}"
     counts = {name: sum(row.verdict == name for row in rows) for name in VERDICTS}
-    words = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    words += _how_finely(rows) + _non_numbers(rows)
+    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    told += _how_finely(rows) + _non_numbers(rows)
     if verdict in FAILING and difference.failed:
         worst = max(difference.failed, key=badness)
-        return verdict, f"{verdict}: {words}; worst {worst.kind} {worst.path}: {worst.message}"
+        return verdict, f"{verdict}: {told}; worst {worst.kind} {worst.path}: {worst.message}"
     if verdict == "not_established" and rows:
-        words += "; no element of any tensor was compared"
-    return verdict, f"{verdict}: {words or 'no tensor was compared'}"
+        told += "; no element of any tensor was compared"
+    return verdict, f"{verdict}: {told or 'no tensor was compared'}"
 
 
 def _how_finely(rows: list[TensorComparison]) -> str:
@@ -44,10 +44,10 @@ def _how_finely(rows: list[TensorComparison]) -> str:
     noisy = sum(row.verdict == "within_floor" for row in coarse)
     loose = sum(row.verdict == "within_tolerance" for row in coarse)
     hidden = [f"in {noisy} the noise of this dtype"] * bool(noisy) + [f"in {loose} the tolerance"] * bool(loose)
-    words = f"; {jumped} of these by a jump of float64 itself within rounding (conditioning)" if jumped else ""
+    told = f"; {jumped} of these by a jump of float64 itself within rounding (conditioning)" if jumped else ""
     if hidden:
-        words += f"; {', '.join(hidden)} hides errors of {100 * COARSE:g} % and more of the tensor (column resolution)"
-    return words
+        told += f"; {', '.join(hidden)} hides errors of {100 * COARSE:g} % and more of the tensor (column resolution)"
+    return told
 
 
 def _non_numbers(rows: list[TensorComparison]) -> str:
@@ -92,10 +92,10 @@ def diagnosis(comparison: Comparison, *, worst: TensorComparison | None, drawn: 
 def without_gold(error: dict[str, str] | None) -> str:
     """What the message of a run adds where gold raised ``error``, or what its ``who`` names."""
     who = (error or {}).get("who", "float64")
-    return f"; no gold, so a tolerance decides: {who} raised {raised_in_words(error)}" if error else ""
+    return f"; no gold, so a tolerance decides: {who} raised {describe_error(error)}" if error else ""
 
 
-def raised_in_words(error: dict[str, str]) -> str:
+def describe_error(error: dict[str, str]) -> str:
     """Type and first line of what was raised."""
     first = next((line.strip() for line in error["message"].splitlines() if line.strip()), "no message")
     return f"{error['type']}: {first}"

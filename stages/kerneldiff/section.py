@@ -14,7 +14,7 @@ from inductor_debug.stages.stored_run import Analysis, StoredRun, Table, Wanted,
 
 NUMBER_COLUMNS = ("kind", "path", "verdict", "bound", "ratio", "max_abs", "max_rel", "rmse", "max_ulp", "nan_reference",
                   "nan_test", "message")  # fmt: skip
-VERDICT_WORDS = {
+VERDICT_DESCRIPTIONS = {
     "exact": "equal bit for bit",
     "within_floor": "within the noise floor",
     "within_tolerance": "within the tolerance",
@@ -34,14 +34,14 @@ def numerics(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) ->
         return None
     return {
         "summary": stored,
-        "tally": tally(stored, rows or []),
+        "tally": failure_counts(stored, rows or []),
         "diagnosis": diagnosis,
         "table": capped(rows, files.OUTPUTS, max_rows, order=worst_first),
         "plots": files.PLOT.stored(artifacts),
     }
 
 
-def tally(stored: Mapping[str, Any], rows: list[Row]) -> str | None:
+def failure_counts(stored: Mapping[str, Any], rows: list[Row]) -> str | None:
     """``0 of 9 results failed: 8 tensors, 1 value that is no tensor``; None where nothing was compared.
 
     A verdict stands for every row; ``summary.json`` counts as compared the tensors whose elements were.
@@ -82,11 +82,11 @@ class NumericsSection(ReportSection):
         verdict = (data or {}).get("summary", {}).get("verdict")
         if data is None or not verdict:
             return []
-        words = VERDICT_WORDS.get(verdict, verdict)
+        told = VERDICT_DESCRIPTIONS.get(verdict, verdict)
         if data["tally"] is None:
             note = stage_note(report["stages"], "kerneldiff").replace(f"{verdict}: ", "")
-            return [f"Numbers: {words}, no tensor was compared: {note}."]
-        return [f"Numbers: {words}; {data['tally']}; largest absolute error {short(data['summary'].get('max_abs'))}."]
+            return [f"Numbers: {told}, no tensor was compared: {note}."]
+        return [f"Numbers: {told}; {data['tally']}; largest absolute error {short(data['summary'].get('max_abs'))}."]
 
     def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
         stored = (data or {}).get("summary", {})

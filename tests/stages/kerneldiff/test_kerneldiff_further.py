@@ -181,7 +181,7 @@ def test_wrong_gradients_show_in_the_parameters(optimizer: str) -> None:
 
 
 @pytest.mark.parametrize(("adapter", "unsteady"), [("aot_eager", False), ("Unsteady", True)])
-def test_repeats_show_the_backends_own_jitter(adapter: str, unsteady: bool) -> None:
+def test_repeats_show_how_runs_of_the_backend_differ(adapter: str, unsteady: bool) -> None:
     result = run(context(adapter, mode="inference"), repeats=4)
     table = result.artifacts["kerneldiff/jitter.csv"]
     assert table["path"].tolist() == ["output"] and table["runs"].tolist() == [4]
