@@ -150,11 +150,11 @@ def _usable_gold(reference: Side, gold: Side | None) -> Side | None:
     if formats.is_inexact(gold.dtype) and formats.unit_roundoff(gold.dtype) > formats.unit_roundoff(reference.dtype):
         return None
     if gold.dtype == reference.dtype:
-        return None if all(_alike(*pieces) for _, pieces in chunks([reference, gold])) else gold
+        return None if all(_same_values(*pieces) for _, pieces in chunks([reference, gold])) else gold
     return gold
 
 
-def _alike(left: torch.Tensor, right: torch.Tensor) -> bool:
+def _same_values(left: torch.Tensor, right: torch.Tensor) -> bool:
     """Every element equal, or of the same bits (a NaN)."""
     left, right = (side.to(left.device).resolve_conj().resolve_neg() for side in (left, right))
     return bool((formats.same_bits(left, right) | (left == right)).all())
@@ -283,13 +283,13 @@ class KernelDiff:
             usable = gold if isinstance(gold, (torch.Tensor, *numbers)) else None
             return begin_comparison(reference, test, gold=usable, path=path, kind=kind, **self.options)
         row = TensorComparison(kind, path, dtype=kinds[0], bound="value")
-        alike = _equal(reference, test) if same else None
+        same_value = _equal(reference, test) if same else None
         if kinds[0] != kinds[1] or not same:
             row.verdict, row.bound = "defect", "structure"
             row.message = f"{type(reference).__name__} in the reference, {type(test).__name__} in the test"
-        elif alike is None:
+        elif same_value is None:
             row.message = f"objects of type {type(reference).__name__} can't be compared"
-        elif alike:
+        elif same_value:
             row.verdict = "exact"
         else:
             row.verdict, row.message = "defect", f"{_shown(reference)} in the reference, {_shown(test)} in the test"

@@ -123,15 +123,15 @@ class Compressed(Entries):
         self.by_row = tensor.layout in (torch.sparse_csr, torch.sparse_bsr)
         blocked = tensor.layout in (torch.sparse_bsr, torch.sparse_bsc)
         self.compressed = tensor.crow_indices() if self.by_row else tensor.ccol_indices()
-        self.plain = tensor.col_indices() if self.by_row else tensor.row_indices()
+        self.plain_indices = tensor.col_indices() if self.by_row else tensor.row_indices()
         values = tensor.values()
-        batch = self.plain.ndim - 1
+        batch = self.plain_indices.ndim - 1
         rows, columns = values.shape[batch + 1 : batch + 3] if blocked else (1, 1)
         dense = tensor.shape[batch + 2 :].numel()
         super().__init__(values, batch + 1, columns * dense, tensor.shape[batch + 1] * dense)
         self.band = rows * self.pitch  # elements from one row of blocks to the next
         self.matrix = tensor.shape[batch] * self.pitch
-        self.each = self.plain.shape[-1]  # entries of one matrix
+        self.each = self.plain_indices.shape[-1]  # entries of one matrix
 
     def blocks(self) -> Iterator[Block]:
         """Part of one matrix each, or several whole ones."""
@@ -146,12 +146,12 @@ class Compressed(Entries):
 
     def origins(self, block: Block) -> torch.Tensor:
         first, last = block[0] // self.each, (block[1] - 1) // self.each
-        plain = span(self.plain, *block).to(torch.int64)
+        indices = span(self.plain_indices, *block).to(torch.int64)
         begin = block[0] - first * self.each
-        wanted = torch.arange(begin, begin + (len(plain) if first == last else self.each), device=plain.device)
-        matrices = torch.arange(first, last + 1, device=plain.device)[:, None]
+        wanted = torch.arange(begin, begin + (len(indices) if first == last else self.each), device=indices.device)
+        matrices = torch.arange(first, last + 1, device=indices.device)[:, None]
         lines = self._lines(matrices, wanted).view(-1)
-        origins = self._origins(lines, plain) if self.by_row else self._origins(plain, lines)
+        origins = self._origins(lines, indices) if self.by_row else self._origins(indices, lines)
         return (origins.view(len(matrices), -1) + matrices * self.matrix).view(-1)
 
     def _origins(self, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
@@ -174,11 +174,11 @@ class Compressed(Entries):
         first, last = block[0] // self.each, (block[1] - 1) // self.each
         if first < last:
             return first * self.matrix, (last + 1) * self.matrix - 1
-        lowest, highest = (int(bound) for bound in torch.aminmax(span(self.plain, *block)))
+        lowest, highest = (int(bound) for bound in torch.aminmax(span(self.plain_indices, *block)))
         begin = first * self.matrix
         if not self.by_row:
             return begin + lowest * self.band, begin + (highest + 1) * self.band - 1
-        ends = torch.tensor([block[0], block[1] - 1], device=self.plain.device) - first * self.each
+        ends = torch.tensor([block[0], block[1] - 1], device=self.plain_indices.device) - first * self.each
         top, bottom = self._lines(torch.tensor([first]), ends)[0].tolist()
         if top < bottom:
             return begin + top * self.band, begin + (bottom + 1) * self.band - 1
@@ -189,7 +189,7 @@ class Compressed(Entries):
         if self.by_row or (block[1] - 1) // self.each > matrix:
             return super().inside(block, first, end)
         # By column any window meets all entries. Their rows are known, so that few of their columns are looked up.
-        rows, begin = span(self.plain, *block), matrix * self.matrix
+        rows, begin = span(self.plain_indices, *block), matrix * self.matrix
         top, bottom = (first - begin) // self.band, (end - 1 - begin) // self.band
         hit = ((rows >= top) & (rows <= bottom)).nonzero()[:, 0]
         entries = hit + block[0]

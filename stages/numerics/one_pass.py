@@ -162,6 +162,6 @@ def _on_device(
 def _walk(accumulator: Accumulator, sides: Sequence[Side], limit: int, first: int) -> None:
     """Give the accumulator everything, ``limit`` elements at a time; ``first``: flat index of the first element."""
     device = sides[0].device
-    plain = [side.detach() if isinstance(side, torch.Tensor) else side for side in sides]
-    for offset, pieces in chunks(plain, limit):
+    detached = [side.detach() if isinstance(side, torch.Tensor) else side for side in sides]
+    for offset, pieces in chunks(detached, limit):
         accumulator.add(first + offset, [piece.to(device).resolve_conj().resolve_neg() for piece in pieces])

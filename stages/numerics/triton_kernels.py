@@ -155,20 +155,20 @@ def figures_kernel(
             beyond_nan_rel += _pair(~same & ~finite, relative != relative)
             relative = tl.where(relative != relative, 0.0, relative)
             kept_r, kept_t = tl.where(finite, wide_r, 0.0), tl.where(finite, wide_t, 0.0)
-            plain_r, plain_t = tl.abs(kept_r), tl.abs(kept_t)
+            magnitude_r, magnitude_t = tl.abs(kept_r), tl.abs(kept_t)
             rank = tl.where(error != error, INFINITE, error)
             counted = (error > 0) & (error < INFINITE)
             usable = finite
         else:
             if BITS == 64:
-                plain_r, plain_t = size_r, tl.abs(wide_t)
-                nonzero = plain_r != 0
-                relative = tl.where(nonzero, error / plain_r, 0.0)
+                magnitude_r, magnitude_t = size_r, tl.abs(wide_t)
+                nonzero = magnitude_r != 0
+                relative = tl.where(nonzero, error / magnitude_r, 0.0)
             else:  # quotients in float32, good to 2 units in its last place, cost a tenth of float64's
                 narrow_r, narrow_t = r.to(tl.float32), t.to(tl.float32)
-                plain_r, plain_t = tl.abs(narrow_r), tl.abs(narrow_t)
-                nonzero = plain_r != 0
-                relative = tl.where(nonzero, libdevice.fast_dividef(tl.abs(narrow_t - narrow_r), plain_r), 0.0)
+                magnitude_r, magnitude_t = tl.abs(narrow_r), tl.abs(narrow_t)
+                nonzero = magnitude_r != 0
+                relative = tl.where(nonzero, libdevice.fast_dividef(tl.abs(narrow_t - narrow_r), magnitude_r), 0.0)
             differ = error > atol + rtol * size_r
             kept_r, kept_t, rank = wide_r, wide_t, gap
             counted = error > 0
@@ -180,8 +180,8 @@ def figures_kernel(
         right += tl.sum(kept_t * kept_t, 1)
         dot += tl.sum(kept_r * kept_t, 1)
         top_rel = tl.maximum(top_rel, _largest(relative))
-        top_left = tl.maximum(top_left, _largest(plain_r))
-        top_right = tl.maximum(top_right, _largest(plain_t))
+        top_left = tl.maximum(top_left, _largest(magnitude_r))
+        top_right = tl.maximum(top_right, _largest(magnitude_t))
         if BITS != 0:
             bits, units = _bits(r, t, BITS)
             if EXACT:

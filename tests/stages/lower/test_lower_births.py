@@ -69,7 +69,7 @@ def test_a_value_that_changed_without_a_launch_is_nobodys() -> None:
     assert observer.in_words().endswith("before mm_out, in buf1, written by cpp_relu:2; where it was born is not known")
 
 
-def test_whole_numbers_hold_no_nan() -> None:
+def test_integers_hold_no_nan() -> None:
     graph = lowered()
     graph.schedule.buffers["arg0_1"] = replace(graph.schedule.buffers["arg0_1"], dtype="int64")
     assert births(Memory(graph), {}, "nan")["buf0", "mm_out:1"] == ["mm_out:1"]

@@ -39,7 +39,7 @@ def figures(tensors: list[torch.Tensor], *, gold: bool) -> dict[str, Any]:
     return flat
 
 
-def assert_alike(device: dict[str, Any], host: dict[str, Any]) -> None:
+def assert_same_figures(device: dict[str, Any], host: dict[str, Any]) -> None:
     for name, value in host.items():
         if isinstance(value, float):
             assert device[name] == pytest.approx(value, rel=1e-6, nan_ok=True), name
@@ -55,7 +55,7 @@ def assert_alike(device: dict[str, Any], host: dict[str, Any]) -> None:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_the_device_finds_what_the_host_finds(dtype: torch.dtype, count: int, gold: bool, special: bool) -> None:
     tensors = sides(count, dtype, special=special and count > 1)
-    assert_alike(figures(tensors, gold=gold), figures([side.cpu() for side in tensors], gold=gold))
+    assert_same_figures(figures(tensors, gold=gold), figures([side.cpu() for side in tensors], gold=gold))
 
 
 def test_ties_go_to_the_lowest_index_and_every_worst_element_is_found() -> None:

@@ -158,13 +158,13 @@ def test_extreme_values_neither_overflow_nor_vanish():
 def test_many_values_near_the_largest_number_do_not_overflow_either(general, count):
     big = torch.full((count,), 1e307, dtype=torch.float64)
     options = {"rtol": 0.1, "atol": 0.1, "general": general}
-    alike, opposite = one_pass.measure(big, big, big, **options), one_pass.measure(big, -big, big, **options)
-    assert (alike.cosine, opposite.cosine) == (pytest.approx(1), pytest.approx(-1))
-    assert alike.reference_rms == pytest.approx(1e307) and alike.rmse == alike.mean_abs == 0
+    equal, opposite = one_pass.measure(big, big, big, **options), one_pass.measure(big, -big, big, **options)
+    assert (equal.cosine, opposite.cosine) == (pytest.approx(1), pytest.approx(-1))
+    assert equal.reference_rms == pytest.approx(1e307) and equal.rmse == equal.mean_abs == 0
     assert opposite.rmse == pytest.approx(2e307) and opposite.mean_abs == pytest.approx(2e307)
     assert opposite.error.rms == pytest.approx(2e307) and opposite.magnitude.rms == pytest.approx(1e307)
     assert opposite.mean_rel == pytest.approx(2) and opposite.snr_db == pytest.approx(-20 * math.log10(2))
-    assert alike.snr_db == math.inf
+    assert equal.snr_db == math.inf
     ratio = one_pass.measure(big * 1e-307, big, None, **options)
     assert ratio.mean_rel == pytest.approx(1e307) and ratio.max_rel == pytest.approx(1e307)
     top = torch.full((count,), torch.finfo(torch.float64).max, dtype=torch.float64)

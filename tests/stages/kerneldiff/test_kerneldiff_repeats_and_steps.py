@@ -1,4 +1,4 @@
-"""Jitter over repeated runs, and parameters after several optimizer steps."""
+"""Differences between repeated runs, and parameters after several optimizer steps."""
 
 import copy
 import itertools

@@ -76,7 +76,7 @@ def test_values_within_rounding_of_a_tie_are_no_defect(last: str, dtype: torch.d
 
 
 @pytest.mark.parametrize(("last", "dtype"), [*CASES, ("levels", torch.float32), ("mask", torch.float32)])
-def test_other_whole_numbers_are_a_defect(last: str, dtype: torch.dtype) -> None:
+def test_other_integers_are_a_defect(last: str, dtype: torch.dtype) -> None:
     case = case_of(last, dtype)
     right = collect(case.run())["output"]["output"]
     wrong = [~right if right.dtype == torch.bool else right + 1, torch.zeros_like(right), right.clone()]
@@ -118,9 +118,9 @@ def test_a_run_tells_ties_from_wrong_numbers() -> None:
     result = compared(Positions(), torch.ones(6, 8), adapter=OneMore)
     assert verdict_of(result, "output", "output[1]") == "defect", result.message
     torch.manual_seed(0)
-    result = compared(LastOnly(), torch.randn(256, 64), adapter=Plainly)
+    result = compared(LastOnly(), torch.randn(256, 64), adapter=OneByOne)
     assert verdict_of(result, "output", "output") == "within_floor", result.message
-    result = compared(LastOnly(), torch.randn(256, 64), adapter=Plainly, atol=0.0)
+    result = compared(LastOnly(), torch.randn(256, 64), adapter=OneByOne, atol=0.0)
     assert verdict_of(result, "output", "output") == "defect", result.message
 
 
@@ -130,11 +130,11 @@ def test_ties_say_nothing_of_random_numbers() -> None:
             return super().forward(nn.functional.dropout(x, 0.1, training=True))
 
     torch.manual_seed(0)
-    result = compared(Dropped(), torch.randn(256, 64), adapter=Plainly)
+    result = compared(Dropped(), torch.randn(256, 64), adapter=OneByOne)
     assert verdict_of(result, "output", "output") == "within_floor", result.message
 
 
-class Plainly(Scaled):
+class OneByOne(Scaled):
     """Right, with sums in another order."""
 
     def compile(self, gm: torch.fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
