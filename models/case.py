@@ -92,7 +92,13 @@ class Case:
         kwargs: Mapping[str, Any] | None = None,
         mode: str = "inference",
     ) -> "Case":
-        """A module as it stands, with the device of its first tensor and the dtype of its first floating one."""
+        """A module as it stands, with the device of its first tensor and the dtype of its first floating one.
+
+        Args:
+            module: the model.
+            args, kwargs: what its forward is called with; tensors of any shape and dtype.
+            mode: inference or training.
+        """
         kwargs = dict(kwargs or {})
         values = [*module.parameters(), *module.buffers(), *args, *kwargs.values()]
         tensors = [value for value in values if isinstance(value, torch.Tensor)]

@@ -125,9 +125,15 @@ def scaled_mm(
     out_dtype: torch.dtype | None = None,
     use_fast_accum: bool = False,
 ) -> Any:
-    """``torch._scaled_mm``: [M, K] and [K, N], each with one scale, or [M, 1] and [1, N]; else NotImplemented.
+    """``torch._scaled_mm``, computed in float64. Gives NotImplemented for scales of other shapes.
 
-    ``scale_result``, of 8-bit results alone, has no effect on others.
+    Args:
+        left, right: [M, K] and [K, N], floating-point.
+        scale_left, scale_right: floating-point, one element each, or [M, 1] and [1, N].
+        bias: [N], or None.
+        scale_result: has an effect on 8-bit results alone, and none here.
+        out_dtype: of the result, [M, N]; float64 if None.
+        use_fast_accum: has no effect here.
     """
     rowwise = scale_left.shape == (left.shape[0], 1) and scale_right.shape == (1, right.shape[1])
     if scale_left.numel() != 1 and not rowwise:

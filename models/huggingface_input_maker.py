@@ -184,6 +184,13 @@ def complete(model: Any, made: dict[str, torch.Tensor], maker: InputMaker, main:
     none. An input of another size than torch says that it wants is made once more, but for those that are ``fixed``.
     Modules and generators are left as found, but for what forward itself keeps. A model of text alone is taken to run:
     it may be large.
+
+    Args:
+        model: the transformers model.
+        made: the inputs by argument name; changed in place.
+        maker: makes the others.
+        main: name of the model's main input, e.g. ``input_ids``.
+        fixed: names of inputs whose shapes the user gave.
     """
     parameters = inspect.signature(model.forward).parameters
     if "grid_thw" in parameters and "grid_thw" not in made:

@@ -73,7 +73,13 @@ _POWER = "2**63 - 1"
 
 
 def whole(default: int | None, *, least: int = 0, most: int = INT64, example: int | None = None) -> Any:
-    """A field of a whole number, or of None where that is the default."""
+    """A field of a whole number, or of None where that is the default.
+
+    Args:
+        default: the field's default.
+        least, most: the range, both ends included.
+        example: what a message tells the user to type; the default or ``least`` if None.
+    """
     typed = example if example is not None else max(default or 0, least)
     return field(default=default, metadata={_RANGE: Range(least, most, whole=True, example=str(typed))})
 
@@ -81,7 +87,14 @@ def whole(default: int | None, *, least: int = 0, most: int = INT64, example: in
 def real(
     default: float | None, *, above: float | None = None, least: float = 0.0, most: float = LARGEST, example: str = ""
 ) -> Any:
-    """A field of a finite number, or of None where that is the default: above ``above``, else from ``least``."""
+    """A field of a finite number, or of None where that is the default.
+
+    Args:
+        default: the field's default.
+        above: lower end, itself not valid; None: ``least`` is the lower end.
+        least, most: the range, both ends included.
+        example: what a message tells the user to type; the default if empty.
+    """
     start = least if above is None else above
     declared = Range(start, most, whole=False, above=above is not None, example=example or f"{default:g}")
     return field(default=default, metadata={_RANGE: declared})

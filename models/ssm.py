@@ -70,9 +70,13 @@ def build(
     convolution: int = SSMConfig.convolution,
     chunk: int = SSMConfig.chunk,
 ) -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """The model with random weights and one batch; arguments as in :class:`SSMConfig`.
+    """The model with random weights and one batch.
 
     The input is (batch, sequence) tokens in int64 or, with ``vocabulary=0``, (batch, sequence, width) in float32.
+
+    Args:
+        batch_size, sequence_length: sizes of the input.
+        vocabulary, width, layers, state, expand, convolution, chunk: as in :class:`SSMConfig`.
     """
     config = SSMConfig(vocabulary, width, layers, state, expand, convolution, chunk)
     model = SelectiveStateSpaceModel(config)

@@ -139,7 +139,17 @@ def parse_json(content: bytes, path: Path, shape: Any = Any) -> Any:
 
 
 def parse_yaml(content: bytes, path: Path, shape: Any = Any, *, aliases: bool = False) -> Any:
-    """YAML of ``shape``, as a rule without anchors, aliases and tags; DamagedError where it is none."""
+    """Read YAML of a shape.
+
+    Args:
+        content: of the file.
+        path: what a message calls it.
+        shape: type that the content must have, see :func:`models.shapes.checker`.
+        aliases: True takes anchors, aliases and tags, which no stored file has.
+
+    Raises:
+        DamagedError: it is no YAML, too large, or of another shape.
+    """
     import yaml
 
     refuse(content, path, aliases=aliases)

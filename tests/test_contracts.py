@@ -17,6 +17,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = "inductor_debug"
 MOST_LINES = 400
+MANY = 4
+"""Parameters from which on a public function needs an Args section."""
 
 CIRCLES: set[frozenset[str]] = set()
 """Circles that still stand, by an import inside a function. The list only shrinks."""
@@ -123,3 +125,43 @@ def test_no_file_is_too_long_to_take_in() -> None:
 @pytest.mark.parametrize("room", ["kerneldiff", "numerics"])
 def test_a_room_holds_what_one_can_keep_in_mind(room: str) -> None:
     assert len(list((ROOT / "stages" / room).glob("*.py"))) <= 22  # metrics, one a file, are a room below
+
+
+def named_in(path: Path) -> set[str]:
+    """Every name and attribute that a module's code uses."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    found |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return found
+
+
+def public_functions(path: Path) -> Iterator[tuple[str, ast.FunctionDef, str]]:
+    """The name under which others call a public function, method or class, what takes the arguments, and docstrings."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            yield node.name, node, ast.get_docstring(node) or ""
+        elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            for method in (item for item in node.body if isinstance(item, ast.FunctionDef)):
+                whole = f"{ast.get_docstring(node)}\n{ast.get_docstring(method)}"
+                if method.name == "__init__":
+                    yield node.name, method, whole
+                elif not method.name.startswith("_"):
+                    yield method.name, method, ast.get_docstring(method) or ""
+
+
+def test_public_functions_of_four_parameters_say_what_each_is() -> None:
+    used = {name: named_in(path) for name, path in modules().items()}
+    silent = []
+    for module, path in modules().items():
+        elsewhere = set().union(*(names for name, names in used.items() if name != module))
+        for name, function, docstring in public_functions(path):
+            arguments = function.args
+            parameters = [item.arg for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+            parameters = [item for item in parameters if item not in ("self", "cls") and not item.isupper()]
+            if len(parameters) < MANY or name not in elsewhere:
+                continue
+            section = re.search(r"(Args|Attributes):.*", docstring, re.DOTALL)
+            unnamed = [item for item in parameters if not re.search(rf"\b{item}\b", section[0] if section else "")]
+            if unnamed:
+                silent.append(f"{module}.{name}: {', '.join(unnamed)}")
+    assert not silent, "\n".join(silent)

@@ -126,7 +126,14 @@ def once(run: Path, asked: Asked, out: Path | None) -> Checked:
 
 
 def grid(run: Path, asked: Asked, words: Sequence[str], out: Path | None) -> Checked:
-    """``--grid``: one table and one picture, in ``out`` or a new folder."""
+    """``--grid``: one table and one picture.
+
+    Args:
+        run: the run's folder.
+        asked: the profile that the user asked for.
+        words: ``FIELD=VALUES`` each, see :func:`stages.constrain.grid.parse_grid`.
+        out: folder for both files; None makes a new one.
+    """
     from inductor_debug.stages.constrain.grid import check_grid, draw_grid, parse_grid
 
     run = store.existing(run)

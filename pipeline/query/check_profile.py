@@ -42,7 +42,14 @@ class Asked:
 
     @classmethod
     def of(cls, words: Sequence[str], accel: str | None, config_dir: Path | None, trusted: bool = False) -> "Asked":
-        """From ``FIELD=VALUE`` words, of which ``accel=NAME`` is the same as ``--accel NAME``."""
+        """What a command line asks for.
+
+        Args:
+            words: ``FIELD=VALUE`` each; ``accel=NAME`` is the same as ``--accel NAME``.
+            accel: name or path of another profile than the run's; None for the run's.
+            config_dir: a folder with ``accel/NAME.yaml``.
+            trusted: True calls the rules that the run itself names.
+        """
         named = [word.partition("=")[2] for word in words if word.startswith("accel=")]
         names = list(dict.fromkeys([*named, *([] if accel is None else [accel])]))
         if len(names) > 1:

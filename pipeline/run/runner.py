@@ -133,7 +133,13 @@ def _run(runner: Callable[[], "Runner"], rundir: RunDirectory, overrides: Sequen
 
 
 class Runner:
-    """One run: see :func:`run`."""
+    """One run.
+
+    Args:
+        config, overrides, flags, stage_classes, expected: as for :func:`run`.
+        rundir: the run directory, claimed by this process.
+        interruption: tells of a signal that ends the run.
+    """
 
     def __init__(
         self,

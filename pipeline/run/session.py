@@ -35,6 +35,12 @@ _GUARD = str(Path(__file__).with_name("guard.py"))
 class WorkerSession:
     """One worker process, from its start to its end.
 
+    Args:
+        plan: what it is to run.
+        environment: its environment variables, but for a marker.
+        rundir: where its records and its log go.
+        timeout_s: seconds that a stage may take.
+
     Attributes:
         stage: the stage that runs, or "preflight", or "" between stages.
         stage_seconds: how long it has run.

@@ -298,5 +298,11 @@ def aot_mock_backend(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
-    """``torch.compile(model, backend="aot_mock")``: as :func:`mock_backend`, for AOTAutograd's forward and backward."""
+    """``torch.compile(model, backend="aot_mock")``: as :func:`mock_backend`, for AOTAutograd's forward and backward.
+
+    Args:
+        gm: Dynamo's graph.
+        example_inputs: its inputs, fake or real.
+        mode, options: as for :func:`mock_backend`.
+    """
     return _adapter(AotMockAdapter, mode, options).dynamo_backend()(gm, example_inputs)

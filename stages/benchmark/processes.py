@@ -90,7 +90,14 @@ def sample_in_process(
     processes: int,
     environment: Mapping[str, str],
 ) -> Sampled:
-    """Start one sampling process with these variables, and wait for its result.
+    """Start one sampling process, and wait for its result.
+
+    Args:
+        settings: the run's.
+        options: the stage's.
+        index: which process it is, from 0.
+        processes: how many there are.
+        environment: its environment variables, all of them.
 
     Raises:
         SamplingRaised: something in it raised.

@@ -98,7 +98,14 @@ def device_uses(found: list[Sampled]) -> list[DeviceUse]:
 def message(
     figures: dict[str, dict[str, Any]], ratio: interval.Interval, reason: str | None, others_on_device: str = ""
 ) -> str:
-    """One line for a person; what is not established comes first."""
+    """One line for a person; what is not established comes first.
+
+    Args:
+        figures: of both sides, see :func:`figures_of`; times in milliseconds.
+        ratio: the reference's time over the test side's, with its 95 % interval.
+        reason: why the speed is not established; None where it is.
+        others_on_device: who else used the device, as text; empty where nobody did.
+    """
     reference, test = figures["reference"], figures["test"]
     text = f"{milliseconds(reference['median_ms'])} → {milliseconds(test['median_ms'])}, {ratio.value:.3g}×"
     if ratio.low is not None and ratio.high is not None:

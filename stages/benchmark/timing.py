@@ -48,8 +48,14 @@ def interleave(
     ``max_repeats``, or when ``budget_s`` is spent and each side has :data:`LEAST` samples. Calls must synchronise.
 
     Args:
+        calls: one step of each side.
+        repeats, max_repeats: samples a side, at least and at most.
+        relative_ci: width of the ratio's interval over the ratio, at which timing ends.
+        budget_s: seconds.
+        seed: of the resampling that gives the interval.
         first: which side begins the first round: 0 the reference, 1 the test.
         device: by side, what takes one more call and returns the device's milliseconds of it.
+        clock: seconds.
     """
     samples = Samples()
     began = clock()

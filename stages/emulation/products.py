@@ -45,7 +45,13 @@ class Accumulation:
         return total
 
     def plus(self, total: Tensor, other: Tensor | None, beta: float = 1, alpha: float = 1) -> Tensor:
-        """``alpha * total + beta * other``, rounded where there is anything to do."""
+        """``alpha * total + beta * other``, rounded after each step that changes anything.
+
+        Args:
+            total: the running sum, floating-point, of any shape; changed in place.
+            other: floating-point, of a shape that broadcasts to it; None adds nothing.
+            beta, alpha: as of ``torch.addmm``.
+        """
         if alpha != 1:
             self.round_(total.mul_(alpha))
         if other is None or beta == 0:

@@ -38,7 +38,14 @@ class WeightCache:
     def rounded(
         self, tensor: Tensor, format: Format, container: torch.dtype, *, saturate: bool
     ) -> tuple[Tensor, Loss | None]:
-        """A rounded copy in ``container``, and what rounding lost; None where it had been rounded before."""
+        """A rounded copy, and what rounding lost; None where it had been rounded before.
+
+        Args:
+            tensor: floating-point, of any shape.
+            format: that it is rounded to.
+            container: dtype of the copy, which holds every value of the format.
+            saturate: True makes values beyond the largest finite one that one; False makes them infinite.
+        """
         if tensor.is_inference() or tensor.untyped_storage().data_ptr() not in self._storages:  # no version counter
             copy = tensor.detach().to(container, copy=True)
             return copy, round_(copy, format, saturate=saturate)

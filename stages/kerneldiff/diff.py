@@ -102,6 +102,9 @@ def compared(
     """Run one test side and judge it; the standard is left as it was, so that many can be judged by it.
 
     Args:
+        context: of the stage.
+        config: the stage's options.
+        standard: the reference and gold, from :func:`~stages.kerneldiff.standard.standard_of`.
         compiled: gives the test side.
     """
     if standard.foreign:

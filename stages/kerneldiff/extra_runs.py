@@ -69,8 +69,12 @@ def extra_runs(
     ``difference``; leaves as :func:`stages.kerneldiff.repeats.repeated` says.
 
     Args:
+        context: of the stage.
+        config: the stage's options.
         cases: the reference's and the test side's.
         ran: reference, test and gold, one step each.
+        compiled: the test side's module, compiled.
+        difference: the comparison so far.
     """
     found = ExtraRuns()
     if config.repeats > 1:
@@ -166,7 +170,15 @@ def steps(
     *,
     floor: bool,
 ) -> tuple[pd.DataFrame, dict[str, Trainee]]:
-    """Train all sides; see :func:`stages.sides.training_steps.train`. Gold trains where a ``floor`` decides."""
+    """Train all sides; see :func:`stages.sides.training_steps.train`.
+
+    Args:
+        context: of the stage.
+        config: the stage's options.
+        cases: the reference's and the test side's.
+        compiled: the test side's module, compiled.
+        floor: True trains gold too, whose distance from the reference is the noise floor.
+    """
     base, case = cases
     options = (config.optimizer, config.learning_rate)
     trained = {

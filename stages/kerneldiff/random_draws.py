@@ -126,6 +126,9 @@ def of_draws(
     bits and the tolerance count: a row that keeps neither is ``not_established``.
 
     Args:
+        reference, gold, test: the sides as they ran.
+        roundoff: unit roundoff of the format that the case computes in.
+        rows: the compared tensors.
         draws: what is known of the test side's.
     """
     if not reference.drew:
@@ -150,7 +153,17 @@ def of_draws(
 
 
 def without_floor(row: TensorComparison, note: str, reason: Reason, *, draws_differ: bool) -> Judgement | None:
-    """By tolerance, where a floor decided; ``not_established`` where it is not kept. None: the verdict stands."""
+    """The verdict by tolerance, of a row that a floor decided; ``not_established`` where the tolerance is not kept.
+
+    Args:
+        row: the compared tensor.
+        note: why the floor is not used; becomes part of the message.
+        reason: the judgement's.
+        draws_differ: whether gold drew other random numbers; False lets a row fail that exceeds even the floor.
+
+    Returns:
+        None where the row's verdict stands.
+    """
     by_floor = row.bound in (*FLOORS, "conditioning")
     if not draws_differ and row.failed:
         return None  # what exceeds even a floor of other draws is wrong

@@ -53,7 +53,10 @@ def repeated(
 
     Args:
         case: the test side's.
+        compiled: its module, compiled.
         ran: reference, test and gold, one step each. The reference gets leaves for state that a later run alone wrote.
+        runs: how many in all, the first included.
+        difference: the first run's comparison; gets rows.
     """
     reference, test, gold = ran
     found, first = Repeats(), replace(test, leaves={kind: dict(part) for kind, part in test.leaves.items()})

@@ -81,7 +81,14 @@ def reviewed(reviews: Sequence[Review], evidence: Evidence, rows: Sequence[Tenso
 def decide(
     name: str, rows: Sequence[TensorComparison], judgements: Mapping[int, Judgement], changes: list[Change]
 ) -> None:
-    """Make judgements the verdicts of their rows; steps that change one are appended to ``changes``."""
+    """Make judgements the verdicts of their rows.
+
+    Args:
+        name: the review's.
+        rows: the compared tensors; changed in place.
+        judgements: by the index of their row.
+        changes: gets a step for each verdict that changed.
+    """
     for index, judgement in judgements.items():
         row, before = rows[index], rows[index].judgement
         if judgement != before:

@@ -35,6 +35,9 @@ def standard_of(
     """The reference and gold, one step each, or those of the baseline. A reference that raised has no gold.
 
     Args:
+        context: of the stage.
+        config: the stage's options.
+        baseline: a stored reference and gold, in place of runs; None for runs.
         right: a case whose module is right, to be the reference in place of the context's; with the same inputs.
     """
     floor_decides = config.atol is None and config.rtol is None

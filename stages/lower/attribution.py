@@ -54,7 +54,9 @@ class Parts:
         """See the class.
 
         Args:
+            lowered: the graph.
             nodes: from :func:`stages.lower.provenance.map_nodes`.
+            finder: tells the model's own lines from libraries'.
             records: of the graph's launches, see :func:`stages.lower.kernel_records.describe_kernels`.
         """
         self._told = {str(node["node"]): node for node in nodes}

@@ -24,8 +24,10 @@ def describe_kernels(
     """The ``kernels`` of ``provenance.json``: one record a launch, then kernels that no launch was recorded for.
 
     Args:
+        lowered: the graph.
         kernels: what the generated module defines.
         nodes: from :func:`stages.lower.provenance.map_nodes`.
+        finder: tells the model's own lines from libraries'.
 
     Returns:
         dicts with ``name``, ``handle`` (also in output_code.py as a comment), ``kind`` (``extern``: a library's or

@@ -81,7 +81,14 @@ def _greater(left: float, right: float) -> float:
 
 
 class Accumulator:
-    """Running sums over chunks."""
+    """Running sums over chunks.
+
+    Args:
+        reference, test: the sides, of equal shapes, any dtypes and devices.
+        rtol, atol: the tolerance, ``|test - reference| <= atol + rtol * |reference|``.
+        worst: how many of the worst elements to keep.
+        histogram: count errors by size too.
+    """
 
     def __init__(
         self, reference: Side, test: Side, rtol: float, atol: float, worst: int, histogram: bool = False

@@ -205,6 +205,9 @@ def _decide(record: TensorComparison, judgement: Judgement, factor: float | None
 class KernelDiff:
     """Compares nested structures of tensors; collects the rows and the verdict.
 
+    Args:
+        atol, rtol, factor, roundoff, worst, histogram: as for :func:`compare_tensors`, errors included.
+
     Attributes:
         rows: one :class:`TensorComparison` a leaf, in order.
     """
@@ -219,7 +222,6 @@ class KernelDiff:
         worst: int = 8,
         histogram: bool = False,
     ) -> None:
-        """See :func:`compare_tensors` for the arguments, and for what they raise."""
         check_values(factor=factor, atol=atol, rtol=rtol, roundoff=roundoff, worst=worst)
         self.options: dict[str, Any] = {
             "atol": atol, "rtol": rtol, "factor": factor, "roundoff": roundoff, "worst": worst, "histogram": histogram,
@@ -256,7 +258,12 @@ class KernelDiff:
     def compare_leaves(
         self, reference: Mapping[str, Any], test: Mapping[str, Any], gold: Mapping[str, Any], *, kind: str
     ) -> list[TensorComparison]:
-        """Compare leaves by path (see :func:`stages.numerics.structure.flatten`)."""
+        """Compare leaves.
+
+        Args:
+            reference, test, gold: by path, see :func:`stages.numerics.structure.flatten`.
+            kind: of all of them, see :func:`compare_tensors`.
+        """
         rows: list[TensorComparison] = []
         begun: list[Callable[[], TensorComparison]] = []
         for path in [*reference, *(path for path in test if path not in reference)]:

@@ -99,6 +99,7 @@ class DevicePass:
 
         Args:
             tensors: reference, test and, where there is one, gold.
+            atol, rtol: the tolerance, ``|test - reference| <= atol + rtol * |reference|``.
             exact: True takes NaN and infinities, and different dtypes; False is faster, and its figures mean nothing
                 where :attr:`DeviceFigures.valid` is False.
             histogram: count errors by size too, at about the cost of all the rest together.

@@ -85,6 +85,7 @@ def measure(
     ``magnitude``) leave out elements that are not finite in all three.
 
     Args:
+        reference, test, gold, rtol, atol, worst: as for :func:`begin`.
         histogram: count errors by size too (see :mod:`stages.numerics.histogram`).
         limit: elements at a time; default :data:`CHUNK` on the CPU, :data:`DEVICE_CHUNK` elsewhere.
         general: True sends every chunk the general way.
@@ -110,6 +111,11 @@ def begin(
 
     On a CUDA device the work is queued here, without waiting, so that many tensors are compared back to back, but for
     those that are not contiguous or have a reader. The tensors must not change in between.
+
+    Args:
+        reference, test: the sides, of equal shapes, any dtypes and devices.
+        gold: the reference in float64, of the same shape; None for no figures against it.
+        rtol, atol, worst, histogram: as for :class:`~stages.numerics.accumulator.Accumulator`.
     """
     sides = [reference, test] + ([gold] if gold is not None else [])
     tensors = [side.detach() for side in sides if isinstance(side, torch.Tensor)]

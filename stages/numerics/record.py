@@ -128,7 +128,13 @@ class TensorComparison:
 
 
 def raised(kind: str, path: str, who: str, error: dict[str, str]) -> TensorComparison:
-    """The row of what was not compared because ``who`` raised: see ``sides.describe`` for ``error``."""
+    """The row of what was not compared because a side raised.
+
+    Args:
+        kind, path: of the row.
+        who: the side, as a message names it.
+        error: type and message, see :func:`stages.sides.running.describe`.
+    """
     first = next(iter(error["message"].splitlines()), "no message")
     return TensorComparison(kind, path, bound="value", message=f"{who} raised {error['type']}: {first}")
 

@@ -104,7 +104,13 @@ class Dot:
         scale_right: float,
         work: torch.Tensor | None = None,
     ) -> None:
-        """Add Re(left · conj(right)); the scales are the largest magnitudes so far; see :meth:`Spread.add` for work."""
+        """Add Re(left · conj(right)).
+
+        Args:
+            left, right: float64 or complex128, of one shape.
+            scale_left, scale_right: the largest magnitudes so far.
+            work: see :meth:`Spread.add`.
+        """
         if scale_left == 0 or scale_right == 0 or not left.numel():
             return
         if not left.is_complex() and TINY < scale_left < HUGE and TINY < scale_right < HUGE:

@@ -112,6 +112,11 @@ def figures_kernel(
     """All figures of a program's tiles into its row of ``table``.
 
     Args:
+        table: [programs, WIDTH], 64 bits each.
+        tiles: how many there are.
+        reference, test, gold: 1-D and contiguous, of 16 to 64 bits a float.
+        atol, rtol: the tolerance.
+        histogram: int64 counts by size of error, [BINS]; not touched without HISTOGRAM.
         lane_error, lane_tile: [programs, T]: each lane's largest error (NaN as infinity), and the first tile with it.
         program_error, program_index: the largest of them, and the lowest index that a lane of that error may have.
         EXACT: False is for finite values: others make ``sum_abs`` or ``magnitude`` not finite, and the caller asks
@@ -255,6 +260,8 @@ def finish_kernel(
     programs: each looks through one lane. The last one copies the histogram.
 
     Args:
+        reference, test, table, lane_error, lane_tile, program_error, program_index, histogram, tiles: as for
+            :func:`figures_kernel`, which filled them.
         results: int64, on the device or in the host's pinned memory: the columns; the ``K`` worst of each lane, as
             [K, K, K, 4]: error and both values as float64 bits, and the index, error -1 where there is none (with
             fewer programs than ``K`` the same elements stand there more than once); the histogram.

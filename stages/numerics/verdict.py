@@ -69,7 +69,12 @@ def over(error: float, floor: float) -> float:
 
 
 def over_floors(error_rms: float, error_max: float, floor_rms: float, floor_max: float) -> tuple[float, str]:
-    """The larger of the two ratios of error over floor, and the bound that it belongs to; RMS where they are equal."""
+    """The larger of the two ratios of error over floor, and the bound that it belongs to; RMS where they are equal.
+
+    Args:
+        error_rms, error_max: RMS and maximum of |test - gold|.
+        floor_rms, floor_max: RMS and maximum of the noise floor, see :func:`judge`.
+    """
     by_rms, by_maximum = over(error_rms, floor_rms), over(error_max, floor_max)
     return (by_rms, "floor_rms") if by_rms >= by_maximum else (by_maximum, "floor_max")
 
@@ -83,6 +88,8 @@ def judge(figures: Figures, *, factor: float, roundoff: float, use_floor: bool, 
     is beyond the tolerance.
 
     Args:
+        figures: of the test side against the reference and, where there is one, gold.
+        factor: the limit on error over floor.
         roundoff: unit roundoff of the format that the case computes in.
         use_floor: False lets the tolerance decide (it was set, or there is no gold).
         tolerance: the tolerance in words, for the message.

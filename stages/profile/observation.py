@@ -105,6 +105,7 @@ def observe(
     """Time steps of ``plain``, and record steps of ``ranged``; the case is left as it was.
 
     Args:
+        case: what is profiled.
         plain, ranged: the same, compiled, with the module's signature; the second opens ranges.
         ranges: names of the ranges. Asked for once the steps were taken: any of them may compile graphs of its own.
         compilations: how many graphs were compiled so far.

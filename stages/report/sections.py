@@ -75,7 +75,14 @@ class ReportSection(ABC):
 
 
 def capped(rows: list[Row] | None, file: Table, max_rows: int, order: Callable[[Row], Any] | None = None) -> Row | None:
-    """The first ``max_rows`` of a table, how many there are, and the file that has all."""
+    """The first rows of a table, how many there are, and the file that has all.
+
+    Args:
+        rows: of the table; None where it was not stored.
+        file: the table.
+        max_rows: how many rows to show.
+        order: sorts the rows first, smallest key first; None keeps their order.
+    """
     if rows is None:
         return None
     ordered = sorted(rows, key=order) if order else rows

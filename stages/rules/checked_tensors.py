@@ -88,7 +88,9 @@ class CheckedTensor:
                   part: str = "") -> Violation:  # fmt: skip
         """A row about this tensor; severity ``error`` until the profile's strictness is known.
 
-        ``part`` tells costs of one tensor apart that add up (padding one dimension, and another).
+        Args:
+            rule, measured, limit, message, suggestion, undecided, cost, share: as for :func:`row`.
+            part: tells costs of one tensor apart that add up (padding one dimension, and another).
         """
         node = self.node
         if node.aliases and rule.effect == "pad":  # a view allocates nothing that could be padded
@@ -101,7 +103,17 @@ class CheckedTensor:
 def row(graph: GraphRecord, node: NodeRecord, rule: Rule, *, operand: str, measured: object, limit: object,
         message: str, suggestion: str, undecided: bool = False, cost: int | None = None,
         share: float | None = None, piece: str = "") -> Violation:  # fmt: skip
-    """One violation with the node's place filled in."""
+    """One violation with the node's place filled in.
+
+    Args:
+        graph, node: where it is.
+        rule: what is violated.
+        operand, measured, limit, message, suggestion: as of :class:`~stages.rules.violation.Violation`; the message
+            gets the node's name in front.
+        undecided: whether the sizes leave it open, instead of breaking the rule.
+        cost, share: the row's ``cost_bytes`` and ``cost_share``; None where they are not known.
+        piece: tells costs of one tensor apart that add up; empty for a row of its own.
+    """
     return Violation(
         graph=graph.id, node=node.name, target=node.target, operand=operand, module=node.module,
         source=str(node.source) if node.source else "", rule=rule.rule, effect=rule.effect or "reject",
@@ -147,7 +159,14 @@ def tensors(graph: GraphRecord, *, forward_checked: bool) -> Iterator[CheckedTen
 
 
 def made_at(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord, index: int) -> CheckedTensor:
-    """An output of a node, where it is made."""
+    """An output of a node, where it is made.
+
+    Args:
+        graph: the node's.
+        nodes: the graph's, by name.
+        node: the node.
+        index: of the output.
+    """
     tensor = node.outputs[index]
     made = identity(graph, nodes, node, index)
     return CheckedTensor(graph, node, tensor, _operand(node, index), role_of(node, tensor), made)
@@ -157,7 +176,14 @@ def read_at(
     graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord, operand: str, producer: NodeRecord,
     index: int = 0,
 ) -> CheckedTensor:  # fmt: skip
-    """An output of ``producer``, at the node that reads it as ``operand``."""
+    """An output of a node, where another node reads it.
+
+    Args:
+        graph, nodes: as for :func:`made_at`.
+        node: the node that reads it.
+        operand: the place among its arguments, e.g. ``args[0]``.
+        producer, index: the node that makes it, and which of its outputs.
+    """
     tensor = producer.outputs[index]
     made = identity(graph, nodes, producer, index)
     return CheckedTensor(graph, node, tensor, operand, role_of(producer, tensor), made)
@@ -167,6 +193,9 @@ def identity(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeReco
     """One name for a tensor: that of the node which makes it, not of a ``getitem`` or an alias that shows it again.
 
     What a backward graph gets of its forward graph (parameters, inputs, saved tensors) has the forward's name.
+
+    Args:
+        graph, nodes, node, index: as for :func:`made_at`.
     """
     if _repeats_output(node, nodes, graph.kind):
         producer = nodes[node.inputs[0]]

@@ -203,6 +203,8 @@ def operand(nodes: Mapping[str, NodeRecord], node: NodeRecord, position: int, ke
 
     Args:
         nodes: those of the graph, by name.
+        node: the node that reads the operand.
+        position, keyword: of the argument.
     """
     value = node.argument(position, keyword)
     if value is None and keyword == "self":  # as torch's functions call what aten calls self

@@ -184,6 +184,10 @@ class Baseline:
         None where they would say nothing of the stored one, for eager on a device that is itself wrong would call its
         own errors noise. They do where eager gives the stored reference bit for bit, and, since another version or
         another processor of that kind rounds otherwise, where float64 gives the stored gold.
+
+        Args:
+            case: of this run.
+            reference, test, gold: their leaves; the reference's and gold's are the stored ones.
         """
         from inductor_debug.models.build import available_device
 

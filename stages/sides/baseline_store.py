@@ -99,6 +99,8 @@ def store(
     The leaves of both sides are given up as they are serialised, so that one file's content at most is held twice.
 
     Args:
+        settings: the run's.
+        case: the reference's.
         reference: as it ran: neither rounded nor stripped of changed buffers.
         gold: empty where there is none.
         forced: store more than :data:`LIMIT` too, and the weights.

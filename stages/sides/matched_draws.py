@@ -43,6 +43,8 @@ def look(case: Case, compiled: Callable[..., Any], reference: sides.Side, test: 
     """Look at each random operation of the case in eager and of the compiled one; see the module.
 
     Args:
+        case: the test side's.
+        compiled: its module, compiled.
         reference, test: one step each, from the case's state.
     """
     if case.draws is None:

@@ -47,8 +47,13 @@ def draw(base: Case, ideal: Case, index: int, run: Runner) -> Draw | None:
 
     Whole numbers stay: a mask's 1 or an index is exact, and what compares it would jump for no rounding of a backend's.
 
-    None where a side raised, or where gold drew other random numbers than the reference. ``ideal`` is left at the
-    mirrored values.
+    None where a side raised, or where gold drew other random numbers than the reference.
+
+    Args:
+        base: the reference's case; left as found.
+        ideal: gold's, in float64; left at the mirrored values.
+        index: number of the draw, added to the case's seed.
+        run: gives one side.
     """
     most = amplitude(base.unit_roundoff)
     generator = torch.Generator().manual_seed(base.seed + index)

@@ -181,6 +181,10 @@ def keep_changed(case: Case, reference: Side, test: Side, gold: Side) -> None:
     """Give every side the tensors that the step wrote into on the reference's or on the test side.
 
     So a write that one side lost is a wrong value, and a tensor that nothing writes to is not compared.
+
+    Args:
+        case: as it was before the step.
+        reference, test, gold: the sides after it; their leaves are replaced.
     """
     places = _written(reference) | _written(test)
     for side in (reference, test, gold):
@@ -193,8 +197,10 @@ def with_state(leaves: Leaves, places: set[tuple[str, str]], case: Case, *, exac
     What a side left as it was holds there what it holds in ``case``, which is again as it was before the step.
 
     Args:
+        leaves: the side's.
         places: (kind, path).
-        exact: widen that to float64.
+        case: as it was before the step.
+        exact: widen what ``case`` holds to float64.
     """
     if not leaves:
         return leaves

@@ -64,6 +64,14 @@ class Trainee:
 
     @classmethod
     def of(cls, case: Case, function: Callable[..., Any], optimizer: str, learning_rate: float) -> "Trainee":
+        """The side before its first step.
+
+        Args:
+            case: its case, at the state to start from.
+            function: what it runs, with the module's signature.
+            optimizer: sgd or adamw.
+            learning_rate: of the optimizer.
+        """
         parameters = [parameter for parameter in case.module.parameters() if parameter.requires_grad]
         frozen = {
             name: parameter.detach().clone()
@@ -144,6 +152,9 @@ def parameters_after(case: Case, steps: int, optimizer: str, learning_rate: floa
     """The parameters of a case after eager steps from where it stands; the case is left as found.
 
     Args:
+        case: the case.
+        steps: how many.
+        optimizer, learning_rate: as for :meth:`Trainee.of`.
         draws: the random numbers of each step, for a gold case; may be empty.
     """
     with case.preserved():

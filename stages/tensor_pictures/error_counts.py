@@ -72,6 +72,7 @@ def tally_of(reference: Side, test: Side, *, top: float, magnitude: float) -> Ta
     """One pass over two sides of one shape in bounded memory: in the reference's order there, if both are strided.
 
     Args:
+        reference, test: the sides, of one shape and any dtypes.
         top, magnitude: the largest finite error and |reference| (see ``canvas_of``), which set where bins begin.
     """
     shape, sides, order = _in_order(comparable(reference), comparable(test))

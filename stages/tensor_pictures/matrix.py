@@ -21,7 +21,14 @@ _FEW = 150
 
 
 def whole(axes: Any, canvas: Canvas, shape: Sequence[int], worst: list[int] | None) -> None:
-    """The canvas in true indices of the fold; the worst element gets a ring."""
+    """The canvas in true indices of the fold; the worst element gets a ring.
+
+    Args:
+        axes: matplotlib's.
+        canvas: the errors by cell.
+        shape: the tensor's.
+        worst: index of the worst element, one number a dimension; None for no ring.
+    """
     height, width = canvas.error.shape
     rows, columns = height * canvas.block[0], width * canvas.block[1]
     extent = (-0.5, columns - 0.5, rows - 0.5, -0.5)

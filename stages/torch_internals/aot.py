@@ -75,6 +75,12 @@ def aot_placeholders(
 
     A forward's input keeps the Dynamo placeholder's role wherever it appears, in the backward too; what the forward
     computed for the backward is "saved"; a gradient that comes in is "tangent".
+
+    Args:
+        graph: forward or backward, of FX.
+        kind: which of them.
+        inputs: what the placeholders of the Dynamo graph stand for, in order.
+        tangents: what the gradients that come in stand for, by node name.
     """
     found = {}
     nodes = [node for node in graph.nodes if node.op == "placeholder"]

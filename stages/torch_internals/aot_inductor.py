@@ -94,6 +94,8 @@ class AotInductorCompiler(RecordingCompiler):
         Args:
             common: what both halves of a Dynamo graph share; its id is ``g0``, ``g1``, …
             direction: forward or backward.
+            gm: the graph.
+            example_inputs: its inputs, fake or real.
 
         Raises:
             ConfigurationError: sizes are symbolic, or there is no runtime for the device.

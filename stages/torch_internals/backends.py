@@ -91,6 +91,8 @@ def inductor_in_mode(
     """A Dynamo graph compiled by TorchInductor as ``torch.compile(mode=mode)`` would.
 
     Args:
+        gm: Dynamo's graph.
+        example_inputs: its inputs, fake or real.
         mode: one of :func:`inductor_modes`; None for the default.
         patches: further options of TorchInductor.
     """

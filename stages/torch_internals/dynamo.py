@@ -102,6 +102,12 @@ def compile_recorded(
     """``torch.compile(module, backend=backend, dynamic=dynamic)`` that writes guards and recompilations to ``log``.
 
     Compilation happens in the first call; make it inside :func:`recorded_breaks`.
+
+    Args:
+        module: the model.
+        backend: gets each graph and its example inputs, and gives what runs it.
+        log: gets the events.
+        dynamic: as of torch.compile.
     """
     compiled: Callable[..., Any] = torch._dynamo.optimize(
         backend,

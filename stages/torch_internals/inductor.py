@@ -344,7 +344,13 @@ def _for_others(script: str) -> str:
 def read_texts(
     lowered: LoweredGraph, *, source_code: str, post_grad: str, nodes: Mapping[str, Any], stacks: Mapping[str, Any]
 ) -> None:
-    """Fill ``lowered`` from texts and from TorchInductor's provenance tables."""
+    """Fill ``lowered`` from texts and from TorchInductor's provenance tables.
+
+    Args:
+        lowered: of the graph; changed in place.
+        source_code, post_grad: generated code, and the post-grad graph as text.
+        nodes, stacks: kernel → post-grad nodes (under ``cppCodeToPost``), and kernel → stack traces.
+    """
     lowered.source_code = source_code
     lowered.post_grad = post_grad
     lowered.kernel_nodes = {name: list(found) for name, found in nodes.get("cppCodeToPost", {}).items()}

@@ -139,6 +139,7 @@ def post_grad_nodes(
     and the origins of what it reads last; one that scatters, those of the node in whose place it is.
 
     Args:
+        gm: the graph.
         known: names of the Dynamo graph's nodes.
         by_sequence: from :func:`origins_by_sequence`, for backward nodes, whose history does not reach that graph.
         prefix: ``"subgraph/"`` for the graph of a higher-order operator.
@@ -156,6 +157,7 @@ def post_grad_record(
     """The graph that Inductor compiles, with the modules and FLOPs of ``nodes``, and without source lines.
 
     Args:
+        gm: the graph.
         id: ``g0.forward`` or ``g0.backward``.
         nodes: from :func:`post_grad_nodes`, of this graph alone.
         placeholders: from :func:`lifted_placeholders`, of the Dynamo graph behind it.

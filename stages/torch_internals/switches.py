@@ -67,7 +67,13 @@ class Switchboard:
         self.running: Application | None = None
 
     def asked(self, group: str, key: str, nodes: list[NodeSeen] | None = None, definition: str = "") -> bool:
-        """Note one application; True where it is off."""
+        """Note one application; True where it is off.
+
+        Args:
+            group, key: of the switch.
+            nodes: those that it is asked about; None for none.
+            definition: ``function file:line`` of the code behind it; empty where that is not known.
+        """
         occurrence = self._counts[group, key]
         self._counts[group, key] += 1
         made = Application(group, key, occurrence, nodes or [], definition=definition)
