@@ -66,8 +66,8 @@ class GraphLookups:
 def cache_folders() -> list[Path]:
     """Where TorchInductor keeps what it and Triton compiled.
 
-    Without ``TRITON_CACHE_DIR`` Triton's files are in TorchInductor's own folder: it sets that variable as it compiles the
-    process's first Triton kernel (``torch/_inductor/runtime/triton_heuristics.py``).
+    Without ``TRITON_CACHE_DIR`` Triton's files are in TorchInductor's own folder: it sets that variable as it compiles
+    the process's first Triton kernel (``torch/_inductor/runtime/triton_heuristics.py``).
     """
     from torch._inductor.codecache import _HEADER_DIR
     from torch._inductor.runtime.cache_dir_utils import cache_dir
