@@ -101,7 +101,7 @@ class Checked:
 def once(run: Path, asked: Asked, out: Path | None) -> Checked:
     """Neither ``--grid`` nor ``--models``: every violation, and what they come to by rule, as the stage stores them."""
     from inductor_debug.stages.constrain.stage import judged, message_of
-    from inductor_debug.stages.constrain.summary import by_rule, top_lines
+    from inductor_debug.stages.constrain.tables import by_rule, top_lines
     from inductor_debug.stages.rules.engine import check
 
     run = store.existing(run)

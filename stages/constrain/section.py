@@ -7,7 +7,7 @@ from typing import Any
 
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Row
-from inductor_debug.stages.constrain.summary import top_lines
+from inductor_debug.stages.constrain.tables import top_lines
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.report.sections import ReportedRun, ReportSection

@@ -9,7 +9,7 @@ from inductor_debug.stages.accelerators.profile import Profile, stored_profile
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.constrain.declaration import DECLARATION
 from inductor_debug.stages.constrain.rulebook import rulebook
-from inductor_debug.stages.constrain.summary import by_rule
+from inductor_debug.stages.constrain.tables import by_rule
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import breaks_in_words, counted
 from inductor_debug.stages.graphs.records import GraphRecord

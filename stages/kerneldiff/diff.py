@@ -21,11 +21,11 @@ from inductor_debug.stages.kerneldiff.extra_runs import ExtraRuns, check, extra_
 from inductor_debug.stages.kerneldiff.perturbation import Perturbation
 from inductor_debug.stages.kerneldiff.random_draws import CopiedReference, RandomDraws, RepeatedReference
 from inductor_debug.stages.kerneldiff.records import Comparison
-from inductor_debug.stages.kerneldiff.results import conclusion, describe_error, without_gold
 from inductor_debug.stages.kerneldiff.reviews import Review, reviewed
 from inductor_debug.stages.kerneldiff.running_statistics import RunningStatistics
 from inductor_debug.stages.kerneldiff.standard import Standard, standard_of
 from inductor_debug.stages.kerneldiff.storage_floor import StorageRounding
+from inductor_debug.stages.kerneldiff.tables import conclusion, describe_error, without_gold
 from inductor_debug.stages.kerneldiff.tasks import measure_tasks
 from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.numerics.record import TensorComparison

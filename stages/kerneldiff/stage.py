@@ -12,14 +12,14 @@ from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.declaration import DECLARATION
 from inductor_debug.stages.kerneldiff.diff import compared
 from inductor_debug.stages.kerneldiff.records import Comparison
-from inductor_debug.stages.kerneldiff.results import (
+from inductor_debug.stages.kerneldiff.standard import Standard, opened_baseline, standard_of
+from inductor_debug.stages.kerneldiff.tables import (
     DIGEST_COLUMNS,
     badness,
     diagnosis,
     summary,
     table,
 )
-from inductor_debug.stages.kerneldiff.standard import Standard, opened_baseline, standard_of
 from inductor_debug.stages.numerics.metrics import metrics
 from inductor_debug.stages.numerics.verdict import FAILING
 from inductor_debug.stages.sides.baseline import Baseline

@@ -9,7 +9,7 @@ import torch
 from inductor_debug.stages.accelerators.config import AccelConfig, Rule
 from inductor_debug.stages.accelerators.operation_lists import unfamiliar
 from inductor_debug.stages.accelerators.profile import Profile, validate_profile
-from inductor_debug.stages.constrain.summary import by_rule
+from inductor_debug.stages.constrain.tables import by_rule
 from inductor_debug.stages.graphs.operation_names import IN_PLACE_POSITION
 from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord, SourceLine, TensorRecord
 from inductor_debug.stages.rules.engine import check

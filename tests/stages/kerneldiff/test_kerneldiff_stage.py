@@ -11,8 +11,8 @@ from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
-from inductor_debug.stages.kerneldiff.results import table
 from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
+from inductor_debug.stages.kerneldiff.tables import table
 from inductor_debug.stages.numerics.comparison import compare_tensors
 from inductor_debug.stages.settings import BackendConfig, ReferenceConfig, Settings
 from inductor_debug.stages.tensor_pictures.plots import draw, error_canvas, fold

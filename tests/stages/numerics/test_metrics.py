@@ -9,7 +9,7 @@ import torch
 
 from inductor_debug import compare, compare_tensors
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.stages.kerneldiff.results import table
+from inductor_debug.stages.kerneldiff.tables import table
 from inductor_debug.stages.numerics import metrics as room
 from inductor_debug.stages.numerics.accumulator import Figures
 from inductor_debug.stages.numerics.metrics import Metric

@@ -10,7 +10,7 @@ from constrain_graphs import call, graph, placeholder, tensor
 
 from inductor_debug.stages.accelerators.config import AccelConfig, Rule, Waiver
 from inductor_debug.stages.capture.compilation import capture
-from inductor_debug.stages.constrain.summary import by_rule, top_lines
+from inductor_debug.stages.constrain.tables import by_rule, top_lines
 from inductor_debug.stages.rules.engine import check
 
 FORWARD = graph(
