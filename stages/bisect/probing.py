@@ -36,7 +36,7 @@ from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.diff import compared
 from inductor_debug.stages.kerneldiff.records import Comparison
 from inductor_debug.stages.kerneldiff.standard import Standard, opened_baseline, standard_of
-from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.torch_internals import dynamo
 from inductor_debug.stages.torch_internals.inductor_options import patched_config
 from inductor_debug.stages.torch_internals.switch_records import (

@@ -21,7 +21,7 @@ from inductor_debug.models.case import Case
 from inductor_debug.stages.kerneldiff.evidence import Evidence
 from inductor_debug.stages.kerneldiff.random_draws import without_floor
 from inductor_debug.stages.kerneldiff.reviews import Found
-from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.numerics.verdict import FLOORS, Judgement, Reason, over
 from inductor_debug.stages.sides import perturbed
 from inductor_debug.stages.sides import running as sides

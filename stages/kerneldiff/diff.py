@@ -28,7 +28,7 @@ from inductor_debug.stages.kerneldiff.storage_floor import StorageRounding
 from inductor_debug.stages.kerneldiff.tables import conclusion, describe_error, without_gold
 from inductor_debug.stages.kerneldiff.tasks import measure_tasks
 from inductor_debug.stages.numerics.comparison import KernelDiff
-from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.settings import ReferenceConfig, Settings
 from inductor_debug.stages.sides import matched_draws
 from inductor_debug.stages.sides import running as sides

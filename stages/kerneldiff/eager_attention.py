@@ -9,7 +9,7 @@ from torch import nn
 
 from inductor_debug.models.case import Case
 from inductor_debug.stages.numerics.comparison import compare_tensors
-from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.sides import running as sides
 
 EXPLAINED = 0.1

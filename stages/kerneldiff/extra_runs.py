@@ -19,7 +19,7 @@ from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.repeats import repeated
 from inductor_debug.stages.kerneldiff.reviews import Change, decide
 from inductor_debug.stages.numerics.comparison import KernelDiff
-from inductor_debug.stages.numerics.record import raised
+from inductor_debug.stages.numerics.records import raised
 from inductor_debug.stages.settings import Settings
 from inductor_debug.stages.sides import running as sides
 from inductor_debug.stages.sides.training_steps import SideRaised, Trainee, parameters, parameters_after, train

@@ -31,7 +31,7 @@ from inductor_debug.stages.kerneldiff.discrete_outputs import DiscreteOutput
 from inductor_debug.stages.kerneldiff.evidence import Evidence
 from inductor_debug.stages.kerneldiff.perturbation_floor import PerturbedFloor
 from inductor_debug.stages.kerneldiff.reviews import Found
-from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.numerics.verdict import FLOORS, Judgement
 from inductor_debug.stages.sides import perturbed
 from inductor_debug.stages.sides import running as sides

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from inductor_debug.stages.numerics.formats import widen
-from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.numerics.verdict import Judgement, Reason, over, over_floors
 
 LUCK = 1.5

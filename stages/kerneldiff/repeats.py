@@ -11,7 +11,7 @@ from inductor_debug.models.case import Case
 from inductor_debug.stages.kerneldiff import random_draws
 from inductor_debug.stages.kerneldiff.reviews import Change, decide
 from inductor_debug.stages.numerics.comparison import KernelDiff, compare_tensors
-from inductor_debug.stages.numerics.record import raised
+from inductor_debug.stages.numerics.records import raised
 from inductor_debug.stages.sides import running as sides
 from inductor_debug.stages.sides.matched_draws import Draws
 

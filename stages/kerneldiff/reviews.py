@@ -7,7 +7,7 @@ from typing import Protocol
 import pandas as pd
 
 from inductor_debug.stages.kerneldiff.evidence import Evidence
-from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.numerics.verdict import Judgement
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from inductor_debug.stages.kerneldiff.records import Comparison
 from inductor_debug.stages.numerics.comparison import KernelDiff
-from inductor_debug.stages.numerics.record import TensorComparison, columns
+from inductor_debug.stages.numerics.records import TensorComparison, columns
 from inductor_debug.stages.numerics.verdict import FAILING, VERDICTS
 
 COARSE = 0.5

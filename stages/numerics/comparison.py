@@ -18,7 +18,7 @@ from inductor_debug.stages.numerics.limits import check_values
 from inductor_debug.stages.numerics.metrics import metrics
 from inductor_debug.stages.numerics.one_pass import begin, chunks
 from inductor_debug.stages.numerics.readers import Side
-from inductor_debug.stages.numerics.record import TensorComparison, text_table
+from inductor_debug.stages.numerics.records import TensorComparison, text_table
 from inductor_debug.stages.numerics.structure import container_kind, containers, flatten
 from inductor_debug.stages.numerics.verdict import FAILING, FLOORS, Judgement, judge, overall
 

@@ -34,7 +34,7 @@ from inductor_debug.models.stored import checked, lies_within, read_json
 from inductor_debug.models.visible import visible
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.records import Diagnosis
-from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.settings import ReferenceConfig, Settings
 from inductor_debug.stages.sides import fingerprint, packing
 from inductor_debug.stages.sides import running as sides

@@ -7,7 +7,7 @@ import numpy
 
 from inductor_debug.stages.drawing import decades, log_axis, number, power
 from inductor_debug.stages.numerics import histogram
-from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.tensor_pictures.error_counts import SIDE, Tally, log10_of
 
 _GAP = 0.35

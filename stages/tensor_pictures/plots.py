@@ -9,7 +9,7 @@ import torch
 from inductor_debug.stages.artifacts.files import PLOT
 from inductor_debug.stages.file_names import file_name
 from inductor_debug.stages.numerics import histogram
-from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.tensor_pictures.canvas import canvas_of, fold
 from inductor_debug.stages.tensor_pictures.error_counts import tally_of
 from inductor_debug.stages.tensor_pictures.summary import draw_summary

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inductor_debug.stages.drawing import COLORS, MARKERS, decades, drawing, number, power, shorten
-from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.numerics.verdict import VERDICTS
 
 LINES = 60

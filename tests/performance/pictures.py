@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.tensor_pictures.plots import draw
 
 SHAPES: list[tuple[int, ...]] = [

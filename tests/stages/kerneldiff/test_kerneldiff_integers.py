@@ -13,7 +13,7 @@ from inductor_debug.models.case import Case
 from inductor_debug.stages.kerneldiff import perturbation
 from inductor_debug.stages.kerneldiff.reviews import decide
 from inductor_debug.stages.numerics.comparison import KernelDiff
-from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.sides.decomposed import Decomposed
 from inductor_debug.stages.sides.running import Leaves, collect
 

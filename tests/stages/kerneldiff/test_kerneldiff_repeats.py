@@ -17,7 +17,7 @@ from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.repeats import repeated
 from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
 from inductor_debug.stages.numerics.comparison import KernelDiff
-from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.settings import BackendConfig, Settings
 from inductor_debug.stages.sides import running as sides
 from inductor_debug.stages.tensor_pictures.plots import pictures

@@ -6,7 +6,7 @@ import torch
 from inductor_debug.models.case import Case
 from inductor_debug.stages.kerneldiff.bias import withdrawn
 from inductor_debug.stages.kerneldiff.reviews import decide
-from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.sides import perturbed
 
 ROUNDOFF = 2.0**-9

@@ -10,7 +10,7 @@ import torch
 
 from inductor_debug.stages.drawing import drawing
 from inductor_debug.stages.numerics.comparison import compare_tensors
-from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.tensor_pictures import summary, tensor
 
 

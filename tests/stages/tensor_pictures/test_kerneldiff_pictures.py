@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from inductor_debug.stages.numerics import histogram
 from inductor_debug.stages.numerics.comparison import compare_tensors
 from inductor_debug.stages.numerics.readers import span
-from inductor_debug.stages.numerics.record import TensorComparison
+from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.tensor_pictures.canvas import CELLS, canvas_of, fold, unravel, zoom_of
 from inductor_debug.stages.tensor_pictures.error_counts import SIDE, tally_of
 from inductor_debug.stages.tensor_pictures.errors import boxes
