@@ -31,7 +31,7 @@ class StepResult:
         gradients: parameter name → gradient; a parameter that got none is missing. Other tensors of the module that
             require one are there by their path, inputs as ``input.NAME``.
         written: kind → name → content after the step, of the tensors of :meth:`Case.state` that it wrote into, made or
-            replaced by others; what holds the same bits as before is not there.
+            replaced by others. What holds the same bits as before is not there.
         seconds: wall time of the step, the device synchronised before and after.
     """
 

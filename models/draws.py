@@ -79,8 +79,8 @@ class Draws:
     """The random operations of one step, in order.
 
     Attributes:
-        matched: False once a replay met an operation that drew and that the watched step did not have in this place,
-            or that can't be replayed; from there on gold drew for itself.
+        matched: False once a replay met an operation that drew and that the watched step did not have in this place, or
+            that can't be replayed. From there on gold drew for itself.
     """
 
     items: list[Draw] = field(default_factory=list)

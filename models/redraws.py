@@ -1,7 +1,7 @@
 """The random numbers of a step of the case, drawn again by other code, element by element.
 
-Many generators fill memory in its order, so that two sides at one generator state drop other elements where a compiler
-keeps a tensor in another order of memory (channels last against contiguous). A compiler may also leave out what nothing
+Many generators fill memory in its order. A compiler may keep a tensor in another order of memory (channels last against
+contiguous), and then two sides at one generator state drop other elements. A compiler may also leave out what nothing
 uses, after which its generator is behind. So a test side's random operations are watched as the reference's were
 (:func:`models.draws.recorded_draws`), and matched with them (:func:`matched`). Where they belong together, the test
 side is run once more: each of its random operations runs, and the reference's numbers are written into its result, by

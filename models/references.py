@@ -22,8 +22,9 @@ _REGISTRIES = ("_parameters", "_buffers", "_modules")
 
 
 def is_open(value: Any) -> bool:
-    """Whether the attributes of ``value`` are looked at: a module's, or an object's of a class that is not torch's,
-    NumPy's or Python's own (whose registries and caches reach far), or is one of those that only hold what they get."""
+    """Whether the attributes of ``value`` are looked at. They are for a module, and for an object of a class that is
+    not torch's, NumPy's or Python's own, whose registries and caches hold much else. Of these, the classes that only
+    hold what they get are looked at too."""
     if isinstance(value, (torch.nn.Module, *_HOLDERS)):
         return True
     if isinstance(value, (type, torch.Tensor, *_CALLABLES, *_DATA)):

@@ -64,10 +64,10 @@ class TensorSnapshot:
 class Snapshot:
     """Everything that a forward or a backward pass may change in a module, or in its inputs.
 
-    Kept, in whatever is reachable from the roots: content and ``.grad`` of tensors; which objects the attributes of
-    modules and of other objects are (a buffer that forward rebinds, a counter that it increments, ``training``);
-    entries of lists, dicts, sets and deques; state of random generators. Not kept: state inside objects of torch's,
-    NumPy's and Python's own classes that are none of these, in datasets, closures and globals.
+    Kept is, in whatever is reachable from the roots: content and ``.grad`` of tensors; entries of lists, dicts, sets
+    and deques; state of random generators. Kept is also which objects the attributes of modules and of other objects
+    are: a buffer that forward rebinds, a counter that it increments, ``training``. Not kept: state inside objects of
+    torch's, NumPy's and Python's own classes that are none of these, in datasets, closures and globals.
 
     The content is copied, not trusted to version counters: ``.data`` and native kernels change memory without
     counting. The cost is one copy of the parameters, and one comparison when they are put back.

@@ -7,9 +7,9 @@ the reference would let zeros pass. So the reference and gold are run again, per
 (:mod:`stages.sides.perturbed`), and where their difference stays what it was in every draw, the floor does not
 decide.
 
-Some rounding stays as well: of constants (rotary positions in bfloat16, where eager's cosines are 14 % off and a
-compiler's, rounded less often, are not), or of a sum that grows until the next term is lost. Where a floor of that kind
-would pass nearly anything it is withdrawn too; a narrower one decides as before.
+Some rounding stays as well: of constants, or of a sum that grows until the next term is lost. Rotary positions in
+bfloat16 are such constants: eager's cosines are 14 % off, and a compiler's, rounded less often, are not. Where a floor
+of that kind would pass nearly anything it is withdrawn too; a narrower one decides as before.
 """
 
 from collections.abc import Sequence
@@ -27,8 +27,8 @@ from inductor_debug.stages.sides import perturbed
 from inductor_debug.stages.sides import running as sides
 
 WIDE = 0.25
-"""A floor above this power of the unit roundoff, as a share of the reference (both RMS), is asked about: 25 % in
-bfloat16, four of which are the tensor itself, 15 % in float16, 1.6 % in float32."""
+"""A floor above this power of the unit roundoff, as a share of the reference (both RMS), is asked about. That is 25 %
+in bfloat16, four of which are the tensor itself, 15 % in float16, 1.6 % in float32."""
 
 DRAWS = 3
 """Perturbed references in all of which the difference must stay: of a scalar, one draw in 25 is as near by luck."""

@@ -1,8 +1,8 @@
 """Outputs of integers and bools that the model makes of floating-point numbers: tokens, masks, indices, levels.
 
 They have no rounding of their own, but a value within rounding of a tie (two largest scores, a threshold, half a
-level) may fall on either side. How often it does is measured as the noise of other tensors is: by how many elements,
-and by how much, perturbed references differ from gold at the same perturbed values.
+level) may fall on either side. How often it does is measured as the noise of other tensors is. Perturbed references
+differ from gold, at the same perturbed values, by so many elements and by so much.
 """
 
 from dataclasses import dataclass, replace

@@ -4,21 +4,21 @@ One eager run is one draw of the rounding noise, and it misleads in three ways.
 
 *Luck.* Of a tensor of few elements (a mean, a score) the one draw may come out near zero: clean Inductor in float32 was
 called a defect for 17 of 200 seeds of a scalar mean. So the reference and its gold are run again with parameters and
-inputs perturbed by some units of roundoff, both by the same; each such pair is another draw of the same noise, and the
+inputs perturbed by some units of roundoff, both by the same. Each such pair is another draw of the same noise. The
 floor becomes the RMS, and the maximum, over all draws, where that is much more.
 
 *Another algorithm.* Eager adds some sums up in a wider format, so that its floor is the result's last bit, which code
 that adds in the dtype itself can't meet. Each perturbed reference is therefore run a second time, decomposed and with
 sequential sums (:mod:`stages.sides.decomposed`). Where that is noisier the floor follows it: of a loss or a gradient
-wholly, of an output up to a limit (:data:`~stages.kerneldiff.perturbation_floor.LEEWAY`), or without it where gold is
-zero but for float64's own rounding.
+wholly, of an output up to a limit (:data:`~stages.kerneldiff.perturbation_floor.LEEWAY`). There is no limit where gold
+is zero but for float64's own rounding.
 
 *Branches.* Where the model branches on a value (a ReLU's mask, a max-pool's choice) a value within rounding of the
-branch may fall on either side, and everything behind it, most of all the gradients, jumps by far more than rounding:
-clean Inductor in ResNet-18's training was measured at 28,500 floors, from one ReLU. A jump shows without any rounding:
-gold at weights and inputs moved by +d and by -d, less twice gold itself, is zero up to second order where the model is
-smooth, and the jump where a branch lies between. Where that is more than ``factor`` floors, an error of up to
-``factor`` times the largest such jump is not called a defect; the row says so (bound ``conditioning``), and its floor
+branch may fall on either side. Everything behind it, most of all the gradients, then jumps by far more than rounding.
+Clean Inductor in ResNet-18's training was measured at 28,500 floors, from one ReLU. A jump shows without any rounding.
+Take gold at weights and inputs moved by +d and by -d, less twice gold itself. That is zero up to second order where the
+model is smooth, and the jump where a branch lies between. Where that is more than ``factor`` floors, an error of up to
+``factor`` times the largest such jump is not called a defect. The row says so (bound ``conditioning``), and its floor
 and ratio stay what they were. That holds element by element: an error where nothing jumps (a lost update) is not a
 branch's, however large the jumps elsewhere. And it holds for the error's part along gold itself, which is large for a
 wrong scale and small for a branch.

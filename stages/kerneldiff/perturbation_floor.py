@@ -13,8 +13,8 @@ LUCK = 1.5
 """A first draw of the noise is taken for a lucky one where all draws together have so many times its floor."""
 
 LEEWAY = 1.5
-"""Of an output or a buffer the decomposed reference's noise counts up to so many times eager's own: no more, since with
-``factor`` 4 an error of 8 times eager's floor must be a defect."""
+"""Of an output or a buffer the decomposed reference's noise counts up to so many times eager's own. With more, and
+``factor`` 4, an error of 8 times eager's floor might be no defect."""
 
 SUMS = ("loss", "gradient", "parameter")
 """Kinds of tensors that are sums over all else, or follow from them: there the decomposed reference's noise counts
@@ -29,8 +29,9 @@ UNEXPLAINED = 0.01
 
 @dataclass
 class PerturbedFloor:
-    """A row that the floor called a defect, with its noise over the draws so far, that of the decomposed reference, the
-    largest jump, the largest at each element, and the most that noise or a jump has along gold."""
+    """A row that the floor called a defect, with what the draws so far showed. That is its noise, that of the
+    decomposed reference, the largest jump, the largest at each element, and the most that noise or a jump has along
+    gold."""
 
     row: TensorComparison
     judgement: Judgement

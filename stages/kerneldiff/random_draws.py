@@ -121,9 +121,9 @@ def of_draws(
     Where the test side's draws differ from the reference's, a difference says nothing about the backend: what fails is
     ``not_established``, the structure too, for another layer may have been dropped. What passes stands: no floor is so
     wide that other numbers would be within it. Where gold's draws differ, the floor measures dropout masks, not
-    rounding. They do where gold left a generator in another state; equal states are not proof of equal draws, so a
-    floor above the square root of the unit roundoff (half the digits) in an output says the same of gold. Then only
-    bits and the tolerance count: a row that keeps neither is ``not_established``.
+    rounding. They do where gold left a generator in another state. Equal states are no proof of equal draws. So a floor
+    above the square root of the unit roundoff (half the digits) in an output says the same of gold. Then only bits and
+    the tolerance count: a row that keeps neither is ``not_established``.
 
     Args:
         reference, gold, test: the sides as they ran.

@@ -20,8 +20,8 @@ class RunningStatistics:
     """Judges a normalization's running statistics that exceed the floor by tolerance instead.
 
     They are sums of thousands of terms that cancel. Eager on the CPU adds them up in float64, so that its floor is the
-    float32 result's last bit, which no backend that adds in float32 can meet (clean Inductor was measured at 43 floors
-    in ResNet-18's ``running_mean``). ``assert_close``'s tolerance of the dtype decides, and not more than the square
+    float32 result's last bit. No backend that adds in float32 can meet that: clean Inductor was measured at 43 floors
+    in ResNet-18's ``running_mean``. ``assert_close``'s tolerance of the dtype decides, and not more than the square
     root of the unit roundoff, half the digits, of the buffer's own size. Any other buffer has the floor of all tensors.
     What one side alone wrote into is never within a tolerance.
     """

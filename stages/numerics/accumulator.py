@@ -1,10 +1,10 @@
 """The figures of one tensor against another as running sums over pieces of them, on the pieces' own device.
 
-Floats are widened to float64 (complex to complex128) a piece at a time, and sums are kept in float64 with a running
-scale, so that values near 1e300 and errors near 1e-300 neither overflow nor vanish. Integers are compared as integers.
+Floats are widened to float64 (complex to complex128) a piece at a time. Sums are kept in float64 with a running scale,
+so that values near 1e300 and errors near 1e-300 neither overflow nor vanish. Integers are compared as integers.
 
-Pieces of real numbers that are all finite take a short way through five buffers that are used again for every piece;
-all others (complex, integers, NaN, infinities) take the general way. Both give the same figures.
+Pieces of real numbers that are all finite take a short way through five buffers that are used again for every piece.
+All others (complex, integers, NaN, infinities) take the general way. Both give the same figures.
 """
 
 import math

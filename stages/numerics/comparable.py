@@ -23,10 +23,11 @@ _WITHOUT_ZERO = ("torch.float8_e8m0fnu",)
 def comparable(tensor: Side) -> Side:
     """The tensor without its graph, as it is compared, never made dense or dequantized as a whole.
 
-    A sparse tensor is compared as the dense one that it stands for (an explicit zero and a missing element are equal),
-    a quantized one as the numbers that it stands for, and a jagged nested one as its values, all rows after each other
-    (:func:`stages.numerics.structure.flatten` gives its offsets apart). Quantized tensors of less than a byte an
-    element, and mkldnn tensors, are made strided whole, since torch reads no part of them. A reader is its own.
+    A sparse tensor is compared as the dense one that it stands for: an explicit zero and a missing element are equal. A
+    quantized one is compared as the numbers that it stands for. A jagged nested one is compared as its values, all rows
+    after each other (:func:`stages.numerics.structure.flatten` gives its offsets apart). Quantized tensors of less than
+    a byte an element, and mkldnn tensors, are made strided whole, since torch reads no part of them. A reader is its
+    own.
 
     Raises:
         CannotCompare: a meta tensor, a strided nested one, or a sparse one of a dtype without a zero.

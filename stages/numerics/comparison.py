@@ -351,9 +351,9 @@ _UNIQUE = (
 def _equal(reference: Any, test: Any) -> bool | None:
     """Whether two leaves of one type that are no tensors are equal; None where that can't be told.
 
-    What defines no equality is equal where it is the same class, function or module, or an object of a user's own class
-    with the same attributes, none of which holds tensors (else it would have been entered). Generators of torch's are
-    equal that will draw the same.
+    What defines no equality is equal where it is the same class, function or module. So is an object of a user's own
+    class with the same attributes, none of which holds tensors (else it would have been entered). Generators of torch's
+    are equal that will draw the same.
     """
     if isinstance(reference, _UNIQUE):
         return reference is test

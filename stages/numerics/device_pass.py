@@ -1,7 +1,7 @@
 """The one-pass comparison of two tensors on a CUDA device: started without waiting, read when it is needed.
 
-All launches of a pass are queued at once, the copy of its few kilobytes of results to the host included, so that the
-passes of many tensors follow each other without a gap, and the host reads the first while the device works on the next.
+All launches of a pass are queued at once, the copy of its few kilobytes of results to the host included. So the passes
+of many tensors follow each other without a gap, and the host reads the first while the device works on the next.
 """
 
 import contextlib

@@ -4,7 +4,7 @@ import torch
 
 LOWEST, OCTAVES, BINS = -100, 2, 64
 """Bin ``i`` counts errors in [2**(LOWEST + OCTAVES·i), 2**(LOWEST + OCTAVES·(i + 1))); the first also what lies below,
-the last but one also what lies above; the last is for what has no place: zeros, NaN and infinities."""
+the last but one also what lies above. The last bin is for what has no place: zeros, NaN and infinities."""
 
 
 def bins_of(error: torch.Tensor) -> torch.Tensor:

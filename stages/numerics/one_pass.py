@@ -14,8 +14,8 @@ from inductor_debug.stages.numerics.accumulator import Accumulator, Figures
 from inductor_debug.stages.numerics.readers import Reader, Side
 
 CHUNK = 1 << 14
-"""Elements handled at a time on the CPU: temporaries stay in its cache, and below the size from which torch splits an
-operation over threads (32768 elements), whose barriers cost many times the work where other processes want the cores.
+"""Elements handled at a time on the CPU. Temporaries stay in its cache, and below 32768 elements, from which on torch
+splits an operation over threads. Their barriers cost many times the work where other processes want the cores.
 """
 
 DEVICE_CHUNK = 1 << 18
@@ -109,8 +109,8 @@ def begin(
 ) -> Callable[[], Figures]:
     """:func:`measure` in two steps: what this returns gives the figures when it is called.
 
-    On a CUDA device the work is queued here, without waiting, so that many tensors are compared back to back, but for
-    those that are not contiguous or have a reader. The tensors must not change in between.
+    On a CUDA device the work is queued here, without waiting, so that many tensors are compared back to back. Those
+    that are not contiguous or have a reader are not queued. The tensors must not change in between.
 
     Args:
         reference, test: the sides, of equal shapes, any dtypes and devices.

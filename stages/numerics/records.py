@@ -34,9 +34,9 @@ class TensorComparison:
         worst_index, worst_reference, worst_test: the element of the largest error; None where nothing differs.
         floor_rms, floor_max, error_rms, error_max: noise floor and error against gold; None without gold.
         ratio, factor: error over floor (the larger of RMS and maximum), and the limit on it.
-        resolution: RMS error, over the RMS of the reference, up to which the bound that decided lets a tensor pass
-            (``factor`` floors, or jumps, or the tolerance at an element of that RMS); 1 means that zeros would pass
-            too. None where bits decided, and of a reference that is all zeros.
+        resolution: RMS error, over the RMS of the reference, up to which the bound that decided lets a tensor pass.
+            That is ``factor`` floors, or jumps, or the tolerance at an element of that RMS. 1 means that zeros would
+            pass too. None where bits decided, and of a reference that is all zeros.
         atol, rtol: tolerances that ``mismatched`` counts by.
         worst: the worst elements, worst first (not a column).
         histogram: errors counted by size, where asked for (not a column; :mod:`stages.numerics.histogram`).

@@ -77,8 +77,8 @@ def _either(left, right):
 def _bits(reference, test, BITS: tl.constexpr):
     """What differs between two values bit by bit, and the distance in units in the last place, unsigned.
 
-    On two sides of zero, where both zeros meet, the way leads through zero: a negative number's bits are those of its
-    magnitude less 2**(BITS - 1), so that the sum of both, plus that, is the sum of the magnitudes.
+    On two sides of zero, where both zeros meet, the way leads through zero. A negative number's bits are those of its
+    magnitude less 2**(BITS - 1). So the sum of both, plus that, is the sum of the magnitudes.
     """
     if BITS == 64:
         left, right = reference.to(tl.int64, bitcast=True), test.to(tl.int64, bitcast=True)

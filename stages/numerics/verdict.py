@@ -84,8 +84,8 @@ def judge(figures: Figures, *, factor: float, roundoff: float, use_floor: bool, 
 
     The floor is the RMS, and the maximum, of |reference - gold|, neither below ``roundoff`` times the RMS, and the
     maximum, of |gold|. The error is the RMS, and the maximum, of |test - gold|. The tensor is a defect where either
-    ratio exceeds ``factor``, and where gold is not finite in elements that the sides are, and any element of the tensor
-    is beyond the tolerance.
+    ratio exceeds ``factor``. It is also one where gold is not finite in elements that the sides are, and any element of
+    the tensor is beyond the tolerance.
 
     Args:
         figures: of the test side against the reference and, where there is one, gold.

@@ -50,8 +50,8 @@ class AffectedOperations:
     def operations(self, rows: Iterable[Violation]) -> set[Place] | None:
         """The operations of :attr:`counted` that rows concern; None where that can't be told of one.
 
-        Of a parameter's or an input's row those that read it, through views too; of a row of Dynamo's graph what became
-        of the call, by the source line and the module that both have.
+        A row of a parameter or an input stands for the operations that read it, through views too. A row of Dynamo's
+        graph stands for what became of the call, by the source line and the module that both have.
         """
         rows = list(rows)
         found = self._own(rows)

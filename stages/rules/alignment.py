@@ -15,9 +15,9 @@ from inductor_debug.stages.rules.violation import Violation
 def alignment(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
     """One row for each dimension that is not a multiple of ``rule.value``.
 
-    ``dims`` last, last2, first and all look at each tensor once, at the node that makes it; contraction looks at
-    operands of matrix products, attention and convolutions, at each node that reads them, and of a convolution in
-    groups at the size of one group. A dimension of size 1 counts only under ``all``. A cost is that of padding the one
+    ``dims`` last, last2, first and all look at each tensor once, at the node that makes it. ``contraction`` looks at
+    operands of matrix products, attention and convolutions, at each node that reads them. Of a convolution in groups it
+    looks at the size of one group. A dimension of size 1 counts only under ``all``. A cost is that of padding the one
     dimension, after those of the tensor that stand before it.
     """
     if rule.dims == "contraction":

@@ -9,11 +9,11 @@ operation                              dynamo (the user's own calls), and forwar
                                        became); joint only where neither of those was captured.
 =====================================  ================================================================
 
-A tensor is reported at the node that makes it, not again at each that reads it (but for ``contraction``, and for rules
-of some ``operations``, which are about operands); its bytes are counted once however many read it. A backward graph's
-placeholders that its forward has shown are not reported again. What a graph does not hold (the body of a higher-order
-operator, a module that was not traced) is undecided for every rule. Rows of one denied call, in several graphs, are one
-finding (:mod:`stages.rules.findings`).
+A tensor is reported at the node that makes it, not again at each that reads it. Exceptions are ``contraction``, and
+rules of some ``operations``, which are about operands. Its bytes are counted once however many read it. A backward
+graph's placeholders that its forward has shown are not reported again. What a graph does not hold (the body of a
+higher-order operator, a module that was not traced) is undecided for every rule. Rows of one denied call, in several
+graphs, are one finding (:mod:`stages.rules.findings`).
 """
 
 import datetime

@@ -33,8 +33,8 @@ def size(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> It
     """One row for each dimension whose size is not within ``rule.value``, a largest size or ``{min, max}``.
 
     The cost is the tensor's bytes, with the effect ``pad`` what padding the dimension to the smallest size adds.
-    A symbolic size is decided by its range, else as this case had it; one that fits here, but need not, is undecided,
-    as is one without a value whose range reaches over a limit.
+    A symbolic size is decided by its range, else as this case had it. One that fits here, but need not, is undecided.
+    So is one without a value whose range goes beyond a limit.
     """
     least, most = (0, int(rule.value)) if not isinstance(rule.value, Mapping) else _limits(rule.value)
     limit = f"{least} or more" if most is None else f"{least} to {most}" if least else f"at most {most}"

@@ -6,7 +6,7 @@ A run stores under ``kerneldiff/baseline``:
   buffers and inputs those that the step changed;
 - ``inputs.safetensors``: the inputs, by argument name (``model.inputs`` takes it too where safetensors has
   their dtypes);
-- ``weights.safetensors``, only with ``store_baseline=true``: every parameter and buffer, by name; without them the run
+- ``weights.safetensors``, only with ``store_baseline=true``: every parameter and buffer, by name. Without them the run
   that compares must have the same weights already, and torch draws others on another kind of CPU or in another version;
 - ``baseline.json``: what no safetensors file holds (the leaves in order and those that are no tensors, dtypes, digests
   of every parameter and buffer, the configuration, versions), and the SHA-256 of the files and of itself.
@@ -44,7 +44,7 @@ from inductor_debug.stages.sides.baseline_store import FILE, FILES, FOLDER, FORM
 log = logging.getLogger(__name__)
 
 GOLD_DIGITS = 1e-9
-"""Two machines' float64 results of one model differ by less than this share of a tensor's largest magnitude: some
+"""Two machines' float64 results of one model differ by less than this share of a tensor's largest magnitude. It is some
 10^7 times their unit roundoff (1.1e-16), and a hundredth of float32's (6e-8), the finest that gold judges."""
 
 KEY = "stages.kerneldiff.baseline"

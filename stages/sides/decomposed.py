@@ -1,9 +1,9 @@
 """The reference computed otherwise, and as rightly: operations decomposed, sums added one term after another.
 
-Eager is not one algorithm among equals: on the CPU it adds up normalizations in a wider format, and sums in blocks, so
+Eager is not one algorithm among equals. On the CPU it adds up normalizations in a wider format, and sums in blocks, so
 that its noise there is the result's last bit. A compiler decomposes those operations, and adds one term after another
-in float32. So a floor of eager's alone may be one that no such code can meet (clean Inductor was measured at 45 to 93
-floors in the gradients before a batch normalization, whose sums have 32,768 terms). What the reference gives with the
+in float32. So a floor of eager's alone may be one that no such code can meet. Clean Inductor was measured at 45 to 93
+floors in the gradients before a batch normalization, whose sums have 32,768 terms. What the reference gives with the
 decompositions of ``torch.export`` and of normalizations, and with such sums, is another draw of the noise.
 """
 

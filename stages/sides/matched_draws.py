@@ -1,7 +1,7 @@
 """Whether the test side drew the reference's random numbers, and the test side once more with those numbers.
 
-Asked only where a result fails. Each random operation of both sides is looked at: where they belong together, but are
-not surely the same, the test side is judged by a step in which the reference's numbers are written into its own, by
+Asked only where a result fails. Each random operation of both sides is looked at. Where they belong together, but are
+not surely the same, the test side is judged by another step. In it the reference's numbers are written into its own, by
 logical index (:mod:`models.redraws`). Where they don't, nothing that differs is a finding about the backend.
 """
 

@@ -14,7 +14,7 @@ from inductor_debug.stages.sides.decomposed import Decomposed
 log = logging.getLogger(__name__)
 
 MOST_UNITS, MOST_RELATIVE = 64.0, 0.01
-"""The perturbation: so many units of roundoff (some three times the noise of a deep model's own rounding), but no
+"""The perturbation: so many units of roundoff, some three times the noise of a deep model's own rounding. It is no
 larger a share of a value than this, so that a narrow format's perturbation stays a small one."""
 
 Runner = Callable[[str, Case], sides.Side]
