@@ -125,20 +125,20 @@ def once(run: Path, asked: Asked, out: Path | None) -> Checked:
     return Checked(table, folder, "\n".join(filter(None, (message, found.unlooked, note))), failed, lines)
 
 
-def grid(run: Path, asked: Asked, words: Sequence[str], out: Path | None) -> Checked:
+def grid(run: Path, asked: Asked, overrides: Sequence[str], out: Path | None) -> Checked:
     """``--grid``: one table and one picture.
 
     Args:
         run: the run's folder.
         asked: the profile that the user asked for.
-        words: ``FIELD=VALUES`` each, see :func:`stages.constrain.grid.parse_grid`.
+        overrides: ``FIELD=VALUES`` each, see :func:`stages.constrain.grid.parse_grid`.
         out: folder for both files; None makes a new one.
     """
     from inductor_debug.stages.constrain.grid import check_grid, draw_grid, parse_grid
 
     run = store.existing(run)
     graphs = read_graphs(run)
-    points, found = parse_grid(words), against(run, asked)
+    points, found = parse_grid(overrides), against(run, asked)
     _, note = _valid(found, graphs)
     table = check_grid(graphs, found.config, points, found.base)
     folder = _made(out, "grid")
@@ -168,7 +168,9 @@ def _with_breaks(note: str, runs: Iterable[Path]) -> str:
     runs = list(runs)
     damage = [f"note: {row[store.DAMAGE]}" for row in map(store.row, runs) if row[store.DAMAGE]]
     found = [(run, breaks_in_words(read_breaks(run))) for run in runs]
-    told = [f"note: {run}: what runs outside the graphs is not counted ({words})" for run, words in found if words]
+    told = [
+        f"note: {run}: what runs outside the graphs is not counted ({outside})" for run, outside in found if outside
+    ]
     return "\n".join(filter(None, (note, *told, *damage)))
 
 

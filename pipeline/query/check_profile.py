@@ -30,7 +30,7 @@ class Asked:
 
     Attributes:
         accel: a profile's name or file; None for the run's own.
-        overrides: ``FIELD=VALUE`` words.
+        overrides: ``FIELD=VALUE`` each.
         config_dir: a folder of the user's, whose ``accel/NAME.yaml`` are profiles too.
         trusted: True where callables that the run itself names may be called.
     """
@@ -41,20 +41,20 @@ class Asked:
     trusted: bool = False
 
     @classmethod
-    def of(cls, words: Sequence[str], accel: str | None, config_dir: Path | None, trusted: bool = False) -> "Asked":
+    def of(cls, overrides: Sequence[str], accel: str | None, config_dir: Path | None, trusted: bool = False) -> "Asked":
         """What a command line asks for.
 
         Args:
-            words: ``FIELD=VALUE`` each; ``accel=NAME`` is the same as ``--accel NAME``.
+            overrides: ``FIELD=VALUE`` each; ``accel=NAME`` is the same as ``--accel NAME``.
             accel: name or path of another profile than the run's; None for the run's.
             config_dir: a folder with ``accel/NAME.yaml``.
             trusted: True calls the rules that the run itself names.
         """
-        named = [word.partition("=")[2] for word in words if word.startswith("accel=")]
+        named = [override.partition("=")[2] for override in overrides if override.startswith("accel=")]
         names = list(dict.fromkeys([*named, *([] if accel is None else [accel])]))
         if len(names) > 1:
             raise UserError(f"check: got the profiles {', '.join(names)}; valid: one.\nTry: accel={names[0]}")
-        others = [word for word in words if not word.startswith("accel=")]
+        others = [override for override in overrides if not override.startswith("accel=")]
         return cls(names[0] if names else None, others, config_dir, trusted)
 
 
@@ -178,12 +178,12 @@ def _changes(overrides: Sequence[str]) -> dict[str, Any]:
     from yaml import YAMLError
 
     found: Any = OmegaConf.create()
-    for word in overrides:
+    for override in overrides:
         try:
-            found = OmegaConf.merge(found, OmegaConf.from_dotlist([word.removeprefix("accel.")]))
+            found = OmegaConf.merge(found, OmegaConf.from_dotlist([override.removeprefix("accel.")]))
         except YAMLError as error:
             raise ConfigurationError(
-                f"check: got {word!r}, whose value can't be read; valid: YAML.\nTry: quotes, as in denied=['*']"
+                f"check: got {override!r}, whose value can't be read; valid: YAML.\nTry: quotes, as in denied=['*']"
             ) from error
     changes = OmegaConf.to_object(found)
     assert isinstance(changes, dict)

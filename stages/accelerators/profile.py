@@ -249,10 +249,10 @@ def _require(value: Any, kind: type | tuple[type, ...], key: str, valid: str) ->
 
 
 def _boolean(key: str, text: str) -> bool:
-    words = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
-    if text.strip().lower() not in words:
-        raise invalid_choice(key, text, words, where="the environment")
-    return words[text.strip().lower()]
+    values = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+    if text.strip().lower() not in values:
+        raise invalid_choice(key, text, values, where="the environment")
+    return values[text.strip().lower()]
 
 
 def _positive(key: str, text: str) -> int:

@@ -102,7 +102,7 @@ class ProfileViolated(RuntimeError):
             seen = item.verification
             state = "verified in a fresh process" if seen.verified else f"not verified: {seen.reason}"
             lines.append(f"  {self._path(item.name)}  {state}")
-        return [*lines, f"  {self.repros.in_words(str(self.folder))}"]
+        return [*lines, f"  {self.repros.describe(str(self.folder))}"]
 
     def _path(self, name: str) -> str:
         return f"{self.folder}/{name}"

@@ -36,7 +36,7 @@ FIELDS = {
 MOST_POINTS = 100_000
 
 
-def parse_grid(words: Sequence[str]) -> dict[str, list[Any]]:
+def parse_grid(overrides: Sequence[str]) -> dict[str, list[Any]]:
     """``["alignment=1:128", "max_tensor_bytes=1MiB,2MiB"]`` as fields and their values, sizes in bytes.
 
     A range ``A:B`` or ``A:B:STEP`` holds both ends; a list is written with commas.
@@ -44,20 +44,20 @@ def parse_grid(words: Sequence[str]) -> dict[str, list[Any]]:
     Raises:
         ConfigurationError: no such field, or a value that is not one of its.
     """
-    if not words:
+    if not overrides:
         raise ConfigurationError("--grid: got nothing; valid: FIELD=VALUES.\nTry: --grid alignment=1:128")
     numbers = {item.name for item in fields(AccelConfig) if item.type in ("int | None", int | None)} | IN_BYTES
     grid: dict[str, Sequence[Any]] = {}
-    for word in words:
-        name, sign, text = word.partition("=")
+    for override in overrides:
+        name, sign, text = override.partition("=")
         name = name.removeprefix("accel.")
         if not sign or not text:
-            raise ConfigurationError(f"--grid: got {word!r}; valid: FIELD=VALUES.\nTry: --grid alignment=1:128")
+            raise ConfigurationError(f"--grid: got {override!r}; valid: FIELD=VALUES.\nTry: --grid alignment=1:128")
         if name not in FIELDS:
             nearest = closest_first(name, FIELDS)[0]
             raise invalid_choice("--grid", name, FIELDS, example=f"--grid {nearest}={FIELDS[nearest]}")
         parts = text.split(",")
-        values = [_numbers(part, word, in_bytes=name in IN_BYTES) if name in numbers else [part] for part in parts]
+        values = [_numbers(part, override, in_bytes=name in IN_BYTES) if name in numbers else [part] for part in parts]
         grid[name] = values[0] if len(values) == 1 else tuple(itertools.chain.from_iterable(_few(values)))
     _few(grid.values())
     return {name: list(values) for name, values in grid.items()}
@@ -72,14 +72,15 @@ def _few(values: Iterable[Sequence[Any]]) -> Iterable[Sequence[Any]]:
     return values
 
 
-def _numbers(part: str, word: str, *, in_bytes: bool) -> Sequence[int]:
+def _numbers(part: str, override: str, *, in_bytes: bool) -> Sequence[int]:
     ends = [parse_bytes(item) if in_bytes else _whole(item) for item in part.split(":")]
     known = [end for end in ends if end is not None]
     if len(known) < len(ends) or len(ends) > 3 or ends[2:] == [0] or (len(known) > 1 and known[1] < known[0]):
         size = f"a size ({VALID_BYTES})" if in_bytes else "a whole number"
         example = "max_tensor_bytes=1MiB:8MiB:1MiB" if in_bytes else "alignment=8:128:8"
         raise ConfigurationError(
-            f"--grid: got {part!r} in {word!r}; valid: {size}, A:B or A:B:STEP with A at most B.\nTry: --grid {example}"
+            f"--grid: got {part!r} in {override!r}; valid: {size}, A:B or A:B:STEP with A at most B.\n"
+            f"Try: --grid {example}"
         )
     return known if len(known) == 1 else range(known[0], known[1] + 1, *known[2:])
 

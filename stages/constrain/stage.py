@@ -54,7 +54,7 @@ class ConstrainStage(Stage):
         if not names:
             return StageResult("failed", "not established: no captured graph")
         graphs = [GraphRecord.from_json(context.artifacts.read_json(name)) for name in names]
-        context.progress(f"checking {_graphs_in_words(graph.id for graph in graphs)} against {profile.name}")
+        context.progress(f"checking {_describe_graphs(graph.id for graph in graphs)} against {profile.name}")
         violations = rules.check(graphs)
         looked = bool(profile.rules or rules.own_check)
         breaks = files.BREAKS.read(context.artifacts) or []
@@ -119,7 +119,7 @@ def message_of(violations: Violations, looked: bool = True) -> str:
         return f"nothing was checked: the profile {profile.name} has no rules"
     if not violations.rows:
         one = len({_number(id) for id in violations.graphs}) == 1
-        return f"{_graphs_in_words(violations.graphs)} {'fits' if one else 'fit'} {profile.name}"
+        return f"{_describe_graphs(violations.graphs)} {'fits' if one else 'fit'} {profile.name}"
     counts = violations.by_severity
     found = sum(counts.get(severity, 0) for severity in ("error", "warning"))
     by_rule = ", ".join(f"{rule} {count}" for rule, count in violations.summary()["by_rule"].items())
@@ -132,7 +132,7 @@ def message_of(violations: Violations, looked: bool = True) -> str:
     return "; ".join(parts)
 
 
-def _graphs_in_words(ids: Iterable[str]) -> str:
+def _describe_graphs(ids: Iterable[str]) -> str:
     """``1 graph (seen as dynamo, forward)``: Dynamo's and AOTAutograd's are pictures of one graph of the model."""
     ids = list(ids)
     kinds = dict.fromkeys(id.rpartition(".")[2] for id in ids)

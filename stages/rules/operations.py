@@ -99,7 +99,7 @@ def _unlisted(
     if _told_by_unseen(graph, node):
         return
     names = Operation.of(node)
-    allowed = _in_words(rule)
+    allowed = _described(rule)
     if node.dispatched is not None:
         own = [] if names.python else [node.target]
         refused = [call for call in [*own, *node.dispatched] if not _allows(rule, Operation.of_overload(call))]
@@ -122,10 +122,10 @@ def allow_list(profile: Profile, row: Violation) -> list[str]:
     if row.rule != "operation":  # casts, strides and custom rules have mappings of their own
         return []
     rules = [rule for rule in profile.of("operation") if isinstance(rule.value, Mapping)]
-    return next((list(rule.value["allow"]) for rule in rules if _in_words(rule) == row.limit), [])
+    return next((list(rule.value["allow"]) for rule in rules if _described(rule) == row.limit), [])
 
 
-def _in_words(rule: Rule) -> str:
+def _described(rule: Rule) -> str:
     return f"one of {len(rule.value['allow'])} allowed"
 
 

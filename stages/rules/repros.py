@@ -98,9 +98,9 @@ class Repros:
         return [item.row for item in self.scripts]
 
     def __str__(self) -> str:
-        return self.in_words("repros")
+        return self.describe("repros")
 
-    def in_words(self, folder: str) -> str:
+    def describe(self, folder: str) -> str:
         """How many there are in a folder, how many are verified, and what has none."""
         if not self.scripts and not self.without:
             return f"no repro: {counted(self.undecided, 'finding')} undecided, and nothing known to be violated"
