@@ -10,7 +10,7 @@ from inductor_debug.stages.artifacts.files import REPRO
 from inductor_debug.stages.file_names import file_name
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.graphs.operation_names import WILD, Operation, in_place_packets, normal
-from inductor_debug.stages.graphs.records import ITEM_BYTES, NO_LINE, GraphRecord, NodeRecord, TensorRecord, is_torchs
+from inductor_debug.stages.graphs.records import NO_LINE, GraphRecord, NodeRecord, TensorRecord, is_torchs
 from inductor_debug.stages.repro import (
     Check,
     GraphIndex,
@@ -22,6 +22,7 @@ from inductor_debug.stages.repro import (
     verify,
 )
 from inductor_debug.stages.rules.checked_tensors import operands_of
+from inductor_debug.stages.rules.measures import measure_of
 from inductor_debug.stages.rules.operations import allow_list
 from inductor_debug.stages.rules.violation import Violation
 from inductor_debug.stages.rules.violations import Violations
@@ -223,15 +224,13 @@ def check_of(graph: GraphIndex, row: Violation, value_source: str, allowed: Sequ
         allowed: the allow list that the row is about, see :func:`allow_list`.
 
     Raises:
-        NotReproducible: the row is about no tensor and no operation.
+        NotReproducible: the row is about no tensor and no operation, or measures what no script can.
     """
     if row.rule == "operation":
         return _operation(graph.nodes[row.node], row, value_source, allowed)
     tensor, index = _judged(graph, row)
     one = f"tensors({value_source})[{index}]"
-    make = _CHECKS.get(row.rule)
-    check = None if make is None else make(graph, row, tensor, one)
-    return check or _as_recorded(row, tensor, one)
+    return measure_of(row, tensor, one, graph.graph.symbols)
 
 
 def _operation(node: NodeRecord, row: Violation, value_source: str, allowed: Sequence[str]) -> Check:
@@ -261,63 +260,6 @@ def _names(pattern: str) -> list[str]:
     if not pattern.startswith("torch.") or any(character in pattern for character in WILD):
         return [pattern]
     return [pattern, *sorted(Operation.of_target(pattern).names - {pattern})]
-
-
-def _alignment(graph: GraphIndex, row: Violation, tensor: TensorRecord, one: str) -> Check | None:
-    from inductor_debug.stages.graphs.symbolic_sizes import shape_in_case
-
-    found = re.search(r"-?\d+$", row.measured)
-    if found is None or not row.limit.isdigit():
-        return None
-    measured, limit = int(found[0]), int(row.limit)
-    sizes = shape_in_case(tensor, graph.graph.symbols)
-    grouped = re.search(r":(\d+)/(\d+)$", row.piece)
-    if grouped is not None:  # one group's part of a dimension
-        width = "" if (sizes[int(grouped[1])] or 0) // int(grouped[2]) == measured else f" * {one}.element_size()"
-        return Check(row.rule, f"{one}.shape[{grouped[1]}] // {grouped[2]}{width}", f"found % {limit} != 0",
-                     str(measured), row.limit)  # fmt: skip
-    for item, width in ((1, ""), (ITEM_BYTES.get(tensor.dtype, 0), f" * {one}.element_size()")):
-        for dimension in range(len(sizes) - 1, -1, -1):
-            size = sizes[dimension]
-            if size is not None and size * item == measured and measured % limit:
-                return Check(row.rule, f"{one}.shape[{dimension}]{width}", f"found % {limit} != 0", str(measured),
-                             row.limit)  # fmt: skip
-    return None
-
-
-def _dtype(graph: GraphIndex, row: Violation, tensor: TensorRecord, one: str) -> Check:
-    return Check(row.rule, f'str({one}.dtype).removeprefix("torch.")', f"found not in {row.limit.split()!r}",
-                 row.measured, row.limit)  # fmt: skip
-
-
-def _memory(graph: GraphIndex, row: Violation, tensor: TensorRecord, one: str) -> Check | None:
-    if not row.limit.isdigit():
-        return None
-    return Check(row.rule, f"{one}.numel() * {one}.element_size()", f"found > {row.limit}", row.measured, row.limit)
-
-
-def _layout(graph: GraphIndex, row: Violation, tensor: TensorRecord, one: str) -> Check | None:
-    if row.measured.startswith("offset "):
-        return Check(row.rule, f'f"offset {{{one}.storage_offset()}}"', f"{one}.storage_offset() != 0",
-                     row.measured, row.limit)  # fmt: skip
-    wanted = re.search(r"\[[\d, ]*\]$", row.limit)
-    if wanted is None:
-        return None
-    differ = f"any(size != 1 and got != want for size, got, want in zip({one}.shape, found, {wanted[0]}))"
-    return Check(row.rule, f"list({one}.stride())", differ, row.measured, row.limit)
-
-
-def _as_recorded(row: Violation, tensor: TensorRecord, one: str) -> Check:
-    """For a rule without a measure of its own: the operation makes the very tensor that the rule judged."""
-    if any(isinstance(size, str) for size in [*tensor.shape, *tensor.stride, tensor.storage_offset]):
-        raise NotReproducible(f"the rule {row.rule} judged a symbolic size")
-    recorded = f"({list(tensor.shape)!r}, {tensor.dtype!r}, {list(tensor.stride)!r}, {tensor.storage_offset!r})"
-    seen = f'(list({one}.shape), str({one}.dtype).removeprefix("torch."), list({one}.stride()), {one}.storage_offset())'
-    return Check(row.rule, f"{row.measured!r} if {seen} == {recorded} else {seen}", f"{seen} == {recorded}",
-                 row.measured, row.limit)  # fmt: skip
-
-
-_CHECKS = {"alignment": _alignment, "dtype": _dtype, "memory_tensor": _memory, "layout": _layout}
 
 
 def _written(group: _Group, names: set[str], profile: Profile) -> Repro:

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from inductor_debug.stages.accelerators.config import AccelConfig
+from inductor_debug.stages.accelerators.config import AccelConfig, Rule
 from inductor_debug.stages.backends.graph_records import graph_records
 from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord, TensorRecord
 from inductor_debug.stages.repro import NotReproducible, Program
@@ -246,6 +246,11 @@ def refusing(gm: Any, inputs: Any) -> Any:
         ({"dtypes": ["bfloat16"]}, "torch.float32", "torch.bfloat16"),
         ({"max_tensor_bytes": 100}, "[6, 10], [10, 1]", "[6, 1], [1, 1]"),
         ({"denied": ["aten.sin"]}, "torch.ops.aten.sin.default", "torch.ops.aten.cos.default"),
+        ({"max_rank": 1}, "[6, 10], [10, 1]", "[60], [1]"),
+        ({"max_size": 8}, "[6, 10], [10, 1]", "[6, 8], [8, 1]"),
+        ({"rules": [Rule("size", value={"min": 12})]}, "[6, 10], [10, 1]", "[12, 12], [12, 1]"),
+        ({"tile": [2, 8]}, "[6, 10], [10, 1]", "[6, 8], [8, 1]"),
+        ({"rules": [Rule("layout", value={"stride": 16}, unit="bytes")]}, "[6, 10], [10, 1]", "[6, 8], [8, 1]"),
     ],
 )
 def test_a_script_without_the_fault_does_not_show_it(
@@ -287,6 +292,23 @@ def test_what_no_script_can_hold_says_why(target: str, args: list[Any], reason: 
         Program.of(graph, ["call"])
     repros = written(graph, denied=[target])
     assert not repros.scripts and re.search(reason, str(repros))
+
+
+HALF = {"_target_": "inductor_debug.stages.rules.kernel_limits.batch", "multiple": 4}
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        (Rule("memory_peak", value=8), "what the rule memory_peak measures is no property of a tensor"),
+        (Rule("custom", value=HALF), "what the rule custom measures is no property of a tensor"),
+    ],
+)
+def test_what_no_script_can_measure_has_none(rule: Rule, reason: str) -> None:
+    """A script that shows the same tensor again would show nothing of the rule."""
+    x, w = torch.randn(3, 4, 8, 8), torch.randn(2, 4, 3, 3)
+    repros = written(aten_graph(F.conv2d, x, w), rules=[rule])
+    assert not repros.scripts and repros.without and reason in str(repros)
 
 
 def test_names_that_python_keeps_are_no_variables(tmp_path: Path) -> None:
