@@ -1,0 +1,46 @@
+"""The documents list what there is: a name that is added has to be told, and one that is gone has to go."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from inductor_debug.stages.accelerators.config import Rule
+from inductor_debug.stages.accelerators.rule_kinds import KINDS
+from inductor_debug.stages.numerics import metrics
+from inductor_debug.stages.registry import declared
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PRESET = "inductor_"
+
+
+def choices(group: str) -> set[str]:
+    """The names in a row of the README's table of groups, but for a path of a document."""
+    (row,) = re.findall(rf"^\| `{group}` \|(.*)\|$", README, re.MULTILINE)
+    return {name for text in re.findall(r"`([^`]+)`", row) for name in text.split(", ")}
+
+
+@pytest.mark.parametrize("group", ["model", "accel", "experiment"])
+def test_the_readme_lists_the_files_of_a_group(group: str) -> None:
+    assert choices(group) == {file.stem for file in (ROOT / "conf" / group).glob("*.yaml")}
+
+
+def test_the_readme_lists_the_backends() -> None:
+    files = {file.stem for file in (ROOT / "conf/backend").glob("*.yaml")}
+    assert choices("backend") == {name for name in files if not name.startswith(PRESET)}
+    (listed,) = re.findall(r"`backend=inductor_…`\s+with\s+([^.]+)\.", README)
+    assert set(re.findall(r"`(\w+)`", listed)) == {name.removeprefix(PRESET) for name in files} - files
+
+
+def test_the_readme_lists_the_stages() -> None:
+    ours = {name for name, stage in declared().items() if stage.stage.startswith("inductor_debug.")}
+    assert choices("stages") == ours
+
+
+def test_the_rules_and_the_metrics_are_told() -> None:
+    (listed,) = re.findall(r"rule: ([\w, ]+)\.", Rule.__doc__ or "")
+    assert set(listed.split(", ")) == set(KINDS)
+    numerics = (ROOT / "docs/numerics.md").read_text(encoding="utf-8")
+    files = Path(metrics.__file__).parent.glob("*.py")
+    assert all(f"`{file.stem}`" in numerics for file in files if file.stem != "__init__")
