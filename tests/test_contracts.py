@@ -36,8 +36,8 @@ TORCH = re.compile(
     r"|stages\.eager_check|stages\.accelerators\.torch_check|stages\.graphs\.(flops|sources)"
     r"|stages\.backends\.(?!(compile_caches|mock_options|plugins|strict_error)$)"
     r"|stages\.emulation\.(?!findings|kinds)|stages\.(sides|tensor_pictures)\.|stages\.numerics\.(?!limits$)"
-    r"|stages\.torch_internals\.(aot|backends|device_clock|dispatch|dynamo$|frames|fx_|guard_hooks|history|inductor$"
-    r"|inductor_nodes|operators|storages|switches)"
+    r"|stages\.torch_internals\.(aot|backends|device_clock|dispatch|dynamo$|frames|fx_|guard_hooks|history"
+    r"|inductor(_options|_scheduler)?$|inductor_nodes|loading|operators|storages|switches)"
 )
 """Modules that may import torch when they are imported. Beside them those of a stage that :func:`of_stages` tells."""
 

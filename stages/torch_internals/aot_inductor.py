@@ -22,7 +22,12 @@ from typing import Any, ClassVar, cast
 from unittest import mock
 
 import torch
+import torch._inductor.debug as inductor_debug
 from torch import Tensor, fx
+from torch._guards import TracingContext, detect_fake_mode, tracing
+from torch._inductor.codegen.debug_utils import DebugPrinterManager
+from torch._inductor.compile_fx import compile_fx_aot
+from torch._inductor.runtime.cache_dir_utils import cache_dir
 
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.torch_internals.backends import aot_backend
@@ -100,8 +105,6 @@ class AotInductorCompiler(RecordingCompiler):
         Raises:
             ConfigurationError: sizes are symbolic, or there is no runtime for the device.
         """
-        from torch._inductor.compile_fx import compile_fx_aot
-
         graph_id = f"{common.id}.{direction}"
         _refuse_symbolic(graph_id, gm)
         common.by_sequence = common.by_sequence or origins_by_sequence(gm)
@@ -143,8 +146,6 @@ class AotInductorCompiler(RecordingCompiler):
         return call
 
     def _read(self, lowered: LoweredGraph, gm: fx.GraphModule, compiled: Any) -> None:
-        import torch._inductor.debug as inductor_debug
-
         lowered.language = "cpp"
         read_texts(
             lowered,
@@ -212,8 +213,6 @@ def _history(sources: Sequence[Any]) -> Iterator[str]:
 
 def cache_folder() -> str:
     """TorchInductor's cache directory, which exists."""
-    from torch._inductor.runtime.cache_dir_utils import cache_dir
-
     os.makedirs(cache_dir(), exist_ok=True)
     return cache_dir()
 
@@ -221,8 +220,6 @@ def cache_folder() -> str:
 @contextlib.contextmanager
 def _own_tracing(example_inputs: Sequence[Any]) -> Iterator[None]:
     """A tracing context of this compilation's own: it traces again, and would write into that of torch.compile."""
-    from torch._guards import TracingContext, detect_fake_mode, tracing
-
     with tracing(TracingContext(detect_fake_mode(example_inputs))):
         yield
 
@@ -230,8 +227,6 @@ def _own_tracing(example_inputs: Sequence[Any]) -> Iterator[None]:
 @contextlib.contextmanager
 def _launches(launched: dict[str, list[str]], graph_id: str) -> Iterator[None]:
     """While open, ``launched[graph_id]`` gets the names of the kernels that the generated code launches."""
-    from torch._inductor.codegen.debug_utils import DebugPrinterManager
-
     original = DebugPrinterManager.set_printer_args
     names = launched.setdefault(graph_id, [])
 

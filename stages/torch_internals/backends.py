@@ -8,22 +8,22 @@ Relies on ``torch._dynamo.list_backends``, ``torch._dynamo.lookup_backend``,
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch._dynamo
+import torch._inductor
+from functorch.compile import default_partition, make_boxed_func, min_cut_rematerialization_partition
 from torch import fx
+from torch._dynamo.backends.common import aot_autograd
 
 from inductor_debug.models.errors import invalid_choice
 
 
 def registered_backends() -> list[str]:
     """Names that ``torch.compile(backend=…)`` knows, entry points of installed packages included."""
-    import torch._dynamo
-
     return sorted(torch._dynamo.list_backends(None))
 
 
 def registered_backend(name: str, *, key: str = "backend.name") -> Callable[..., Any]:
     """The backend registered as ``name``; ConfigurationError with all names, closest first, where there is none."""
-    import torch._dynamo
-
     names = registered_backends()
     if name not in names:
         raise invalid_choice(key, name, names)
@@ -49,8 +49,6 @@ def aot_backend(
         recompute: True for the min-cut partitioner; False for the one whose backward computes nothing of the forward
             again, as capture uses it.
     """
-    from functorch.compile import default_partition, make_boxed_func, min_cut_rematerialization_partition
-    from torch._dynamo.backends.common import aot_autograd
 
     def partition(joint: fx.GraphModule, joint_inputs: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         split = min_cut_rematerialization_partition if recompute else default_partition
@@ -80,8 +78,6 @@ def aot_backend(
 
 def inductor_modes() -> dict[str, dict[str, Any]]:
     """``mode=`` of torch.compile → the options of TorchInductor that it stands for."""
-    import torch._inductor
-
     return {name: dict(options) for name, options in torch._inductor.list_mode_options().items()}
 
 

@@ -21,7 +21,9 @@ from typing import Any, ClassVar
 from unittest import mock
 
 import torch
+import torch._inductor.config as inductor_config
 from torch import fx
+from torch._inductor.virtualized import V
 
 from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.torch_internals.fx_records import PlaceholderInfo
@@ -245,10 +247,9 @@ def _as_cpp_wrapper(kwargs: Mapping[str, Any]) -> contextlib.AbstractContextMana
     Up to torch 2.12 a backward that is compiled later goes without, where the option is not set for the whole process:
     on CUDA it then asserts that a kernel's parameters are known.
     """
-    from torch._inductor import config
     from torch._inductor.compile_fx import get_cpp_wrapper_config
 
-    return config.patch(get_cpp_wrapper_config()) if kwargs.get("cpp_wrapper") else contextlib.nullcontext()
+    return inductor_config.patch(get_cpp_wrapper_config()) if kwargs.get("cpp_wrapper") else contextlib.nullcontext()
 
 
 def _with_nodes(
@@ -258,8 +259,6 @@ def _with_nodes(
     known = {node.name for node in lowered.pre_grad_nodes}
 
     def record(nodes: list[Any]) -> list[Any]:
-        from torch._inductor.virtualized import V
-
         graph: Any = V.graph
         prefix = graph_prefix()
         found = post_grad_nodes(graph.module, known, lowered.by_sequence, prefix, before)
@@ -308,7 +307,6 @@ def _recorded_runnable(lowered: LoweredGraph) -> Iterator[None]:
     Without the passes that record: they are of this process, as are the folders that the script would compile in.
     From torch 2.15 the script is written only where somebody listens to ``torch.__trace``, hence it is asked for here.
     """
-    import torch._inductor.config as inductor_config
     from torch._dynamo.repro import after_aot
     from torch._inductor import compile_fx
 

@@ -10,14 +10,15 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import torch._functorch.config as functorch_config
+import torch._inductor.config as inductor_config
+
 from inductor_debug.stages.torch_internals import config_options
 from inductor_debug.stages.torch_internals.compiler_options import unrecorded
 
 
 def flatten_options(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """``{"cpp": {"threads": 2}}`` as ``{"cpp.threads": 2}``; a key that Inductor knows as a dict keeps its value."""
-    import torch._inductor.config as inductor_config
-
     return config_options.flattened(options, inductor_config.get_config_copy(), prefix)
 
 
@@ -27,8 +28,6 @@ def check_options(options: Mapping[str, Any], *, key_prefix: str = "backend.indu
     Raises:
         ConfigurationError: for a key that ``torch._inductor.config`` does not have, and for a value of another type.
     """
-    import torch._inductor.config as inductor_config
-
     return config_options.checked(options, inductor_config, owner="TorchInductor", key_prefix=key_prefix)
 
 
@@ -38,8 +37,6 @@ def seen_by_dynamo(options: Mapping[str, Any]) -> Iterator[None]:
 
     With ``freezing`` parameters become constants of Dynamo's graph; where they are its inputs, nothing is frozen.
     """
-    import torch._inductor.config as inductor_config
-
     with inductor_config.patch({key: options[key] for key in ("freezing",) if key in options}):
         yield
 
@@ -56,9 +53,6 @@ def patched_config(
         graphs: use Inductor's local cache of compiled graphs. It is off otherwise: a hit would return a graph whose IR
             nobody saw. Compiled kernels are found in Inductor's code cache all the same.
     """
-    import torch._functorch.config as functorch_config
-    import torch._inductor.config as inductor_config
-
     own = {"trace.provenance_tracking_level": 1, "fx_graph_cache": graphs, "fx_graph_remote_cache": False}
     caches = {"enable_autograd_cache": False, "enable_remote_autograd_cache": False}
     known = {key: value for key, value in caches.items() if hasattr(functorch_config, key)}

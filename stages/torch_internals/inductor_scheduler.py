@@ -20,6 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
+from torch._inductor.dependencies import MemoryDep, WeakDep
+from torch._inductor.virtualized import V
+
 from inductor_debug.stages.graphs.records import Size
 
 
@@ -143,15 +146,11 @@ class Schedule:
 
 def graph_prefix() -> str:
     """``"subgraph/"`` inside the subgraph of a higher-order operator, else ""."""
-    from torch._inductor.virtualized import V
-
     name = getattr(V.graph, "name", None)
     return "" if name is None else f"{name}/"
 
 
 def _renamed() -> dict[str, str]:
-    from torch._inductor.virtualized import V
-
     names: dict[str, str] = V.graph.scheduler.mutation_real_name
     return names
 
@@ -164,8 +163,6 @@ def _ir_text(nodes: list[Any]) -> str:
 
 def _origins(node: Any) -> list[str]:
     """Names of post-grad nodes. What is in a subgraph has also the operator that calls it among its own: left out."""
-    from torch._inductor.virtualized import V
-
     prefix, own = graph_prefix(), V.graph.module.graph
     found = {origin for member in node.get_nodes() if member.node is not None for origin in member.node.origins}
     return sorted({prefix + origin.name for origin in found if not prefix or origin.graph is own})
@@ -174,7 +171,6 @@ def _origins(node: Any) -> list[str]:
 def _scheduled(node: Any) -> ScheduledNode:
     outputs = node.get_outputs()
     writes = list(dict.fromkeys(output.get_name() for output in outputs))
-    from torch._inductor.dependencies import WeakDep
     from torch._inductor.ir import MultiOutput, UserDefinedTritonKernel
     from torch._inductor.scheduler import NopKernelSchedulerNode
 
@@ -201,7 +197,6 @@ def _scheduled(node: Any) -> ScheduledNode:
 
 def _copies(node: Any) -> Iterator[tuple[str, str]]:
     """Buffer → the buffer of which it is a copy, of each of a fused node's members that does nothing else."""
-    from torch._inductor.dependencies import MemoryDep
     from torch._inductor.scheduler import SchedulerNode
 
     renamed = _renamed()
@@ -215,7 +210,6 @@ def _copies(node: Any) -> Iterator[tuple[str, str]]:
 
 def _accessed(node: Any) -> dict[str, int]:
     """Accesses of a fused node's loops by buffer, one that is overwritten under both of its names."""
-    from torch._inductor.dependencies import MemoryDep
     from torch._inductor.scheduler import SchedulerNode
 
     found: dict[str, int] = {}
@@ -248,8 +242,6 @@ def _accesses(member: Any, dependency: Any) -> int | None:
 
 
 def _buffers() -> Iterator[BufferInfo]:
-    from torch._inductor.virtualized import V
-
     graph = V.graph
     for name, value in graph.graph_inputs.items():
         if hasattr(value, "get_size"):  # others are symbolic sizes
@@ -296,8 +288,6 @@ def _size(expression: Any) -> Size:
 
 def _hint(expression: Any) -> int | None:
     """The value that a size has in this case; None where it depends on data."""
-    from torch._inductor.virtualized import V
-
     if isinstance(expression, int) or expression.is_number:
         return int(expression)
     environment = V.graph.sizevars.shape_env

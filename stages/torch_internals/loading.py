@@ -12,6 +12,8 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
+from torch._inductor.codecache import PyCodeCache
+
 
 @contextlib.contextmanager
 def rewritten(rewrite: Callable[[str], str]) -> Iterator[None]:
@@ -20,8 +22,6 @@ def rewritten(rewrite: Callable[[str], str]) -> Iterator[None]:
     Args:
         rewrite: gets a module's text, of kernels too; what it returns as it was is loaded as if this were not there.
     """
-    from torch._inductor.codecache import PyCodeCache
-
     original = PyCodeCache.load_by_key_path
 
     def load_by_key_path(key: str, path: str, *args: Any, **kwargs: Any) -> ModuleType:

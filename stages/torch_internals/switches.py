@@ -25,7 +25,11 @@ from typing import Any
 from unittest import mock
 
 import torch
+import torch._inductor.config as inductor_config
 from torch import fx
+from torch._guards import TracingContext
+from torch._inductor.virtualized import V
+from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
 from inductor_debug.stages.torch_internals.switch_records import (
     CUDAGRAPHS,
@@ -146,7 +150,6 @@ def overload(name: str) -> Any:
 def _answer(board: Switchboard, group: str, debug_info: Callable[[], str] | None) -> bool:
     if group == LOWERINGS:
         from torch._inductor.lowering import lowerings
-        from torch._inductor.virtualized import V
 
         node = V.graph.current_node
         graph = "backward" if getattr(V.graph, "is_backward", False) else "forward"
@@ -175,8 +178,6 @@ _GRAPH_OF = {PRE_GRAD: "dynamo", JOINT: "joint", POST_GRAD: ""}
 @contextlib.contextmanager
 def _observed_passes(board: Switchboard) -> Iterator[None]:
     """Note of each pass what function it is, when it ends, and of the watched ones which nodes they changed."""
-    from torch.fx.passes.graph_transform_observer import GraphTransformObserver
-
     apply_graph_pass, apply_gm_pass = GraphTransformObserver.apply_graph_pass, GraphTransformObserver.apply_gm_pass
 
     def observed(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -299,8 +300,6 @@ def _tables_restored() -> Iterator[None]:
 @contextlib.contextmanager
 def piece_of_a_graph() -> Iterator[None]:
     """Inside, what is compiled is no whole graph of AOTAutograd's: its outputs' strides are not to be reported."""
-    from torch._guards import TracingContext
-
     context = TracingContext.try_get()
     with contextlib.ExitStack() as stack:
         if context is not None:
@@ -317,6 +316,4 @@ def patched_options(module: str, options: Mapping[str, Any]) -> contextlib.Abstr
 
 def inductor_defaults() -> dict[str, Any]:
     """TorchInductor's options as they are now, dotted name → value."""
-    import torch._inductor.config as inductor_config
-
     return dict(inductor_config.get_config_copy())
