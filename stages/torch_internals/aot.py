@@ -13,7 +13,7 @@ from functorch.compile import default_partition, make_boxed_func
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 
-from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord
+from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.torch_internals.fx_records import PlaceholderInfo, RecordContext, graph_record
 
 
@@ -44,7 +44,13 @@ def recording_backend(
         found = graph_record(gm.graph, id=f"g{number}.{kind}", context=context, placeholders=known)
         if kind == "joint":
             tangents.update(_tangents(gm.graph, found))
-            found = replace(found, nodes=[_with_tangent(node, tangents) for node in found.nodes])
+            found = replace(
+                found,
+                nodes=[
+                    replace(node, module=info.module, source=info.source) if (info := tangents.get(node.name)) else node
+                    for node in found.nodes
+                ],
+            )
         sink(found, gm)
 
     def compiler(kind: str) -> Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]:
@@ -87,14 +93,11 @@ def aot_placeholders(
     for position, node in enumerate(nodes):
         description = node.meta.get("desc")
         index = _input_index(node, description, position, kind, len(inputs))
+        role = "saved" if kind == "backward" else "input"
         if type(description).__name__ == "TangentAOTInput" or node.name.startswith("tangents_"):
             found[node.name] = tangents.get(node.name, PlaceholderInfo("", "tangent"))
-        elif index is not None:
-            found[node.name] = inputs[index]
-        elif kind == "backward":
-            found[node.name] = PlaceholderInfo("", "saved")
         else:
-            found[node.name] = PlaceholderInfo("", "input")
+            found[node.name] = PlaceholderInfo("", role) if index is None else inputs[index]
     return found
 
 
@@ -111,11 +114,6 @@ def _input_index(node: fx.Node, description: Any, position: int, kind: str, coun
     return index if 0 <= index < count else None
 
 
-def _with_tangent(node: NodeRecord, tangents: dict[str, PlaceholderInfo]) -> NodeRecord:
-    info = tangents.get(node.name)
-    return node if info is None else replace(node, module=info.module, source=info.source)
-
-
 def _tangents(graph: fx.Graph, joint: GraphRecord) -> dict[str, PlaceholderInfo]:
     """Tangents of a joint graph with the line and module of the forward output that they are the gradient of."""
     records = {node.name: node for node in joint.nodes}
@@ -129,9 +127,6 @@ def _tangents(graph: fx.Graph, joint: GraphRecord) -> dict[str, PlaceholderInfo]
             continue
         made = by_description.get(repr(getattr(node.meta.get("desc"), "output", None)))
         record = records[made.name] if isinstance(made, fx.Node) else None
-        found[node.name] = (
-            PlaceholderInfo("", "tangent")
-            if record is None
-            else PlaceholderInfo("", "tangent", record.module, record.source)
-        )
+        place = () if record is None else (record.module, record.source)
+        found[node.name] = PlaceholderInfo("", "tangent", *place)
     return found

@@ -116,7 +116,7 @@ class AotInductorCompiler(RecordingCompiler):
             graph_module.recompile()
             _restore_history(graph_module, gm)
             _restore_inputs(graph_module, gm)
-            compiled = self._inner_compile(common, graph_module, inputs, options, direction)
+            compiled = self._inner_compile(common, graph_module, inputs, direction, **options)
             self._libraries[graph_id] = compiled
             return compiled
 

@@ -116,7 +116,8 @@ class _Runner:
             return None
         if isinstance(node.target, torch._ops.HigherOrderOperator):
             return self._nested(node)
-        if not self._reads_tensors(node) and node_value(node) is None:
+        read = [tensor for source in node.all_input_nodes for tensor in tensors_in(node_value(source))]
+        if not read and node_value(node) is None:
             return self._switch(node)
         try:
             key = (node.op, node.target, self._signature(node.args), self._signature(node.kwargs), *_state(node))
@@ -171,9 +172,6 @@ class _Runner:
             assert callable(node.target)
             return node.target
         return lambda value, *args, **kwargs: getattr(value, str(node.target))(*args, **kwargs)
-
-    def _reads_tensors(self, node: fx.Node) -> bool:
-        return any(True for source in node.all_input_nodes for _ in tensors_in(node_value(source)))
 
     def _signature(self, value: Any) -> Any:
         """What two arguments have in common that are treated alike; hashable, else TypeError."""

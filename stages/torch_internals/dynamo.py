@@ -169,27 +169,33 @@ def _frames(stack: Iterable[traceback.FrameSummary]) -> list[SourceLine]:
 @contextlib.contextmanager
 def recorded_breaks(log: CompilationLog) -> Iterator[None]:
     """While open, every graph break of this process is written to ``log``, those that made no graph included."""
-    original = symbolic_convert.InstructionTranslatorBase.log_graph_break
 
-    def record(translator: Any, *args: Any, **kwargs: Any) -> None:
-        values = [*args, *kwargs.values()]
-        errors = [value for value in values if isinstance(value, BaseException)]
-        error = errors[0] if errors else None
+    def record(translator: Any, reason: str, error: BaseException | None, stack: list[traceback.FrameSummary]) -> None:
         if not getattr(error, "logged", False):
-            reason = kwargs.get("reason", args[1] if len(args) > 1 else "")
-            log.breaks.append(_break_event(str(reason), error, translator, log.sources))
-        original(translator, *args, **kwargs)
+            log.breaks.append(_break_event(reason, _frames(stack), translator, log.sources))
 
-    with (
-        mock.patch.object(symbolic_convert.InstructionTranslatorBase, "log_graph_break", record),
-        _skipped_frames(log),
-    ):
+    with told_breaks(record), _skipped_frames(log):
         yield
 
 
-def _break_event(reason: str, error: BaseException | None, translator: Any, sources: SourceFinder) -> BreakEvent:
-    stack = getattr(error, "real_stack", None) or list(torch._guards.TracingContext.extract_stack())
-    frames = _frames(stack)
+@contextlib.contextmanager
+def told_breaks(
+    tell: Callable[[Any, str, BaseException | None, list[traceback.FrameSummary]], None],
+) -> Iterator[None]:
+    """While open, ``tell`` gets the translator, torch's message, the error and the frames of each graph break."""
+    original = symbolic_convert.InstructionTranslatorBase.log_graph_break
+
+    def told(translator: Any, *args: Any, **kwargs: Any) -> None:
+        error = next((value for value in (*args, *kwargs.values()) if isinstance(value, BaseException)), None)
+        stack = getattr(error, "real_stack", None) or torch._guards.TracingContext.extract_stack()
+        tell(translator, str(kwargs.get("reason", args[1] if len(args) > 1 else "")), error, list(stack))
+        original(translator, *args, **kwargs)
+
+    with mock.patch.object(symbolic_convert.InstructionTranslatorBase, "log_graph_break", told):
+        yield
+
+
+def _break_event(reason: str, frames: list[SourceLine], translator: Any, sources: SourceFinder) -> BreakEvent:
     if not frames:
         code = translator.f_code
         frames = [SourceLine(code.co_filename, translator.lineno or code.co_firstlineno, "", code.co_name)]
@@ -197,14 +203,12 @@ def _break_event(reason: str, error: BaseException | None, translator: Any, sour
     skipped = any(line.startswith(_UNRESUMABLE) for line in lines)
     while len(lines) > 1 and lines[0].startswith(_PREAMBLES):
         lines = lines[1:]
-    return BreakEvent(
-        key=current_compile_key(),
-        kind="skipped_frame" if skipped else "break",
-        reason=reason_in("\n".join(lines)),
-        detail="\n".join(lines),
-        source=sources.own_frame(frames),
-        stack=frames,
-    )
+    return _event("skipped_frame" if skipped else "break", lines, frames, sources)
+
+
+def _event(kind: str, lines: list[str], frames: list[SourceLine], sources: SourceFinder) -> BreakEvent:
+    detail = "\n".join(lines)
+    return BreakEvent(current_compile_key(), kind, reason_in(detail), detail, sources.own_frame(frames), frames)
 
 
 class _SkippedFrameHandler(logging.Handler):
@@ -219,16 +223,7 @@ class _SkippedFrameHandler(logging.Handler):
         frames = list(parse_frames(message))
         error = record.exc_info[1] if record.exc_info else None
         lines = [line for line in str(error or message).splitlines() if line.strip()]
-        self.log.breaks.append(
-            BreakEvent(
-                key=current_compile_key(),
-                kind="skipped_frame",
-                reason=reason_in("\n".join(lines)),
-                detail="\n".join(lines),
-                source=self.log.sources.own_frame(frames),
-                stack=frames,
-            )
-        )
+        self.log.breaks.append(_event("skipped_frame", lines, frames, self.log.sources))
 
 
 @contextlib.contextmanager
@@ -279,10 +274,6 @@ def _placeholder(node: fx.Node, context: RecordContext) -> PlaceholderInfo:
     name = getattr(origin, "name", "") if origin is not None else ""
     name = name() if callable(name) else name
     role = "parameter" if isinstance(node_value(node), torch.nn.Parameter) else "input"
-    return PlaceholderInfo(_input_name(str(name)), role, module_path(node, context.modules), source)
-
-
-def _input_name(source: str) -> str:
-    """``"L['args'][0]"`` → ``"args[0]"``: the name as the user's frame knows it."""
-    match = re.match(r"^[LG]\['([^']+)'\](.*)$", source)
-    return f"{match[1]}{match[2]}" if match else source
+    local = re.match(r"^[LG]\['([^']+)'\](.*)$", str(name))  # L['args'][0]: args[0] as the user's frame knows it
+    shown = f"{local[1]}{local[2]}" if local else str(name)
+    return PlaceholderInfo(shown, role, module_path(node, context.modules), source)

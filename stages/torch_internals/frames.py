@@ -1,9 +1,9 @@
 """What Dynamo leaves to Python without a graph. A backend is called for graphs alone, so here each frame is looked at.
 
 Relies on ``convert_frame.ConvertFrameAssert``, its ``__init__`` with ``compiler_fn``, and its
-``_torchdynamo_orig_backend``, ``_one_graph``, ``_export`` and ``_box``, on
-``InstructionTranslatorBase.log_graph_break``, on ``exc.BackendCompilerFailed``, on ``compiler_fn`` and ``kwargs`` of
-torch.compile's backend, on ``__compiled_fn…``, the name by which a converted frame calls its graph, and of
+``_torchdynamo_orig_backend``, ``_one_graph``, ``_export`` and ``_box``, on ``exc.BackendCompilerFailed``, on
+``compiler_fn`` and ``kwargs`` of torch.compile's backend, on ``__compiled_fn…``, the name by which a converted frame
+calls its graph, and of
 ``backends.registry`` on ``_BACKENDS`` (name → entry point), ``_COMPILER_FNS`` (name → what it led to) and, up to torch
 2.13, on ``_tags``, which ``register_backend`` sets.
 """
@@ -14,14 +14,13 @@ import traceback
 from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
-from unittest import mock
 
-import torch
-from torch._dynamo import convert_frame, exc, symbolic_convert
+from torch._dynamo import convert_frame, exc
 from torch._dynamo.backends import registry
 
 from inductor_debug.stages.graphs.sources import function_name
 from inductor_debug.stages.torch_internals.break_text import reason_in
+from inductor_debug.stages.torch_internals.dynamo import told_breaks
 
 _GRAPH = "__compiled_fn"
 
@@ -125,7 +124,8 @@ class _WatchedFrames(convert_frame.ConvertFrameAssert):
                 result = super().__call__(frame, *args, **kwargs)
             except (exc.Unsupported, exc.UserError) as error:
                 if not getattr(self._box, "error_on_graph_break", False) and not _hides_nothing(str(error)):
-                    _tell(self, tell, frame.f_code, _in_words(error, _stack(error)), cause=error)
+                    stack = list(getattr(error, "real_stack", None) or ())
+                    _tell(self, tell, frame.f_code, _in_words(error, stack), cause=error)
                 raise
         hiding = [reason for reason in breaks if not _hides_nothing(reason)]
         if hiding and not _calls_graph(result):
@@ -166,21 +166,13 @@ def _calls_graph(result: Any) -> bool:
 @contextlib.contextmanager
 def _noted_breaks() -> Iterator[list[str]]:
     """The graph breaks that Dynamo meets meanwhile, in words. Dynamo's lock is held: nothing else compiles."""
-    original = symbolic_convert.InstructionTranslatorBase.log_graph_break
     noted: list[str] = []
 
-    def note(translator: Any, *args: Any, **kwargs: Any) -> None:
-        errors = [value for value in (*args, *kwargs.values()) if isinstance(value, BaseException)]
-        words = errors[0] if errors else kwargs.get("reason", args[1] if len(args) > 1 else "")
-        noted.append(_in_words(words, _stack(*errors) or list(torch._guards.TracingContext.extract_stack())))
-        original(translator, *args, **kwargs)
+    def note(translator: Any, reason: str, error: BaseException | None, stack: list[traceback.FrameSummary]) -> None:
+        noted.append(_in_words(reason if error is None else error, stack))
 
-    with mock.patch.object(symbolic_convert.InstructionTranslatorBase, "log_graph_break", note):
+    with told_breaks(note):
         yield noted
-
-
-def _stack(*errors: BaseException) -> list[traceback.FrameSummary]:
-    return list(getattr(errors[0], "real_stack", None) or ()) if errors else []
 
 
 def _in_words(reason: Any, stack: list[traceback.FrameSummary]) -> str:

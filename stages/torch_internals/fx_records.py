@@ -307,15 +307,11 @@ def _node_record(
         source=source,
         flops=node_flops(node) if details and node.op == "call_function" else None,
         aliases=aliases,
-        value=size_of(value) if _is_integer(value) else None,
+        value=size_of(value) if isinstance(value, int | torch.SymInt) and not isinstance(value, bool) else None,
         dispatched=dispatched,
         body=nested_body(node, context, details=details) if higher and dispatched is None else None,
         origins=origins_of(node, context.origins) if aten and node.op == "call_function" else [],
     )
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, torch.SymInt) or (isinstance(value, int) and not isinstance(value, bool))
 
 
 def graph_symbols(graph: fx.Graph, *, details: bool = True) -> dict[str, dict[str, int | None]]:

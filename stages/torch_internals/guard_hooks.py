@@ -86,7 +86,8 @@ def recorded_frames(log: FrameLog) -> Iterator[None]:
 
 
 def _frame(builder: Any) -> FrameEvent:
-    code, graph = builder.f_code, builder.check_fn_manager.output_graph
+    code, graph, names = builder.f_code, builder.check_fn_manager.output_graph, builder.no_tensor_aliasing_names
+    distinct = [("NO_TENSOR_ALIASING", f"check_no_aliasing({', '.join(names)})")] if len(names) > 1 else []
     return FrameEvent(
         key=current_compile_key(),
         code=code.co_name,
@@ -97,12 +98,8 @@ def _frame(builder: Any) -> FrameEvent:
             _name(source): (_concrete(found["size"]), _concrete(found["stride"]))
             for source, found in graph.input_source_to_sizes_strides.items()
         },
-        relations=[*_distinct(builder.no_tensor_aliasing_names), *map(_relation, graph.aotautograd_guards)],
+        relations=[*distinct, *map(_relation, graph.aotautograd_guards)],
     )
-
-
-def _distinct(names: list[str]) -> list[tuple[str, str]]:
-    return [("NO_TENSOR_ALIASING", f"check_no_aliasing({', '.join(names)})")] if len(names) > 1 else []
 
 
 def _relation(guard: Any) -> tuple[str, str]:

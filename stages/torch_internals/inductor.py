@@ -142,10 +142,7 @@ class RecordingCompiler:
         from torch._inductor.compile_fx import compile_fx
 
         common = self._common(gm)
-
-        def inner(graph_module: fx.GraphModule, inputs: Sequence[Any], **inner_kwargs: Any) -> Any:
-            return self._inner_compile(common, graph_module, inputs, inner_kwargs)
-
+        inner = functools.partial(self._inner_compile, common)
         with patched_config(self.options), _recorded_joint(common):
             compiled: Any = compile_fx(gm, list(example_inputs), inner_compile=inner)
         return compiled
@@ -165,8 +162,8 @@ class RecordingCompiler:
         common: LoweredGraph,
         gm: fx.GraphModule,
         inputs: Sequence[Any],
-        kwargs: dict[str, Any],
         direction: str | None = None,
+        **kwargs: Any,
     ) -> Any:
         """What ``compile_fx_inner`` returns, recorded. ``direction``: forward or backward, where torch is not told."""
         from torch._inductor.compile_fx import compile_fx_inner
@@ -364,11 +361,12 @@ def name_missing(lowered: LoweredGraph, *, nothing: bool) -> None:
         "IR after fusion": lowered.schedule.ir_post_fusion,
         "runnable graph": lowered.runnable,
     }
-    missing = [name for name, text in found.items() if not text]
     if nothing:
         lowered.not_established.append("the graph holds no operation, so Inductor generated nothing")
     else:
-        lowered.not_established += [f"{name} not established: this compilation did not give it" for name in missing]
+        lowered.not_established += [
+            f"{name} not established: this compilation did not give it" for name, text in found.items() if not text
+        ]
     for reason in lowered.not_established:
         log.warning("%s: %s", lowered.id, reason)
 

@@ -145,10 +145,8 @@ def post_grad_nodes(
         prefix: ``"subgraph/"`` for the graph of a higher-order operator.
         before: from :func:`scatters`, of the graph before Inductor's passes.
     """
-    found, names = [], set(known)
-    for node in _calls(gm):
-        found.append(_post_grad_node(node, _recorded(node, before or {}), names, by_sequence, prefix))
-    return found
+    names = set(known)
+    return [_post_grad_node(node, _recorded(node, before or {}), names, by_sequence, prefix) for node in _calls(gm)]
 
 
 def post_grad_record(
@@ -167,9 +165,7 @@ def post_grad_record(
     found = graph_record(gm.graph, id=id, context=context, placeholders=roles, details=False)
     known = {node.name: node for node in nodes}
     told = [
-        replace(record, module=known[record.name].module, flops=known[record.name].flops)
-        if record.name in known
-        else record
+        replace(record, module=node.module, flops=node.flops) if (node := known.get(record.name)) else record
         for record in found.nodes
     ]
     return replace(found, nodes=told)
@@ -199,11 +195,7 @@ def _post_grad_node(
 def _elements(node: fx.Node) -> int | None:
     values = pytree.tree_leaves([item.meta.get("val") for item in (node, *node.all_input_nodes)])
     sizes = [value.numel() for value in values if isinstance(value, torch.Tensor)]
-    return (
-        max((size for size in sizes if isinstance(size, int)), default=None)
-        if all(isinstance(size, int) for size in sizes)
-        else None
-    )
+    return max(sizes, default=None) if all(isinstance(size, int) for size in sizes) else None
 
 
 def _recorded(node: fx.Node, before: Scatters) -> fx.Node:

@@ -17,11 +17,6 @@ from inductor_debug.stages.torch_internals import config_options
 from inductor_debug.stages.torch_internals.compiler_options import unrecorded
 
 
-def flatten_options(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """``{"cpp": {"threads": 2}}`` as ``{"cpp.threads": 2}``; a key that Inductor knows as a dict keeps its value."""
-    return config_options.flattened(options, inductor_config.get_config_copy(), prefix)
-
-
 def check_options(options: Mapping[str, Any], *, key_prefix: str = "backend.inductor.") -> dict[str, Any]:
     """TorchInductor options as a flat patch.
 

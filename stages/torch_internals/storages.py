@@ -21,7 +21,8 @@ def with_storage(record: TensorRecord, tensor: torch.Tensor) -> TensorRecord:
     stored, dense = storage.nbytes(), tensor.element_size()
     for size in tensor.shape:
         dense = dense * _expression(size)
-    if _is_zero(_expression(stored) - dense):
+    surplus = _expression(stored) - dense
+    if surplus == 0 or (not isinstance(surplus, int) and surplus.expand() == 0):
         return record
     symbolic = isinstance(size_of(stored), str)
     return replace(record, storage_bytes=size_of(stored), storage_hint=hint_of(stored) if symbolic else None)
@@ -29,10 +30,6 @@ def with_storage(record: TensorRecord, tensor: torch.Tensor) -> TensorRecord:
 
 def _expression(size: Any) -> Any:
     return size.node.expr if isinstance(size, torch.SymInt) else int(size)
-
-
-def _is_zero(expression: Any) -> bool:
-    return expression == 0 if isinstance(expression, int) else bool(expression.expand() == 0)
 
 
 def storage_of(tensor: torch.Tensor) -> Any:
