@@ -4,6 +4,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+MOST_OF_AN_ERROR = 300
+"""Characters of an error's message."""
+
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """``1 graph``, ``2 graphs``; the plural is given where it is not made with an s."""
@@ -51,6 +54,14 @@ def human_bytes(value: Any) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} TiB"
+
+
+def in_one_line(error: BaseException, lines: int = 1) -> str:
+    """``Type: first line of the message``, of several lines with the next where the first one only announces it."""
+    told = [line.strip() for line in str(error).splitlines() if line.strip()][:lines]
+    text = " ".join(told) if told and told[0].endswith(":") else next(iter(told), "")
+    text = text if len(text) <= MOST_OF_AN_ERROR else f"{text[:MOST_OF_AN_ERROR]}…"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def stage_note(stages: Iterable[Mapping[str, Any]], name: str) -> str:

@@ -43,14 +43,15 @@ from inductor_debug.pipeline.run.process import (
 )
 from inductor_debug.pipeline.run.restoring import Expected
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
+from inductor_debug.stages.formatting import in_one_line
 from inductor_debug.stages.process_end import leave
 from inductor_debug.stages.registry import build_stage, declared
+from inductor_debug.stages.torch_internals.dynamo_options import in_force
 
 if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.compiler_options import CompilationOptions
 
 logger = logging.getLogger("inductor_debug.pipeline.run.worker")
-_HEADLINE_LIMIT = 300
 
 
 class Worker:
@@ -83,8 +84,6 @@ class Worker:
             ConfigurationError: in the preflight; no stage ran.
             DiskFull: a stage's record could not be stored.
         """
-        from inductor_debug.stages.torch_internals.dynamo_options import in_force
-
         with in_force(self.plan.settings.backend.dynamo):
             self._run_all()
 
@@ -125,7 +124,7 @@ class Worker:
             self._checked(name, lambda stage=stage: stage.check(self.context))  # type: ignore[misc]
         if first is not None:
             self._checked(first, self._describe_compiler)
-        self._compare_with_stored()
+        self._tell_differences(Expected.check)
         if first is not None and "case" in self.context.live:
             self._checked(first, self._check_eager)
 
@@ -134,6 +133,12 @@ class Worker:
         module = getattr(self.context.live.get("case"), "module", None)
         self._tell_compiled_by(compiled_by.of_process(self.plan.settings, module, describe_devices()))
 
+    def _tell_differences(self, check: Callable[[Expected, Any], list[str]]) -> None:
+        """Of a run that is made again: what differs from what compiled it, as ``check`` tells it."""
+        if self.plan.expected is not None:
+            for line in check(Expected(**self.plan.expected), self.plan.compiled_by):
+                self.emit({"event": "warning", "text": line})
+
     def _tell_compiled_by(self, found: dict[str, Any]) -> None:
         self.plan.compiled_by |= found
         self.emit({"event": "compiled_by", "found": found})
@@ -141,15 +146,7 @@ class Worker:
     def _tell_options(self, seen: "CompilationOptions") -> None:
         """Tell of the compilers' options where the case was compiled, and of a rerun in which they are others."""
         self._tell_compiled_by(compiled_by.where_compiled(self.plan.compiled_by, seen))
-        if self.plan.expected is not None:
-            for line in Expected(**self.plan.expected).check_compiled(self.plan.compiled_by):
-                self.emit({"event": "warning", "text": line})
-
-    def _compare_with_stored(self) -> None:
-        """Of a run that is made again: what differs from what compiled it; ConfigurationError where that is refused."""
-        if self.plan.expected is not None:
-            for line in Expected(**self.plan.expected).check(self.plan.compiled_by):
-                self.emit({"event": "warning", "text": line})
+        self._tell_differences(Expected.check_compiled)
 
     def _check_backend(self) -> None:
         """The run's backend and the reference's, whichever of the stages that compile are selected."""
@@ -316,16 +313,8 @@ def headline(error: BaseException) -> str:
     """
     cause = root_cause(error)
     if cause is error:
-        return _said(error)
-    return f"{_said(cause)} (within {_said(error, lines=1).removesuffix(':')})"
-
-
-def _said(error: BaseException, lines: int = 2) -> str:
-    """``Type: first line of the message``, with the next where the first one only announces it."""
-    said = [line.strip() for line in str(error).splitlines() if line.strip()][:lines]
-    text = " ".join(said) if said and said[0].endswith(":") else next(iter(said), "")
-    text = text if len(text) <= _HEADLINE_LIMIT else f"{text[:_HEADLINE_LIMIT]}…"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+        return in_one_line(error, 2)
+    return f"{in_one_line(cause, 2)} (within {in_one_line(error).removesuffix(':')})"
 
 
 def main(arguments: list[str]) -> int:

@@ -18,17 +18,13 @@ def compare_frames(frames: Iterable[CompiledFrame], dynamic: Iterable[CompiledFr
     """
     partners: dict[Any, list[CompiledFrame]] = defaultdict(list)
     for frame in dynamic:
-        partners[_place(frame)].append(frame)
+        partners[frame.place].append(frame)
     for frame in frames:
-        waiting = partners[_place(frame)]
+        waiting = partners[frame.place]
         if waiting:
             compare_guards(frame, waiting.pop(0))
         else:
             frame.not_established = "with dynamic=True this code was not compiled as often"
-
-
-def _place(frame: CompiledFrame) -> Any:
-    return frame.file, frame.line, frame.code
 
 
 def compare_guards(frame: CompiledFrame, other: CompiledFrame) -> None:

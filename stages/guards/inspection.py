@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from inductor_debug.models.case import Case
-from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.models.errors import ConfigurationError, root_cause
 from inductor_debug.models.random_state import seed_everything
+from inductor_debug.stages.formatting import in_one_line
 from inductor_debug.stages.guards.comparison import compare_frames
 from inductor_debug.stages.guards.config import VARIATIONS, check_options
-from inductor_debug.stages.guards.messages import said
 from inductor_debug.stages.guards.records import POLICIES, REFUSED_BY_COMPILER, GuardReport, Variation
 from inductor_debug.stages.guards.session import Session, cast_weights
 from inductor_debug.stages.guards.variations import Planned, Rebuilder, plan
@@ -116,7 +116,7 @@ def _try_in_eager(planned: Planned) -> None:
             case.step()
             case.synchronize()
         except Exception as error:  # noqa: BLE001 - the model is the user's
-            record.eager, record.message = "refused", said(error)
+            record.eager, record.message = "refused", in_one_line(root_cause(error))
             return
     record.eager = "accepted"
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from inductor_debug.models.errors import root_cause
+from inductor_debug.stages.formatting import in_one_line
 from inductor_debug.stages.guards import suggestions
-from inductor_debug.stages.guards.messages import said
 from inductor_debug.stages.guards.records import (
     LIMIT_HIT,
     NEW_FRAMES,
@@ -60,7 +61,7 @@ class Reader:
         self.guards |= {frame.compile_id: frame.guards for frame in frames}
         call = Call(
             outcome=REUSED,
-            message="" if raised is None else said(raised),
+            message="" if raised is None else in_one_line(root_cause(raised)),
             frames=frames,
             recompiles=[self._recompile(event) for event in self.log.recompiles],
             limits=list(self._limits()),
@@ -95,7 +96,7 @@ class Reader:
             compile_id=compile_id(event.key),
             graph=self.graph(event.key),
             failed=reason.failed,
-            failed_graph=self._graph_of(reason.failed),
+            failed_graph=next((self.graph(key) for key in self.numbers if compile_id(key) == reason.failed), None),
             guard=reason.guard,
             source=self._source(reason) or self._commented(reason, event.file),
             function=event.function,
@@ -104,9 +105,6 @@ class Reader:
             limit=None if limit is None else f"torch._dynamo.config.{limit.limit}={limit.value}",
             suggestion=suggestions.for_recompile(reason.guard, self.dynamic),
         )
-
-    def _graph_of(self, id: str) -> str | None:
-        return next((self.graph(key) for key in self.numbers if compile_id(key) == id), None)
 
     def _source(self, reason: Reason) -> str | None:
         """The line that made a guard necessary. torch names the guard's object without its scope, ``L['x']`` as x."""

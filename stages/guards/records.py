@@ -85,6 +85,11 @@ class CompiledFrame:
     not_established: str = ""
     added: list[str] = field(default_factory=list)
 
+    @property
+    def place(self) -> tuple[str, int, str]:
+        """What is equal for all compilations of one code."""
+        return self.file, self.line, self.code
+
     def changes(self) -> dict[str, int]:
         """How many guards dynamic shapes keep, relax and remove; empty where that was not established."""
         return {} if self.not_established else dict(Counter(guard.dynamic for guard in self.guards))

@@ -17,7 +17,6 @@ from inductor_debug.stages.guards.records import (
     RECOMPILED,
     REFUSED_BY_COMPILER,
     Call,
-    CompiledFrame,
     GuardReport,
     Variation,
 )
@@ -83,12 +82,8 @@ def breaks(report: GuardReport) -> list[dict[str, Any]]:
 def recompiles(report: GuardReport) -> list[dict[str, Any]]:
     """One row a guard that failed; a frame compiled anew after several has one for each."""
     return [
-        {
-            "variation": FIRST_CALL if variation is None else variation.kind,
-            "step": variation.step if variation else None,
-        }
-        | {"policy": policy}
-        | dataclasses.asdict(item)
+        {"variation": variation.kind if variation else FIRST_CALL, "step": variation.step if variation else None}
+        | {"policy": policy, **dataclasses.asdict(item)}
         for policy, variation, call in report.every_call()
         for item in call.recompiles
     ]
@@ -170,9 +165,9 @@ def _recompiled(report: GuardReport) -> list[dict[str, Any]]:
     for policy, variation, call in report.every_call():
         if variation is None:
             continue
-        first = {_code(frame): frame for frame in reversed(report.bases[policy].frames)}
+        first = {frame.place: frame for frame in reversed(report.bases[policy].frames)}
         for frame in call.frames:
-            before = first.get(_code(frame))
+            before = first.get(frame.place)
             found.append(
                 {"call": call_name(policy, variation), "compile_id": frame.compile_id, "graph": frame.graph}
                 | {"function": frame.function, "file": frame.file, "line": frame.line, "guards": len(frame.guards)}
@@ -180,10 +175,6 @@ def _recompiled(report: GuardReport) -> list[dict[str, Any]]:
                 | (differences(frame, before) if before else {"gone": [], "new": []})
             )
     return found
-
-
-def _code(frame: CompiledFrame) -> tuple[str, int, str]:
-    return frame.file, frame.line, frame.code
 
 
 def summary(report: GuardReport) -> dict[str, Any]:

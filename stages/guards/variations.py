@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from inductor_debug.models.case import Case
-from inductor_debug.models.errors import ConfigurationError, invalid_choice
+from inductor_debug.models.errors import ConfigurationError, invalid_choice, root_cause
 from inductor_debug.models.nested import is_strided, map_sharing, map_tensors, strided_parts
+from inductor_debug.stages.formatting import in_one_line
 from inductor_debug.stages.guards.layouts import channels_last, other_layout, relaid, resized
-from inductor_debug.stages.guards.messages import said
 from inductor_debug.stages.guards.records import Variation
 
 SIZE_FIELDS = {"batch": ("batch_size",), "length": ("sequence_length", "image_size")}
@@ -101,7 +101,7 @@ def _built(case: Case, kind: str, step: int, field: str, size: int, rebuilder: R
     try:
         other = rebuilder.build({field: size})
     except Exception as error:  # noqa: BLE001 - the builder is the user's
-        return _unknown(kind, f"building with {setting} raised {said(error)}", step)
+        return _unknown(kind, f"building with {setting} raised {in_one_line(root_cause(error))}", step)
     varied = replace(case, args=other.args, kwargs=other.kwargs, draws=None)
     change = _size_change(case, varied)
     if not change:
@@ -172,13 +172,15 @@ def _dtypes(case: Case) -> list[Planned]:
     name = str(target).removeprefix("torch.")
     planned: list[Planned] = []
     if any(tensor.dtype != target for tensor in floating.values()):
-        inputs = _listed(f"{item} {_dtype(tensor)} → {name}" for item, tensor in floating.items())
+        inputs = _listed(
+            f"{item} {str(tensor.dtype).removeprefix('torch.')} → {name}" for item, tensor in floating.items()
+        )
         planned.append(Planned(Variation("dtype", 1, inputs, "the inputs' dtypes"), varied))
     else:
         inputs = ""
         planned.append(_unknown("dtype", "no input has a floating dtype that could be another"))
     if any(tensor.dtype != target for tensor in weights):
-        change = "; ".join(filter(None, [inputs, f"weights {_dtype(weights[0])} → {name}"]))
+        change = "; ".join(filter(None, [inputs, f"weights {str(weights[0].dtype).removeprefix('torch.')} → {name}"]))
         planned.append(Planned(Variation("dtype", 2, change, "the weights' dtypes"), varied, target))
     return planned
 
@@ -210,10 +212,6 @@ def _with(case: Case, made: Mapping[int, torch.Tensor]) -> Case:
 
 def _unknown(kind: str, reason: str, step: int = 1) -> Planned:
     return Planned(Variation(kind, step, "", message=reason))
-
-
-def _dtype(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _listed(items: Iterable[Any]) -> str:
