@@ -7,6 +7,7 @@ the box of its module only where nothing that it reads comes, by way of another 
 
 import heapq
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from graphlib import CycleError, TopologicalSorter
 
 from inductor_debug.stages.graph_pictures.flow import Flow
 
@@ -70,23 +71,20 @@ def _reach(above: list[int], here: int, read: Iterable[int], *, first: bool) -> 
 def ordered(flow: Flow, groups: Sequence[Sequence[int]]) -> list[int] | None:
     """Positions of groups such that each comes after all that it reads, else by first operation; None for a cycle."""
     group_of = {number: index for index, group in enumerate(groups) for number in group}
-    above = [
-        {group_of[read] for number in group for read in flow.reads[number] if read in group_of} - {index}
+    above = {
+        index: {group_of[read] for number in group for read in flow.reads[number] if read in group_of} - {index}
         for index, group in enumerate(groups)
-    ]
-    below: list[list[int]] = [[] for _ in groups]
-    for index, sources in enumerate(above):
-        for source in sources:
-            below[source].append(index)
-    waiting = [len(sources) for sources in above]
-    ready = [(groups[index][0], index) for index, count in enumerate(waiting) if not count]
-    heapq.heapify(ready)
-    result = []
-    while ready:
-        _, index = heapq.heappop(ready)
-        result.append(index)
-        for reader in below[index]:
-            waiting[reader] -= 1
-            if not waiting[reader]:
-                heapq.heappush(ready, (groups[reader][0], reader))
-    return result if len(result) == len(groups) else None
+    }
+    sorter = TopologicalSorter(above)
+    try:
+        sorter.prepare()
+    except CycleError:
+        return None
+    ready: list[tuple[int, int]] = []
+    result: list[int] = []
+    while sorter.is_active():
+        for index in sorter.get_ready():
+            heapq.heappush(ready, (groups[index][0], index))
+        result.append(heapq.heappop(ready)[1])
+        sorter.done(result[-1])
+    return result

@@ -1,5 +1,7 @@
 """A graph record as operations by number: who reads whom, which module each belongs to."""
 
+from itertools import takewhile
+
 from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord, TensorRecord
 from inductor_debug.stages.graphs.statistics import is_call
 
@@ -145,8 +147,5 @@ def parts(path: str) -> Path:
 
 def common(paths: list[Path]) -> Path:
     """The longest path that all begin with."""
-    first, last = min(paths), max(paths)
-    for index, part in enumerate(first):
-        if index >= len(last) or last[index] != part:
-            return first[:index]
-    return first
+    together = takewhile(lambda pair: pair[0] == pair[1], zip(min(paths), max(paths), strict=False))
+    return tuple(part for part, _ in together)

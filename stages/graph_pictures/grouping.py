@@ -8,6 +8,7 @@ module of a kind, shows its inside; the others say whom they are like.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from inductor_debug.stages.graph_pictures.clusters import cluster, ordered
 from inductor_debug.stages.graph_pictures.flow import Flow, Path, common
@@ -91,9 +92,9 @@ def fold(flow: Flow, budget: int = BUDGET, small: int = SMALL) -> list[Box]:
     return boxes
 
 
-def _box(flow: Flow, group: list[int], *, own: bool, depth: int = 0) -> Box:
+def _box(flow: Flow, group: list[int]) -> Box:
     path = common([flow.paths[number] for number in group if not flow.is_item(number)] or [flow.paths[group[0]]])
-    return Box(group, path if own else path[:depth], not own, any(flow.backward[number] for number in group))
+    return Box(group, path, backward=any(flow.backward[number] for number in group))
 
 
 def _in_order(flow: Flow, boxes: list[Box]) -> list[Box]:
@@ -139,11 +140,12 @@ class _Folding:
 
     def _levels(self, numbers: list[int], scope: Path, budget: int) -> list[Box]:
         """Boxes of the deepest level that is within the budget; those of the first where none is."""
-        opened = {scope}
+        opened, paths = {scope}, self.flow.paths
         best = self._level(numbers, scope, opened)
         while len(best) <= budget:
             lists = {box.path for box in best if box.members}
-            deeper = {box.path for box in best if self._opens(box) and box.path[:-1] not in lists}
+            closed = [box for box in best if box.whole and not box.members and box.path[:-1] not in lists]
+            deeper = {box.path for box in closed if any(len(paths[number]) > len(box.path) for number in box.numbers)}
             if not deeper:
                 break
             trial = self._level(numbers, scope, opened | deeper)
@@ -152,11 +154,6 @@ class _Folding:
             opened |= deeper
             best = trial
         return best
-
-    def _opens(self, box: Box) -> bool:
-        """Whether a box is a module with others in it."""
-        inner = box.whole and not box.members
-        return inner and any(len(self.flow.paths[number]) > len(box.path) for number in box.numbers)
 
     def _level(self, numbers: list[int], scope: Path, opened: set[Path]) -> list[Box]:
         """Boxes where the given modules are open, and their own operations beside those of the modules in them."""
@@ -203,21 +200,16 @@ class _Folding:
         return boxes
 
     def _runs(self, boxes: list[Box]) -> list[list[Box]]:
-        runs: list[list[Box]] = []
-        signatures = [self.likeness.same(box.numbers, len(box.path)) for box in boxes]
-        for index, box in enumerate(boxes):
-            if index and signatures[index] == signatures[index - 1]:
-                runs[-1].append(box)
-            else:
-                runs.append([box])
-        return [run for run in runs if len(run) >= STACK]
+        runs = groupby(boxes, key=lambda box: self.likeness.same(box.numbers, len(box.path)))
+        return [run for run in (list(same) for _, same in runs) if len(run) >= STACK]
 
     def _frames(self, boxes: list[Box], budget: int, depth: int) -> int:
         """Unfold one box of each kind, the kind with most operations first; gives what is left of the budget."""
         kinds: dict[tuple[bool, int], list[Box]] = defaultdict(list)
         for box in boxes:
             if box.whole and len(box.drawn) > 1:
-                kinds[box.backward, self.likeness.kind(box.drawn, self._depth(box))].append(box)
+                depth_of_box = len(box.paths[0] if box.members else box.path)
+                kinds[box.backward, self.likeness.kind(box.drawn, depth_of_box)].append(box)
         for same in sorted(kinds.values(), key=lambda same: -sum(len(box.numbers) for box in same)):
             first = next((box for box in same if box.members), same[0])
             inside = self._inside(first, budget) if depth < DEEPEST else []
@@ -240,10 +232,7 @@ class _Folding:
     def single(self, numbers: list[int]) -> list[Box]:
         """Boxes of one operation each."""
         groups = cluster(self.flow, numbers, lambda number: None)
-        return _in_order(self.flow, [_box(self.flow, group, own=True) for group in groups])
-
-    def _depth(self, box: Box) -> int:
-        return len(box.paths[0]) if box.members else len(box.path)
+        return _in_order(self.flow, [_box(self.flow, group) for group in groups])
 
 
 def _spans(boxes: Sequence[Box], budget: int) -> list[Box]:

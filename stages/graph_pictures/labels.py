@@ -165,9 +165,6 @@ class Words:
     def _operations(self, numbers: Iterable[int]) -> int:
         return sum(not self.flow.is_item(number) for number in numbers)
 
-    def _which(self, box: Box) -> str:
-        return ", ".join(["backward"] * box.backward + [f"visit {box.visit}"] * bool(box.visit))
-
     def _count(self, box: Box) -> str:
         if box.members:
             each = counted(self._operations(box.members[0]), "operation")
@@ -175,7 +172,7 @@ class Words:
         else:
             own = "" if box.whole or box.span or not box.path else "own "
             text = counted(self._operations(box.numbers), f"{own}operation")
-        return ", ".join(part for part in (self._which(box), text) if part)
+        return ", ".join(["backward"] * box.backward + [f"visit {box.visit}"] * bool(box.visit) + [text])
 
     def _lines_of_code(self, box: Box) -> str:
         """``net.py:12 … 40``, where all operations come from one file."""

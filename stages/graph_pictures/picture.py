@@ -77,14 +77,10 @@ def _head(flow: Flow, words: Words, boxes: list[Box], what: str) -> list[Heading
     if len([node for node in record.nodes if node.op == "placeholder" and node.role in ("input", "tangent")]) > INPUTS:
         lines.append("There are too many inputs to draw each.")
     if record.symbols or any(flow.is_size(number) for number in range(len(flow.operations))):
-        sizes = ", ".join(f"{name} = {_hint(symbol)}" for name, symbol in sorted(record.symbols.items())[:8])
+        hints = {name: symbol.get("hint") for name, symbol in sorted(record.symbols.items())[:8]}
+        sizes = ", ".join(f"{name} = {'unknown' if hint is None else hint}" for name, hint in hints.items())
         lines.append(f"No lines are drawn for symbolic sizes{f' ({sizes})' if sizes else ''}.")
     if words.findings:
         effects = [effect for effect in WORST_FIRST if any(found == effect for found, _ in words.findings.values())]
         lines.append(f"Outlined: findings against the profile ({', '.join(effects) or 'other'}).")
     return lines
-
-
-def _hint(symbol: Mapping[str, int | None]) -> str:
-    hint = symbol.get("hint")
-    return "unknown" if hint is None else str(hint)

@@ -32,11 +32,9 @@ class Likeness:
         if key not in self._known:
             exact = self._signature(numbers, depth)
             kind = tuple(line[:2] for line in exact)
-            self._known[key] = (self._number(exact), self._number(("kind", kind)))
+            numbered = self._numbers.setdefault(exact, len(self._numbers))
+            self._known[key] = numbered, self._numbers.setdefault(("kind", kind), len(self._numbers))
         return self._known[key]
-
-    def _number(self, signature: Any) -> int:
-        return self._numbers.setdefault(signature, len(self._numbers))
 
     def _signature(self, numbers: Sequence[int], depth: int) -> tuple[Any, ...]:
         inner = {self.flow.operations[number].name: position for position, number in enumerate(numbers)}

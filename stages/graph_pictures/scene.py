@@ -1,6 +1,6 @@
 """Boxes, what they say and where they are: a picture before it is written as SVG."""
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -11,7 +11,7 @@ from inductor_debug.stages.graph_pictures.grouping import Box
 from inductor_debug.stages.graph_pictures.labels import MOST, Words, cells, fitted, tensor_words
 from inductor_debug.stages.graph_pictures.layers import Item, Link
 from inductor_debug.stages.graph_pictures.layout import Layout, lay_out
-from inductor_debug.stages.graph_pictures.nets import nets
+from inductor_debug.stages.graph_pictures.nets import Net, nets
 from inductor_debug.stages.graphs.records import NodeRecord
 
 TITLE, LINE, SMALL = 7.3, 6.7, 6.1
@@ -114,7 +114,7 @@ class Composer:
     def scene(self, boxes: Sequence[Box]) -> Scene:
         """The whole picture."""
         parts = [self._part(box, ()) for box in boxes]
-        wires = self._wires(boxes)
+        wires = [self._wire(net) for net in nets(self.flow, boxes)]
         inputs = [node for role in ("input", "tangent") for node in self.flow.placeholder(role) if node.outputs]
         if len(inputs) <= INPUTS:
             for node in inputs:
@@ -147,25 +147,20 @@ class Composer:
             if wire.source == source and wire.tensors == tensors and not wire.kept:
                 wire.targets.append(target)
                 return
-        wires.append(self._wire(source, tensors, [target]))
+        wires.append(self._wire(Net(source, tensors, (target,))))
 
-    def _wires(self, boxes: Sequence[Box]) -> list[Wire]:
-        return [self._wire(net.source, net.tensors, list(net.targets), net.kept) for net in nets(self.flow, boxes)]
-
-    def _wire(self, source: int, tensors: tuple[int, ...], targets: list[int], kept: bool = False) -> Wire:
-        lines = [self.words.node(self.flow.operations[number]) for number in tensors[:8]]
-        more = ["…"] if len(tensors) > 8 else []
-        label = self.words.tensors(tensors)
-        return Wire(source, targets, tensors, label, "\n".join(lines + more), kept=kept)
+    def _wire(self, net: Net) -> Wire:
+        lines = [self.words.node(self.flow.operations[number]) for number in net.tensors[:8]]
+        lines += ["…"] if len(net.tensors) > 8 else []
+        label = self.words.tensors(net.tensors)
+        return Wire(net.source, list(net.targets), net.tensors, label, "\n".join(lines), kept=net.kept)
 
     def _part(self, box: Box, scope: Path) -> Part:
         shape: Shape = "frame" if box.inside else "stack" if box.members else "box"
         lines = self.words.header(box, scope) if box.inside else self.words.lines(box, scope)
         if box.like is not None:
             lines.append(f"like {self.words.title(box.like, scope)}")
-        found: dict[str, int] = defaultdict(int)
-        for _, effect, _ in self.words.found(box):
-            found[effect] += 1
+        found = Counter(effect for _, effect, _ in self.words.found(box))
         if found:
             lines.append("! " + ", ".join(f"{effect} {count}" for effect, count in found.items()))
         part = Part(shape, title=self.words.title(box, scope), lines=lines, tooltip=self.words.tooltip(box), box=box)
@@ -206,7 +201,7 @@ class Composer:
         scope = box.paths[0] if box.members else box.path
         boxes = box.inside
         parts = [self._part(inner, scope) for inner in boxes]
-        inner_wires = self._wires(boxes)
+        inner_wires = [self._wire(net) for net in nets(self.flow, boxes)]
         entries: dict[int, int] = {}
         exits: dict[int, int] = {}
         for number, wire in enumerate(wires):
@@ -219,12 +214,12 @@ class Composer:
                     parts.append(Part("port", 10.0))
                     inner_wires.append(replace(wire, source=entries[number], targets=readers, label=""))
             if wire.source == index:
-                makers = [(inner, self._made(item, wire.tensors)) for inner, item in enumerate(boxes)]
                 exits[number] = len(parts)
                 parts.append(Part("port", 10.0))
-                for inner, tensors in makers:
-                    if tensors:
-                        self._join(inner_wires, inner, tensors, exits[number])
+                for inner, item in enumerate(boxes):
+                    made = {item.stands[tensor] for tensor in wire.tensors if tensor in item.stands}
+                    if made:
+                        self._join(inner_wires, inner, tuple(sorted(made)), exits[number])
         for wire in inner_wires:
             if all(target >= len(boxes) for target in wire.targets):
                 wire.label = ""  # it is said below the border
@@ -240,9 +235,6 @@ class Composer:
             for index, box in enumerate(boxes)
             if any(wire.node in self.flow.inputs[n] or tensors.intersection(self.flow.reads[n]) for n in box.stands)
         ]
-
-    def _made(self, box: Box, tensors: Sequence[int]) -> tuple[int, ...]:
-        return tuple(sorted({box.stands[number] for number in tensors if number in box.stands}))
 
 
 @dataclass

@@ -74,7 +74,8 @@ class Writer:
     def write(self, scene: Scene | None) -> str:
         """The document; without a scene, its head alone."""
         high = MARGIN + 22 + 16 * (len(self.head) - 1) + 14
-        width = max(text_width(line, not number) for number, line in enumerate(self.head))
+        shown = [line if isinstance(line, str) else "  ".join(text for text, _ in line) for line in self.head]
+        width = max((LINE if number else HEADING) * cells(line) for number, line in enumerate(shown))
         height = high
         body: list[str] = []
         if scene is not None:
@@ -200,12 +201,6 @@ class Writer:
                 text = f"<a href={attribute('#' + self.names[id(like)])}>{text}</a>"
             found.append(text)
         return found
-
-
-def text_width(line: Heading, heading: bool) -> float:
-    """Pixels of a line over the picture."""
-    text = line if isinstance(line, str) else "  ".join(text for text, _ in line)
-    return (HEADING if heading else LINE) * cells(text)
 
 
 def content(text: str) -> str:

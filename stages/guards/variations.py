@@ -172,9 +172,8 @@ def _dtypes(case: Case) -> list[Planned]:
     name = str(target).removeprefix("torch.")
     planned: list[Planned] = []
     if any(tensor.dtype != target for tensor in floating.values()):
-        inputs = _listed(
-            f"{item} {str(tensor.dtype).removeprefix('torch.')} → {name}" for item, tensor in floating.items()
-        )
+        before = {item: str(tensor.dtype).removeprefix("torch.") for item, tensor in floating.items()}
+        inputs = _listed(f"{item} {dtype} → {name}" for item, dtype in before.items())
         planned.append(Planned(Variation("dtype", 1, inputs, "the inputs' dtypes"), varied))
     else:
         inputs = ""
