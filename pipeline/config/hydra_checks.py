@@ -4,6 +4,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
+from omegaconf import OmegaConf
+
 from inductor_debug.models.errors import ConfigurationError, shown
 
 MOST_RUNS = 10_000
@@ -12,8 +15,6 @@ MOST_RUNS = 10_000
 
 def check_hydra(node: Any) -> None:
     """What Hydra would meet only when the run starts, and where an empty text would be the working directory."""
-    from omegaconf import OmegaConf
-
     if not isinstance(node.verbose, bool | str) and not OmegaConf.is_list(node.verbose):
         raise ConfigurationError(
             f"hydra.verbose: got {shown(node.verbose)}; valid: true, false, the name of a logger, or a list of names.\n"
@@ -28,8 +29,6 @@ def check_hydra(node: Any) -> None:
 
 def check_count(overrides: Sequence[Any]) -> None:
     """ConfigurationError for a sweep of more runs than anybody has time for, which would take as long to list."""
-    from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
-
     counts = {}
     for override in overrides:
         value = override.value()
@@ -50,8 +49,6 @@ def check_count(overrides: Sequence[Any]) -> None:
 
 def check_package(composed: Any, package: str) -> None:
     """ConfigurationError for a part of the configuration (``--package``) that there is not."""
-    from omegaconf import OmegaConf
-
     found = OmegaConf.select(composed, package)
     if not OmegaConf.is_config(found):
         parts = ", ".join(str(key) for key in composed if OmegaConf.is_config(composed._get_node(key)))

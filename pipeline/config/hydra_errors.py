@@ -6,6 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+from hydra.errors import MissingConfigException, OverrideParseException
+from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException, ValidationError
+
 from inductor_debug.models.errors import (
     ConfigurationError,
     DamagedError,
@@ -43,10 +47,6 @@ def translate(
         choices: group → selected option, where composition got that far.
         folders: in which the groups' YAML is looked for, beside ours.
     """
-    import yaml
-    from hydra.errors import MissingConfigException, OverrideParseException
-    from omegaconf.errors import OmegaConfBaseException
-
     chain = list(_chain(error))
     where = _where(chain, stored_file)
     for cause in chain:
@@ -166,9 +166,7 @@ def _yaml_error(error: Any) -> ConfigurationError:
 
 def _key_error(error: Any, overrides: Sequence[str], where: str) -> ConfigurationError:
     """An unknown key or a wrong type, from a file or from an override."""
-    from omegaconf.errors import InterpolationResolutionError, ValidationError
-
-    key = _plain_key(error.full_key)
+    key = error.full_key.strip().removeprefix("Config.")
     override = override_of(key, overrides)
     place = place_of(key, overrides, where)
     missing = re.search(r"Missing mandatory value: (\w+)\.", str(error))
@@ -276,10 +274,6 @@ def _each_fitting(key: str, value: str) -> str:
     if all(re.fullmatch(r"[+-]?\d+", part) for part in parts):
         parts = list(dict.fromkeys(fitting(key, part) for part in parts))
     return f"{key}={','.join(parts)}"
-
-
-def _plain_key(key: str) -> str:
-    return key.strip().removeprefix("Config.")
 
 
 def _first_line(error: BaseException) -> str:

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
+from omegaconf import BooleanNode
+from omegaconf.errors import ValidationError
+
 _NUMBER = re.compile(r"\s*[+-]?\d[\d_]*\s*", re.ASCII)
 
 
@@ -15,9 +18,6 @@ def strict_types() -> Iterator[None]:
 
     Relies on ``omegaconf.BooleanNode._validate_and_convert_impl``, which every value of a field of type bool passes.
     """
-    from omegaconf import BooleanNode
-    from omegaconf.errors import ValidationError
-
     convert = BooleanNode._validate_and_convert_impl
 
     def refusing(node: BooleanNode, value: Any) -> bool:

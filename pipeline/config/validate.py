@@ -4,6 +4,8 @@ import dataclasses
 import re
 from typing import Any
 
+from omegaconf import OmegaConf
+
 from inductor_debug.models.errors import ConfigurationError, invalid_choice
 from inductor_debug.models.options import check_declared
 from inductor_debug.pipeline.config.keys import stage_not_selected, unknown_key
@@ -26,8 +28,6 @@ def to_config(composed: Any) -> Config:
 
     omegaconf's own errors pass through; :mod:`pipeline.config.hydra_errors` words them.
     """
-    from omegaconf import OmegaConf
-
     _reject_unknown_keys(composed, Config, "")
     for name in composed.stages:
         if name not in declared():
@@ -99,10 +99,8 @@ def _check_backend(backend: BackendConfig) -> None:
 
 
 def _check_runner(config: Config) -> None:
-    if config.runner.memory_limit is not None:
-        memory_limit_of(config.runner.memory_limit)
-    if config.runner.log_limit is not None:
-        memory_limit_of(config.runner.log_limit, "runner.log_limit")
+    memory_limit_of(config.runner.memory_limit)
+    memory_limit_of(config.runner.log_limit, "runner.log_limit")
 
 
 def _check_model(config: Config) -> None:

@@ -9,10 +9,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+from hydra import version
+from hydra._internal.hydra import Hydra
+from hydra._internal.utils import create_config_search_path
+from hydra.core.config_search_path import SearchPathQuery
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
 from inductor_debug.models.errors import RunDirectoryError
 from inductor_debug.pipeline.config import arguments
 from inductor_debug.pipeline.config.help import CONF
+from inductor_debug.pipeline.config.hydra_errors import translate
 from inductor_debug.pipeline.config.schema import register
+from inductor_debug.pipeline.config.yaml_source import limit_yaml
 from inductor_debug.pipeline.directory.names import LOG
 from inductor_debug.pipeline.run.restoring import Expected, recorded
 from inductor_debug.stages.backends.plugins import conf_folders
@@ -53,12 +66,6 @@ class Session:
             overrides: a job's own, where they are not those of the command line.
             choices: group → selected option, where they are known.
         """
-        import yaml
-        from hydra.errors import HydraException
-        from omegaconf.errors import OmegaConfBaseException
-
-        from inductor_debug.pipeline.config.hydra_errors import translate
-
         typed = [override.removeprefix("++") for override in [*self.overrides, *overrides]]
         try:
             yield
@@ -78,19 +85,8 @@ class Session:
 
 @contextmanager
 def hydra_session(args: argparse.Namespace, refuse: bool = False) -> Iterator[Session]:
-    import yaml
-    from hydra import version
-    from hydra._internal.hydra import Hydra
-    from hydra._internal.utils import create_config_search_path
-    from hydra.core.config_search_path import SearchPathQuery
-    from hydra.core.config_store import ConfigStore
-    from hydra.core.global_hydra import GlobalHydra
-    from omegaconf import OmegaConf
-
     stored = arguments.stored_config(args.config_path, args.config_name)
     extra = arguments.config_directory(args.config_dir)
-    from inductor_debug.pipeline.config.yaml_source import limit_yaml
-
     version.setbase("1.3")
     folders = ([extra] if extra is not None else []) + conf_folders()
     register(folders)

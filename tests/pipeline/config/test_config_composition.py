@@ -10,6 +10,7 @@ from composing import compose
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.pipeline.config import arguments
 from inductor_debug.pipeline.run import composition, entry
+from inductor_debug.pipeline.run.jobs import is_sweep, planned_jobs
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.registry import declared
 
@@ -21,7 +22,7 @@ def jobs(*argv: str) -> list[list[str]]:
     args = arguments.parse(argv)
     with composition.hydra_session(args) as session:
         session.overrides.append("hydra.mode=MULTIRUN")
-        return entry._jobs(session, session.compose(RunMode.MULTIRUN))
+        return planned_jobs(session, session.compose(RunMode.MULTIRUN))
 
 
 def test_defaults_are_those_of_the_contract() -> None:
@@ -151,7 +152,7 @@ def test_an_experiment_that_sweeps_needs_no_flag() -> None:
     for argv, sweeps in ((["experiment=alignment_sweep"], True), (["accel=warn16"], False)):
         args = arguments.parse(argv)
         with composition.hydra_session(args) as session:
-            assert entry._is_sweep(session, args) is sweeps
+            assert is_sweep(session, args) is sweeps
 
 
 PRESETS: dict[str, dict[str, Any]] = {
