@@ -24,7 +24,7 @@ from inductor_debug.stages.accelerators.number_formats import Format
 from inductor_debug.stages.emulation.findings import Findings, elements_in_words
 from inductor_debug.stages.emulation.padding import any_padded, leaked, reads_beyond
 from inductor_debug.stages.emulation.plan import NodePlan, Numerics
-from inductor_debug.stages.emulation.products import NARROW, PRODUCTS, NotEmulated, multiplies_inside
+from inductor_debug.stages.emulation.products import PRODUCTS, NotEmulated, multiplies_inside
 from inductor_debug.stages.emulation.rounding import Loss, round_
 from inductor_debug.stages.emulation.weights import WeightCache
 from inductor_debug.stages.formatting import counted
@@ -87,13 +87,15 @@ class EmulatingInterpreter(fx.Interpreter):
     def _taken_in(self, value: Tensor, plan: NodePlan) -> Tensor:
         """A graph's input or constant, rounded; the tensor itself is left alone."""
         format = self.numerics.storage.get(value.dtype)
-        if format is not None:
-            container = self.numerics.container(value.dtype)
-            value, loss = self.weights.rounded(value, format, container, saturate=self.numerics.saturate)
-            if loss is not None:
-                self._tell_loss(plan, format, loss, value.numel())
-            return value
-        return self._cast(value, plan)
+        return self._cast(value, plan) if format is None else self._copy_in(value, format, plan)
+
+    def _copy_in(self, value: Tensor, format: Format, plan: NodePlan) -> Tensor:
+        """A rounded copy; what rounding lost is told the first time."""
+        container = self.numerics.container(value.dtype)
+        copy, loss = self.weights.rounded(value, format, container, saturate=self.numerics.saturate)
+        if loss is not None:
+            self._tell_loss(plan, format, loss, value.numel())
+        return copy
 
     def _output(self, n: fx.Node) -> Any:
         """Inputs among the outputs are given back as they came, the rest in the dtype that the graph says."""
@@ -130,12 +132,8 @@ class EmulatingInterpreter(fx.Interpreter):
 
     def _written(self, n: fx.Node, plan: NodePlan) -> dict[int, Tensor]:
         """Positions of the graph's inputs that the node writes to, with the caller's own tensors."""
-        found = {}
-        for index in plan.mutated:
-            node = n.args[index] if index < len(n.args) else None
-            if isinstance(node, fx.Node) and node in self.given:
-                found[index] = self.given[node]
-        return found
+        written = ((index, n.args[index]) for index in plan.mutated if index < len(n.args))
+        return {index: self.given[node] for index, node in written if isinstance(node, fx.Node) and node in self.given}
 
     def _in_containers(self, n: fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """Arguments that name a dtype name its container."""
@@ -158,7 +156,7 @@ class EmulatingInterpreter(fx.Interpreter):
             self._tell(plan, "not_emulated", f"what {target} multiplies is multiplied as torch does")
         elif isinstance(target, HigherOrderOperator):
             self._tell(plan, "not_emulated", "what is inside runs as torch runs it; its results are rounded")
-        if self.numerics.accumulation is not None and target in NARROW:
+        if self.numerics.accumulation is not None and target in PRODUCTS:
             result = self._narrow(plan, target, args, kwargs)
         else:
             result = target(*args, **kwargs)
@@ -169,18 +167,11 @@ class EmulatingInterpreter(fx.Interpreter):
 
     def _operands(self, plan: NodePlan, target: Any, args: Sequence[Any]) -> Sequence[Any]:
         """The arguments with those that are multiplied rounded to the format of operands."""
-        formats = self.numerics.operands
-        if not formats:
-            return args
         new = list(args)
-        for position in PRODUCTS[target]:
-            value = new[position]
-            format = formats.get(value.dtype)
+        for position in PRODUCTS[target].operands:
+            format = self.numerics.operands.get(new[position].dtype)
             if format is not None:
-                container = self.numerics.container(value.dtype)
-                new[position], loss = self.weights.rounded(value, format, container, saturate=self.numerics.saturate)
-                if loss is not None:
-                    self._tell_loss(plan, format, loss, value.numel())
+                new[position] = self._copy_in(new[position], format, plan)
         return new
 
     def _narrow(self, plan: NodePlan, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -189,7 +180,7 @@ class EmulatingInterpreter(fx.Interpreter):
             self._tell(plan, "not_emulated", f"partial sums of {floating[0].dtype} are those of torch")
             return target(*args, **kwargs)
         try:
-            result = NARROW[target](self.numerics.accumulation, *args, **kwargs)
+            result = PRODUCTS[target].narrow(self.numerics.accumulation, *args, **kwargs)
         except NotEmulated as error:
             self._tell(plan, "not_emulated", f"partial sums of {error} are those of torch")
             return target(*args, **kwargs)

@@ -84,15 +84,11 @@ def padded(tensor: Tensor, tile: Sequence[int], fill: float) -> Tensor:
     return torch.nn.functional.pad(tensor, amounts, value=fill) if any(amounts) else tensor
 
 
-def is_padded(tensor: Tensor, tile: Sequence[int]) -> bool:
-    """Whether the tensor does not fill its tiles."""
-    return any(size % unit for size, unit in zip(reversed(tensor.shape), reversed(tile), strict=False))
-
-
 def any_padded(arguments: Any, tile: Sequence[int]) -> bool:
     """Whether a floating tensor among (nested) arguments does not fill its tiles; integers are given no padding."""
     tensors = [item for item in pytree.tree_leaves(arguments) if isinstance(item, Tensor) and item.is_floating_point()]
-    return any(is_padded(item, tile) for item in tensors)
+    sizes = (pair for item in tensors for pair in zip(reversed(item.shape), reversed(tile), strict=False))
+    return any(size % unit for size, unit in sizes)
 
 
 def reads_beyond(target: Any) -> bool | None:
@@ -140,11 +136,8 @@ def leaked(
     exact = packet in SELECTING
     moved = 0.0
     if not exact and not math.isnan(fill):
-        wide: list[Any]
         wide, kwargs = pytree.tree_map(_wide, (list(args), kwargs))
-        if packet in HALF_TO_FLOAT:
-            wide[2] = False
-        args = wide
+        args = [*wide[:2], False] if packet in HALF_TO_FLOAT else wide
         plain, moved = target(*args, **kwargs), _reordered((args, kwargs))
     new_args, new_kwargs = _padded_arguments(packet, args, kwargs, tile, fill)
     result = target(*new_args, **new_kwargs)
@@ -207,7 +200,7 @@ def _leaked_along_contraction(target: Any, args: Sequence[Any], plain: Any, tile
         results = [item for item in pytree.tree_leaves(plain) if isinstance(item, Tensor)]
         concerned = results[:2] if packet == "convolution_backward" else results
         return sum(int((~item.isnan()).sum()) for item, amount in zip(concerned, terms, strict=False) if amount % unit)
-    left, right = (args[position] for position in PRODUCTS[target])
+    left, right = (args[position] for position in PRODUCTS[target].operands)
     if packet == "linear":
         right = right.t()
     right = right.unsqueeze(-1) if right.dim() == 1 else right
@@ -228,7 +221,7 @@ def _contractions(target: Any, args: Sequence[Any]) -> list[int]:
         mask, groups = args[10], args[9]
         both = [weight.shape[0] // groups, gradient[0, 0].numel()]
         return [amount for amount, wanted in zip(both, mask, strict=False) if wanted]
-    return [args[PRODUCTS[target][0]].shape[-1]]
+    return [args[PRODUCTS[target].operands[0]].shape[-1]]
 
 
 def _reached(found: Tensor, plain: Tensor, fill: float, exact: bool = False, moved: float = 0.0) -> int:

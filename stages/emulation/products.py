@@ -9,7 +9,7 @@ running sum, and the result rounded once more.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -57,10 +57,6 @@ class Accumulation:
         if other is None or beta == 0:
             return total
         return self.round_(total.add_(other, alpha=beta))
-
-
-def _mm(sums: Accumulation, left: Tensor, right: Tensor) -> Tensor:
-    return sums.matmul(left, right)
 
 
 class NotEmulated(Exception):
@@ -163,31 +159,29 @@ def _convolution_backward(
     return tuple(found)
 
 
-PRODUCTS: dict[Any, tuple[int, ...]] = {
-    aten.mm.default: (0, 1),
-    aten.bmm.default: (0, 1),
-    aten.mv.default: (0, 1),
-    aten.dot.default: (0, 1),
-    aten.addmm.default: (1, 2),
-    aten.baddbmm.default: (1, 2),
-    aten.linear.default: (0, 1),
-    aten.convolution.default: (0, 1),
-    aten.convolution_backward.default: (0, 1, 2),
-}
-"""Operation → positions of the operands that it multiplies."""
+class Product(NamedTuple):
+    """An operation that multiplies.
 
-NARROW: dict[Any, Callable[..., Any]] = {
-    aten.mm.default: _mm,
-    aten.bmm.default: _mm,
-    aten.mv.default: _mv,
-    aten.dot.default: _dot,
-    aten.addmm.default: _addmm,
-    aten.baddbmm.default: _addmm,
-    aten.linear.default: _linear,
-    aten.convolution.default: _convolution,
-    aten.convolution_backward.default: _convolution_backward,
+    Attributes:
+        operands: positions of the arguments that it multiplies.
+        narrow: the same with rounded partial sums; called with an :class:`Accumulation` before its own arguments.
+    """
+
+    operands: tuple[int, ...]
+    narrow: Callable[..., Any]
+
+
+PRODUCTS: dict[Any, Product] = {
+    aten.mm.default: Product((0, 1), Accumulation.matmul),
+    aten.bmm.default: Product((0, 1), Accumulation.matmul),
+    aten.mv.default: Product((0, 1), _mv),
+    aten.dot.default: Product((0, 1), _dot),
+    aten.addmm.default: Product((1, 2), _addmm),
+    aten.baddbmm.default: Product((1, 2), _addmm),
+    aten.linear.default: Product((0, 1), _linear),
+    aten.convolution.default: Product((0, 1), _convolution),
+    aten.convolution_backward.default: Product((0, 1, 2), _convolution_backward),
 }
-"""Operation → the same with rounded partial sums; called with an :class:`Accumulation` before its own arguments."""
 
 FUSED = ("attention", "rnn", "lstm", "gru", "_trilinear", "addmv", "addbmm", "addr", "cdist", "grouped_mm", "scaled_mm")
 """Parts of the names of operations that multiply inside, of which nothing is known here."""

@@ -99,14 +99,9 @@ def _outside(values: Tensor, largest: float) -> bool:
     return not (float(values.amax()) <= largest and float(values.amin()) >= -largest)
 
 
-def _limit(format: FloatFormat) -> float:
-    """The least magnitude that rounds to something too large: half a last place beyond the largest number."""
-    return format.largest + 2.0 ** (format.largest_exponent - format.mantissa - 1)
-
-
 def _overflow(values: Tensor, format: FloatFormat) -> Loss:
     magnitude = values.abs()
-    limit = _limit(format)
+    limit = format.largest + 2.0 ** (format.largest_exponent - format.mantissa - 1)  # half a last place beyond it
     even = not format.finite  # a tie goes away from the largest number where that is odd
     beyond = (magnitude >= limit) if even else (magnitude > limit)
     beyond &= magnitude != float("inf")
