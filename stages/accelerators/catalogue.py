@@ -23,16 +23,8 @@ def rows() -> list[dict[str, Any]]:
         about = {"profile": name, "strict": profile.strict, "description": config.description, "numerics": stated}
         about["peaks"] = {key: value for key, value in vars(config.peaks).items() if value}
         for rule in profile.rules:
-            found.append(
-                about
-                | {
-                    "rule": rule.rule,
-                    "effect": rule.effect,
-                    "what": what(rule),
-                    "source": rule.source or "",
-                    "version": rule.version or "",
-                }
-            )
+            published = {"source": rule.source or "", "version": rule.version or ""}
+            found.append(about | {"rule": rule.rule, "effect": rule.effect, "what": what(rule)} | published)
         if not profile.rules:
             found.append(about | dict.fromkeys(COLUMNS[1:], "") | {"rule": "none"})
     return found
@@ -40,20 +32,12 @@ def rows() -> list[dict[str, Any]]:
 
 def what(rule: Rule) -> str:
     """A rule's value and what it looks at, in words."""
-    value = rule.value
-    if isinstance(value, dict):
-        shown = ", ".join(f"{key}: {_words(item)}" for key, item in value.items())
-    else:
-        shown = _words(value)
-    parts = [shown]
-    if rule.unit:
-        parts[0] += f" {rule.unit.replace('_', ' ')}"
-    if rule.dims:
-        parts.append(f"dims {rule.dims}")
-    if rule.roles:
-        parts.append(f"of {', '.join(rule.roles)}")
-    if rule.operations:
-        parts.append(f"for {_words(rule.operations)}")
+    keyed = rule.value.items() if isinstance(rule.value, dict) else ()
+    parts = [", ".join(f"{key}: {_words(item)}" for key, item in keyed) or _words(rule.value)]
+    parts[0] += f" {rule.unit.replace('_', ' ')}" if rule.unit else ""
+    parts += [f"dims {rule.dims}"] if rule.dims else []
+    parts += [f"of {', '.join(rule.roles)}"] if rule.roles else []
+    parts += [f"for {_words(rule.operations)}"] if rule.operations else []
     return "; ".join(parts)
 
 

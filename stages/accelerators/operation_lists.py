@@ -22,7 +22,9 @@ def unfamiliar(profile: Profile, graphs: Iterable[GraphRecord]) -> list[str]:
     names = _names_in(graphs)
     left = {pattern: given for pattern, given in left.items() if not _among(pattern, names)}
     if left:
-        left = {pattern: given for pattern, given in left.items() if pattern not in _shipped()}
+        profiles = (validate_profile(load_config(name), {}) for name in profile_names())
+        shipped = {normal(pattern) for profile in profiles for pattern, _ in listed(profile)}
+        left = {pattern: given for pattern, given in left.items() if pattern not in shipped}
     return list(left.values())
 
 
@@ -66,8 +68,3 @@ def _names_in(graphs: Iterable[GraphRecord]) -> set[str]:
 
 def _among(pattern: str, names: set[str]) -> bool:
     return bool(fnmatch.filter(names, pattern)) if any(sign in pattern for sign in WILD) else pattern in names
-
-
-def _shipped() -> set[str]:
-    profiles = (validate_profile(load_config(name), {}) for name in profile_names())
-    return {normal(pattern) for profile in profiles for pattern, _ in listed(profile)}

@@ -26,6 +26,7 @@ RULE_VARIABLES = ("MOCK_STRICT", "MOCK_ALIGNMENT", "MOCK_MAX_MEMORY")
 VARIABLES = (*RULE_VARIABLES, REPRO_DIRECTORY)
 """Environment variables of the mock: what overrides its profile, and where a violation leaves its reproductions."""
 
+FIELDS = [item.name for item in fields(AccelConfig)]
 FOLDER = Path(__file__).resolve().parents[2] / "conf" / "accel"
 
 
@@ -77,7 +78,8 @@ def validate_profile(
     """
     base = base or Profile(config.name)
     config = apply_environment(config, os.environ if environment is None else environment)
-    _require(config.strict, (bool, type(None)), "accel.strict", "true or false")
+    if not isinstance(config.strict, bool | None):
+        raise ConfigurationError(f"accel.strict: got {config.strict!r}; valid: true or false. Try: accel.strict=true")
     written = [validated(rule, f"{base.name}.rules[{index}]") for index, rule in enumerate(base.rules)]
     written += [validated(rule, f"accel.rules[{index}]") for index, rule in enumerate(config.rules)]
     written = edited(written, config)
@@ -124,15 +126,11 @@ def listed(profile: Profile) -> Iterator[tuple[str, str]]:
 def load_config(name_or_path: str | Path, **overrides: Any) -> AccelConfig:
     """As :func:`stages.accelerators.loading.load_profile`, before validation and environment."""
     path = _profile_path(str(name_or_path))
-    valid = [item.name for item in fields(AccelConfig)]
-    for key in overrides:
-        if key not in valid:
-            raise invalid_choice("accel override", key, valid, example="{}")
     exact = exact_config(path, overrides)
-    return _judged_config(path, overrides, valid) if exact is None else exact
+    return _judged_config(path, overrides) if exact is None else exact
 
 
-def _judged_config(path: Path, overrides: Mapping[str, Any], valid: list[str]) -> AccelConfig:
+def _judged_config(path: Path, overrides: Mapping[str, Any]) -> AccelConfig:
     """By OmegaConf, as the pipeline reads a profile: converted where a value allows it, else ConfigurationError."""
     from omegaconf import OmegaConf
     from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
@@ -145,7 +143,8 @@ def _judged_config(path: Path, overrides: Mapping[str, Any], valid: list[str]) -
     except ConfigurationError:
         raise  # of an override, not of the file
     except ConfigKeyError as error:
-        raise invalid_choice("accel", str(error.full_key or error.key), valid, where=str(path), example="{}") from error
+        key = str(error.full_key or error.key)
+        raise invalid_choice("accel", key, FIELDS, where=str(path), example="{}") from error
     except (OmegaConfBaseException, YAMLError, OSError, ValueError) as error:
         raise ConfigurationError(f"accel: {path} can't be read as a profile: {error}") from error
     assert isinstance(config, AccelConfig)
@@ -158,8 +157,8 @@ def with_overrides(config: Any, overrides: Mapping[str, Any]) -> Any:
     from omegaconf.errors import OmegaConfBaseException
 
     for key, value in overrides.items():
-        if key not in (valid := [item.name for item in fields(AccelConfig)]):
-            raise invalid_choice("accel override", key, valid, example="{}")
+        if key not in FIELDS:
+            raise invalid_choice("accel override", key, FIELDS, example="{}")
         try:
             config = OmegaConf.merge(config, {key: value})
         except OmegaConfBaseException as error:
@@ -241,11 +240,6 @@ def expiry(waiver: Waiver, key: str = "accel.waivers") -> datetime.date | None:
         raise ConfigurationError(
             f"{key}.expires: got {waiver.expires!r}; valid: a date as YYYY-MM-DD.\nTry: expires: 2027-01-31"
         ) from None
-
-
-def _require(value: Any, kind: type | tuple[type, ...], key: str, valid: str) -> None:
-    if not isinstance(value, kind):
-        raise ConfigurationError(f"{key}: got {value!r}; valid: {valid}. Try: {key}=true")
 
 
 def _boolean(key: str, text: str) -> bool:

@@ -42,7 +42,7 @@ def validated(rule: Rule, key: str) -> Written:
     value = kind.read(rule.value, value_key, kind.example)
     if rule.operations is not None and kind.operations:
         check_patterns(rule.operations, f"{key}.operations", "[aten.mm]")
-        _not_empty(rule.operations, f"{key}.operations", "null")
+        _not_empty(rule.operations, f"{key}.operations")
     meaningless = [name for name in ("dims", "roles", "unit") if not getattr(kind, _PLURAL[name])]
     meaningless += [] if kind.operations else ["operations"]
     ignored = [name for name in meaningless if getattr(rule, name) is not None]
@@ -67,14 +67,14 @@ def check_roles(roles: Sequence[str] | None, valid: Sequence[str], key: str) -> 
     for role in roles or ():
         if role not in valid:
             raise invalid_choice(key, role, valid, example=example_of(key, "[{}]"))
-    _not_empty(roles, key, "null")
+    _not_empty(roles, key)
 
 
-def _not_empty(value: Sequence[str] | None, key: str, every: str) -> None:
+def _not_empty(value: Sequence[str] | None, key: str) -> None:
     if value is not None and not value:
         raise ConfigurationError(
             f"{key}: got []: the rule would look at nothing; valid: at least one, or null for the usual ones.\n"
-            f"Try: {example_of(key, every)}"
+            f"Try: {example_of(key, 'null')}"
         )
 
 
@@ -142,11 +142,9 @@ def _edit_alignment(rules: list[Written], config: AccelConfig) -> list[Written]:
     if config.alignment_dims is not None and config.alignment_dims not in DIMS:
         raise invalid_choice("accel.alignment_dims", config.alignment_dims, DIMS)
     check_roles(config.alignment_roles, TENSOR_ROLES, "accel.alignment_roles")
-    changes: dict[str, Any] = {}
-    if config.alignment_dims is not None:
-        changes["dims"] = config.alignment_dims
-    if config.alignment_roles is not None:
-        changes["roles"] = list(config.alignment_roles)
+    roles = None if config.alignment_roles is None else list(config.alignment_roles)
+    given = {"dims": config.alignment_dims, "roles": roles}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if changes and not any(item.rule.rule == "alignment" for item in rules):
         log.warning(
             "accel.alignment_dims and accel.alignment_roles have no effect: profile %s has no alignment rule",

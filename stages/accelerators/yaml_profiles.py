@@ -76,7 +76,9 @@ def _value(value: Any, kind: Any, key: str) -> Any:
         raise _NotExact(key, value)
     origin, parameters = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
-        return None if value is None else _one_of(value, [item for item in parameters if item is not type(None)], key)
+        kinds = [item for item in parameters if item is not type(None)]
+        scalar = type(value) if len(kinds) > 1 and type(value) in kinds else kinds[0]
+        return None if value is None else _value(value, scalar, key)
     if origin is list and type(value) in (list, tuple):
         return [_value(item, parameters[0], f"{key}[{index}]") for index, item in enumerate(value)]
     if origin is dict and type(value) is dict and all(type(name) is str for name in value):
@@ -92,13 +94,6 @@ def _value(value: Any, kind: Any, key: str) -> Any:
     if kind in (str, int, bool, float) and type(value) is kind:
         return value
     raise _NotExact(key, value)
-
-
-def _one_of(value: Any, kinds: list[Any], key: str) -> Any:
-    """``value`` as the only, or the scalar, type of a union; _NotExact where it is of none."""
-    if len(kinds) > 1 and type(value) in kinds:
-        return _value(value, type(value), key)
-    return _value(value, kinds[0], key)
 
 
 def _anything(value: Any, key: str) -> Any:
