@@ -4,14 +4,16 @@ A stage is told what earlier stages stored (``context.artifacts``) and, in the s
 (``context.live``); it returns a :class:`StageResult`. The runner stores the result; the stage does not know where.
 """
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from inductor_debug.models.stored import parse_csv
 from inductor_debug.stages.declaration import Declaration
+from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.settings import Settings
 
 if TYPE_CHECKING:
@@ -160,31 +162,15 @@ class MemoryArtifacts:
         return sorted(name for name in self.content if name.startswith(prefix))
 
     def read_bytes(self, name: str) -> bytes:
-        return self._encoded(name)
-
-    def read_text(self, name: str) -> str:
-        return self._encoded(name).decode()
-
-    def read_json(self, name: str) -> Any:
-        import json
-
-        return json.loads(self._encoded(name))
-
-    def read_table(self, name: str) -> list[dict[str, Any]]:
-        return parse_csv(self._encoded(name), Path(name))
-
-    def _encoded(self, name: str) -> bytes:
         if name not in self.content:
             raise FileNotFoundError(name)
-        from inductor_debug.stages.encoding import encode
-
         return encode(name, self.content[name])
 
+    def read_text(self, name: str) -> str:
+        return self.read_bytes(name).decode()
 
-def run_stages(stages: Iterable[Stage], context: StageContext, artifacts: MemoryArtifacts) -> dict[str, StageResult]:
-    """Run stages one after the other in this process, without a run directory: for notebooks and tests."""
-    results = {}
-    for stage in stages:
-        results[stage.name] = stage.run(context)
-        artifacts.add(results[stage.name])
-    return results
+    def read_json(self, name: str) -> Any:
+        return json.loads(self.read_bytes(name))
+
+    def read_table(self, name: str) -> list[dict[str, Any]]:
+        return parse_csv(self.read_bytes(name), Path(name))

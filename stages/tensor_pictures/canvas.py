@@ -177,11 +177,15 @@ class Zoom:
     both_nan: numpy.ndarray
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """Elements along each of the dims."""
+        return self.error.shape[-len(self.dims) :] if self.dims else ()
+
+    @property
     def slices(self) -> str:
         """The region as one would index it, e.g. ``[3, 96:128, 40:72]``."""
         words = [str(position) for position in self.index]
-        shape = self.error.shape[-len(self.dims) :] if self.dims else ()
-        for dim, start, length in zip(self.dims, self.starts, shape, strict=True):
+        for dim, start, length in zip(self.dims, self.starts, self.sizes, strict=True):
             words[dim] = f"{start}:{start + length}"
         return f"[{', '.join(words)}]"
 

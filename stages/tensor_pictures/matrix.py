@@ -53,7 +53,8 @@ def close(axes: Any, zoom: Zoom, *, worst: bool) -> None:
     row, column = [0, 0, *zoom.starts][-2:]
     height, width = zoom.error.shape
     _matrix(axes, zoom, (column - 0.5, column + width - 0.5, row + height - 0.5, row - 0.5))
-    names = [_range(dim, start, size) for dim, start, size in zip(zoom.dims, zoom.starts, _sizes(zoom), strict=True)]
+    spans = zip(zoom.dims, zoom.starts, zoom.sizes, strict=True)
+    names = [f"dim {dim}: {start} … {start + size - 1}" for dim, start, size in spans]
     for axis in (axes.xaxis, axes.yaxis):
         axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     axes.set_xlabel(names[-1] if names else "the one element")
@@ -67,14 +68,6 @@ def close(axes: Any, zoom: Zoom, *, worst: bool) -> None:
     axes.set_title(
         shorten(f"{'around the worst' if worst else 'no difference, the first elements'}: {zoom.slices}", 70)
     )
-
-
-def _sizes(zoom: Zoom) -> tuple[int, ...]:
-    return zoom.error.shape[-len(zoom.dims) :] if zoom.dims else ()
-
-
-def _range(dim: int, start: int, size: int) -> str:
-    return f"dim {dim}: {start} … {start + size - 1}"
 
 
 def _matrix(axes: Any, found: Canvas | Zoom, extent: tuple[float, float, float, float]) -> None:

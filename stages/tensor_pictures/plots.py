@@ -3,20 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy
 import torch
 
 from inductor_debug.stages.artifacts.files import PLOT
 from inductor_debug.stages.file_names import file_name
-from inductor_debug.stages.numerics import histogram
 from inductor_debug.stages.numerics.records import TensorComparison
-from inductor_debug.stages.tensor_pictures.canvas import canvas_of, fold
-from inductor_debug.stages.tensor_pictures.error_counts import tally_of
 from inductor_debug.stages.tensor_pictures.summary import draw_summary
 from inductor_debug.stages.tensor_pictures.tensor import draw
-
-__all__ = ["draw", "draw_summary", "error_canvas", "fold", "pictures"]
-
 
 Leaves = Mapping[str, Mapping[str, Any]]
 """kind → path → leaf."""
@@ -42,16 +35,3 @@ def pictures(
         if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor) and left.shape == right.shape:
             found[PLOT.at(file_name(f"{index:02d}-{row.kind}-{row.path}", ".png"))] = draw(left, right, row)
     return found
-
-
-def error_canvas(reference: torch.Tensor, test: torch.Tensor) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
-    """Largest errors by block, how many errors there are by size, and the edges of these sizes.
-
-    Returns:
-        canvas: see ``pictures.canvas.Canvas.error``.
-        counts: errors between two edges; zeros and what is not finite are in none.
-        edges: one more than ``counts``, in ascending order; the first and the last count are open.
-    """
-    canvas = canvas_of(reference, test)
-    tally = tally_of(reference, test, top=canvas.top, magnitude=canvas.magnitude)
-    return canvas.error, tally.bins[:-1], numpy.array(histogram.edges())

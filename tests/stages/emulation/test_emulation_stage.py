@@ -14,7 +14,7 @@ from inductor_debug.stages.accelerators.config import AccelConfig, NumericsConfi
 from inductor_debug.stages.accelerators.profile import load_config
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.emulated import EmulatedAdapter
-from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult, run_stages
+from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult
 from inductor_debug.stages.emulation.findings import COLUMNS
 from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
@@ -85,7 +85,11 @@ def results(
     context = StageContext(settings, artifacts, {"case": case})
     for stage in stages:
         stage.check(context)
-    return run_stages(stages, context, artifacts)
+    found = {}
+    for stage in stages:
+        found[stage.name] = stage.run(context)
+        artifacts.add(found[stage.name])
+    return found
 
 
 def found(result: StageResult) -> set[tuple[str, str]]:

@@ -15,7 +15,9 @@ from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
 from inductor_debug.stages.kerneldiff.tables import table
 from inductor_debug.stages.numerics.comparison import compare_tensors
 from inductor_debug.stages.settings import BackendConfig, ReferenceConfig, Settings
-from inductor_debug.stages.tensor_pictures.plots import draw, error_canvas, fold
+from inductor_debug.stages.tensor_pictures.canvas import canvas_of, fold
+from inductor_debug.stages.tensor_pictures.error_counts import tally_of
+from inductor_debug.stages.tensor_pictures.tensor import draw
 
 
 class Net(torch.nn.Module):
@@ -199,9 +201,10 @@ def test_any_rank_is_drawn_and_the_worst_block_shows(shape):
     test = reference.clone()
     if test.numel():
         test.view(-1)[-1] = 7.0
-    canvas, counts, _ = error_canvas(reference, test)
+    canvas = canvas_of(reference, test)
+    counts = tally_of(reference, test, top=canvas.top, magnitude=canvas.magnitude).bins[:-1]
     if test.numel():
-        assert canvas[~(canvas != canvas)].max() == 7.0 and counts.sum() == 1
+        assert canvas.error[~(canvas.error != canvas.error)].max() == 7.0 and counts.sum() == 1
     rows, columns, _ = fold(shape)
-    assert rows * columns >= reference.numel() and max(canvas.shape) <= 256
+    assert rows * columns >= reference.numel() and max(canvas.error.shape) <= 256
     assert draw(reference, test, compare_tensors(reference, test)).startswith(b"\x89PNG")
