@@ -18,7 +18,7 @@ TOP = 10
 def message(profile: Profile) -> str:
     """One line for a person: where the time goes, what is outside kernels, how close to the ceiling the longest is."""
     top = profile.longest()
-    step = _milliseconds(profile.step)
+    step = f"{profile.step / 1e3:.3g} ms" if profile.step < 1e6 else f"{profile.step / 1e3:.0f} ms"
     if not top:
         return f"not established: no kernel was seen in {counted(profile.observation.steps, 'step')} of {step}"
     noun = "operation" if top[0].work.kind in ("operation", "operator", "backward") else "kernel launch"
@@ -75,10 +75,6 @@ def in_words(profile: Profile, item: Timed) -> str:
 def percent(share: float) -> str:
     """Two digits below ten percent, else whole ones."""
     return f"{100 * share:.2g} %" if abs(share) < 0.1 else f"{100 * share:.0f} %"
-
-
-def _milliseconds(microseconds: float) -> str:
-    return f"{microseconds / 1e3:.3g} ms" if microseconds < 1e6 else f"{microseconds / 1e3:.0f} ms"
 
 
 def summary(profile: Profile, backend: str, environment: dict[str, Any]) -> dict[str, Any]:

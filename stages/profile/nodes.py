@@ -4,8 +4,7 @@ The graph is run node by node, each call in a range, by the operators that its o
 records inside a range of ``eager``'s graph has its backward told by autograd's sequence number.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor, fx
@@ -16,7 +15,10 @@ from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecor
 from inductor_debug.stages.lower.attribution import Part
 from inductor_debug.stages.profile.observation import BACKWARD
 from inductor_debug.stages.profile.work import FLOATING, Work
+from inductor_debug.stages.torch_internals.backends import aot_backend
+from inductor_debug.stages.torch_internals.fx_records import RecordContext, graph_record
 from inductor_debug.stages.torch_internals.generated_ranges import range_name
+from inductor_debug.stages.torch_internals.profiling import fast_range
 
 
 class RangedNodes(AcceleratorAdapter):
@@ -28,8 +30,6 @@ class RangedNodes(AcceleratorAdapter):
     """
 
     def __init__(self, adapter: AcceleratorAdapter, case: Case) -> None:
-        from inductor_debug.stages.torch_internals.fx_records import RecordContext
-
         self.name, self.level = adapter.name, adapter.level
         self.graphs: dict[str, GraphRecord] = {}
         self._context = RecordContext.of(case.module)
@@ -39,8 +39,6 @@ class RangedNodes(AcceleratorAdapter):
         return run_as_traced(gm)
 
     def dynamo_backend(self) -> Callable[..., Any]:
-        from inductor_debug.stages.torch_internals.backends import aot_backend
-
         def backend(gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Any]:
             number, self._count = self._count, self._count + 1
             if self.level == "dynamo":
@@ -58,8 +56,6 @@ class RangedNodes(AcceleratorAdapter):
         return backend
 
     def _ranged(self, graph_id: str, gm: fx.GraphModule) -> Callable[..., Any]:
-        from inductor_debug.stages.torch_internals.fx_records import graph_record
-
         self.graphs[graph_id] = graph_record(gm.graph, id=graph_id, context=self._context)
         runner = _Ranged(gm, graph_id)
         return runner.run
@@ -71,17 +67,10 @@ class _Ranged(fx.Interpreter):
         self.graph_id = graph_id
 
     def run_node(self, n: fx.Node) -> Any:
-        from inductor_debug.stages.torch_internals.profiling import fast_range
-
         if not n.op.startswith("call_"):
             return super().run_node(n)
         with fast_range(range_name(self.graph_id, n.name)):
             return super().run_node(n)
-
-
-def node_works(graphs: Iterable[GraphRecord], *, training: bool) -> list[Work]:
-    """:func:`node_work` of each."""
-    return [item for graph in graphs for item in node_work(graph, training=training)]
 
 
 def node_work(graph: GraphRecord, *, training: bool) -> list[Work]:
@@ -115,13 +104,5 @@ def _work(graph_id: str, node: NodeRecord, known: dict[str, NodeRecord]) -> Work
 
 def _backward(work: Work) -> Work:
     """What autograd does for an operation's gradient: its bytes and FLOPs are not known here."""
-    return replace(
-        work,
-        kernel=f"{work.kernel}{BACKWARD}",
-        kind="backward",
-        range=f"{work.range}{BACKWARD}",
-        bytes_read=None,
-        bytes_written=None,
-        flops=None,
-        dtype="",
-    )
+    kernel, range = f"{work.kernel}{BACKWARD}", f"{work.range}{BACKWARD}"
+    return Work(work.graph, kernel, work.handle, "backward", range, work.parts, notes=work.notes)

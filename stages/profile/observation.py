@@ -9,7 +9,7 @@ import contextlib
 import math
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -20,6 +20,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from inductor_debug.models.case import Case
 from inductor_debug.stages.torch_internals.compile_workers import end_compile_workers
+from inductor_debug.stages.torch_internals.profiling import fast_range
 
 STEP = "profiled step"
 EMPTY = "empty range"
@@ -171,8 +172,6 @@ def _step(case: Case, function: Callable[..., Any]) -> float:
 
 def _empty_ranges() -> float:
     """Median microseconds that the profiler's empty ranges cost."""
-    from inductor_debug.stages.torch_internals.profiling import fast_range
-
     costs = []
     for _ in range(EMPTIES):
         began = time.perf_counter()
@@ -231,7 +230,9 @@ def _sequences(events: Sequence[Any], is_range: Callable[[str], bool]) -> dict[i
     found: dict[int, str] = {}
     for event in sorted(events, key=lambda item: item.time_range.start):
         number = event.sequence_nr
-        if number < 0 or event.name.startswith(BACKWARD_EVENT) or _around(event, _is_backward(number)) is not None:
+        if number < 0 or event.name.startswith(BACKWARD_EVENT):
+            continue
+        if _around(event, lambda item: _is_backward_of(item, (number,))) is not None:  # noqa: B023 - called at once
             continue
         outer = _around(event, lambda item: is_range(item.name))
         if outer is not None:
@@ -241,11 +242,7 @@ def _sequences(events: Sequence[Any], is_range: Callable[[str], bool]) -> dict[i
     return found
 
 
-def _is_backward(number: int) -> Callable[[Any], bool]:
-    return lambda event: bool(event.name.startswith(BACKWARD_EVENT)) and event.sequence_nr == number
-
-
-def _is_backward_of(event: Any, forward: Mapping[int, str]) -> bool:
+def _is_backward_of(event: Any, forward: Collection[int]) -> bool:
     return bool(event.name.startswith(BACKWARD_EVENT)) and event.sequence_nr in forward
 
 

@@ -14,11 +14,13 @@ from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.benchmark.sampling import environment
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.lower.attribution import Part
+from inductor_debug.stages.lower.stage import captured_graphs, kernels_of
 from inductor_debug.stages.profile.ceiling import Ceiling, doubts, measured_ceiling, named_ceiling
 from inductor_debug.stages.profile.declaration import DECLARATION
 from inductor_debug.stages.profile.messages import message, summary
-from inductor_debug.stages.profile.nodes import RangedNodes, node_works
+from inductor_debug.stages.profile.nodes import RangedNodes, node_work
 from inductor_debug.stages.profile.observation import Observation, observe
 from inductor_debug.stages.profile.tables import Profile, Timed, tables, timed
 from inductor_debug.stages.profile.trace import annotated
@@ -107,7 +109,8 @@ def with_ranges(context: StageContext, plain: CompiledCase) -> tuple[CompiledCas
     if adapter.as_traced:
         nodes = RangedNodes(adapter, case)
         ranged = compile_case(case, nodes)
-        return ranged, lambda: (node_works(nodes.graphs.values(), training=case.mode == "training"), [])
+        graphs, training = nodes.graphs, case.mode == "training"
+        return ranged, lambda: ([item for graph in graphs.values() for item in node_work(graph, training=training)], [])
     ranges = Ranges()
     rewriting = adapter.rewriting_backend(ranges.rewrite)
     if rewriting is not None:
@@ -118,9 +121,6 @@ def with_ranges(context: StageContext, plain: CompiledCase) -> tuple[CompiledCas
 
 
 def _lowered(context: StageContext, plain: CompiledCase, ranged: CompiledCase, ranges: Ranges) -> Described:
-    from inductor_debug.stages.graphs.sources import SourceFinder
-    from inductor_debug.stages.lower.stage import captured_graphs
-
     finder = SourceFinder(context.case.module)
     work: list[Work] = []
     notes = [f"the time of {name}: {reason}" for name, reason in ranges.missing.items()]
@@ -134,8 +134,6 @@ def _lowered(context: StageContext, plain: CompiledCase, ranged: CompiledCase, r
 
 def _code(lowered: "LoweredGraph") -> tuple[list["Kernel"], list[str]]:
     """The kernels of a generated module with their sources, and its launches: what is timed."""
-    from inductor_debug.stages.lower.stage import kernels_of
-
     return kernels_of(lowered)[0], list(lowered.kernel_nodes)
 
 
@@ -166,15 +164,9 @@ def unseen(times: list[Timed], on_device: bool = False) -> list[str]:
 
 def by_operator(observation: Observation) -> tuple[list[Work], Observation]:
     """Torch's operators in the place of launches, where a backend shows nothing else."""
-    work = [
-        Work("", _operation(name), None, "operator", name, [Part(_operation(name), "", "", "", 1.0)])
-        for name in observation.operators
-    ]
+    names = {name: name.replace("::", ".") for name in observation.operators}
+    work = [Work("", shown, None, "operator", name, [Part(shown, "", "", "", 1.0)]) for name, shown in names.items()]
     return work, replace(observation, ranges=observation.operators, outside={})
-
-
-def _operation(name: str) -> str:
-    return name.replace("::", ".")
 
 
 def measure(case: Case, work: list[Work]) -> tuple[Ceiling | None, list[str]]:

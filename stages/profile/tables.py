@@ -141,14 +141,12 @@ class Profile:
 
 def timed(work: Sequence[Work], observation: Observation) -> list[Timed]:
     """Each launch with its times; those that no step showed have none."""
-    found = []
-    for item in work:
-        times = observation.ranges.get(item.range)
-        found.append(Timed(item, None) if times is None or not any(times.calls) else _timed(item, times, observation))
-    return found
+    return [_timed(item, observation.ranges.get(item.range), observation) for item in work]
 
 
-def _timed(work: Work, times: Times, observation: Observation) -> Timed:
+def _timed(work: Work, times: Times | None, observation: Observation) -> Timed:
+    if times is None or not any(times.calls):
+        return Timed(work, None)
     microseconds = float(numpy.median(times.microseconds))
     low, high = numpy.percentile(times.microseconds, [25, 75])
     host, launches = float(numpy.median(times.host)), float(numpy.median(times.calls))
@@ -162,10 +160,8 @@ def rates(item: Timed) -> tuple[float | None, float | None]:
     if not item.time or not item.launches:
         return None, None
     seconds = item.time / item.launches * 1e-6
-    work = item.work
-    return (None if work.bytes is None else work.bytes / seconds), (
-        None if work.flops is None else work.flops / seconds
-    )
+    bandwidth, flops = (None if amount is None else amount / seconds for amount in (item.work.bytes, item.work.flops))
+    return bandwidth, flops
 
 
 def shares(item: Timed, ceiling: Ceiling | None) -> tuple[float | None, float | None]:
@@ -194,7 +190,7 @@ def kernel_rows(profile: Profile) -> list[dict[str, Any]]:
             {name: getattr(work, name) for name in ("graph", "kernel", "handle", "kind", "bytes_read", "bytes_written")}
             | {"flops": work.flops, "dtype": work.dtype, "launches": item.launches, "time_us": item.time}
             | {"iqr_us": item.spread, "host_us": item.host, "share": _share(item.time, profile)}
-            | {"gb_s": _scaled(bandwidth), "gflop_s": _scaled(flops)}
+            | {"gb_s": bandwidth and bandwidth / 1e9, "gflop_s": flops and flops / 1e9}
             | {"bandwidth_share": measured[0], "flops_share": measured[1], "roofline_share": share, "bound": bound}
             | {"profile_bandwidth_share": named[0], "profile_flops_share": named[1]}
             | dict(zip(("profile_roofline_share", "profile_bound"), roofline(item, profile.named), strict=True))
@@ -266,7 +262,7 @@ def operation_rows(profile: Profile) -> list[dict[str, Any]]:
 def module_rows(profile: Profile) -> list[dict[str, Any]]:
     """``modules.csv``: a module contains those inside it, and the row without a name everything."""
     return part_rows(
-        profile, "module", lambda part: enclosing(part.module), lambda name, parts: {"depth": _depth(name)}
+        profile, "module", lambda part: enclosing(part.module), lambda name, parts: {"depth": len(enclosing(name)) - 1}
     )
 
 
@@ -286,10 +282,6 @@ def enclosing(module: str) -> list[str]:
     return ["", *(".".join(parts[: count + 1]) for count in range(len(parts)))]
 
 
-def _depth(module: str) -> int:
-    return len(enclosing(module)) - 1
-
-
 def tables(profile: Profile) -> dict[str, "pandas.DataFrame"]:
     """The tables by path relative to the run."""
     import pandas
@@ -306,7 +298,3 @@ def tables(profile: Profile) -> dict[str, "pandas.DataFrame"]:
 
 def _share(time: float | None, profile: Profile) -> float | None:
     return None if time is None or not profile.step else time / profile.step
-
-
-def _scaled(rate: float | None) -> float | None:
-    return None if rate is None else rate / 1e9

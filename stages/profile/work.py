@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.lower.attribution import Part, Parts
+from inductor_debug.stages.lower.kernel_records import describe_kernels
+from inductor_debug.stages.lower.provenance import map_nodes
+from inductor_debug.stages.lower.stage import kernels_of
 from inductor_debug.stages.torch_internals.generated_ranges import range_name
 
 if TYPE_CHECKING:
@@ -73,10 +76,6 @@ def lowered_work(lowered: "LoweredGraph", captured: Sequence[GraphRecord], finde
     Args:
         captured: as for :func:`stages.lower.provenance.map_nodes`.
     """
-    from inductor_debug.stages.lower.kernel_records import describe_kernels
-    from inductor_debug.stages.lower.provenance import map_nodes
-    from inductor_debug.stages.lower.stage import kernels_of
-
     nodes = map_nodes(lowered.nodes, captured, finder)
     records = describe_kernels(lowered, kernels_of(lowered)[0], nodes, finder)
     records = [record for record in records if record["handle"] is not None]
@@ -90,7 +89,7 @@ def lowered_work(lowered: "LoweredGraph", captured: Sequence[GraphRecord], finde
                 kernel=record["name"],
                 handle=record["handle"],
                 kind=record["kind"],
-                range=range_name(lowered.id, _key(record)),
+                range=range_name(lowered.id, f"{record['name']}:{record['handle']}"),
                 parts=parts.of(record),
                 bytes_read=_accessed(record["reads"]) if record["bytes_read"] is not None else None,
                 bytes_written=_accessed(record["writes"]) if record["bytes_written"] is not None else None,
@@ -100,10 +99,6 @@ def lowered_work(lowered: "LoweredGraph", captured: Sequence[GraphRecord], finde
             )
         )
     return found
-
-
-def _key(record: Record) -> str:
-    return f"{record['name']}:{record['handle']}"
 
 
 def _accessed(buffers: Iterable[Mapping[str, Any]]) -> int:

@@ -50,8 +50,8 @@ def buffer(name: str, elements: int) -> Record:
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> Any:
     def of(records: list[Record], nodes: list[Any], pre_grad: tuple[Any, ...] = ()) -> list[Part]:
-        monkeypatch.setattr("inductor_debug.stages.lower.kernel_records.describe_kernels", lambda *_: records)
-        monkeypatch.setattr("inductor_debug.stages.lower.stage.kernels_of", lambda lowered: ([], []))
+        monkeypatch.setattr("inductor_debug.stages.profile.work.describe_kernels", lambda *_: records)
+        monkeypatch.setattr("inductor_debug.stages.profile.work.kernels_of", lambda lowered: ([], []))
         lowered: Any = SimpleNamespace(id="g0.forward", nodes=nodes, pre_grad_nodes=pre_grad)
         finder: Any = Lines()
         first, *_ = lowered_work(lowered, [], finder)
