@@ -68,15 +68,11 @@ def validate(config: Config) -> None:
 
 
 def _check_devices(config: Config) -> None:
+    # a package may add a device to torch: the worker, which imports it, tells whether it did
+    allowed = _FOREIGN_DEVICE if config.backend.adapter not in BUILT_IN or adds_devices() else _DEVICE
     for key, device in (("device", config.device), ("reference.device", config.reference.device)):
-        if device is not None and not _DEVICE.fullmatch(device) and not _may_be_foreign(config, device):
+        if device is not None and not _DEVICE.fullmatch(device) and not allowed.fullmatch(device):
             raise invalid_choice(key, device, (*DEVICES, "cuda:0"))
-
-
-def _may_be_foreign(config: Config, device: str) -> bool:
-    """Whether a package may add such a device to torch: the worker, which imports it, tells whether it did."""
-    backend = config.backend.adapter
-    return bool(_FOREIGN_DEVICE.fullmatch(device)) and (backend not in BUILT_IN or adds_devices())
 
 
 def _check_backend(backend: BackendConfig) -> None:

@@ -124,14 +124,10 @@ def where_compiled(record: Mapping[str, Any], seen: "CompilationOptions") -> dic
     """A record's ``options`` and ``options_before`` once its case was compiled."""
     before = before_compiling(record)
     options = seen.over(before)
-    changed = {
-        name: {
-            key: before.get(name, {}).get(key)
-            for key in sorted({*part, *before.get(name, {})})
-            if part.get(key) != before.get(name, {}).get(key)
-        }
-        for name, part in options.items()
-    }
+    changed = {}
+    for name, part in options.items():
+        known = before.get(name, {})
+        changed[name] = {key: known.get(key) for key in sorted({*part, *known}) if part.get(key) != known.get(key)}
     return {"options": options, "options_before": {name: part for name, part in changed.items() if part}}
 
 
@@ -165,7 +161,7 @@ def model_code(module: Any, target: str) -> dict[str, Any]:
         file = getattr(sys.modules[name], "__file__", None)
         if top == "torch" or file is None:
             continue
-        if _installed(Path(file)):
+        if not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts):
             libraries[top] = _version(top)
         else:
             files[name] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
@@ -190,7 +186,8 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any], *, changed: boo
     refused: list[str] = []
     told: list[str] = []
     for key in dict.fromkeys([*before, *after]):
-        if before.get(key) == after.get(key) or (then.get(_part(key)) is None or now.get(_part(key)) is None):
+        part = key.partition(".")[0]
+        if before.get(key) == after.get(key) or then.get(part) is None or now.get(part) is None:
             continue
         line = _line(key, before.get(key), after.get(key))
         mild = key.startswith(TOLD_ONLY) or (changed and key.startswith(BY_CONFIGURATION))
@@ -237,19 +234,8 @@ def _by_compiler(record: Mapping[str, Any], part: str) -> dict[str, dict[str, An
 
 
 def _line(key: str, before: Any, after: Any) -> str:
-    return f"{ascii(key)[1:-1]}: {_shown(before)} then, {_shown(after)} now"
-
-
-def _part(key: str) -> str:
-    return key.partition(".")[0]
-
-
-def _shown(value: Any) -> str:
-    return "none" if value is None else ascii(value)[:200]
-
-
-def _installed(file: Path) -> bool:
-    return any(part in ("site-packages", "dist-packages") for part in file.parts)
+    then, now = ("none" if value is None else ascii(value)[:200] for value in (before, after))
+    return f"{ascii(key)[1:-1]}: {then} then, {now} now"
 
 
 def _version(top: str) -> str | None:

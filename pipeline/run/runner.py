@@ -97,7 +97,8 @@ def run(
                     runner = partial(Runner, config, rundir, overrides, stage_classes, flags, expected, interruption)
                     return _run(runner, rundir, overrides, keep_rejected)
                 except Exception as error:  # noqa: BLE001 - one message, whatever the system refused
-                    _log_traceback(log, error)
+                    trace = (type(error), error, error.__traceback__)  # for the log alone: a terminal gets one message
+                    log.handle(logger.makeRecord(logger.name, logging.ERROR, __file__, 0, "the run crashed", (), trace))
                     reason = f"{FULL} ({error})" if is_no_space(error) else f"{type(error).__name__}: {error}"
                     logger.error("the run in %s crashed: %s; its result could not be stored", rundir.path, reason)
                     return summary.EXIT_CRASHED
@@ -205,10 +206,10 @@ class Runner:
             self._run_stages()
         except KeyboardInterrupt as error:
             interrupted = error
-            self._record_rest("crashed", "interrupted", "not run: the run was interrupted")
+            self._record_rest("interrupted", "not run: the run was interrupted")
         except DiskFull as error:
             self.rundir.remove_caches()  # which may be what fills it
-            self._record_rest("crashed", f"its result could not be stored: {error}", f"not run: {error}")
+            self._record_rest(f"its result could not be stored: {error}", f"not run: {error}")
         finally:
             self.interruption.at_once = False
             self.rundir.remove_caches()
@@ -270,10 +271,9 @@ class Runner:
         unfinished = [name for name in self.plan.remaining if name not in records]
         if stage in unfinished:
             self._record(stage, status, seconds, message)
-        elif unfinished == self.plan.remaining and stage == PREFLIGHT:
-            self._record(unfinished[0], status, seconds, f"while the stages were being checked: {message}")
         elif unfinished == self.plan.remaining:
-            self._record(unfinished[0], status, seconds, f"before the stage started: {message}")
+            when = "while the stages were being checked" if stage == PREFLIGHT else "before the stage started"
+            self._record(unfinished[0], status, seconds, f"{when}: {message}")
         else:
             logger.warning("between stages the worker %s: %s", status, message)
 
@@ -286,9 +286,10 @@ class Runner:
         self.rundir.store_stage(record | {"summary": {}, "digest": {}, "artifacts": []})
         logger.error("%s %s: %s", name, status, message)
 
-    def _record_rest(self, status: str, message: str, rest: str) -> None:
-        """Where a run ends before its time: the first unfinished stage gets the status, those behind it did not run."""
+    def _record_rest(self, message: str, rest: str) -> None:
+        """Where a run ends before its time: the first unfinished stage crashed, those behind it did not run."""
         self._forget_finished()
+        status = summary.CRASHED
         for name in self.plan.remaining:
             self._record(name, status, 0.0, message)
             status, message = summary.SKIPPED, rest
@@ -382,9 +383,3 @@ def _logging_to(path: Path) -> Iterator[logging.Handler]:
         ours.removeHandler(handler)
         ours.setLevel(level)
         handler.close()
-
-
-def _log_traceback(handler: logging.Handler, error: BaseException) -> None:
-    """A traceback is for the log alone: a terminal gets one message."""
-    trace = (type(error), error, error.__traceback__)
-    handler.handle(logger.makeRecord(logger.name, logging.ERROR, __file__, 0, "the run crashed", (), trace))

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from inductor_debug.models.units import format_bytes
 from inductor_debug.pipeline.directory import summary
@@ -19,6 +19,7 @@ from inductor_debug.pipeline.directory.ownership import parsed
 from inductor_debug.pipeline.directory.rundir import RunDirectory
 from inductor_debug.pipeline.run.plan import Plan
 from inductor_debug.pipeline.run.watch import Watch, describe_death
+from inductor_debug.stages.child_processes import send
 
 logger = logging.getLogger("inductor_debug.pipeline.run.runner")
 
@@ -88,7 +89,7 @@ class WorkerSession:
         os.close(writing)
         os.close(reading)
         self.watch = Watch(self.process, lifeline, plan.memory_limit, (MARKER, self._token))
-        _send(self.process.stdin, json.dumps(plan.to_json() | {"token": self._token}).encode())
+        send(self.process, json.dumps(plan.to_json() | {"token": self._token}).encode())
 
     def serve(self, check: Callable[[], None]) -> None:
         """Handle the worker's events until it ends, by itself or by our hand.
@@ -104,8 +105,9 @@ class WorkerSession:
             if exited and not more:
                 self._note_exit()
                 return
-            if self.done or self.rejected is not None or self.full is not None:
-                self._let_exit()
+            if self._over:
+                with contextlib.suppress(subprocess.TimeoutExpired):  # threads of the model's may never end
+                    self.process.wait(timeout=_EXIT_S)
                 return
             if not exited and (self._stopped_for_time() or self._stopped_for_memory()):
                 return
@@ -115,16 +117,15 @@ class WorkerSession:
         self.watch.end()
         os.close(self._events)
 
-    def _let_exit(self) -> None:
-        """Nothing remains to be done: give the process time to leave, threads of the model's may never end."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(timeout=_EXIT_S)
+    @property
+    def _over(self) -> bool:
+        """Whether the worker told that nothing remains to be done."""
+        return self.done or self.rejected is not None or self.full is not None
 
     def _note_exit(self) -> None:
-        code = self.process.returncode
-        if self.done or self.rejected is not None or self.full is not None:
-            return
-        self.ending = (summary.CRASHED, describe_death(code, memory_limit=self.memory_limit, peak=self.watch.peak))
+        if not self._over:
+            death = describe_death(self.process.returncode, memory_limit=self.memory_limit, peak=self.watch.peak)
+            self.ending = (summary.CRASHED, death)
 
     def _stopped_for_time(self) -> bool:
         if self.stage_seconds < self.timeout_s:
@@ -218,9 +219,3 @@ def _pipe(opened: contextlib.ExitStack) -> tuple[int, int]:
     for end in ends:
         opened.callback(os.close, end)
     return ends
-
-
-def _send(pipe: IO[bytes] | None, content: bytes) -> None:
-    assert pipe is not None
-    with contextlib.suppress(BrokenPipeError), pipe:  # a worker that dies at once is noticed by its exit code
-        pipe.write(content)

@@ -80,7 +80,9 @@ def _row(sweep_dir: Path, job: Path, refused: tuple[str, list[str]] | None = Non
         row["error"] = " ".join(rejected["message"].split()) if rejected else f"the job left no valid {SUMMARY}"
         return row | _override_columns(rejected["overrides"] if rejected else _hydra_overrides(job))
     row |= {"id": result["run"]["id"], "verdict": result["verdict"], "seconds": result["run"]["seconds"]}
-    row["error"] = _first_trouble(result["stages"])
+    bad = (summary.CRASHED, summary.TIMED_OUT, summary.FAILED)
+    troubles = (f"{stage['name']}: {stage['message']}" for stage in result["stages"] if stage["status"] in bad)
+    row["error"] = next(troubles, "")
     row |= _override_columns(result["run"]["overrides"])
     row |= {f"stage.{stage['name']}": stage["status"] for stage in result["stages"]}
     row["violations"] = result["violations"]["total"]
@@ -89,11 +91,6 @@ def _row(sweep_dir: Path, job: Path, refused: tuple[str, list[str]] | None = Non
     for side in ("reference", "test"):
         row |= {f"{side}.{key}": result["benchmark"][side][key] for key in _BENCHMARK}
     return row | {key: result["benchmark"][key] for key in ("speedup", "established")}
-
-
-def _first_trouble(stages: Sequence[dict[str, Any]]) -> str:
-    bad = (summary.CRASHED, summary.TIMED_OUT, summary.FAILED)
-    return next((f"{stage['name']}: {stage['message']}" for stage in stages if stage["status"] in bad), "")
 
 
 def _override_columns(overrides: Iterable[str]) -> dict[str, str]:

@@ -9,6 +9,7 @@ import time
 import psutil
 
 from inductor_debug.models.units import format_bytes
+from inductor_debug.stages.child_processes import signal_name
 
 _GUARD_S = 20.0
 """Seconds that the guard gets; it needs milliseconds, unless a process can't be killed."""
@@ -82,19 +83,13 @@ class Watch:
                 if process.environ().get(name) == value and process.pid != os.getpid():
                     process.kill()
 
-    def _note_children(self) -> None:
+    def _sum(self, kind: str) -> int:
         with contextlib.suppress(psutil.NoSuchProcess):
             self._seen.update(self._root.children(recursive=True))
-
-    def _sum(self, kind: str) -> int:
-        self._note_children()
         total = 0
         for process in (self._root, *self._seen):
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                if kind == "uss":
-                    total += process.memory_full_info().uss
-                else:
-                    total += process.memory_info().rss
+                total += process.memory_full_info().uss if kind == "uss" else process.memory_info().rss
         return total
 
 
@@ -103,7 +98,6 @@ def describe_death(returncode: int, *, memory_limit: int | None = None, peak: in
     if returncode >= 0:
         return f"the worker process ended by itself with exit code {returncode}; see run.log"
     number = -returncode
-    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
     if number == signal.SIGKILL:
         hint = "from outside; the operating system does this when memory runs out"
     else:
@@ -111,4 +105,4 @@ def describe_death(returncode: int, *, memory_limit: int | None = None, peak: in
     near = ""
     if memory_limit is not None and peak > 0.9 * memory_limit:
         near = f", at {format_bytes(peak)} of runner.memory_limit={format_bytes(memory_limit)}"
-    return f"killed by {name} ({hint}){near}; see run.log"
+    return f"killed by {signal_name(number)} ({hint}){near}; see run.log"

@@ -70,9 +70,9 @@ class Worker:
         self.context = StageContext(
             plan.settings,
             self.directory,
-            progress=self._progress,
+            progress=lambda text: self.emit({"event": "progress", "name": self.current, "text": text}),
             compiled_with=self._tell_options,
-            children=self._children() if isolated else None,
+            children={key: os.environ[key] for key in os.environ if key not in plan.reproduction} if isolated else None,
         )
         self.stages: dict[str, Stage] = {}
         self.current = ""
@@ -100,10 +100,6 @@ class Worker:
                 self._run_stage(name)
         self.emit({"event": "devices", "found": describe_devices()})
         self.emit({"event": "done"})
-
-    def _children(self) -> dict[str, str]:
-        """The variables of processes that measure."""
-        return {name: value for name, value in os.environ.items() if name not in self.plan.reproduction}
 
     def _build(self, name: str) -> None:
         try:
@@ -300,9 +296,6 @@ class Worker:
         summary = build_summary(self.plan.run, self.plan.stages, records, seconds, self.plan.compiled_by)
         overlay = {SUMMARY: summary, MANIFEST: self.plan.manifest}
         self.context.artifacts = RunDirectory(self.directory.path, overlay, identity=self.directory.identity)
-
-    def _progress(self, text: str) -> None:
-        self.emit({"event": "progress", "name": self.current, "text": text})
 
 
 def headline(error: BaseException) -> str:

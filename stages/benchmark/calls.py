@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from inductor_debug.models.case import Case
+from inductor_debug.stages.torch_internals.device_clock import occupy
 
 _LEAD_MS = (1.0, 200.0)
 """Least and most that a device is kept busy while a step is queued."""
@@ -44,8 +45,6 @@ class DeviceClock:
 
     def __call__(self) -> float:
         """One step; its milliseconds on the device."""
-        from inductor_debug.stages.torch_internals.device_clock import occupy
-
         with torch.cuda.device(self.case.device):
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             occupy(self._lead)

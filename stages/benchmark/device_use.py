@@ -37,11 +37,8 @@ class DeviceUse:
         return DeviceUse(tuple(sorted({*self.others, *other.others})))
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "others": None if self.others is None else list(self.others),
-            "told": told([self]),
-            "reason": self.reason,
-        }
+        others = None if self.others is None else list(self.others)
+        return {"others": others, "told": told([self]), "reason": self.reason}
 
 
 def look() -> DeviceUse:

@@ -1,19 +1,18 @@
 """Sampling processes as the stage sees them: started one after the other, their results, and their ends."""
 
-import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import Any
 
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.device_use import DeviceUse, from_json
 from inductor_debug.stages.benchmark.interference import Load
 from inductor_debug.stages.benchmark.timing import SIDES
+from inductor_debug.stages.child_processes import send, signal_name
 from inductor_debug.stages.config_json import to_primitives
 from inductor_debug.stages.settings import Settings
 
@@ -124,7 +123,7 @@ def sample_in_process(
         finally:
             os.close(writing)
         try:
-            _send(process.stdin, json.dumps(request).encode())
+            send(process, json.dumps(request).encode())
             for line in results:
                 if line.endswith(b"\n"):  # one that was cut off is of a process that died
                     found.take(json.loads(line))
@@ -144,8 +143,7 @@ def ended(returncode: int) -> str:
     """How a process ended: the signal's name, or the exit code."""
     if returncode >= 0:
         return f"ended by itself with exit code {returncode}"
-    known = {item.value for item in signal.Signals}
-    return f"was killed by {signal.Signals(-returncode).name if -returncode in known else f'signal {-returncode}'}"
+    return f"was killed by {signal_name(-returncode)}"
 
 
 def sample_here(run: Callable[[Callable[[dict[str, Any]], None]], None]) -> Sampled:
@@ -153,9 +151,3 @@ def sample_here(run: Callable[[Callable[[dict[str, Any]], None]], None]) -> Samp
     found = Sampled(0)
     run(found.take)
     return found
-
-
-def _send(pipe: IO[bytes] | None, content: bytes) -> None:
-    assert pipe is not None
-    with contextlib.suppress(BrokenPipeError), pipe:  # a process that dies at once is noticed by its exit
-        pipe.write(content)

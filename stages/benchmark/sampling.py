@@ -26,6 +26,8 @@ import torch
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.errors import root_cause
+from inductor_debug.stages.backends.compiled import load_case
+from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.benchmark import timing
 from inductor_debug.stages.benchmark.calls import DeviceClock, stepper
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
@@ -36,6 +38,7 @@ from inductor_debug.stages.config_json import from_primitives
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.process_end import leave
 from inductor_debug.stages.settings import Settings
+from inductor_debug.stages.sides.running import case_for, reference_function
 from inductor_debug.stages.torch_internals.compile_workers import end_compile_workers
 from inductor_debug.stages.torch_internals.dynamo_options import in_force
 
@@ -69,7 +72,6 @@ class Sampler:
         self.context, self.options = context, options
         self.index, self.processes = index, processes
         self.emit, self.load = emit, load
-        self._warmed: set[str] = set()
 
     def run(self) -> None:
         """Measure and sample. A process begins with one side, which it holds alone while it measures its memory:
@@ -88,15 +90,11 @@ class Sampler:
 
     def _case(self, side: str, cases: Mapping[str, Case]) -> Case:
         """The case of one side; the same object for both where they do not differ in dtype or device."""
-        from inductor_debug.stages.sides.running import case_for
-
         if side == "reference":
             return case_for(self.context.case, self.context.settings.reference)
         return self.context.case
 
     def _function(self, side: str, case: Case) -> Callable[..., Any]:
-        from inductor_debug.stages.sides.running import reference_function
-
         if side == "reference":
             return reference_function(self.context, case, loads=True)
         compiled = self.load(case)
@@ -206,9 +204,6 @@ def main(arguments: list[str]) -> int:
 
 
 def _sampler(settings: Settings, request: Mapping[str, Any], emit: Emit) -> Sampler:
-    from inductor_debug.stages.backends.compiled import load_case
-    from inductor_debug.stages.backends.registry import build_adapter
-
     options: BenchmarkConfig = from_primitives(BenchmarkConfig, request["options"])
     adapter = build_adapter(settings)  # before the case is built: it may add the case's device to torch
     adapter.validate()

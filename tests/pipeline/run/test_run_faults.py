@@ -56,8 +56,8 @@ def test_nothing_outlives_a_parent_that_is_killed_before_its_worker_knows_it(
 ) -> None:
     """The worker has its plan, and its interpreter is still starting."""
     killing = (
-        "import os, signal, inductor_debug.pipeline.run.session as session; send = session._send\n"
-        "session._send = lambda *words: (send(*words), os.kill(os.getpid(), signal.SIGKILL))\n"
+        "import os, signal, inductor_debug.pipeline.run.session as session; send = session.send\n"
+        "session.send = lambda *words: (send(*words), os.kill(os.getpid(), signal.SIGKILL))\n"
     )
     mark = uuid.uuid4().hex
     monkeypatch.setenv("TRIAL", mark)
