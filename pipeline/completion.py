@@ -21,7 +21,6 @@ from inductor_debug.pipeline.config.help import GROUPS, options
 from inductor_debug.pipeline.config.keys import selected_stages
 from inductor_debug.pipeline.config.schema_fields import field_of, leaves
 from inductor_debug.pipeline.directory import store
-from inductor_debug.pipeline.shell_scripts import SCRIPTS
 from inductor_debug.stages.backends.plugins import installed_adapters
 from inductor_debug.stages.registry import declared
 from inductor_debug.stages.settings import BUILT_IN
@@ -30,14 +29,14 @@ from inductor_debug.stages.torch_internals.registered_names import registered_na
 if TYPE_CHECKING:
     from typer import Typer
 
-SHELLS = tuple(SCRIPTS)
+SHELLS = ("bash", "zsh", "fish")
 MODULES = ("pipeline", "inductor_debug.pipeline")
 _TAKE_A_VALUE = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p")
 
 
 def script(shell: str) -> str:
     """What a shell evaluates to complete both commands; one of :data:`SHELLS`."""
-    return SCRIPTS[shell]
+    return Path(__file__).with_suffix(f".{shell}").read_text(encoding="utf-8")
 
 
 def candidates(line: str, app: "Typer") -> list[str]:

@@ -12,39 +12,6 @@ from inductor_debug.stages.registry import declared
 CONF = Path(__file__).resolve().parents[2] / "conf"
 GROUPS = ("model", "accel", "backend", "experiment")
 
-_TEMPLATE = """\
-Tells whether a PyTorch model fits an accelerator, what the compiler made of it, and whether the numbers are right.
-
-usage: python -m pipeline [KEY=VALUE ...] [--multirun] [--config-dir DIR]
-       python -m pipeline --config-path RUN/.hydra --config-name config [KEY=VALUE ...]     run a stored run again
-       inductor-debug run …      the same from any directory, one with its own models/ or pipeline/ folder included
-
-examples:
-  python -m pipeline model=bert accel=strict16
-  python -m pipeline --multirun accel.alignment=8,16,32
-  python -m pipeline model=resnet18 stages=[capture,constrain]
-  python -m pipeline model=bert backend=inductor backend.inductor.pattern_matcher=false
-  python -m pipeline model=custom model.build._target_=my_pkg.nets.build accel=my_chip --config-dir ./my_conf
-
-groups (GROUP=NAME; --config-dir DIR adds DIR/GROUP/NAME.yaml):
-{groups}
-                {installed}
-  stages        {stages}
-                stages=[a,b] selects and orders (report runs last), +stages=a appends, ~stages.a removes
-
-keys and their defaults:
-{keys}
-
-flags:
-  --multirun, -m    one run for each combination of comma-separated values
-  --cfg job         print the composed configuration and run nothing
-  --config-dir DIR  YAML of your own, validated like ours
-  hydra.verbose=true  log more;  --hydra-help  Hydra's own flags
-
-exit codes: 0 passed, 1 a verdict failed, 2 the configuration is wrong and nothing ran, 3 a stage crashed or timed out,
-            130 interrupted
-"""
-
 
 def options(group: str, extra: Path | None = None) -> list[str]:
     """Names of a group's YAML files: ours, those of ``--config-dir`` and of packages; for ``backend`` adapters too."""
@@ -68,8 +35,11 @@ def help_text(extra: Path | None = None) -> str:
         for stage in declared().values()
         for key, value in _keys(stage.options(), f"stages.{stage.name}.")
     )
-    return _TEMPLATE.format(
-        groups=groups, installed=installed(), stages=", ".join(declared()), keys=f"{keys}\n{stage_keys}"
+    return (
+        Path(__file__)
+        .with_name("help.txt")
+        .read_text(encoding="utf-8")
+        .format(groups=groups, installed=installed(), stages=", ".join(declared()), keys=f"{keys}\n{stage_keys}")
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
 from inductor_debug.stages.drawing import shorten
@@ -30,29 +31,7 @@ HEADING = 9.2
 Heading = str | list[tuple[str, str]]
 """A line over the picture: text, or several pieces of it, each with where it leads."""
 
-STYLE = """
-.graph-picture { font-family: ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace; background: #fff; }
-.graph-picture text { fill: #1c2430; font-size: 11px; white-space: pre; }
-.graph-picture .t { font-size: 12px; font-weight: bold; }
-.graph-picture .h { font-size: 15px; font-weight: bold; }
-.graph-picture .n { fill: #5b6675; }
-.graph-picture a text { fill: #2a5db0; text-decoration: underline; }
-.graph-picture rect { stroke: #8894a3; fill: #fff; }
-.graph-picture .frame > rect { fill: #f4f6f8; stroke: #5b6675; }
-.graph-picture .frame > rect + rect { fill: #e6eaef; }
-.graph-picture .end > rect { fill: #e6f2e6; stroke: #55805a; }
-.graph-picture .backward > rect { stroke: #7a5195; stroke-dasharray: 5 2; }
-.graph-picture .found > rect { stroke-width: 3; stroke-dasharray: none; }
-.graph-picture .wire path { fill: none; stroke: #6b7785; stroke-width: 1.3; }
-.graph-picture .kept path { stroke: #7a5195; stroke-dasharray: 4 3; }
-.graph-picture .wire .tip { fill: #6b7785; stroke: none; }
-.graph-picture .wire text { font-size: 10px; fill: #3b4656; }
-.graph-picture .wire rect { stroke: none; fill: #fff; fill-opacity: .9; }
-.graph-picture .frame .wire rect { fill: #f4f6f8; }
-.graph-picture .wire:hover path { stroke: #cc3311; stroke-width: 2.4; }
-.graph-picture .wire:hover .tip { fill: #cc3311; stroke: none; }
-.graph-picture g.part:target > rect, .graph-picture g.part:hover > rect { stroke: #cc3311; }
-"""
+STYLE = Path(__file__).with_name("picture.css").read_text(encoding="utf-8")
 
 
 class Writer:
@@ -89,7 +68,7 @@ class Writer:
             f'<svg{self.namespace} class="graph-picture" role="img" width="{size[0]}" '
             f'height="{size[1]}" viewBox="0 0 {size[0]} {size[1]}" data-graph={attribute(self.flow.record.id)}>',
             f"<title>{content(self.flow.record.id)}</title>",
-            f"<style>{STYLE}</style>",
+            f"<style>\n{STYLE}</style>",
             f'<rect width="{size[0]}" height="{size[1]}" style="stroke: none"/>',
             *self._head(),
             *body,

@@ -10,7 +10,6 @@ import pytest
 
 from inductor_debug.pipeline import completion
 from inductor_debug.pipeline.cli import app
-from inductor_debug.pipeline.shell_scripts import SCRIPTS
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -129,7 +128,7 @@ def test_fish_completes(name: str, workplace: Path) -> None:
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
 def test_zsh_can_read_its_script(tmp_path: Path) -> None:
     file = tmp_path / "script"
-    file.write_text(SCRIPTS["zsh"])
+    file.write_text(completion.script("zsh"))
     done = subprocess.run(["zsh", "-n", str(file)], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
 
