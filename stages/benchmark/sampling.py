@@ -47,10 +47,11 @@ log = logging.getLogger(__name__)
 Emit = Callable[[dict[str, Any]], None]
 
 
+@dataclasses.dataclass
 class Sampler:
     """Samples both sides of a run in this process.
 
-    Args:
+    Attributes:
         context: of the run; its case is taken where there is one, else built. In a process of its own nothing is put
             back, and no copy of the weights is made.
         options: the stage's.
@@ -60,18 +61,12 @@ class Sampler:
         load: makes the compiled test side of the case.
     """
 
-    def __init__(
-        self,
-        context: StageContext,
-        options: BenchmarkConfig,
-        index: int,
-        processes: int,
-        emit: Emit,
-        load: Callable[[Case], Any],
-    ) -> None:
-        self.context, self.options = context, options
-        self.index, self.processes = index, processes
-        self.emit, self.load = emit, load
+    context: StageContext
+    options: BenchmarkConfig
+    index: int
+    processes: int
+    emit: Emit
+    load: Callable[[Case], Any]
 
     def run(self) -> None:
         """Measure and sample. A process begins with one side, which it holds alone while it measures its memory:

@@ -11,7 +11,7 @@ from torch import Tensor, fx
 from inductor_debug.models.torch_private import OpOverload, pytree, schema_of
 from inductor_debug.stages.accelerators.config import AccelConfig, NumericsConfig, Rule
 from inductor_debug.stages.accelerators.number_formats import FloatFormat, Format, parse_format, tile_bytes
-from inductor_debug.stages.accelerators.profile import Profile
+from inductor_debug.stages.accelerators.profile import Profile, validate_profile
 from inductor_debug.stages.emulation.products import Accumulation
 from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord
 from inductor_debug.stages.rules.engine import check
@@ -132,9 +132,7 @@ def plan(gm: fx.GraphModule, record: GraphRecord, profile: Profile) -> dict[str,
 def host_nodes(record: GraphRecord, profile: Profile) -> dict[str, str]:
     """Node → why it runs on the host."""
     rules = [rule for rule in profile.rules if rule.effect == "fallback"]
-    if profile.numerics.fallback:
-        named = Profile(profile.name, rules=(_denied(profile.numerics.fallback),))
-        rules += named.rules
+    rules += [_denied(profile.numerics.fallback)] if profile.numerics.fallback else []
     if not rules:
         return {}
     found = check(record, Profile(profile.name, rules=tuple(rules)))
@@ -142,8 +140,6 @@ def host_nodes(record: GraphRecord, profile: Profile) -> dict[str, str]:
 
 
 def _denied(patterns: list[str]) -> Rule:
-    from inductor_debug.stages.accelerators.profile import validate_profile
-
     (rule,) = validate_profile(AccelConfig(rules=[Rule("operation", "fallback", value=list(patterns))]), {}).rules
     return rule
 

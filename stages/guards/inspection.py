@@ -9,6 +9,7 @@ import torch
 from inductor_debug.models.case import Case
 from inductor_debug.models.errors import ConfigurationError, root_cause
 from inductor_debug.models.random_state import seed_everything
+from inductor_debug.stages.backends.eager import AotEagerAdapter
 from inductor_debug.stages.formatting import in_one_line
 from inductor_debug.stages.guards.comparison import compare_frames
 from inductor_debug.stages.guards.config import VARIATIONS, check_options
@@ -82,8 +83,6 @@ def inspect_guards(
 
 def default_backend() -> Backend:
     """AOTAutograd's graphs, run by torch operation by operation."""
-    from inductor_debug.stages.backends.eager import AotEagerAdapter
-
     return AotEagerAdapter().dynamo_backend()
 
 

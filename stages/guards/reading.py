@@ -1,6 +1,7 @@
 """From what Dynamo's hooks said during one call to a record of it."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from inductor_debug.models.errors import root_cause
 from inductor_debug.stages.formatting import in_one_line
@@ -39,21 +40,22 @@ from inductor_debug.stages.torch_internals.guard_text import (
 SHAPE_ENV = "SHAPE_ENV"
 
 
+@dataclass
 class Reader:
     """Reads the logs of one session, call after call.
 
-    Args:
+    Attributes:
         log, hooks: what is written during a call, emptied before the next.
         numbers: compilation → number of its graph, over all calls.
         dynamic: as torch.compile was given it.
+        guards: those of every frame so far, by compile id.
     """
 
-    def __init__(
-        self, log: CompilationLog, hooks: FrameLog, numbers: dict[CompileKey, int], dynamic: bool | None
-    ) -> None:
-        self.log, self.hooks, self.numbers, self.dynamic = log, hooks, numbers, dynamic
-        self.guards: dict[str, list[Guard]] = {}
-        """Those of every frame so far, by compile id."""
+    log: CompilationLog
+    hooks: FrameLog
+    numbers: dict[CompileKey, int]
+    dynamic: bool | None
+    guards: dict[str, list[Guard]] = field(default_factory=dict)
 
     def read(self, raised: Exception | None) -> Call:
         """The record of the call that has just ended."""

@@ -7,6 +7,7 @@ from typing import Any
 from inductor_debug.models.build import SIZES
 from inductor_debug.models.case import Case, inputs_by_name
 from inductor_debug.models.nested import named_tensors
+from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.capture.breaks import in_words
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import breaks_in_words, counted
@@ -35,8 +36,6 @@ class GuardsStage(Stage):
             for kind, named in self._dims().items():
                 check_named(context.case, kind, named)
         if self.config.compiler == "backend":
-            from inductor_debug.stages.backends.registry import build_adapter
-
             build_adapter(context.settings).validate()
 
     def run(self, context: StageContext) -> StageResult:
@@ -63,8 +62,6 @@ class GuardsStage(Stage):
     def _backend(self, context: StageContext) -> Any:
         if self.config.compiler != "backend":
             return None
-        from inductor_debug.stages.backends.registry import build_adapter
-
         return build_adapter(context.settings).dynamo_backend()
 
 

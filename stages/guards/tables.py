@@ -7,7 +7,9 @@
 """
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas
 
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.guards.comparison import differences
@@ -21,9 +23,6 @@ from inductor_debug.stages.guards.records import (
     Variation,
 )
 
-if TYPE_CHECKING:
-    import pandas
-
 BREAK_COLUMNS = [
     "graph", "compile_id", "kind", "reason", "explanation", "suggestion", "hints", "documentation", "file", "line",
     "function", "code", "seen_in",
@@ -32,9 +31,7 @@ RECOMPILE_COLUMNS = [
     "variation", "step", "policy", "guard", "source", "compile_id", "graph", "failed", "failed_graph", "function",
     "file", "line", "limit", "suggestion",
 ]  # fmt: skip
-VARIATION_COLUMNS = [
-    "variation", "step", "change", "established_by", "eager", *POLICIES, "message",
-]  # fmt: skip
+VARIATION_COLUMNS = ["variation", "step", "change", "established_by", "eager", *POLICIES, "message"]
 FIRST_CALL = "first call"
 
 
@@ -51,10 +48,8 @@ def artifacts(report: GuardReport) -> dict[str, Any]:
     }
 
 
-def table(rows: list[dict[str, Any]], columns: list[str]) -> "pandas.DataFrame":
+def table(rows: list[dict[str, Any]], columns: list[str]) -> pandas.DataFrame:
     """Rows in stable columns; whole numbers stay whole where some are missing."""
-    import pandas
-
     numbers = {name: "Int64" for name in ("line", "step") if name in columns}
     return pandas.DataFrame(rows, columns=columns).astype(numbers)
 
@@ -115,12 +110,9 @@ def limits(report: GuardReport) -> list[dict[str, Any]]:
 
 def not_established(report: GuardReport) -> list[str]:
     """What the inspection can't say, one sentence each."""
-    notes = [f"{item.kind} {item.step}: {item.message}" for item in report.variations if item.eager == "not_called"]
-    notes += [
-        f"{item.kind} {item.step}: the model itself refuses it ({item.message})"
-        for item in report.variations
-        if item.eager == "refused"
-    ]
+    told = {"not_called": "{}", "refused": "the model itself refuses it ({})"}
+    uncalled = sorted((item for item in report.variations if item.eager in told), key=lambda item: item.eager)
+    notes = [f"{item.kind} {item.step}: {told[item.eager].format(item.message)}" for item in uncalled]
     notes += [
         f"what varies with {policy} sizes: the first call raised {base.message}"
         for policy, base in report.bases.items()

@@ -43,18 +43,16 @@ A row with an empty name is time that no operation, or no line, is known for.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
+import pandas
 
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.lower.attribution import Part
 from inductor_debug.stages.profile.ceiling import Ceiling, share_of
 from inductor_debug.stages.profile.observation import Observation, Times
 from inductor_debug.stages.profile.work import Work
-
-if TYPE_CHECKING:
-    import pandas
 
 KERNEL_COLUMNS = [
     "graph", "kernel", "handle", "kind", "launches", "time_us", "iqr_us", "share", "host_us", "bytes_read",
@@ -282,10 +280,8 @@ def enclosing(module: str) -> list[str]:
     return ["", *(".".join(parts[: count + 1]) for count in range(len(parts)))]
 
 
-def tables(profile: Profile) -> dict[str, "pandas.DataFrame"]:
+def tables(profile: Profile) -> dict[str, pandas.DataFrame]:
     """The tables by path relative to the run."""
-    import pandas
-
     kernels = pandas.DataFrame(kernel_rows(profile), columns=KERNEL_COLUMNS)
     found = {
         "kernels": kernels.astype(dict.fromkeys(WHOLE, "Int64")),

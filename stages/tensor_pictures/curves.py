@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy
+from matplotlib.colors import LogNorm
 
 from inductor_debug.stages.drawing import decades, log_axis, number, power
 from inductor_debug.stages.numerics import histogram
@@ -115,8 +116,6 @@ class _Side:
 
 def against_size(axes: Any, row: TensorComparison, tally: Tally) -> None:
     """How many elements have which error at which size of the reference, both logarithmic; zeros have strips."""
-    from matplotlib.colors import LogNorm
-
     axes.set_title("error against size of the reference")
     axes.set_xlabel("|reference|")
     axes.set_ylabel("|test − reference|")

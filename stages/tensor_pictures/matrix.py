@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy
+from matplotlib.colors import LogNorm, to_rgba
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from inductor_debug.stages.drawing import log_axis, shorten
 from inductor_debug.stages.tensor_pictures.canvas import Canvas, Zoom
@@ -39,8 +42,6 @@ def whole(axes: Any, canvas: Canvas, shape: Sequence[int], worst: list[int] | No
         flat = int(numpy.ravel_multi_index(tuple(worst), tuple(shape))) if worst else 0
         row, column = divmod(flat, canvas.fold.columns)
         axes.scatter([column], [row], marker="o", s=150, facecolors="none", edgecolors="red", clip_on=False)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     row_label, column_label = canvas.fold.labels(shape)
     axes.set_ylabel(row_label)
     axes.set_xlabel(column_label)
@@ -55,8 +56,6 @@ def close(axes: Any, zoom: Zoom, *, worst: bool) -> None:
     _matrix(axes, zoom, (column - 0.5, column + width - 0.5, row + height - 0.5, row - 0.5))
     spans = zip(zoom.dims, zoom.starts, zoom.sizes, strict=True)
     names = [f"dim {dim}: {start} … {start + size - 1}" for dim, start, size in spans]
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     axes.set_xlabel(names[-1] if names else "the one element")
     if len(names) > 1:
         axes.set_ylabel(names[0])
@@ -71,14 +70,14 @@ def close(axes: Any, zoom: Zoom, *, worst: bool) -> None:
 
 
 def _matrix(axes: Any, found: Canvas | Zoom, extent: tuple[float, float, float, float]) -> None:
-    from matplotlib.colors import LogNorm, to_rgba
-
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     error = found.error
     base = numpy.ones((*error.shape, 4))
-    base[error == 0] = to_rgba(MARKS["equal"][0])
-    base[(error == 0) & found.both_nan] = to_rgba(MARKS["both_nan"][0])
-    base[found.infinite] = to_rgba(MARKS["infinite"][0])
-    base[found.nan] = to_rgba(MARKS["nan"][0])
+    equal = error == 0
+    cells = {"equal": equal, "both_nan": equal & found.both_nan, "infinite": found.infinite, "nan": found.nan}
+    for name, where in cells.items():
+        base[where] = to_rgba(MARKS[name][0])
     axes.imshow(base, extent=extent, aspect="auto", interpolation="nearest")
     shown = numpy.isfinite(error) & (error > 0)
     if shown.any():
@@ -100,9 +99,6 @@ def _matrix(axes: Any, found: Canvas | Zoom, extent: tuple[float, float, float, 
 
 def legend(axes: Any, found: Sequence[Canvas | Zoom], *, worst: bool) -> None:
     """What the colors outside the scale mean; only those that are there."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
     present = {name: any(getattr(each, name).any() for each in found) for name in MARKS if name != "equal"}
     present["equal"] = any(((each.error == 0) & ~each.both_nan).any() for each in found)
     handles: list[Any] = [Patch(color=MARKS[name][0], label=MARKS[name][1]) for name in MARKS if present[name]]

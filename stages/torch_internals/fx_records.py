@@ -259,10 +259,9 @@ def _source_and_module(
         source, module = source or forward_source, module or (forward_module if source is None else module)
     source = source or context.sources.find(None, kind=_layer(node)) or found
     if source is None:  # e.g. where autograd sums two gradients: the line of what is summed
-        for argument in reversed(node.all_input_nodes):
-            if argument.op != "placeholder" and done[argument.name].source is not None:
-                source, module = done[argument.name].source, module or done[argument.name].module
-                break
+        read = [done[argument.name] for argument in node.all_input_nodes if argument.op != "placeholder"]
+        summed = next((record for record in reversed(read) if record.source is not None), None)
+        source, module = (None, module) if summed is None else (summed.source, module or summed.module)
     if source is not None and sequence >= 0:
         context.by_sequence.setdefault(sequence, (source, module))
     return source, module
@@ -279,30 +278,26 @@ def _node_record(
 ) -> NodeRecord:
     value = None if node.op == "output" else node_value(node)
     storages[node] = storages_of(value)
-    source: SourceLine | None
-    if node.op == "output" or not details:
-        source, module = None, ""
-    elif info is not None and info.source is not None:
-        source, module = info.source, info.module
-    else:
-        source, module = _source_and_module(node, context, done)
-        module = module or (info.module if info is not None else "")
-    role = info.role if info is not None else ("constant" if node.op == "get_attr" else "")
+    known = info or PlaceholderInfo(role="constant" if node.op == "get_attr" else "")
+    source, module = (known.source, known.module) if node.op != "output" and details else (None, "")
+    if source is None and node.op != "output" and details:
+        source, found = _source_and_module(node, context, done)
+        module = found or module
     aliases = node.op in ("call_function", "call_method") and is_alias(node, storages)
     outputs = [tensor_record(tensor) for tensor in tensors_in(value)]
-    if details and not aliases and role != "tangent":  # a gradient comes dense, whatever its stand-in is a view of
+    if details and not aliases and known.role != "tangent":  # a gradient comes dense
         outputs = [with_storage(*both) for both in zip(outputs, tensors_in(value), strict=True)]
     higher = isinstance(node.target, torch._ops.HigherOrderOperator)
     dispatched = nested_calls(node) if higher else None
     return NodeRecord(
         name=node.name,
         op=node.op,
-        target=(info.target if info is not None else "") or target_name(node.target),
+        target=known.target or target_name(node.target),
         args=argument_json(node.args),
         kwargs=argument_json(node.kwargs),
         inputs=[argument.name for argument in node.all_input_nodes],
         outputs=outputs,
-        role=role,
+        role=known.role,
         module=module,
         source=source,
         flops=node_flops(node) if details and node.op == "call_function" else None,
