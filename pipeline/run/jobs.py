@@ -32,7 +32,7 @@ from inductor_debug.pipeline.run.sweep import sweep_exit_code, write_sweep_table
 from inductor_debug.stages.artifacts.files import REPORT_PAGE
 from inductor_debug.stages.formatting import counted
 
-logger = logging.getLogger("inductor_debug.pipeline.run.entry")
+logger = logging.getLogger(f"{__package__}.entry")
 
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 _OURS_TO_STORE = "hydra.output_subdir=null"

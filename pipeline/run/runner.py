@@ -39,7 +39,7 @@ from inductor_debug.stages.registry import is_timed
 from inductor_debug.stages.settings import Settings
 from inductor_debug.stages.torch_internals.versions import warning_for
 
-logger = logging.getLogger("inductor_debug.pipeline.run.runner")
+logger = logging.getLogger(__name__)
 
 
 _CACHES = {
