@@ -291,8 +291,7 @@ def _print_part(table: analysis.Table, limit: int) -> None:
     left = f", {limit} shown (--rows 0 for all)" if len(table.rows) > limit else ""
     say(f"{table.name} ({len(table.rows)}{left}{stored}):")
     if shown:
-        cells = [{key: _cut(row.get(key)) for key in table.columns} for row in shown]
-        print_table(list(table.columns), cells)
+        print_table(list(table.columns), [{key: _cut(row.get(key)) for key in table.columns} for row in shown])
     else:
         say("none")
         say()

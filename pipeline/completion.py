@@ -181,8 +181,9 @@ def _up_to_a_dot(keys: Iterable[str], typed: str) -> list[str]:
 def _values(key: str, typed: str, given: Sequence[str]) -> list[str]:
     """Whole values, with the ones before the last comma or bracket as they were typed."""
     choices = _choices(key, given)
-    listed = key == "stages" or _is_list(key)
-    if listed and not typed:
+    found = field_of(key)
+    kinds = () if found is None else (found[1], *typing.get_args(found[1]))
+    if not typed and (key == "stages" or any(typing.get_origin(kind) is list for kind in kinds)):
         return [f"[{choice}" for choice in choices]
     before = typed[: max(typed.rfind(","), typed.rfind("[")) + 1]
     used = re.split(r"[\[,]", before)
@@ -216,11 +217,6 @@ def _choices(key: str, given: Sequence[str]) -> list[str]:
 
 def _registered() -> list[str]:
     return [*installed_adapters(), *registered_names()]
-
-
-def _is_list(key: str) -> bool:
-    found = field_of(key)
-    return found is not None and any(typing.get_origin(kind) is list for kind in (found[1], *typing.get_args(found[1])))
 
 
 def main(arguments: Sequence[str], app: "Typer") -> int:

@@ -184,21 +184,17 @@ def _key_error(error: Any, overrides: Sequence[str], where: str) -> Configuratio
             f"Try: {key}=VALUE"
         )
     if "." not in key and key not in fields_of(Config) and dataclasses.is_dataclass(error.object_type):
-        valid = list(fields_of(error.object_type))
-        if key in valid and error.object_type is not Config:
-            what, takes = (
-                str(getattr(error.object_type, "__name__", "mapping")).lower(),
-                describe(fields_of(error.object_type)[key]),
-            )
-            place = next((typed for typed in overrides if re.search(rf"\b{re.escape(key)}\b", typed)), where)
-            hint = f"{key}: [VALUE]" if "a list" in takes else f"{key}: VALUE"
-            return ConfigurationError(
-                f"{key} of a {what}: {_first_line(error)}{in_place(place)}; valid: {takes}.\nTry: {hint}"
-            )
-        if error.object_type is not Config and valid:  # within a list: omegaconf does not say which
-            near = ", ".join(closest_first(key, valid))
-            place = next((typed for typed in overrides if re.search(rf"\b{re.escape(key)}\b", typed)), where)
+        fields = fields_of(error.object_type)
+        if error.object_type is not Config and fields:  # within a list: omegaconf does not say which
             what = str(getattr(error.object_type, "__name__", "mapping")).lower()
+            place = next((typed for typed in overrides if re.search(rf"\b{re.escape(key)}\b", typed)), where)
+            if key in fields:
+                takes = describe(fields[key])
+                hint = f"{key}: [VALUE]" if "a list" in takes else f"{key}: VALUE"
+                return ConfigurationError(
+                    f"{key} of a {what}: {_first_line(error)}{in_place(place)}; valid: {takes}.\nTry: {hint}"
+                )
+            near = ", ".join(closest_first(key, fields))
             first = near.partition(",")[0]
             hint = quoted(place.replace(key, first)) if place in overrides else f"{first}: VALUE"
             return ConfigurationError(f"{key}: no such key of a {what}{in_place(place)}; valid: {near}.\nTry: {hint}")

@@ -108,7 +108,9 @@ def _edit(rules: list[Written], scalar: str, value: Any) -> list[Written]:
         value = {"allow": list(value)}
     value = KINDS[name].read(value, key, KINDS[name].example)
 
-    named = [item.rule for item in rules if item.rule.rule == name and _same_form(item.rule, value)]
+    # a scalar's value can stand for a rule's of its form: a list of dtypes is no mapping of casts
+    named = [item.rule for item in rules if item.rule.rule == name]
+    named = [rule for rule in named if name == "size" or isinstance(rule.value, Mapping) == isinstance(value, Mapping)]
     general = [rule for rule in named if not rule.operations]
     concerned = general or named  # one for some operations alone is another limit where there is one for all
     if not concerned:
@@ -117,11 +119,6 @@ def _edit(rules: list[Written], scalar: str, value: Any) -> list[Written]:
         replace(item, rule=_with_value(item.rule, value), value_key=key) if item.rule in concerned else item
         for item in rules
     ]
-
-
-def _same_form(rule: Rule, value: Any) -> bool:
-    """Whether a scalar's value can stand for the rule's: a list of dtypes is no mapping of casts."""
-    return rule.rule == "size" or isinstance(rule.value, Mapping) == isinstance(value, Mapping)
 
 
 def _with_value(rule: Rule, value: Any) -> Rule:

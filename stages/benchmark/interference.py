@@ -79,7 +79,10 @@ class LoadMeter:
         busy = None if after["busy"] is None else after["busy"] - self._before["busy"]
         # A counter that stood still while this process worked is none.
         counted = busy is not None and (busy > 0 or own < 0.05)
-        waited, ran = (_difference(run, self._before, name) for name in ("waited", "ran"))
+        threads = (run["waited"], self._before["waited"])  # None where the system does not count
+        waited, ran = (
+            (0.0, 0.0) if None in threads else (max(0.0, run[name] - self._before[name]) for name in ("waited", "ran"))
+        )
         return Load(
             wall_s=wall,
             usable=usable,
@@ -87,7 +90,7 @@ class LoadMeter:
             threads=self.threads,
             own=own / wall,
             others=max(0.0, busy - own) / wall if counted and busy is not None else None,
-            waited=waited / (waited + ran) if waited is not None and ran else None,
+            waited=waited / (waited + ran) if ran else None,
             involuntary=int(run["involuntary"] - self._before["involuntary"]),
         )
 
@@ -168,9 +171,3 @@ def _scheduled() -> dict[str, float | None]:
     except (OSError, ValueError):
         return {"ran": None, "waited": None}
     return {"ran": ran, "waited": waited}
-
-
-def _difference(after: dict[str, Any], before: dict[str, Any], name: str) -> float | None:
-    if after[name] is None or before[name] is None:
-        return None
-    return max(0.0, float(after[name] - before[name]))

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from inductor_debug.stages.artifacts import files
-from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Wanted, whole_table
+from inductor_debug.stages.profile.section import longest
+from inductor_debug.stages.stored_run import Analysis, StoredRun, Wanted, whole_table
 
 PROFILED = ("lines", "kernels", "modules", "operations")
 """Tables, in the order of the answer."""
@@ -15,8 +16,5 @@ def profile(run: StoredRun, wanted: Wanted) -> Analysis:
     if not stored:
         raise run.lacks("profile", "profile", "+stages=profile")
     tables = [whole_table(run, name, files.PROFILE_TABLES[name]) for name in stored]
-    return Analysis([run.message("profile")], [replace(table, rows=sorted(table.rows, key=_time)) for table in tables])
-
-
-def _time(row: Row) -> float:
-    return -float(row.get("time_us") or 0.0)
+    tables = [replace(table, rows=sorted(table.rows, key=longest)) for table in tables]
+    return Analysis([run.message("profile")], tables)

@@ -9,8 +9,6 @@ from inductor_debug.stages.artifacts.kinds import Row, Table
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
 
-MICROSECONDS = ("time_us", "iqr_us", "alone_us", "at_most_us")
-
 
 def profiling(artifacts: Artifacts, max_rows: int) -> Row | None:
     """The section's data, the longest first; None where the stage ``profile`` left nothing."""
@@ -18,7 +16,7 @@ def profiling(artifacts: Artifacts, max_rows: int) -> Row | None:
     if facts is None:
         return None
     tables = {
-        name: capped(_rows(artifacts, file), file, max_rows, _longest) for name, file in files.PROFILE_TABLES.items()
+        name: capped(_rows(artifacts, file), file, max_rows, longest) for name, file in files.PROFILE_TABLES.items()
     }
     trace = next(iter(files.TRACE.stored(artifacts)), None)
     return {"facts": facts, "trace": trace, **tables}
@@ -38,8 +36,9 @@ def _rows(artifacts: Artifacts, file: Table) -> list[Row] | None:
     return rows
 
 
-def _longest(row: Row) -> float:
-    return -float(row["time_us"] or 0.0)
+def longest(row: Row) -> float:
+    """Sorts rows by their time, the longest first."""
+    return -float(row.get("time_us") or 0.0)
 
 
 class ProfileSection(ReportSection):

@@ -54,10 +54,8 @@ def _braces(text: str) -> str:
 def _inputs(program: Program) -> str:
     if not program.operands:
         return '    """The operands by name: none."""\n    return {}\n'
-    lines = ['    """The operands by name."""', "    return {"]
-    for operand in program.operands:
-        lines.append(f"        {operand.name!r}: {_operand(operand)},")
-    return "\n".join([*lines, "    }"]) + "\n"
+    made = "".join(f"        {operand.name!r}: {_operand(operand)},\n" for operand in program.operands)
+    return f'    """The operands by name."""\n    return {{\n{made}    }}\n'
 
 
 def _operand(operand: Operand) -> str:

@@ -62,7 +62,8 @@ def errors_of(reference: torch.Tensor, test: torch.Tensor, *, marked: bool = Tru
     error, magnitude = (right - left).abs_() if wide != torch.complex128 else (right - left).abs(), left.abs()
     if math.isfinite(error.amax().item()):
         return Piece(error, magnitude)
-    if wide == torch.float32 and _overflown(error, left, right):
+    # finite numbers may be further apart than float32 reaches
+    if wide == torch.float32 and bool((error.isinf() & left.isfinite() & right.isfinite()).any()):
         return errors_of(left.double(), right.double(), marked=marked)
     nan_left, nan_right = left.isnan(), right.isnan()
     both_nan = nan_left & nan_right
@@ -71,12 +72,6 @@ def errors_of(reference: torch.Tensor, test: torch.Tensor, *, marked: bool = Tru
         return Piece(error, magnitude, False)
     nan = nan_left ^ nan_right
     return Piece(error, magnitude, False, Marks(nan, error.isinf() & ~nan, both_nan))
-
-
-def _overflown(error: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> bool:
-    """True where finite numbers are further apart than the dtype reaches."""
-    infinite = error.isinf()
-    return bool(infinite.any()) and bool((infinite & left.isfinite() & right.isfinite()).any())
 
 
 def box_axis(sizes: Sequence[int], limit: int = CHUNK) -> int:

@@ -129,7 +129,9 @@ class AotInductorCompiler(RecordingCompiler):
         ):
             compile_fx_aot(traced, list(example_inputs), inner_compile=cast(Any, inner), config_patches=patches)
         library = self._libraries.pop(graph_id)
-        runner = _load(library.filename, _device(library.device_type, example_inputs))
+        kind = library.device_type  # with its number, where an input has one
+        devices = (item.device for item in example_inputs if isinstance(item, Tensor) and item.device.type == kind)
+        runner = _load(library.filename, str(next(devices, kind)))
         return self._callable(graph_id, runner, kept, folder)
 
     def _callable(
@@ -246,12 +248,6 @@ def _sources(folder: Path) -> str:
     return "\n".join(
         path.read_text() for kind in ("kernel", "wrapper") for path in sorted(folder.glob(f"*.{kind}.cpp"))
     )
-
-
-def _device(kind: str, example_inputs: Sequence[Any]) -> str:
-    """The device that a library runs on, with its number where its inputs have one."""
-    devices = (str(item.device) for item in example_inputs if isinstance(item, Tensor) and item.device.type == kind)
-    return next(devices, kind)
 
 
 def _load(filename: str, device: str) -> Any:

@@ -35,10 +35,8 @@ def graphs_stored() -> Iterator[None]:
         with config.patch({"_pre_fusion_custom_pass": None, "_post_fusion_custom_pass": None}):
             return prepare_key(*args, **kwargs)
 
-    def nothing_found(*args: Any, **kwargs: Any) -> tuple[None, dict[str, Any]]:
-        return None, {}
-
-    with mock.patch.multiple(FxGraphCache, prepare_key=staticmethod(key_of), _lookup_graph=staticmethod(nothing_found)):
+    nothing_found: Any = staticmethod(lambda *args, **kwargs: (None, {}))
+    with mock.patch.multiple(FxGraphCache, prepare_key=staticmethod(key_of), _lookup_graph=nothing_found):
         yield
 
 
