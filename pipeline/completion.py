@@ -29,13 +29,12 @@ from inductor_debug.stages.torch_internals.registered_names import registered_na
 if TYPE_CHECKING:
     from typer import Typer
 
-SHELLS = ("bash", "zsh", "fish")
 MODULES = ("pipeline", "inductor_debug.pipeline")
 _TAKE_A_VALUE = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p")
 
 
 def script(shell: str) -> str:
-    """What a shell evaluates to complete both commands; one of :data:`SHELLS`."""
+    """What a shell evaluates to complete both commands; bash, zsh or fish."""
     return Path(__file__).with_suffix(f".{shell}").read_text(encoding="utf-8")
 
 

@@ -10,28 +10,9 @@ on), and ``dynamic=True``."""
 
 REUSED, RECOMPILED, NEW_FRAMES, LIMIT_HIT = "reused", "recompiled", "new_frames", "limit_hit"
 REFUSED_BY_COMPILER, REFUSED_BY_MODEL, NOT_ESTABLISHED = "refused_by_compiler", "refused_by_model", "not_established"
-CALLED = (REUSED, RECOMPILED, NEW_FRAMES, LIMIT_HIT, REFUSED_BY_COMPILER)
 """Outcomes of a call that was made: what was compiled served; a guard failed and a frame was compiled again; frames
 that had not run before were compiled; a frame is left to Python, for a limit was reached; only the compiled model
 raises. Of the other two, the first raises in eager as well, the second could not be made."""
-
-
-_STATE = "a state of torch, checked in C++ at every call"
-WITHOUT_CODE = {
-    "GRAD_MODE": _STATE,
-    "DETERMINISTIC_ALGORITHMS": _STATE,
-    "FSDP_TRAINING_STATE": _STATE,
-    "GLOBAL_STATE": _STATE,
-    "TORCH_FUNCTION_STATE": _STATE,
-    "CLOSURE_MATCH": "a function's code object, which torch compares by identity",
-    "NOT_PRESENT_IN_GENERIC_DICT": "an attribute that an object must not get, checked in C++",
-    "EMPTY_NN_MODULE_HOOKS_DICT": "a module's hooks, not checked unless torch._dynamo.config.skip_nnmodule_hook_guards "
-    "is off",
-}
-"""Types of guards of which torch tells no condition → what they look at."""
-
-TOLD_ONCE = ("DICT_CONTAINS", "DICT_NOT_CONTAINS", "DUPLICATE_INPUT", "HASATTR", "SET_CONTAINS", "SET_NOT_CONTAINS")
-"""Types of which torch tells a condition once: a further guard with the same condition has none."""
 
 
 @dataclass
@@ -42,8 +23,8 @@ class Guard:
         type: torch's name of its kind; SHAPE_ENV for a condition on symbolic sizes, each condition one guard.
         name: what it looks at, ``L`` being the frame's locals; empty for what is no single object.
         scope: "local", "global", … where torch tells.
-        code: conditions as Python, without object addresses; empty for the types in :data:`WITHOUT_CODE`, and for
-            repeated ones of those in :data:`TOLD_ONCE`.
+        code: conditions as Python, without object addresses; empty for types that torch checks in C++ and tells
+            no condition of, and where another guard has told the same condition.
         source: ``file:line`` of the model that made it necessary, or None.
         size, stride: what a tensor's must be, None in the place of one that is free; None altogether for no tensor.
         dynamic: with ``dynamic=True`` the guard is "kept", "relaxed" (it lets more through) or "gone"; empty where
@@ -177,7 +158,7 @@ class Call:
     """One call of the compiled case.
 
     Attributes:
-        outcome: see :data:`CALLED`.
+        outcome: what became of it, one of the names above.
         message: what the compiled model raised; empty where it did not.
         frames: what was compiled in it.
     """

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 from command_line import Finished
-
-from inductor_debug.stages.guards.records import TOLD_ONCE, WITHOUT_CODE
+from guard_models import TOLD_ONCE, WITHOUT_CODE
 
 
 def outcomes(finished: Finished) -> dict[tuple[str, int], tuple[str, ...]]:

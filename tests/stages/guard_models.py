@@ -5,6 +5,23 @@ from typing import Any
 import torch
 from torch import nn
 
+_STATE = "a state of torch, checked in C++ at every call"
+WITHOUT_CODE = {
+    "GRAD_MODE": _STATE,
+    "DETERMINISTIC_ALGORITHMS": _STATE,
+    "FSDP_TRAINING_STATE": _STATE,
+    "GLOBAL_STATE": _STATE,
+    "TORCH_FUNCTION_STATE": _STATE,
+    "CLOSURE_MATCH": "a function's code object, which torch compares by identity",
+    "NOT_PRESENT_IN_GENERIC_DICT": "an attribute that an object must not get, checked in C++",
+    "EMPTY_NN_MODULE_HOOKS_DICT": "a module's hooks, not checked unless torch._dynamo.config.skip_nnmodule_hook_guards "
+    "is off",
+}
+"""Types of guards of which torch tells no condition → what they look at."""
+
+TOLD_ONCE = ("DICT_CONTAINS", "DICT_NOT_CONTAINS", "DUPLICATE_INPUT", "HASATTR", "SET_CONTAINS", "SET_NOT_CONTAINS")
+"""Types of which torch tells a condition once: a further guard with the same condition has none."""
+
 
 class Plain(nn.Module):
     """One graph that takes any number of rows."""

@@ -6,12 +6,12 @@ import guard_models
 import pytest
 import torch
 from capture_models import case_of, line_of
-from guard_models import Added, Branching, Counting, Picky, Plain, Rolled, Two
+from guard_models import WITHOUT_CODE, Added, Branching, Counting, Picky, Plain, Rolled, Two
 
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.guards import tables
 from inductor_debug.stages.guards.inspection import inspect_guards
-from inductor_debug.stages.guards.records import WITHOUT_CODE, CompiledFrame, Guard, GuardReport
+from inductor_debug.stages.guards.records import CompiledFrame, Guard, GuardReport
 
 ROWS = {"batch": {"x": 0}}
 
