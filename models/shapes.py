@@ -1,20 +1,23 @@
-"""What stored data must look like, declared as types, and the check of it.
+"""What stored data must look like, declared as types, and how it is read into them.
 
 A shape is ``Any``, ``str``, ``int``, ``float`` (whole numbers too), ``bool``, ``None``, a union of shapes, a
-``Literal``, ``list[shape]``, ``dict[str, shape]``, ``tuple[shape, …]`` (a list of that length) or a TypedDict: its
-required keys must be there, and keys that it does not name may hold anything.
+``Literal``, ``list[shape]``, ``dict[str, shape]``, ``tuple[shape, …]`` (a list of that length) or a dataclass (a
+mapping): keys without a default must be there, and keys that it does not name may hold anything and are left out. The
+key of ``for_`` is ``for``, which no field can be called. A TypedDict is the same as a dict that keeps all keys.
 """
 
+import dataclasses
 import functools
+import keyword
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 Number = float | Literal["nan", "inf", "-inf"]
 """A number as stored JSON has it."""
 
-Check = Callable[[Any], None]
+Reader = Callable[[Any], Any]
 
 _DESCRIPTIONS: dict[Any, str] = {str: "text", int: "a whole number", float: "a number", bool: "true or false",
                           types.NoneType: "null"}  # fmt: skip
@@ -38,27 +41,32 @@ class Mismatch(Exception):
 
 
 @functools.cache
-def checker(shape: Any) -> Check:
-    """A function that raises :class:`Mismatch` for a value that is not of ``shape``."""
+def reader(shape: Any) -> Reader:
+    """A function that gives plain data as an instance of ``shape``; it raises :class:`Mismatch` for other data."""
     origin, parameters = typing.get_origin(shape), typing.get_args(shape)
     if shape is Any:
-        return lambda value: None
+        return lambda value: value
     if shape is None or shape in _DESCRIPTIONS:
         return _scalar(types.NoneType if shape is None else shape)
     if origin in (types.UnionType, typing.Union):
         return _union(parameters, describe(shape))
     if origin is Literal:
-        return lambda value: _require(
-            value in parameters and type(value) in map(type, parameters), value, describe(shape)
-        )
+        return _literal(parameters, describe(shape))
     if origin is list:
         return _each(parameters[0])
     if origin is tuple:
         return _fixed(parameters)
     if origin is dict:
         return _mapping(parameters[1])
-    assert typing.is_typeddict(shape), f"{shape} is no shape"
+    if typing.is_typeddict(shape):
+        return _typed_dict(shape)
+    assert dataclasses.is_dataclass(shape), f"{shape} is no shape"
     return _record(shape)
+
+
+def fields_of(record: Any) -> Iterator[tuple[str, Any]]:
+    """Key and value of each field of a dataclass's instance, in their order: what :func:`reader` reads back."""
+    return ((_key(field), getattr(record, field.name)) for field in dataclasses.fields(record))
 
 
 def describe(shape: Any) -> str:
@@ -87,92 +95,122 @@ def _require(holds: bool, value: Any, valid: str) -> None:
         raise Mismatch(_got(value), valid)
 
 
-def _scalar(kind: type) -> Check:
+def _scalar(kind: type) -> Reader:
     kinds = (int, float) if kind is float else (kind,)
 
-    def check(value: Any) -> None:
+    def read(value: Any) -> Any:
         if type(value) not in kinds:
             raise Mismatch(_got(value), _DESCRIPTIONS[kind])
+        return value
 
-    return check
+    return read
 
 
-def _union(parameters: tuple[Any, ...], valid: str) -> Check:
-    checks = [checker(parameter) for parameter in parameters]
+def _literal(parameters: tuple[Any, ...], valid: str) -> Reader:
+    def read(value: Any) -> Any:
+        _require(value in parameters and type(value) in map(type, parameters), value, valid)
+        return value
+
+    return read
+
+
+def _union(parameters: tuple[Any, ...], valid: str) -> Reader:
+    readers = [reader(parameter) for parameter in parameters]
     single = [parameter for parameter in parameters if parameter is not types.NoneType]
 
-    def check(value: Any) -> None:
+    def read(value: Any) -> Any:
         if value is None and len(single) < len(parameters):
-            return
+            return None
         found: Mismatch | None = None
-        for each in checks:
+        for each in readers:
             try:
-                each(value)
+                return each(value)
             except Mismatch as error:
                 found = error if error.place else found  # the place inside tells more than the alternatives
-            else:
-                return
         raise found or Mismatch(_got(value), valid)
 
-    return check
+    return read
 
 
-def _each(inner: Any) -> Check:
-    check_inner = checker(inner)
+def _at(step: str, read: Reader, value: Any) -> Any:
+    """``value`` as it is read; a mismatch is told from what holds it."""
+    try:
+        return read(value)
+    except Mismatch as error:
+        raise error.within(step) from None
 
-    def check(value: Any) -> None:
+
+def _each(inner: Any) -> Reader:
+    read_inner = reader(inner)
+
+    def read(value: Any) -> list[Any]:
         _require(type(value) is list, value, "a list")
-        for index, item in enumerate(value):
-            try:
-                check_inner(item)
-            except Mismatch as error:
-                raise error.within(f"[{index}]") from None
+        return [_at(f"[{index}]", read_inner, item) for index, item in enumerate(value)]
 
-    return check
+    return read
 
 
-def _fixed(inner: tuple[Any, ...]) -> Check:
-    checks = [checker(each) for each in inner]
+def _fixed(inner: tuple[Any, ...]) -> Reader:
+    readers = [reader(each) for each in inner]
 
-    def check(value: Any) -> None:
-        _require(type(value) is list and len(value) == len(checks), value, f"a list of {len(checks)}")
-        for index, (each, item) in enumerate(zip(checks, value, strict=True)):
-            try:
-                each(item)
-            except Mismatch as error:
-                raise error.within(f"[{index}]") from None
+    def read(value: Any) -> tuple[Any, ...]:
+        _require(type(value) is list and len(value) == len(readers), value, f"a list of {len(readers)}")
+        return tuple(_at(f"[{index}]", each, value[index]) for index, each in enumerate(readers))
 
-    return check
+    return read
 
 
-def _mapping(inner: Any) -> Check:
-    check_inner = checker(inner)
+def _mapping(inner: Any) -> Reader:
+    read_inner = reader(inner)
 
-    def check(value: Any) -> None:
-        _require(type(value) is dict and all(type(key) is str for key in value), value, "a mapping with text as keys")
-        for key, item in value.items():
-            try:
-                check_inner(item)
-            except Mismatch as error:
-                raise error.within(key) from None
+    def read(value: Any) -> dict[str, Any]:
+        _require_keys(value)
+        return {key: _at(key, read_inner, item) for key, item in value.items()}
 
-    return check
+    return read
 
 
-def _record(shape: Any) -> Check:
-    checks = {key: checker(kind) for key, kind in typing.get_type_hints(shape).items()}
-    required = sorted(shape.__required_keys__)
+def _record(shape: Any) -> Reader:
+    @functools.cache
+    def readers() -> dict[str, tuple[str, Reader]]:  # late: a record may hold records of its own kind
+        hints = typing.get_type_hints(shape)
+        return {_key(field): (field.name, reader(hints[field.name])) for field in dataclasses.fields(shape)}
 
-    def check(value: Any) -> None:
-        _require(type(value) is dict and all(type(key) is str for key in value), value, "a mapping with text as keys")
+    required = sorted(_key(field) for field in dataclasses.fields(shape) if _is_required(field))
+
+    def read(value: Any) -> Any:
+        _require_keys(value)
         missing = [key for key in required if key not in value]
         if missing:
             raise Mismatch(f"a mapping without {missing[0]!r}", "one with it")
-        for key, item in value.items():
-            if key in checks:
-                try:
-                    checks[key](item)
-                except Mismatch as error:
-                    raise error.within(key) from None
+        known = readers()
+        return shape(**{known[key][0]: _at(key, known[key][1], item) for key, item in value.items() if key in known})
 
-    return check
+    return read
+
+
+def _typed_dict(shape: Any) -> Reader:
+    readers = {key: reader(kind) for key, kind in typing.get_type_hints(shape).items()}
+    required = sorted(shape.__required_keys__)
+
+    def read(value: Any) -> dict[str, Any]:
+        _require_keys(value)
+        missing = [key for key in required if key not in value]
+        if missing:
+            raise Mismatch(f"a mapping without {missing[0]!r}", "one with it")
+        return {key: _at(key, readers[key], item) if key in readers else item for key, item in value.items()}
+
+    return read
+
+
+def _require_keys(value: Any) -> None:
+    _require(type(value) is dict and all(type(key) is str for key in value), value, "a mapping with text as keys")
+
+
+def _key(field: "dataclasses.Field[Any]") -> str:
+    plain = field.name.removesuffix("_")
+    return plain if keyword.iskeyword(plain) else field.name
+
+
+def _is_required(field: "dataclasses.Field[Any]") -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING

@@ -7,7 +7,7 @@ Every file of a run, and every YAML file of a user's, is opened, limited and par
 - JSON is strict: no key twice, no NaN, no number beyond what a float holds;
 - YAML of a run has no anchor, alias or tag; in a user's own the nodes are counted as its aliases repeat them;
 - CSV is whole: a name for each column, a cell for each name;
-- the content has the shape that its reader declares (:func:`checked`).
+- the content has the shape that its reader declares (:func:`shaped`).
 
 What is otherwise is a :class:`~models.errors.DamagedError`, one message that names the file, the place in it and what
 is valid there. A file that is not there is a FileNotFoundError, for that may be right.
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from inductor_debug.models.errors import ConfigurationError, DamagedError
-from inductor_debug.models.shapes import Mismatch, checker
+from inductor_debug.models.shapes import Mismatch, reader
 from inductor_debug.models.visible import visible
 from inductor_debug.models.yaml_limits import DEPTH, loader, refuse
 
@@ -135,7 +135,7 @@ def parse_json(content: bytes, path: Path, shape: Any = Any) -> Any:
         raise _damage(path, f"is nested more than {DEPTH} deep", valid)
     if _SURROGATE.search(content):  # half a pair can be in no file, and on no terminal
         found = _whole_letters(found)
-    return checked(found, shape, path)
+    return shaped(found, shape, path)
 
 
 def parse_yaml(content: bytes, path: Path, shape: Any = Any, *, aliases: bool = False) -> Any:
@@ -157,7 +157,7 @@ def parse_yaml(content: bytes, path: Path, shape: Any = Any, *, aliases: bool = 
         found = yaml.load(content, loader())
     except (yaml.YAMLError, ValueError) as error:
         raise _damage(path, f"not YAML ({visible(str(error))})", "YAML, as the run wrote it") from error
-    return checked(found, shape, path)
+    return shaped(found, shape, path)
 
 
 @dataclass(frozen=True)
@@ -207,14 +207,13 @@ def parse_csv(content: bytes, path: Path, columns: Mapping[str, Column] = _NONE)
     return [dict(zip(names, line, strict=True)) for line in lines[1:]]
 
 
-def checked(value: Any, shape: Any, path: Path) -> Any:
-    """``value``, where it is of ``shape`` (:mod:`models.shapes`); else DamagedError."""
+def shaped(value: Any, shape: Any, path: Path) -> Any:
+    """Plain data as ``shape`` (:mod:`models.shapes`); DamagedError where it is of another."""
     try:
-        checker(shape)(value)
+        return reader(shape)(value)
     except Mismatch as error:
         where = visible(error.place)
         raise _damage(path, f"{where or 'its content'} is {visible(error.got)}", error.valid) from error
-    return value
 
 
 def lies_within(path: Path, root: Path) -> bool:

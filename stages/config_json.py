@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from inductor_debug.models.errors import invalid_choice
+from inductor_debug.models.shapes import fields_of
 
 
 def to_primitives(value: Any) -> Any:
     """``value`` with dataclasses as dicts and tuples as lists; a number stays what it is, an infinity too."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = dataclasses.asdict(value)
+        value = dict(fields_of(value))
     if isinstance(value, Mapping):
         return {str(key): to_primitives(item) for key, item in value.items()}
     return [to_primitives(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -6,11 +6,13 @@ import json
 import math
 from typing import Any
 
+from inductor_debug.models.shapes import fields_of
+
 
 def jsonable(value: Any) -> Any:
     """``value`` with dataclasses as dicts, tuples as lists, and NaN and infinities as "nan", "inf", "-inf"."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = dataclasses.asdict(value)
+        value = dict(fields_of(value))
     if isinstance(value, dict):
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

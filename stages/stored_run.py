@@ -87,7 +87,8 @@ class StoredRun:
         """A JSON file's content; RunDirectoryError where there is none, or not what was stored."""
         name = _path(file, parts)
         with self._held(name):
-            return self.artifacts.read_json(name)
+            content = self.artifacts.read_json(name)
+        return content if isinstance(file, str) else file.shaped(content, *parts)
 
     def text(self, name: str) -> str:
         """A text file's content; RunDirectoryError where there is none, or not what was stored."""

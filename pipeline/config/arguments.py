@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from inductor_debug.models.errors import ConfigurationError, closest_first, invalid_choice, shown
-from inductor_debug.models.stored import checked, read_yaml
+from inductor_debug.models.stored import read_yaml, shaped
 from inductor_debug.pipeline.config.renamed import with_names_of_today
 from inductor_debug.pipeline.config.schema_fields import leaves
 from inductor_debug.stages.registry import declared
@@ -183,7 +183,7 @@ def rerun_node(file: Path, base: dict[str, Any], overrides: Sequence[str]) -> di
 
 def _stage_names(stages: Any, file: Path) -> list[str]:
     """The stages of a stored configuration: each becomes the name of a file, so none but ours is taken."""
-    names = list(checked(stages, dict[str, Any], file))
+    names = list(shaped(stages, dict[str, Any], file))
     for name in names:
         if name not in declared():
             raise invalid_choice("stages", name, declared(), where=str(file))

@@ -63,9 +63,12 @@ class StoredFolder:
             return stored.decoded(content, self.path / name)
 
     def read_json(self, name: str) -> Any:
+        """Plain data, which are of the file's shape."""
         content = self.read_bytes(name, "json")
         with self._told():
-            return stored.parse_json(content, self.path / name, shape_of(name))
+            found = stored.parse_json(content, self.path / name)
+            stored.shaped(found, shape_of(name), self.path / name)
+        return found
 
     def read_yaml(self, name: str, shape: Any = Any) -> Any:
         """YAML, its interpolations as text: nothing is looked up for them."""

@@ -5,9 +5,10 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from inductor_debug.models.stored import Column
+from inductor_debug.models.stored import Column, shaped
 
 Content = TypeVar("Content")
 Row = dict[str, Any]
@@ -64,10 +65,14 @@ class Json(File, Generic[Content]):
     def read(self, artifacts: Readable, *parts: str) -> Content | None:
         """Its content; None where it is not stored."""
         try:
-            content: Content = artifacts.read_json(self.at(*parts))
+            return self.shaped(artifacts.read_json(self.at(*parts)), *parts)
         except FileNotFoundError:
             return None
-        return content
+
+    def shaped(self, content: Any, *parts: str) -> Content:
+        """Plain content as :attr:`shape`; DamagedError where it is of another."""
+        found: Content = shaped(content, self.shape, Path(self.at(*parts)))
+        return found
 
 
 @dataclass(frozen=True)

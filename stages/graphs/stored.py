@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from inductor_debug.models.errors import DamagedError
-from inductor_debug.models.stored import checked
+from inductor_debug.models.stored import shaped
 from inductor_debug.models.visible import visible
 from inductor_debug.stages.artifacts.records import Node
 from inductor_debug.stages.graphs.records import GraphRecord, SourceLine, TensorRecord
@@ -77,7 +77,7 @@ _SCALARS = ("storage_offset", "storage_bytes", "storage_hint")
 
 def _check_body(node: Mapping[str, Any], path: Path) -> None:
     """A call inside a higher-order operator: of a node's shape, and its references are to the graph inside."""
-    _check_node(checked(node, Node, path), path)
+    _check_node(shaped(node, Node, path), path)
 
 
 def _check_sizes(sizes: Sequence[Any], name: str, path: Path) -> None:

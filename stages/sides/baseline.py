@@ -30,7 +30,7 @@ from inductor_debug.models.case import Case
 from inductor_debug.models.errors import ConfigurationError, DamagedError
 from inductor_debug.models.nested import map_tensors
 from inductor_debug.models.snapshot import same_bits
-from inductor_debug.models.stored import checked, lies_within, read_json
+from inductor_debug.models.stored import lies_within, read_json, shaped
 from inductor_debug.models.visible import visible
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.records import Diagnosis
@@ -276,7 +276,7 @@ def open_baseline(run: str) -> Baseline:
             raise baseline._damaged(f"{main} has not the SHA-256 that it tells")
         if schema != SCHEMA:
             raise _error(run, f"holds a baseline of schema {schema}", f"schema {SCHEMA}", "inductor-debug rerun")
-        baseline.about = checked(about, About, folder / main)
+        baseline.about = shaped(about, About, folder / main)
     except FileNotFoundError:
         raise _missing(run) from None
     except DamagedError as error:

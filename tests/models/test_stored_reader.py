@@ -2,8 +2,9 @@
 
 import os
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from inductor_debug.models.errors import ConfigurationError, DamagedError
 from inductor_debug.models.shapes import Number
 from inductor_debug.models.stored import Column, parse_csv, parse_json, parse_yaml, read_bytes, read_own_yaml
 from inductor_debug.models.visible import visible, visible_lines
+from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.graphs.symbolic_sizes import readable, values
 
 FILE = Path("run/summary.json")
@@ -43,15 +45,19 @@ def test_json_within_the_limits_is_read_as_it_is() -> None:
     assert parse_json(b'"\\ud800"', FILE) == "\\ud800"  # half a pair, which no file could hold, is shown
 
 
-class Stage(TypedDict):
+@dataclass(frozen=True)
+class Stage:
     name: str
-    seconds: NotRequired[Number | None]
+    seconds: Number | None = None
+    inner: "list[Stage]" = field(default_factory=list)
+    for_: str = ""
 
 
-class Summary(TypedDict):
+@dataclass(frozen=True)
+class Summary:
     stages: list[Stage]
-    interval: NotRequired[tuple[float, float] | None]
-    counts: NotRequired[dict[str, int]]
+    interval: tuple[float, float] | None = None
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +68,8 @@ class Summary(TypedDict):
         ({"stages": [{"name": "a"}, {"name": 5}]}, "stages[1].name is 5; valid: text"),
         ({"stages": [{"name": "a", "seconds": "long"}]}, "stages[0].seconds is 'long'; valid: a number or nan or inf"),
         ({"stages": [{"name": "a", "seconds": True}]}, "stages[0].seconds is True"),
+        ({"stages": [{"name": "a", "inner": [{"name": None}]}]}, "stages[0].inner[0].name is None; valid: text"),
+        ({"stages": [{"name": "a", "for": 5}]}, "stages[0].for is 5; valid: text"),
         ({"stages": [], "interval": [1]}, "interval is a list of 1; valid: a list of 2"),
         ({"stages": [], "counts": {"a": 1.5}}, "counts.a is 1.5; valid: a whole number"),
     ],
@@ -72,8 +80,16 @@ def test_the_place_that_is_of_another_shape_is_named(content: Any, told: str) ->
     with pytest.raises(DamagedError) as caught:
         parse_json(json.dumps(content).encode(), FILE, Summary)
     assert told in str(caught.value)
-    fine = {"stages": [{"name": "a", "seconds": "inf", "more": []}], "interval": [1, 2.5], "counts": {}, "other": 1}
-    assert parse_json(json.dumps(fine).encode(), FILE, Summary) == fine
+
+
+def test_a_record_is_read_as_its_dataclass_and_written_as_it_was() -> None:
+    inner = {"name": "b", "seconds": None, "inner": [], "for": ""}
+    plain = {"stages": [{"name": "a", "seconds": "inf", "inner": [inner], "for": "b"}], "interval": [1, 2.5],
+             "counts": {"x": 1}}  # fmt: skip
+    found = parse_json(encode("x.json", plain | {"other": 1}), FILE, Summary)
+    assert found == Summary([Stage("a", "inf", [Stage("b")], "b")], (1, 2.5), {"x": 1})
+    assert encode("x.json", found) == encode("x.json", plain)
+    assert parse_json(b'{"stages": []}', FILE, Summary) == Summary([])
 
 
 @pytest.mark.parametrize(

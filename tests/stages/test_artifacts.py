@@ -46,10 +46,11 @@ def test_a_file_for_each_graph_is_found_by_any_of_its_paths() -> None:
     assert files.file_of("lower/g1.backward/provenance.json") is files.PROVENANCE
     assert files.file_of("lower/g1.backward/output_code.py") is files.OUTPUT_CODE
     assert files.file_of("acme/table.csv") is None
-    artifacts = MemoryArtifacts({"capture/graphs/g0.forward.json": {}, "capture/graphs/g0.forward.py": "",
+    graph = {"id": "g0.forward", "kind": "forward", "nodes": []}
+    artifacts = MemoryArtifacts({"capture/graphs/g0.forward.json": graph, "capture/graphs/g0.forward.py": "",
                                  "capture/graphs/g1.joint.json": {}})  # fmt: skip
     assert files.GRAPH.stored(artifacts) == ["capture/graphs/g0.forward.json", "capture/graphs/g1.joint.json"]
-    assert files.GRAPH.read(artifacts, "g0.forward") == {} and files.GRAPH.read(artifacts, "g9.forward") is None
+    assert files.GRAPH.read(artifacts, "g0.forward") == graph and files.GRAPH.read(artifacts, "g9.forward") is None
 
 
 def test_cells_come_back_with_the_types_that_their_column_says() -> None:

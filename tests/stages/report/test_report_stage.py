@@ -165,7 +165,7 @@ def test_hostile_strings_are_text():
     hostile["stages"][0]["message"] = HOSTILE
     content = full(**{
         "summary.json": hostile, "constrain/violations.csv": violations(node=HOSTILE),
-        "capture/breaks.json": [{"reason": HOSTILE}, HOSTILE],
+        "capture/breaks.json": [{"reason": HOSTILE}, {"reason": HOSTILE, "detail": HOSTILE}],
         "kerneldiff/plots/<img src=x>.png": PNG})  # fmt: skip
     html, _ = report(content, title=HOSTILE)
     page = Text(html)
