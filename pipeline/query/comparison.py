@@ -92,7 +92,7 @@ def _results(run: StoredRun) -> dict[str, Any]:
 def _kernels(run: StoredRun) -> dict[str, Any]:
     """Launches by graph and kernel."""
     return dict(
-        Counter(f"{graph} {launch['name']}" for graph in lowered_graphs(run) for launch in launches_of(run, graph))
+        Counter(f"{graph} {launch.name}" for graph in lowered_graphs(run) for launch in launches_of(run, graph))
     )
 
 

@@ -6,6 +6,7 @@ A stage writes below the folder of its name; ``repros/`` is every stage's.
 from typing import Any
 
 from inductor_debug.stages.artifacts.kinds import NUMBER, TEXT, TRUTH, WHOLE, File, Json, Table
+from inductor_debug.stages.artifacts.lowering import MappedNodes, Provenance
 from inductor_debug.stages.artifacts.records import (
     Bisection,
     Break,
@@ -16,8 +17,6 @@ from inductor_debug.stages.artifacts.records import (
     Guards,
     Lowering,
     Manifest,
-    PostGradNodes,
-    Provenance,
     Rejection,
     ReportData,
     StageEntry,
@@ -56,7 +55,7 @@ LOWERED = File("lower/{graph}/{name}")
 OUTPUT_CODE = File("lower/{graph}/output_code.{language}")
 POST_GRAD_PICTURE = File("lower/{graph}/post_grad.svg")
 PROVENANCE = Json("lower/{graph}/provenance.json", Provenance)
-POST_GRAD_NODES = Json("lower/{graph}/nodes.json", PostGradNodes)
+POST_GRAD_NODES = Json("lower/{graph}/nodes.json", MappedNodes)
 KERNELS = Table("lower/{graph}/kernels.csv")
 FUSIONS = Table(
     "lower/{graph}/fusions.csv",

@@ -93,59 +93,6 @@ class Manifest(TypedDict, total=False):
     files: dict[str, str]
 
 
-class Line(TypedDict):
-    """A source line of a kernel."""
-
-    file: str
-    line: int
-    code: str
-    own: bool
-
-
-class Buffer(TypedDict):
-    """A buffer that a kernel reads or writes."""
-
-    name: str
-    role: str
-    shape: list[Size]
-    dtype: str
-    bytes: int | None
-
-
-class Launch(TypedDict):
-    """One of ``kernels`` of provenance.json."""
-
-    name: str
-    handle: int | None
-    kind: str
-    file: str | None
-    nodes: list[str]
-    sources: list[Line]
-    reads: list[Buffer]
-    writes: list[Buffer]
-    bytes_read: int | None
-    bytes_written: int | None
-
-
-class Provenance(TypedDict):
-    """lower/GRAPH/provenance.json."""
-
-    kernels: list[Launch]
-
-
-class PostGradNode(TypedDict):
-    """One of ``nodes`` of nodes.json; ``source`` is ``file:line``."""
-
-    node: str
-    source: str | None
-
-
-class PostGradNodes(TypedDict):
-    """lower/GRAPH/nodes.json."""
-
-    nodes: list[PostGradNode]
-
-
 class Printer(TypedDict):
     """``printer`` of lower/summary.json."""
 

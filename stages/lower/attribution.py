@@ -3,14 +3,13 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from inductor_debug.stages.artifacts.lowering import LaunchRecord, MappedNode
 from inductor_debug.stages.graphs.sources import SourceFinder
 
 if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.inductor import LoweredGraph
-
-Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,11 @@ class Parts:
     """
 
     def __init__(
-        self, lowered: "LoweredGraph", nodes: Sequence[Record], records: Sequence[Record], finder: SourceFinder
+        self,
+        lowered: "LoweredGraph",
+        nodes: Sequence[MappedNode],
+        records: Sequence[LaunchRecord],
+        finder: SourceFinder,
     ) -> None:
         """See the class.
 
@@ -59,19 +62,19 @@ class Parts:
             finder: tells the model's own lines from libraries'.
             records: of the graph's launches, see :func:`stages.lower.kernel_records.describe_kernels`.
         """
-        self._told = {str(node["node"]): node for node in nodes}
+        self._told = {node.node: node for node in nodes}
         self._views = {node.name for node in lowered.nodes if node.view}
         self._elements = {node.name: node.elements for node in lowered.nodes}
-        self._launches = {f"{record['name']}:{record['handle']}": record for record in records}
+        self._launches = {record.launch: record for record in records}
         self._origins = {node.name: finder.find(node.stack_trace, node.module) for node in lowered.pre_grad_nodes}
 
-    def of(self, record: Record) -> list[Part]:
+    def of(self, record: LaunchRecord) -> list[Part]:
         """The heaviest first."""
-        nodes = [node for node in record["nodes"] if node in self._told and node not in self._views]
-        computing = [] if record["prepares"] else nodes
+        nodes = [node for node in record.nodes if node in self._told and node not in self._views]
+        computing = [] if record.prepares else nodes
         users: dict[str, list[str | None]] = {}
-        for item in record["copies"]:
-            users.setdefault(item["buffer"], []).append(item["for"])
+        for item in record.copies:
+            users.setdefault(item.buffer, []).append(item.for_)
         rest, copied = _split(record)
         inside = weights([self._elements[node] for node in computing])
         shares = weights([*(None if rest is None else rest * weight for weight in inside), *copied.values()])
@@ -82,48 +85,48 @@ class Parts:
             found += [self._copy(user, share / len(users[name])) for user in users[name]]
         return sorted(found or _of_lines(record), key=lambda part: -part.weight)
 
-    def _computed(self, record: Record, node: Record, share: float) -> list[Part]:
+    def _computed(self, record: LaunchRecord, node: MappedNode, share: float) -> list[Part]:
         """A node on its line; where that is not the model's own, on those of the Dynamo nodes that it came from."""
-        codes = {f"{line['file']}:{line['line']}": line["code"] for line in record["sources"]}
+        codes = {str(line): line.code for line in record.sources}
         own = _own_lines(record)
-        source = str(node["source"] or "")
-        origins = dict.fromkeys(str(self._origins[name]) for name in node["pre_grad"] if name in self._origins)
+        source = node.source or ""
+        origins = dict.fromkeys(str(self._origins[name]) for name in node.pre_grad if name in self._origins)
         lines = [source] if source in own else [line for line in origins if line in own] or [source]
-        operation = node["original"] or node["target"]
-        return [Part(operation, node["module"], line, codes.get(line, ""), share / len(lines)) for line in lines]
+        operation = node.original or node.target
+        return [Part(operation, node.module, line, codes.get(line, ""), share / len(lines)) for line in lines]
 
     def _copy(self, user: str | None, share: float) -> Part:
         """What a copy is for; nothing where no launch with a line reads it."""
         if user is None:
             return Part("", "", "", "", share)
         record = self._launches[user]
-        line = next(iter(record["sources"]))
-        nodes = (self._told[name] for name in record["nodes"] if name in self._told)
-        node = next(nodes, {"original": record["name"], "target": "", "module": ""})
-        operation = node["original"] or node["target"]
-        return Part(operation, node["module"], f"{line['file']}:{line['line']}", line["code"], share)
+        line = record.sources[0]
+        nodes = (self._told[name] for name in record.nodes if name in self._told)
+        node = next(nodes, MappedNode(record.name, record.name, source=None))
+        return Part(node.original or node.target, node.module, str(line), line.code, share)
 
 
-def _split(record: Record) -> tuple[float | None, dict[str, float | None]]:
+def _split(record: LaunchRecord) -> tuple[float | None, dict[str, float | None]]:
     """Bytes that a launch moves for what it computes, and for each buffer that it copies into; None if not known.
 
     A copy is given what it writes, and what it reads of another launch's: in equal parts where it is copied twice.
     """
-    sources = {item["buffer"]: item["of"] for item in record["copies"]}
-    read, written = ({item["name"]: item["accessed_bytes"] for item in record[key]} for key in ("reads", "writes"))
-    if None in (*read.values(), *written.values()):
+    sources = {item.buffer: item.of for item in record.copies}
+    if any(buffer.accessed_bytes is None for buffer in (*record.reads, *record.writes)):
         return None, dict.fromkeys(sources)
+    read = {buffer.name: buffer.accessed_bytes or 0 for buffer in record.reads}
+    written = {buffer.name: buffer.accessed_bytes or 0 for buffer in record.writes}
     times = Counter(sources.values())
     copied = {name: written[name] + read.get(source, 0) / times[source] for name, source in sources.items()}
     return sum(read.values()) + sum(written.values()) - sum(copied.values()), {**copied}
 
 
-def _of_lines(record: Record) -> list[Part]:
+def _of_lines(record: LaunchRecord) -> list[Part]:
     """A launch that computes nothing, or of which no operation is known: by its lines alone."""
-    codes = {f"{line['file']}:{line['line']}": line["code"] for line in record["sources"]}
+    codes = {str(line): line.code for line in record.sources}
     lines = _own_lines(record) or list(codes) or [""]
     return [Part("", "", line, codes.get(line, ""), 1 / len(lines)) for line in lines]
 
 
-def _own_lines(record: Record) -> list[str]:
-    return [f"{line['file']}:{line['line']}" for line in record["sources"] if line["own"]]
+def _own_lines(record: LaunchRecord) -> list[str]:
+    return [str(line) for line in record.sources if line.own]

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from inductor_debug.stages.artifacts.lowering import LaunchRecord
+
 if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.inductor_scheduler import Schedule
 
@@ -56,7 +58,7 @@ def autotuning(schedule: "Schedule") -> pd.DataFrame:
     return pd.DataFrame(rows, columns=AUTOTUNING_COLUMNS)
 
 
-def kernel_table(kernels: list[dict[str, Any]]) -> pd.DataFrame:
+def kernel_table(kernels: list[LaunchRecord]) -> pd.DataFrame:
     """``kernels.csv``: one row a launch, for a spreadsheet; ``provenance.json`` has the same in full.
 
     ``source`` is the line that most of the launch came from (``main`` of ``provenance.json``, with the share);
@@ -65,12 +67,7 @@ def kernel_table(kernels: list[dict[str, Any]]) -> pd.DataFrame:
     columns = ["name", "handle", "kind", "file", "nodes", "modules", "source", "lines", "bytes_read", "bytes_written"]
     rows = []
     for kernel in kernels:
-        source = "" if kernel["main"] is None else f"{kernel['main']['file']}:{kernel['main']['line']}"
-        row = {key: kernel[key] for key in ("name", "handle", "kind", "file", "bytes_read", "bytes_written")}
-        rows.append(
-            row
-            | {"nodes": " ".join(kernel["nodes"]), "modules": " ".join(kernel["modules"])}
-            | {"source": source, "lines": len(kernel["sources"])}
-        )
+        told = {"nodes": " ".join(kernel.nodes), "modules": " ".join(kernel.modules), "lines": len(kernel.sources)}
+        rows.append(vars(kernel) | told | {"source": str(kernel.main or "")})
     table = pd.DataFrame(rows, columns=columns)
     return table.astype({"handle": "Int64", "bytes_read": "Int64", "bytes_written": "Int64"})

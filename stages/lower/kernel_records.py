@@ -2,8 +2,20 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from inductor_debug.stages.artifacts.lowering import (
+    BufferRecord,
+    CapturedNode,
+    CopyRecord,
+    LaunchRecord,
+    LineRecord,
+    MainLine,
+    MappedNode,
+    PreGradNode,
+    Provenance,
+)
 from inductor_debug.stages.graphs.records import ITEM_BYTES, SourceLine, known_total
 from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.lower.attribution import Part, Parts
@@ -15,12 +27,10 @@ if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.inductor_nodes import PostGradNode
     from inductor_debug.stages.torch_internals.inductor_scheduler import BufferInfo
 
-Record = dict[str, Any]
-
 
 def describe_kernels(
-    lowered: "LoweredGraph", kernels: Sequence[Kernel], nodes: Sequence[Record], finder: SourceFinder
-) -> list[Record]:
+    lowered: "LoweredGraph", kernels: Sequence[Kernel], nodes: Sequence[MappedNode], finder: SourceFinder
+) -> list[LaunchRecord]:
     """The ``kernels`` of ``provenance.json``: one record a launch, then kernels that no launch was recorded for.
 
     Args:
@@ -28,25 +38,10 @@ def describe_kernels(
         kernels: what the generated module defines.
         nodes: from :func:`stages.lower.provenance.map_nodes`.
         finder: tells the model's own lines from libraries'.
-
-    Returns:
-        dicts with ``name``, ``handle`` (also in output_code.py as a comment), ``kind`` (``extern``: a library's or
-        ATen's function), ``file`` (None for an extern kernel), ``nodes`` (post-grad), ``pre_grad``, ``modules`` (of
-        what it computes: views, which compute nothing, left out), ``captured`` ([{graph, node}]), ``sources`` ([{file,
-        line, code, own}], the model's own first, of these the one whose operations handle the most elements), ``own``
-        (whether a line of the model's own is among them), ``prepares`` (of a kernel that came from no operation: the
-        ``name:handle`` of those that lend it their lines), ``copies`` (the buffers that it only copies beside what it
-        computes, as into another layout, and all that one writes that came from no operation: each with the buffer
-        ``of`` which it is a copy, or "", and the ``name:handle`` ``for`` which, None where no launch with a line reads
-        it), ``main`` (the line that most of it came from, as of ``sources`` or of what it prepares, with its ``share``
-        as of :class:`stages.lower.attribution.Parts`), ``reads`` and ``writes`` ([{name, role, shape, dtype, bytes,
-        accessed_bytes}]) and their ``bytes_read`` and ``bytes_written``,
-        None where a size is not known. ``accessed_bytes`` are those of the ``bytes`` that the kernel's loops come to at
-        most: few rows of a table in which it looks something up. Of a library's function they are all.
     """
     defined = {kernel.name: kernel for kernel in kernels}
     launches = find_launches(lowered, set(defined))
-    known = {str(record["node"]): record for record in nodes}
+    known = {record.node: record for record in nodes}
     traced = {node.name: node for node in lowered.nodes}
     pre_grad = {node.name: node for node in lowered.pre_grad_nodes}
     constants = _constants(traced)
@@ -58,31 +53,28 @@ def describe_kernels(
         traces = [(traced[name].stack_trace, traced[name].module, traced[name].elements or 0) for name in computing]
         if not launch.nodes and launch.kernel not in defined:
             traces = [(trace, "", 0) for trace in lowered.kernel_stacks.get(launch.key, [])]
-        origins = list(dict.fromkeys(item for member in members for item in member["pre_grad"]))
+        origins = list(dict.fromkeys(item for member in members for item in member.pre_grad))
         lines: Counter[SourceLine | None] = Counter()
         for trace, module, elements in traces:
             lines[finder.find(trace, module)] += elements
         if not any(line is not None and finder.is_own(line) for line in lines):
             found = (pre_grad[item] for item in origins if item in pre_grad)
             lines.update(dict.fromkeys((finder.find(node.stack_trace, node.module) for node in found), 0))
-        record = _record(launch.kernel, launch.handle, defined.get(launch.kernel), lines, finder)
-        record |= {
-            "nodes": launch.nodes,
-            "pre_grad": origins,
-            "modules": sorted({known[name]["module"] for name in computing if name in known} - {""}),
-            "captured": _captured(members),
-        }
-        records.append(record | _traffic(lowered, launch))
-    for record in records:
-        if not record["sources"]:
-            _lend_of_calls(record, lowered, finder)
-    _lend_lines(records, [launch.copied for launch in launches], lowered)
-    parts, by_key = Parts(lowered, nodes, records, finder), {_key(record): record for record in records}
-    for record in records:
-        record["main"] = _main(record, parts.of(record), by_key)
-    launched = {record["name"] for record in records}
-    return records + [
-        _record(name, "", kernel, {}, finder) | _traffic(lowered, None)
+        sources = _sources(lines, finder)
+        record = replace(
+            _record(lowered, launch, defined.get(launch.kernel)),
+            pre_grad=origins,
+            modules=sorted({known[name].module for name in computing if name in known} - {""}),
+            captured=_captured(members),
+            sources=sources,
+            own=any(line.own for line in sources),
+        )
+        records.append(record if sources else _lent_of_calls(record, lowered, finder))
+    records = _lent_lines(records, [launch.copied for launch in launches], lowered)
+    parts, by_key = Parts(lowered, nodes, records, finder), {record.launch: record for record in records}
+    launched = {record.name for record in records}
+    return [replace(record, main=_main(record, parts.of(record), by_key)) for record in records] + [
+        _record(lowered, Launch(name, "", [], generated=True), kernel)
         for name, kernel in defined.items()
         if name not in launched
     ]
@@ -111,109 +103,106 @@ def _borrowed(name: str, nodes: Collection[str], constants: Mapping[str, Mapping
     return bool(here) and not any(here) and any(readers.values())
 
 
-def _lend_lines(records: Sequence[Record], copied: Sequence[Mapping[str, str]], lowered: "LoweredGraph") -> None:
+def _lent_lines(
+    given: Sequence[LaunchRecord], copied: Sequence[Mapping[str, str]], lowered: "LoweredGraph"
+) -> list[LaunchRecord]:
     """Tell for whom a kernel copies, and give those that came from no operation (a weight's copy) these lines.
 
     A buffer that holds a call's result is for that call. Another is for the launches that read it, or, as an output of
     the graph, for the one that made what it is a copy of.
     """
-    readers: dict[str, list[Record]] = defaultdict(list)
-    makers: dict[str, list[Record]] = defaultdict(list)
-    calls = {name: record for record in records if record["kind"] == "extern" for name in record["nodes"]}
-    for record in records:
-        for buffer in record["reads"]:
-            readers[buffer["name"]].append(record)
-        for buffer in record["writes"]:
-            makers[buffer["name"]].append(record)
+    records = list(given)
+    readers: dict[str, list[int]] = defaultdict(list)
+    makers: dict[str, list[int]] = defaultdict(list)
+    calls = {name: place for place, record in enumerate(records) if record.kind == "extern" for name in record.nodes}
+    for place, record in enumerate(records):
+        for buffer in record.reads:
+            readers[buffer.name].append(place)
+        for buffer in record.writes:
+            makers[buffer.name].append(place)
     origins = {name: info.origin for name, info in lowered.schedule.buffers.items()}
-    for record, held in zip(reversed(records), reversed(copied), strict=True):
-        of = held if record["own"] else {buffer["name"]: held.get(buffer["name"], "") for buffer in record["writes"]}
+    for place in reversed(range(len(records))):  # the last first: a kernel's readers have their lines by then
+        record, held = records[place], copied[place]
+        of = held if record.own else {buffer.name: held.get(buffer.name, "") for buffer in record.writes}
+        copies = []
         for name, source in of.items():
             call = calls.get(origins.get(name, ""))
             users = [call] if call is not None and name in held else readers[name] or makers[source]
-            keys: list[str | None] = [_key(user) for user in users if user["own"] and user is not record]
-            record["copies"] += [{"buffer": name, "of": source, "for": key} for key in keys or [None]]
-        if not record["own"]:
-            _borrow(record, {_key(other): other for other in records})
+            keys: list[str | None] = [records[user].launch for user in users if records[user].own and user != place]
+            copies += [CopyRecord(name, source, key) for key in keys or [None]]
+        record = replace(record, copies=copies)
+        records[place] = record if record.own else _borrowing(record, {other.launch: other for other in records})
+    return records
 
 
-def _borrow(record: Record, launches: Mapping[str, Record]) -> None:
-    """Give a kernel that came from no operation the lines of those that it prepares tensors for."""
-    record["prepares"] = list(dict.fromkeys(item["for"] for item in record["copies"] if item["for"] is not None))
-    if not record["prepares"]:
-        record["copies"] = []
-    lines = {_place(line): line for key in record["prepares"] for line in launches[key]["sources"] if line["own"]}
-    sizes = {buffer["name"]: buffer["bytes"] or 0 for buffer in record["writes"]}
-    users = Counter(item["buffer"] for item in record["copies"])
+def _borrowing(record: LaunchRecord, launches: Mapping[str, LaunchRecord]) -> LaunchRecord:
+    """A kernel that came from no operation, with the lines of those that it prepares tensors for."""
+    prepares = list(dict.fromkeys(item.for_ for item in record.copies if item.for_ is not None))
+    if not prepares:
+        return replace(record, copies=[])
+    lines = {(line.file, line.line): line for key in prepares for line in launches[key].sources if line.own}
+    sizes = {buffer.name: buffer.bytes or 0 for buffer in record.writes}
+    users = Counter(item.buffer for item in record.copies)
     prepared: Counter[tuple[str, int]] = Counter()
-    for item in record["copies"]:
-        if item["for"] is not None:
-            prepared[_place(launches[item["for"]]["sources"][0])] += sizes[item["buffer"]] // users[item["buffer"]]
-    record["sources"] = [*sorted(lines.values(), key=lambda line: -prepared[_place(line)]), *record["sources"]]
-    record["own"] = bool(lines)
+    for item in record.copies:
+        if item.for_ is not None:
+            line = launches[item.for_].sources[0]
+            prepared[line.file, line.line] += sizes[item.buffer] // users[item.buffer]
+    lent = sorted(lines.values(), key=lambda line: -prepared[line.file, line.line])
+    return replace(record, prepares=prepares, sources=[*lent, *record.sources], own=bool(lines))
 
 
-def _main(record: Record, parts: Sequence[Part], launches: Mapping[str, Record]) -> Record | None:
+def _main(record: LaunchRecord, parts: Sequence[Part], launches: Mapping[str, LaunchRecord]) -> MainLine | None:
     """The line of which most of a launch came, of the model's own if there is one, with its share."""
-    users = [launches[item["for"]]["sources"][0] for item in record["copies"] if item["for"] is not None]
-    lines = {f"{line['file']}:{line['line']}": line for line in [*record["sources"], *users]}
+    users = [launches[item.for_].sources[0] for item in record.copies if item.for_ is not None]
+    lines = {str(line): line for line in [*record.sources, *users]}
     shares: dict[str, float] = defaultdict(float)
     for part in parts:
         shares[part.source] += part.weight
-    best = max(lines, key=lambda place: (lines[place]["own"], shares[place]), default=None)
-    return None if best is None else lines[best] | {"share": shares[best]}
+    best = max(lines, key=lambda place: (lines[place].own, shares[place]), default=None)
+    return None if best is None else MainLine(**vars(lines[best]), share=shares[best])
 
 
-def _place(line: Record) -> tuple[str, int]:
-    return line["file"], line["line"]
-
-
-def _lend_of_calls(record: Record, lowered: "LoweredGraph", finder: SourceFinder) -> None:
-    """The lines of the calls that overwrite what a kernel makes: torch gives a call in place no handle."""
-    made = {buffer["name"] for buffer in record["writes"]}
+def _lent_of_calls(record: LaunchRecord, lowered: "LoweredGraph", finder: SourceFinder) -> LaunchRecord:
+    """With the lines of the calls that overwrite what a kernel makes: torch gives a call in place no handle."""
+    made = {buffer.name for buffer in record.writes}
     found = set()
     for user in lowered.schedule.nodes:
         if user.kind == "extern" and not made.isdisjoint(user.mutates):
             called = [node for node in lowered.nodes if node.name in user.origins][-1:]  # the others led to it
             found |= {finder.find(node.stack_trace, node.module) for node in called}
     lent = _sources(dict.fromkeys(found, 0), finder)
-    record |= {"sources": lent, "own": any(line["own"] for line in lent)}
+    return replace(record, sources=lent, own=any(line.own for line in lent))
 
 
-def _key(record: Record) -> str:
-    return f"{record['name']}:{record['handle']}"
-
-
-def _captured(members: Sequence[Record]) -> list[Record]:
+def _captured(members: Sequence[MappedNode]) -> list[CapturedNode]:
     """The captured nodes behind post-grad nodes; of one that stands for several only where no other tells."""
-    told = [member["captured"] for member in members if len(member["captured"]) == 1]
-    found = told or [member["captured"] for member in members]
-    pairs = {(item["graph"], item["node"]) for items in found for item in items}
-    return [{"graph": graph, "node": node} for graph, node in sorted(pairs)]
+    told = [member.captured for member in members if len(member.captured) == 1]
+    found = told or [member.captured for member in members]
+    return sorted({item for items in found for item in items}, key=lambda item: (item.graph, item.node))
 
 
-def _record(
-    name: str, handle: str, kernel: Kernel | None, lines: Mapping[SourceLine | None, int], finder: SourceFinder
-) -> Record:
-    sources = _sources(lines, finder)
-    return {
-        "name": name,
-        "handle": int(handle) if handle else None,
-        "kind": "extern" if kernel is None else kernel.kind,
-        "file": None if kernel is None else f"kernels/{kernel.file}",
-        "nodes": [],
-        "pre_grad": [],
-        "modules": [],
-        "captured": [],
-        "sources": sources,
-        "own": any(source["own"] for source in sources),
-        "prepares": [],
-        "copies": [],
-        "main": None,
-    }
+def _record(lowered: "LoweredGraph", launch: Launch, kernel: Kernel | None) -> LaunchRecord:
+    """A launch without lines: what it reads and writes is unknown where its statement, or what the scheduler had for
+    it, was not found."""
+    buffers = lowered.schedule.buffers
+    reads = [name for name in launch.reads if name in buffers] if launch.scheduled else []
+    writes = [name for name in launch.writes if name in buffers] if launch.scheduled else []
+    return LaunchRecord(
+        name=launch.kernel,
+        handle=int(launch.handle) if launch.handle else None,
+        kind="extern" if kernel is None else kernel.kind,
+        file=None if kernel is None else f"kernels/{kernel.file}",
+        nodes=launch.nodes,
+        sources=[],
+        reads=[_buffer(buffers[name], launch) for name in reads],
+        writes=[_buffer(buffers[name], launch) for name in writes],
+        bytes_read=known_total(buffers[name].bytes for name in reads) if launch.scheduled else None,
+        bytes_written=known_total(buffers[name].bytes for name in writes) if launch.scheduled else None,
+    )
 
 
-def _sources(lines: Mapping[SourceLine | None, int], finder: SourceFinder) -> list[Record]:
+def _sources(lines: Mapping[SourceLine | None, int], finder: SourceFinder) -> list[LineRecord]:
     """Each once, the model's own first, of these the one that handles the most elements."""
     unique = {(line.file, line.line): line for line in lines if line is not None}
     elements: Counter[tuple[str, int]] = Counter()
@@ -222,33 +211,11 @@ def _sources(lines: Mapping[SourceLine | None, int], finder: SourceFinder) -> li
             elements[line.file, line.line] += count
     ordered = sorted(unique.values(), key=lambda line: (not finder.is_own(line), -elements[line.file, line.line],
                                                         line.file, line.line))  # fmt: skip
-    return [{"file": line.file, "line": line.line, "code": line.code, "own": finder.is_own(line)} for line in ordered]
+    return [LineRecord(line.file, line.line, line.code, finder.is_own(line)) for line in ordered]
 
 
-def _traffic(lowered: "LoweredGraph", launch: Launch | None) -> Record:
-    """What a launch reads and writes; unknown where its statement, or what the scheduler had for it, was not found."""
-    if launch is None or not launch.scheduled:
-        return {"reads": [], "writes": [], "bytes_read": None, "bytes_written": None}
-    buffers = lowered.schedule.buffers
-    reads = [name for name in launch.reads if name in buffers]
-    writes = [name for name in launch.writes if name in buffers]
-    return {
-        "reads": [_buffer(buffers[name], launch) for name in reads],
-        "writes": [_buffer(buffers[name], launch) for name in writes],
-        "bytes_read": known_total(buffers[name].bytes for name in reads),
-        "bytes_written": known_total(buffers[name].bytes for name in writes),
-    }
-
-
-def _buffer(info: "BufferInfo", launch: Launch) -> Record:
-    return {
-        "name": info.name,
-        "role": info.role,
-        "shape": info.shape,
-        "dtype": info.dtype,
-        "bytes": info.bytes,
-        "accessed_bytes": _accessed_bytes(info, launch),
-    }
+def _buffer(info: "BufferInfo", launch: Launch) -> BufferRecord:
+    return BufferRecord(info.name, info.role, list(info.shape), info.dtype, info.bytes, _accessed_bytes(info, launch))
 
 
 def _accessed_bytes(info: "BufferInfo", launch: Launch) -> int | None:
@@ -268,49 +235,38 @@ def share(hits: int, total: int) -> float | None:
     return hits / total if total else None
 
 
-def backwards(kernels: Sequence[Record], lowered: "LoweredGraph", finder: SourceFinder) -> Record:
-    """The same mapping from the other end: what became of each node and line.
-
-    Returns:
-        ``pre_grad_nodes`` ([{node, target, module, source, post_grad, kernels}]) of the Dynamo graph,
-        ``post_grad_nodes`` (name → kernels), ``modules`` (path → the kernels that compute something of it) and
-        ``lines`` (the model's own, ``file:line`` → kernels). A kernel is written ``name:handle``.
-    """
+def provenance_of(kernels: list[LaunchRecord], lowered: "LoweredGraph", finder: SourceFinder) -> Provenance:
+    """The kernels, and the same mapping from the other end: what became of each node and line."""
     post_grad: Mapping[str, list[str]] = defaultdict(list)
     modules: Mapping[str, list[str]] = defaultdict(list)
     lines: Mapping[str, list[str]] = defaultdict(list)
     by_origin: Mapping[str, list[str]] = defaultdict(list)
     for kernel in kernels:
-        launch = f"{kernel['name']}:{kernel['handle']}" if kernel["handle"] is not None else kernel["name"]
-        for node in kernel["nodes"]:
-            post_grad[node].append(launch)
-        for node in kernel["pre_grad"]:
-            by_origin[node].append(launch)
-        for path in kernel["modules"]:
-            modules[path].append(launch)
-        for source in kernel["sources"]:
-            if source["own"]:
-                lines[f"{source['file']}:{source['line']}"].append(launch)
+        for node in kernel.nodes:
+            post_grad[node].append(kernel.launch)
+        for node in kernel.pre_grad:
+            by_origin[node].append(kernel.launch)
+        for path in kernel.modules:
+            modules[path].append(kernel.launch)
+        for source in kernel.sources:
+            if source.own:
+                lines[str(source)].append(kernel.launch)
     made: Mapping[str, list[str]] = defaultdict(list)
-    for node in lowered.nodes:
-        for origin in node.pre_grad:
-            made[origin].append(node.name)
+    for item in lowered.nodes:
+        for origin in item.pre_grad:
+            made[origin].append(item.name)
     pre_grad = []
-    for item in lowered.pre_grad_nodes:
-        line = finder.find(item.stack_trace, item.module)
+    for before in lowered.pre_grad_nodes:
+        line = finder.find(before.stack_trace, before.module)
+        source_line, launches = None if line is None else str(line), list(dict.fromkeys(by_origin[before.name]))
         pre_grad.append(
-            {
-                "node": item.name,
-                "target": item.target,
-                "module": item.module,
-                "source": None if line is None else str(line),
-                "post_grad": made[item.name],
-                "kernels": list(dict.fromkeys(by_origin[item.name])),
-            }
+            PreGradNode(before.name, before.target, before.module, source_line, made[before.name], launches)
         )
-    return {
-        "pre_grad_nodes": pre_grad,
-        "post_grad_nodes": dict(post_grad),
-        "modules": dict(sorted(modules.items())),
-        "lines": dict(sorted(lines.items())),
-    }
+    return Provenance(
+        graph=lowered.id,
+        kernels=kernels,
+        pre_grad_nodes=pre_grad,
+        post_grad_nodes=dict(post_grad),
+        modules=dict(sorted(modules.items())),
+        lines=dict(sorted(lines.items())),
+    )

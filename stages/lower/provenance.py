@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from inductor_debug.stages.artifacts.lowering import CapturedNode, MappedNode
 from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord, SourceLine
 from inductor_debug.stages.graphs.sources import SourceFinder
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 def map_nodes(
     nodes: "Sequence[PostGradNode]", captured: Sequence[GraphRecord], finder: SourceFinder
-) -> list[dict[str, Any]]:
+) -> list[MappedNode]:
     """Records of ``nodes.json``: one a post-grad node, with the captured nodes that it came from.
 
     Lower's graph and capture's are traced apart and with different decompositions, so names and autograd's sequence
@@ -23,11 +24,6 @@ def map_nodes(
 
     Args:
         captured: the captured graph of the same id first, others (a forward recomputed in a backward) after it.
-
-    Returns:
-        dicts with ``node``, ``target``, ``original``, ``module``, ``source``, ``pre_grad`` (names of the Dynamo graph's
-        nodes), ``captured`` ([{graph, node}]) and ``by``: ``operation``, ``line`` (the operation was made by one of
-        Inductor's passes: the nodes of its line), or ``""`` where nothing fits.
     """
     lines = {node.name: finder.find(node.stack_trace, node.module) for node in nodes}
     groups = [_Groups(captured, by_module=True), _Groups(captured, by_module=False)]
@@ -41,16 +37,16 @@ def map_nodes(
         if not found and line is not None:
             found, by = _first_graph(by_line.get(_place(line), [])), "line"
         records.append(
-            {
-                "node": node.name,
-                "target": node.target,
-                "original": node.original,
-                "module": node.module,
-                "source": None if line is None else str(line),
-                "pre_grad": list(node.pre_grad),
-                "captured": [{"graph": graph, "node": name} for graph, name in found],
-                "by": by if found else "",
-            }
+            MappedNode(
+                node.name,
+                node.target,
+                node.original,
+                node.module,
+                source=None if line is None else str(line),
+                pre_grad=list(node.pre_grad),
+                captured=[CapturedNode(*pair) for pair in found],
+                by=by if found else "",
+            )
         )
     return records
 

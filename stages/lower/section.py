@@ -7,6 +7,7 @@ from typing import Any
 
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Row
+from inductor_debug.stages.artifacts.lowering import LaunchRecord
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import calls_in_words
 from inductor_debug.stages.report.sections import ReportedRun, ReportSection
@@ -29,34 +30,25 @@ def _lowering(artifacts: Artifacts, max_rows: int) -> list[Row]:
     pictures = files.POST_GRAD_PICTURE.stored(artifacts)
     for name in files.PROVENANCE.stored(artifacts):
         graph = name.split("/")[1]
-        found = artifacts.read_json(name)
-        kernels = found.get("kernels", [])
-        library = [kernel for kernel in kernels if kernel.get("kind") == "extern"]
-        generated = {kernel.get("name") for kernel in kernels if kernel.get("kind") != "extern"}
+        found = files.PROVENANCE.read(artifacts, graph)
+        assert found is not None, "its path is stored"
+        library = [kernel for kernel in found.kernels if kernel.kind == "extern"]
+        generated = {kernel.name for kernel in found.kernels if kernel.kind != "extern"}
         graphs.append({
             "graph": graph,
-            "kernels_mapped_share": found.get("kernels_mapped_share"),
-            "nodes_mapped_share": found.get("nodes_mapped_share"),
-            "calls": calls_in_words(len(generated), len(kernels), len(library)),
-            "kinds": dict(Counter(str(kernel.get("kind")) for kernel in kernels)),
-            "kernels": [_kernel(kernel) for kernel in kernels[:max_rows]],
-            "not_established": [str(note) for note in found.get("not_established") or []],
-            "rows_total": len(kernels),
+            "kernels_mapped_share": found.kernels_mapped_share,
+            "nodes_mapped_share": found.nodes_mapped_share,
+            "calls": calls_in_words(len(generated), len(found.kernels), len(library)),
+            "kinds": dict(Counter(kernel.kind for kernel in found.kernels)),
+            "kernels": [_kernel(kernel) for kernel in found.kernels[:max_rows]],
+            "not_established": found.not_established,
+            "rows_total": len(found.kernels),
             "file": name,
             "picture": picture if (picture := files.POST_GRAD_PICTURE.at(graph)) in pictures else None,
         })  # fmt: skip
     return graphs
 
 
-def _kernel(kernel: Mapping[str, Any]) -> Row:
-    lines = kernel.get("sources") or []
-    return {
-        "name": kernel.get("name"),
-        "kind": kernel.get("kind"),
-        "nodes": [str(node) for node in kernel.get("nodes") or []],
-        "sources": list(dict.fromkeys(_line(line) for line in lines)),
-    }
-
-
-def _line(line: Any) -> str:
-    return f"{line.get('file')}:{line.get('line')}" if isinstance(line, Mapping) else str(line)
+def _kernel(kernel: LaunchRecord) -> Row:
+    sources = list(dict.fromkeys(map(str, kernel.sources)))
+    return {"name": kernel.name, "kind": kernel.kind, "nodes": kernel.nodes, "sources": sources}

@@ -4,6 +4,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from inductor_debug.stages.artifacts.files import GRAPH, LOWERED, LOWERING
+from inductor_debug.stages.artifacts.lowering import LaunchRecord, MappedNodes
 from inductor_debug.stages.backends.adapter import ValuePrinter
 from inductor_debug.stages.backends.compiled import CompiledCase, compiled_case
 from inductor_debug.stages.backends.lowering import OURS, ToldGraph
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 
 
-PROVENANCE = ("kernels_mapped_share", "generated_mapped_share", "nodes_mapped_share", "nodes_pre_fusion",
-              "nodes_post_fusion", "not_established")  # fmt: skip
-"""What ``provenance.json`` says of a graph as a whole."""
+SHARED = ("kernels_mapped_share", "generated_mapped_share", "nodes_mapped_share", "nodes_pre_fusion",
+          "nodes_post_fusion", "not_established")  # fmt: skip
+"""What ``provenance.json`` and ``summary.json`` say of a graph as a whole."""
 
 
 class LowerStage(Stage):
@@ -121,7 +122,7 @@ def graph_files(
     ``nodes_mapped_share`` is None without a captured graph: nothing could be mapped, which is not a share of 0.
     """
     from inductor_debug.stages.lower.decisions import autotuning, fusions, kernel_table
-    from inductor_debug.stages.lower.kernel_records import backwards, describe_kernels, share
+    from inductor_debug.stages.lower.kernel_records import describe_kernels, provenance_of, share
     from inductor_debug.stages.lower.picture import draw_post_grad
     from inductor_debug.stages.lower.provenance import map_nodes
 
@@ -129,17 +130,15 @@ def graph_files(
     kernels, problems = kernels_of(lowered)
     nodes = map_nodes(lowered.nodes, captured, finder)
     launches = describe_kernels(lowered, kernels, nodes, finder)
-    generated = [record for record in launches if record["kind"] != "extern"]
+    generated = [record for record in launches if record.kind != "extern"]
     facts: dict[str, Any] = {
         "seconds": lowered.seconds,
         "kernels": len(kernels),
         "launches": len(launches),
         "extern_launches": len(launches) - len(generated),
-        "kernels_mapped_share": share(sum(record["own"] for record in launches), len(launches)),
-        "generated_mapped_share": share(sum(record["own"] for record in generated), len(generated)),
-        "nodes_mapped_share": share(sum(bool(record["captured"]) for record in nodes), len(nodes))
-        if captured
-        else None,
+        "kernels_mapped_share": share(sum(record.own for record in launches), len(launches)),
+        "generated_mapped_share": share(sum(record.own for record in generated), len(generated)),
+        "nodes_mapped_share": share(sum(bool(record.captured) for record in nodes), len(nodes)) if captured else None,
         "nodes_pre_fusion": schedule.nodes_pre_fusion,
         "nodes_post_fusion": len(schedule.nodes),
         "not_established": lowered.not_established
@@ -150,8 +149,7 @@ def graph_files(
     if isinstance(lowered, ToldGraph):
         untold = () if lowered.kernels is not None else ("kernels", "launches", "extern_launches")
         facts |= dict.fromkeys(("nodes_pre_fusion", "nodes_post_fusion", *untold))
-    provenance = {"graph": lowered.id, "kernels": launches, **{key: facts[key] for key in PROVENANCE}}
-    back = backwards(launches, lowered, finder)
+    provenance = provenance_of(launches, lowered, finder)
     files: dict[str, Any] = {
         "pre_grad.py": lowered.pre_grad,
         "joint.py": lowered.joint,
@@ -164,8 +162,8 @@ def graph_files(
         "kernels.csv": kernel_table(launches),
         "fusions.csv": fusions(schedule),
         "autotuning.csv": autotuning(schedule),
-        "provenance.json": provenance | back,
-        "nodes.json": {"graph": lowered.id, "nodes": nodes},
+        "provenance.json": dataclasses.replace(provenance, **{key: facts[key] for key in SHARED}),
+        "nodes.json": MappedNodes(graph=lowered.id, nodes=nodes),
     }
     absent = [] if lowered.joint else ["joint.py"]
     absent += [] if schedule.autotuning else ["autotuning.csv"]
@@ -173,13 +171,13 @@ def graph_files(
         files = {name: files[name] for name in OURS if name in files} | lowered.texts
         absent = [] if lowered.kernels is not None else ["kernels.csv", "provenance.json"]
     files = {name: content for name, content in files.items() if name not in absent}
-    files |= draw_post_grad(lowered, back["post_grad_nodes"], finder)
+    files |= draw_post_grad(lowered, provenance.post_grad_nodes, finder)
     return files | {f"kernels/{kernel.file}": kernel.source for kernel in kernels}, facts
 
 
-def without_own_lines(launches: list[dict[str, Any]]) -> list[str]:
+def without_own_lines(launches: list[LaunchRecord]) -> list[str]:
     """Why no kernel of a graph leads to a line of the model's own: torch's layers, or another library's code, alone."""
-    if any(record["own"] for record in launches) or not any(record["sources"] for record in launches):
+    if any(record.own for record in launches) or not any(record.sources for record in launches):
         return []
     return ["lines of the model's own: all that was compiled is code of libraries; its lines and the modules are named"]
 

@@ -1,10 +1,11 @@
 """What a range covers: the operations, modules and source lines of a launch, its bytes and its FLOPs."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from inductor_debug.stages.artifacts.lowering import BufferRecord, CapturedNode, LaunchRecord
 from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.lower.attribution import Part, Parts
@@ -16,7 +17,6 @@ from inductor_debug.stages.torch_internals.generated_ranges import range_name
 if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 
-Record = dict[str, Any]
 FLOATING = ("float64", "float32", "float16", "bfloat16")
 """Dtypes whose matrix products can be measured."""
 PREPARES = "no operation of its own: it prepares what others read, or copies what they made"
@@ -78,7 +78,7 @@ def lowered_work(lowered: "LoweredGraph", captured: Sequence[GraphRecord], finde
     """
     nodes = map_nodes(lowered.nodes, captured, finder)
     records = describe_kernels(lowered, kernels_of(lowered)[0], nodes, finder)
-    records = [record for record in records if record["handle"] is not None]
+    records = [record for record in records if record.handle is not None]
     flops, parts = _Flops(lowered, records, captured), Parts(lowered, nodes, records, finder)
     found = []
     for record in records:
@@ -86,31 +86,31 @@ def lowered_work(lowered: "LoweredGraph", captured: Sequence[GraphRecord], finde
         found.append(
             Work(
                 graph=lowered.id,
-                kernel=record["name"],
-                handle=record["handle"],
-                kind=record["kind"],
-                range=range_name(lowered.id, f"{record['name']}:{record['handle']}"),
+                kernel=record.name,
+                handle=record.handle,
+                kind=record.kind,
+                range=range_name(lowered.id, record.launch),
                 parts=parts.of(record),
-                bytes_read=_accessed(record["reads"]) if record["bytes_read"] is not None else None,
-                bytes_written=_accessed(record["writes"]) if record["bytes_written"] is not None else None,
+                bytes_read=_accessed(record.reads) if record.bytes_read is not None else None,
+                bytes_written=_accessed(record.writes) if record.bytes_written is not None else None,
                 flops=counted,
-                dtype="" if counted is None else _dtype(record["reads"]),
-                notes=[PREPARES] if record["prepares"] else [],
+                dtype="" if counted is None else _dtype(record.reads),
+                notes=[PREPARES] if record.prepares else [],
             )
         )
     return found
 
 
-def _accessed(buffers: Iterable[Mapping[str, Any]]) -> int:
-    return sum(buffer["accessed_bytes"] for buffer in buffers)
+def _accessed(buffers: Iterable[BufferRecord]) -> int:
+    return sum(buffer.accessed_bytes or 0 for buffer in buffers)
 
 
-def _dtype(buffers: Iterable[Mapping[str, Any]]) -> str:
+def _dtype(buffers: Iterable[BufferRecord]) -> str:
     """The floating dtype in which most of what a launch reads is."""
     sizes: Counter[str] = Counter()
     for buffer in buffers:
-        if buffer["dtype"] in FLOATING:
-            sizes[buffer["dtype"]] += buffer["bytes"] or 0
+        if buffer.dtype in FLOATING:
+            sizes[buffer.dtype] += buffer.bytes or 0
     return max(sizes, key=lambda dtype: sizes[dtype], default="")
 
 
@@ -121,18 +121,19 @@ class _Flops:
     activation) has none; the captured node that it came from then tells, where it came to this launch alone.
     """
 
-    def __init__(self, lowered: "LoweredGraph", records: Sequence[Record], captured: Sequence[GraphRecord]) -> None:
+    def __init__(
+        self, lowered: "LoweredGraph", records: Sequence[LaunchRecord], captured: Sequence[GraphRecord]
+    ) -> None:
         self._nodes = {node.name: node.flops for node in lowered.nodes}
-        self._captured = {(graph.id, node.name): node.flops for graph in captured for node in graph.nodes}
-        self._launches = Counter(name for record in records for name in record["nodes"])
-        self._owners = Counter((item["graph"], item["node"]) for record in records for item in record["captured"])
+        self._captured = {CapturedNode(graph.id, node.name): node.flops for graph in captured for node in graph.nodes}
+        self._launches = Counter(name for record in records for name in record.nodes)
+        self._owners = Counter(item for record in records for item in record.captured)
 
-    def of(self, record: Record) -> int | None:
-        names = [name for name in record["nodes"] if self._launches[name] == 1]
+    def of(self, record: LaunchRecord) -> int | None:
+        names = [name for name in record.nodes if self._launches[name] == 1]
         known = [flops for name in names if (flops := self._nodes.get(name)) is not None]
         if known:
             return sum(known)
-        pairs = [(item["graph"], item["node"]) for item in record["captured"]]
-        if len(pairs) != 1 or self._owners[pairs[0]] != 1:
+        if len(record.captured) != 1 or self._owners[record.captured[0]] != 1:
             return None
-        return self._captured.get(pairs[0])
+        return self._captured.get(record.captured[0])

@@ -2,14 +2,15 @@
 
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from inductor_debug.models.errors import DamagedError, UserError, closest_first
 from inductor_debug.models.stored import DIGITS
 from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.lowering import LaunchRecord, LineRecord
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.lower.questions.graphs import wanted_graphs
-from inductor_debug.stages.lower.questions.kernels import NEAREST, is_line, launches_of, place
+from inductor_debug.stages.lower.questions.kernels import NEAREST, StoredLaunch, is_line, launches_of
 from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wanted
 
 COUNT_COLUMNS = ("graph", "nodes_pre_fusion", "nodes_post_fusion", "fused", "refused")
@@ -43,7 +44,7 @@ def fusion(run: StoredRun, wanted: Wanted) -> Analysis:
     _known(launches, decided, wanted)
     counts, rows, reasons = [], [], Counter[str]()
     times: Counter[str] = Counter()
-    kernels: list[Row] = []
+    kernels: list[StoredLaunch] = []
     for graph, decisions in decided.items():
         refused = [row for row in decisions if not row["fused"]]
         counts.append({"graph": graph, "fused": len(decisions) - len(refused), "refused": len(refused)}
@@ -63,29 +64,27 @@ def fusion(run: StoredRun, wanted: Wanted) -> Analysis:
     ]  # fmt: skip
     if not wanted.lines and not wanted.nodes:
         return Analysis([], tables)
-    where = [{"graph": launch["graph"], "kernel": launch["key"], "kind": launch["kind"],
-              "nodes": " ".join(launch["nodes"])} for launch in kernels]  # fmt: skip
+    where = [{"graph": launch.graph, "kernel": launch.launch, "kind": launch.kind,
+              "nodes": " ".join(launch.nodes)} for launch in kernels]  # fmt: skip
     return Analysis(_told(rows, kernels, wanted), [*tables[1:], Table("kernels", KERNEL_COLUMNS, where)])
 
 
 def _decisions(run: StoredRun, graph: str) -> list[Row]:
     """Rows of ``fusions.csv``, with ``first_lines`` and ``second_lines``: the lines of each side's nodes."""
-    kernels = run.json(files.PROVENANCE, graph)["kernels"]
-    code = {place(line): line["code"] for launch in kernels for line in launch["sources"]}
-    lines: dict[str, list[Row]] = defaultdict(list)
-    for node in run.json(files.POST_GRAD_NODES, graph)["nodes"]:
-        if node["source"]:
-            file, _, number = node["source"].rpartition(":")
+    known = {str(line): line for launch in run.json(files.PROVENANCE, graph).kernels for line in launch.sources}
+    lines: dict[str, list[LineRecord]] = defaultdict(list)
+    for node in run.json(files.POST_GRAD_NODES, graph).nodes:
+        if node.source:
+            file, _, number = node.source.rpartition(":")
             if not number.isdecimal() or len(number) > DIGITS:
-                raise DamagedError(f"{run.folder}: a node's source is {node['source']!r}; valid: FILE:LINE.")
-            line = {"file": file, "line": int(number), "code": code.get(node["source"], "")}
-            lines[node["node"]].append(line)
+                raise DamagedError(f"{run.folder}: a node's source is {node.source!r}; valid: FILE:LINE.")
+            lines[node.node].append(known.get(node.source) or LineRecord(file, int(number), "", own=False))
     rows = []
     for row in run.table(files.FUSIONS, graph):
         sides: Row = {}
         for side in ("first", "second"):
             found = [line for node in str(row[f"{side}_nodes"] or "").split() for line in lines[node]]
-            sides |= {f"{side}_lines": found, f"{side}_source": " ".join(dict.fromkeys(map(place, found))) or None}
+            sides |= {f"{side}_lines": found, f"{side}_source": " ".join(dict.fromkeys(map(str, found))) or None}
         rows.append({"graph": graph} | row | sides)
     return rows
 
@@ -107,22 +106,22 @@ def _is_of(row: Row, side: str, wanted: Wanted, index: int) -> bool:
     return name == row[side] or name in str(row[f"{side}_nodes"] or "").split()
 
 
-def _touches(launch: Row, wanted: Wanted) -> bool:
+def _touches(launch: LaunchRecord, wanted: Wanted) -> bool:
     """Whether a launch has a line or node that is asked for."""
-    lines = any(is_line(line, text) for text in wanted.lines for line in launch["sources"])
-    return lines or any(name in launch["nodes"] for name in wanted.nodes)
+    lines = any(is_line(line, text) for text in wanted.lines for line in launch.sources)
+    return lines or any(name in launch.nodes for name in wanted.nodes)
 
 
-def _told(rows: list[Row], kernels: list[Row], wanted: Wanted) -> list[str]:
+def _told(rows: list[Row], kernels: Sequence[LaunchRecord], wanted: Wanted) -> list[str]:
     """What the decisions come to, and what else stands between the two."""
     told = []
     asked = [*wanted.lines, *wanted.nodes]
     whole = [launch for launch in kernels
              if all(_touches(launch, _alone(wanted, index)) for index in range(len(asked)))]  # fmt: skip
-    generated = [launch for launch in whole if launch["kind"] != "extern"]
+    generated = [launch for launch in whole if launch.kind != "extern"]
     if len(asked) > 1 and generated:
-        told.append(f"in one kernel: {', '.join(launch['key'] for launch in generated)}")
-    library = Counter(launch["name"] for launch in kernels if launch["kind"] == "extern")
+        told.append(f"in one kernel: {', '.join(launch.launch for launch in generated)}")
+    library = Counter(launch.name for launch in kernels if launch.kind == "extern")
     if library:
         calls = ", ".join(f"{name} ({counted(times, 'launch', 'launches')})" for name, times in library.items())
         told.append(f"library calls, which nothing is fused into: {calls}")
@@ -138,7 +137,7 @@ def _alone(wanted: Wanted, index: int) -> Wanted:
     return Wanted(nodes=[wanted.nodes[index - len(wanted.lines)]])
 
 
-def _known(launches: Mapping[str, list[Row]], decided: Mapping[str, list[Row]], wanted: Wanted) -> None:
+def _known(launches: Mapping[str, Sequence[LaunchRecord]], decided: Mapping[str, list[Row]], wanted: Wanted) -> None:
     """UserError for the first line or node that neither a kernel nor a decision has."""
     every = [launch for found in launches.values() for launch in found]
     decisions = [row for found in decided.values() for row in found]
@@ -146,8 +145,8 @@ def _known(launches: Mapping[str, list[Row]], decided: Mapping[str, list[Row]], 
         alone = _alone(wanted, index)
         if any(_touches(launch, alone) for launch in every) or any(_concerns(row, alone) for row in decisions):
             continue
-        nodes = dict.fromkeys(node for launch in every for node in launch["nodes"])
-        lines = {line["code"]: None for launch in every for line in launch["sources"] if line["own"]}
+        nodes = dict.fromkeys(node for launch in every for node in launch.nodes)
+        lines = {line.code: None for launch in every for line in launch.sources if line.own}
         option, known = ("--node", nodes) if alone.nodes else ("--line", lines)
         near = closest_first(given, known)[:NEAREST]
         hint = f"\nTry: {option} {shlex.quote(near[0])}" if near else ""

@@ -1,12 +1,13 @@
 """Kernels of a stored run: each launch with its files, its nodes and the lines of the model that it came from."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from inductor_debug.models.errors import UserError, closest_first
 from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.lowering import BufferRecord, LaunchRecord, LineRecord
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.lower.questions.graphs import wanted_graphs
 from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wanted
@@ -52,27 +53,34 @@ def kernels(run: StoredRun, wanted: Wanted) -> Analysis:
         about = [{"graph": graph} | {key: facts.get(graph, {}).get(key) for key in GRAPH_COLUMNS[1:]}
                  for graph in graphs]  # fmt: skip
         return Analysis([], [Table("graphs", GRAPH_COLUMNS, about), Table("kernels", COLUMNS, rows)])
-    lines = {(line["file"], line["line"]): line for launch in chosen for line in launch["sources"] if line["own"]}
-    buffers = [_buffer(launch, access, buffer)
-               for launch in chosen for access in ("reads", "writes") for buffer in launch[access]]  # fmt: skip
+    lines = {str(line): line.code for launch in chosen for line in launch.sources if line.own}
+    buffers = [_buffer(launch, access, buffer) for launch in chosen
+               for access, held in (("reads", launch.reads), ("writes", launch.writes)) for buffer in held]  # fmt: skip
     told = [f"{counted(len(chosen), 'launch', 'launches')} of {len(launches)}; {counted(len(lines), 'line')} in them"]
     return Analysis(told, [
         Table("kernels", COLUMNS, rows),
-        Table("lines", ("source", "code"), [{"source": place(line), "code": line["code"]} for line in lines.values()]),
+        Table("lines", ("source", "code"), [{"source": source, "code": code} for source, code in lines.items()]),
         Table("buffers", BUFFER_COLUMNS, buffers),
     ])  # fmt: skip
 
 
-def launches_of(run: StoredRun, graph: str) -> list[Row]:
-    """The records of ``provenance.json``, each with its ``graph``, its ``key`` and where it is ``called_at``."""
+@dataclass(frozen=True, kw_only=True)
+class StoredLaunch(LaunchRecord):
+    """A launch of a run; ``file`` is relative to the run, and so is ``called_at``: the line of the generated code."""
+
+    graph: str
+    called_at: str | None
+
+
+def launches_of(run: StoredRun, graph: str) -> list[StoredLaunch]:
+    """Those of ``provenance.json``."""
     code = next((name for name in files.OUTPUT_CODE.stored(run.artifacts) if name.split("/")[1] == graph), "")
     called = dict(_calls(run.text(code))) if code else {}
     found = []
-    for record in run.json(files.PROVENANCE, graph)["kernels"]:
-        key = record["name"] if record["handle"] is None else f"{record['name']}:{record['handle']}"
-        at = f"{code}:{called[key]}" if key in called else None
-        file = record["file"] and files.LOWERED.at(graph, record["file"])
-        found.append(record | {"graph": graph, "key": key, "called_at": at, "file": file})
+    for record in run.json(files.PROVENANCE, graph).kernels:
+        at = f"{code}:{called[record.launch]}" if record.launch in called else None
+        file = record.file and files.LOWERED.at(graph, record.file)
+        found.append(StoredLaunch(**vars(record) | {"graph": graph, "called_at": at, "file": file}))
     return found
 
 
@@ -83,26 +91,26 @@ def _calls(code: str) -> Iterator[tuple[str, int]]:
             yield from ((key, number) for key in re.findall(r"[^\s,]+:\d+", line))
 
 
-def matches(launch: Mapping[str, Any], wanted: Wanted) -> bool:
+def matches(launch: LaunchRecord, wanted: Wanted) -> bool:
     """Whether a launch has every line, kernel and node that is asked for."""
     return (
-        all(any(is_line(source, text) for source in launch["sources"]) for text in wanted.lines)
+        all(any(is_line(source, text) for source in launch.sources) for text in wanted.lines)
         and all(is_kernel(launch, name) for name in wanted.kernels)
-        and all(name in launch["nodes"] for name in wanted.nodes)
+        and all(name in launch.nodes for name in wanted.nodes)
     )
 
 
-def is_kernel(launch: Mapping[str, Any], name: str) -> bool:
+def is_kernel(launch: LaunchRecord, name: str) -> bool:
     """Whether a name, a part of it, or the end of ``NAME:HANDLE`` means this launch."""
-    return name in launch["name"] or (":" in name and launch["key"].endswith(name))
+    return name in launch.name or (":" in name and launch.launch.endswith(name))
 
 
-def is_line(source: Mapping[str, Any], text: str) -> bool:
+def is_line(source: LineRecord, text: str) -> bool:
     """Whether ``FILE:LINE``, ``FILE`` or a part of the code means this line."""
     file, _, line = text.rpartition(":")
     if file and line.isdecimal():
-        return int(line) == source["line"] and _ends_with(source["file"], file)
-    return _ends_with(source["file"], text) or text in (source["code"] or "")
+        return int(line) == source.line and _ends_with(source.file, file)
+    return _ends_with(source.file, text) or text in source.code
 
 
 def _ends_with(path: str, tail: str) -> bool:
@@ -110,52 +118,40 @@ def _ends_with(path: str, tail: str) -> bool:
     return bool(wanted) and parts[-len(wanted) :] == wanted
 
 
-def place(line: Mapping[str, Any]) -> str:
-    return f"{line['file']}:{line['line']}"
-
-
-def _row(launch: Row, wanted: Wanted) -> Row:
+def _row(launch: StoredLaunch, wanted: Wanted) -> Row:
     """The line that is asked for stands for those of the launch; else its first."""
-    sources = [line for line in launch["sources"] if any(is_line(line, text) for text in wanted.lines)]
-    first = next(iter(sources or launch["sources"]), None)
-    return {
-        "graph": launch["graph"],
-        "kernel": launch["key"],
-        "kind": launch["kind"],
-        "source": first and place(first),
-        "lines": len(launch["sources"]),
-        "code": first and first["code"],
-        "nodes": " ".join(launch["nodes"]),
-        **{key: launch[key] for key in ("file", "called_at", "bytes_read", "bytes_written")},
+    sources = [line for line in launch.sources if any(is_line(line, text) for text in wanted.lines)]
+    first = next(iter(sources or launch.sources), None)
+    told = {
+        "kernel": launch.launch,
+        "source": first and str(first),
+        "lines": len(launch.sources),
+        "code": first and first.code,
+        "nodes": " ".join(launch.nodes),
     }
+    return {key: told[key] if key in told else getattr(launch, key) for key in COLUMNS}
 
 
-def _buffer(launch: Row, access: str, buffer: Mapping[str, Any]) -> Row:
-    shape = "×".join(str(size) for size in buffer["shape"])
-    return {
-        "kernel": launch["key"],
-        "access": access,
-        "buffer": buffer["name"],
-        "shape": shape,
-        **{key: buffer[key] for key in ("role", "dtype", "bytes")},
-    }
+def _buffer(launch: LaunchRecord, access: str, buffer: BufferRecord) -> Row:
+    told = {"kernel": launch.launch, "access": access, "buffer": buffer.name, "shape": "×".join(map(str, buffer.shape))}
+    return told | {"role": buffer.role, "dtype": buffer.dtype, "bytes": buffer.bytes}
 
 
-def _nothing_found(launches: list[Row], wanted: Wanted) -> UserError:
+def _nothing_found(launches: Sequence[LaunchRecord], wanted: Wanted) -> UserError:
     """No launch has all that is asked for: the nearest of what there is."""
     if wanted.lines and not any(matches(launch, Wanted(lines=wanted.lines[:1])) for launch in launches):
-        code = {place(line): line["code"] for launch in launches for line in launch["sources"] if line["own"]}
+        code = {str(line): line.code for launch in launches for line in launch.sources if line.own}
         near = closest_first(wanted.lines[0], code)[:NEAREST]
         shown = ", ".join(f"{Path(item).name} ({code[item]})" for item in near)
         return UserError(
             f"--line: got {wanted.lines[0]!r}, from which no kernel came; valid: FILE:LINE, FILE or a part of a line's "
             f"code, such as {shown or 'none'}.\nTry: --line {Path(near[0]).name if near else 'FILE'}"
         )
-    names = dict.fromkeys(launch["name"] for launch in launches)
-    nodes = dict.fromkeys(node for launch in launches for node in launch["nodes"])
+    names = dict.fromkeys(launch.name for launch in launches)
+    nodes = dict.fromkeys(node for launch in launches for node in launch.nodes)
     for option, given, known in (("--kernel", wanted.kernels, names), ("--node", wanted.nodes, nodes)):
         for name in given:
-            if not any(is_kernel(launch, name) or name in launch["nodes"] for launch in launches):
+            if not any(is_kernel(launch, name) or name in launch.nodes for launch in launches):
                 near = closest_first(name, known)[:NEAREST]
                 hint = f"\nTry: {option} {near[0]}" if near else ""
                 return UserError(f"{option}: got {name!r}; valid: {', '.join(near) or 'none'}, ….{hint}")

@@ -81,6 +81,6 @@ def _lines_of(run: StoredRun, graph: str, launches: Collection[str]) -> list[str
     """The model's lines behind some of a graph's launches, ``kernel:handle``; none where that is not known."""
     if graph not in lowered_graphs(run):
         return []
-    known = {f"{each['name']}:{each['handle']}": each for each in kernels.launches_of(run, graph)}
-    lines = [line for name in launches for line in known.get(name, {"sources": []})["sources"] if line["own"]]
-    return list(dict.fromkeys(f"{kernels.place(line)}: {line['code']}" for line in lines))
+    known = {each.launch: each.sources for each in kernels.launches_of(run, graph)}
+    lines = [line for name in launches for line in known.get(name, ()) if line.own]
+    return list(dict.fromkeys(f"{line}: {line.code}" for line in lines))

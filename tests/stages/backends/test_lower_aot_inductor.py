@@ -129,13 +129,13 @@ def test_generated_code_leads_to_the_users_lines(printed: Any) -> None:
     assert facts["kernels_mapped_share"] == facts["nodes_mapped_share"] == 1.0
     lines, first = inspect.getsourcelines(Divides)
     wanted = {first + index for index, line in enumerate(lines) if "gelu" in line or "shifted" in line}
-    (generated,) = [kernel for kernel in files["provenance.json"]["kernels"] if kernel["kind"] == "cpp"]
-    assert wanted <= {line["line"] for line in generated["sources"]}
-    assert files[generated["file"]].startswith('extern "C"')
+    (generated,) = [kernel for kernel in files["provenance.json"].kernels if kernel.kind == "cpp"]
+    assert wanted <= {line.line for line in generated.sources}
+    assert files[generated.file].startswith('extern "C"')
     (linear,) = [box for box in boxes(parse(files["post_grad.svg"])) if box.nodes == ["addmm"]]
     assert "16 parameters" in " ".join(linear.texts) and "→ aoti_torch_cpu_addmm_out:" in linear.tooltip
     assert "reads 1 buffer, 4 B" in files["post_grad.svg"]
-    originals = {node["original"] for node in files["nodes.json"]["nodes"]}
+    originals = {node.original for node in files["nodes.json"].nodes}
     assert "aten.gelu.default" in originals  # the operation before decomposition, though the graph was traced again
     compile(files["fx_graph_runnable.py"], "fx_graph_runnable.py", "exec")
     assert "tree_flatten_spec" not in files["fx_graph_runnable.py"]

@@ -320,11 +320,11 @@ def test_a_copy_beside_other_work_is_told_with_the_call_that_it_is_for() -> None
     finder = SourceFinder(case.module)
     work = lowered_work(graph, [], finder)
     records = describe_kernels(graph, kernels_of(graph)[0], map_nodes(graph.nodes, [], finder), finder)
-    (record,) = [record for record in records if record["copies"] and not record["prepares"]]
-    (call,) = [item for item in records if f"{item['name']}:{item['handle']}" == record["copies"][0]["for"]]
-    assert [line["code"] for line in record["sources"]] == ["hidden = torch.relu(self.norm(self.first(x)))"]
-    assert call["kind"] == "extern" and [line["code"] for line in call["sources"]] == ["return self.last(hidden)"]
-    (item,) = [item for item in work if item.kernel == record["name"] and item.handle == record["handle"]]
+    (record,) = [record for record in records if record.copies and not record.prepares]
+    (call,) = [item for item in records if item.launch == record.copies[0].for_]
+    assert [line.code for line in record.sources] == ["hidden = torch.relu(self.norm(self.first(x)))"]
+    assert call.kind == "extern" and [line.code for line in call.sources] == ["return self.last(hidden)"]
+    (item,) = [item for item in work if item.kernel == record.name and item.handle == record.handle]
     assert item.parts[0].code == "return self.last(hidden)" and item.parts[0].weight > 0.9
     assert sum(part.weight for part in item.parts) == pytest.approx(1) and len(item.distinct("source")) == 2
 
@@ -348,18 +348,18 @@ def test_a_kernel_that_computes_and_prepares_has_the_line_of_most_of_its_bytes()
     finder = SourceFinder(case.module)
     records = describe_kernels(graph, kernels_of(graph)[0], map_nodes(graph.nodes, [], finder), finder)
     work = {item.handle: item for item in lowered_work(graph, [], finder)}
-    (record,) = [record for record in records if record["nodes"] == ["relu"]]
+    (record,) = [record for record in records if record.nodes == ["relu"]]
     relu, weight = "hidden = self.small(x).relu()", "return self.large(hidden)"
-    assert (record["main"]["code"], record["main"]["share"]) == (weight, pytest.approx(2304 / (1568 + 2304)))
-    parts = {part.code: part.weight for part in work[record["handle"]].parts}
+    assert (record.main.code, record.main.share) == (weight, pytest.approx(2304 / (1568 + 2304)))
+    parts = {part.code: part.weight for part in work[record.handle].parts}
     assert parts == {weight: pytest.approx(2304 / (1568 + 2304)), relu: pytest.approx(1568 / (1568 + 2304))}
-    assert [line["code"] for line in record["sources"]] == [relu]  # of what it computes
-    (copy,) = record["copies"]
-    (call,) = [item for item in records if f"{item['name']}:{item['handle']}" == copy["for"]]
-    assert call["kind"] == "extern" and call["sources"][0]["code"] == weight
+    assert [line.code for line in record.sources] == [relu]  # of what it computes
+    (copy,) = record.copies
+    (call,) = [item for item in records if item.launch == copy.for_]
+    assert call.kind == "extern" and call.sources[0].code == weight
     last = records[-1]  # torch returns the call's result in another layout
-    assert (last["nodes"], last["main"]["code"], last["main"]["share"]) == ([], weight, 1.0)
-    assert [part.code for part in work[last["handle"]].parts] == [weight]
+    assert (last.nodes, last.main.code, last.main.share) == ([], weight, 1.0)
+    assert [part.code for part in work[last.handle].parts] == [weight]
 
 
 class Sliced(torch.nn.Module):

@@ -8,6 +8,7 @@ import torch
 from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.compiled import compile_case
 from inductor_debug.stages.backends.registry import build_adapter
+from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.graphs.records import SourceLine
 from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.lower.stage import graph_files
@@ -40,7 +41,7 @@ def backward() -> dict[str, Any]:
     x = torch.randn(1, 3, 10, 10)
     case = Case("block", Block().train(), (x,), {}, "training", torch.float32, torch.device("cpu"))
     graph = compile_case(case, build_adapter(BackendConfig())).graphs["g0.backward"]
-    return graph_files(graph, [], SourceFinder(case.module))[0]["provenance.json"]
+    return jsonable(graph_files(graph, [], SourceFinder(case.module))[0]["provenance.json"])
 
 
 def lines(kernel: dict[str, Any]) -> set[str]:

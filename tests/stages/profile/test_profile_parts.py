@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
+from inductor_debug.stages.artifacts.lowering import BufferRecord, CopyRecord, LaunchRecord, LineRecord
 from inductor_debug.stages.graphs.records import SourceLine
 from inductor_debug.stages.lower.attribution import Part
 from inductor_debug.stages.profile.work import lowered_work
-
-Record = dict[str, Any]
 
 
 class Lines:
@@ -30,26 +29,22 @@ def node(name: str, trace: str = "", elements: int = 100, view: bool = False, pr
     )  # fmt: skip
 
 
-def record(handle: int, nodes: list[str], lines: list[str], **more: Any) -> Record:
+def record(handle: int, nodes: list[str], lines: list[str], **more: Any) -> LaunchRecord:
     found = [Lines().find(line) for line in lines]
-    sources = [
-        {"file": line.file, "line": line.line, "code": line.code, "own": line.file == "net.py"}
-        for line in found
-        if line
-    ]
-    return {
-        "name": "cpp_fused", "handle": handle, "kind": "cpp", "nodes": nodes, "sources": sources, "captured": [],
-        "copies": [], "prepares": [], "reads": [], "writes": [], "bytes_read": 0, "bytes_written": 0,
-    } | more  # fmt: skip
+    sources = [LineRecord(line.file, line.line, line.code, line.file == "net.py") for line in found if line]
+    known: dict[str, Any] = {"reads": [], "writes": [], "bytes_read": 0, "bytes_written": 0}
+    return LaunchRecord(
+        name="cpp_fused", handle=handle, kind="cpp", file=None, nodes=nodes, sources=sources, **known | more
+    )
 
 
-def buffer(name: str, elements: int) -> Record:
-    return {"name": name, "shape": [elements], "accessed_bytes": 4 * elements}
+def buffer(name: str, elements: int) -> BufferRecord:
+    return BufferRecord(name, "buffer", [elements], "float32", 4 * elements, 4 * elements)
 
 
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def of(records: list[Record], nodes: list[Any], pre_grad: tuple[Any, ...] = ()) -> list[Part]:
+    def of(records: list[LaunchRecord], nodes: list[Any], pre_grad: tuple[Any, ...] = ()) -> list[Part]:
         monkeypatch.setattr("inductor_debug.stages.profile.work.describe_kernels", lambda *_: records)
         monkeypatch.setattr("inductor_debug.stages.profile.work.kernels_of", lambda lowered: ([], []))
         lowered: Any = SimpleNamespace(id="g0.forward", nodes=nodes, pre_grad_nodes=pre_grad)
@@ -93,7 +88,7 @@ def test_a_kernel_without_operations_is_put_down_to_its_lines(parts: Any) -> Non
 
 
 def test_a_kernel_that_only_copies_is_put_down_to_the_call_that_it_is_for(parts: Any) -> None:
-    copying = record(1, ["view"], ["net.py:10"], copies=[{"buffer": "buf0", "of": "arg0_1", "for": "cpp_fused:2"}],
+    copying = record(1, ["view"], ["net.py:10"], copies=[CopyRecord("buf0", "arg0_1", "cpp_fused:2")],
                      writes=[buffer("buf0", 300)])  # fmt: skip
     nodes = [node("view", "net.py:10", view=True), node("conv", "net.py:20")]
     assert by_source(parts([copying, record(2, ["conv"], ["net.py:20"])], nodes)) == {"net.py:20": 1.0}
@@ -103,8 +98,8 @@ def test_a_kernel_that_only_copies_is_put_down_to_the_call_that_it_is_for(parts:
 def test_what_is_copied_for_several_calls_is_copied_once(parts: Any, accessed: int | None, copied: float) -> None:
     copying = record(
         1, ["add"], ["net.py:10"], reads=[buffer("arg0_1", 100), buffer("arg1_1", 300)],
-        copies=[{"buffer": "buf0", "of": "arg1_1", "for": f"cpp_fused:{handle}"} for handle in (2, 3)],
-        writes=[buffer("buf1", 100), {"name": "buf0", "shape": ["s0"], "accessed_bytes": accessed}],
+        copies=[CopyRecord("buf0", "arg1_1", f"cpp_fused:{handle}") for handle in (2, 3)],
+        writes=[buffer("buf1", 100), BufferRecord("buf0", "buffer", ["s0"], "float32", accessed, accessed)],
         bytes_written=accessed,
     )  # fmt: skip
     nodes = [node("add", "net.py:10"), node("conv", "net.py:20"), node("pool", "net.py:30")]
@@ -118,7 +113,7 @@ def test_a_copy_has_its_share_of_the_bytes_however_many_operations_are_computed(
     """Four operations in one loop, of equal sizes, and a weight's copy of as many bytes as they move together."""
     names = ["sub", "mul", "add", "relu"]
     both = record(
-        1, names, ["net.py:10"], copies=[{"buffer": "buf1", "of": "arg1_1", "for": "cpp_fused:2"}],
+        1, names, ["net.py:10"], copies=[CopyRecord("buf1", "arg1_1", "cpp_fused:2")],
         reads=[buffer("arg0_1", 100), buffer("arg1_1", 100)], writes=[buffer("buf0", 100), buffer("buf1", 100)],
     )  # fmt: skip
     nodes = [*(node(name, "net.py:10") for name in names), node("conv", "net.py:20")]
@@ -127,7 +122,7 @@ def test_a_copy_has_its_share_of_the_bytes_however_many_operations_are_computed(
 
 def test_what_is_copied_for_no_launch_of_a_known_line_is_put_down_to_none(parts: Any) -> None:
     both = record(
-        1, ["add"], ["net.py:10"], copies=[{"buffer": "buf1", "of": "arg1_1", "for": None}],
+        1, ["add"], ["net.py:10"], copies=[CopyRecord("buf1", "arg1_1", None)],
         reads=[buffer("arg0_1", 100), buffer("arg1_1", 100)], writes=[buffer("buf0", 100), buffer("buf1", 100)],
     )  # fmt: skip
     assert by_source(parts([both], [node("add", "net.py:10")])) == {"net.py:10": 0.5, "": 0.5}

@@ -14,6 +14,7 @@ from profile_models import Block, line_of, lopsided_case
 
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.artifacts.lowering import LaunchRecord
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult
 from inductor_debug.stages.profile.config import ProfileConfig
@@ -171,18 +172,18 @@ def test_a_lookup_reads_the_rows_that_it_looks_up(inductor: Finished) -> None:
     assert lookup.bytes_read == 4 * 16 * 32 + 8 * 16 + 4 * 16 * 32  # what it multiplies, the index, 16 rows of 2000
     (launch,) = (
         record for record in provenance(inductor, "g0.forward")
-        if (record["name"], record["handle"]) == (lookup.kernel, lookup.handle)
+        if (record.name, record.handle) == (lookup.kernel, lookup.handle)
     )  # fmt: skip
-    assert launch["bytes_read"] == lookup.bytes_read + 4 * (2000 - 16) * 32
+    assert launch.bytes_read == lookup.bytes_read + 4 * (2000 - 16) * 32
 
 
-def provenance(finished: Finished, graph: str) -> list[dict[str, Any]]:
+def provenance(finished: Finished, graph: str) -> list[LaunchRecord]:
     from inductor_debug.stages.graphs.sources import SourceFinder
     from inductor_debug.stages.lower.stage import graph_files
 
     lowered = finished.context.live["compiled"].graphs[graph]
     files, _ = graph_files(lowered, [], SourceFinder(finished.context.case.module))
-    return files["provenance.json"]["kernels"]
+    return files["provenance.json"].kernels
 
 
 def test_modules_contain_what_is_inside_them(inductor: Finished) -> None:

@@ -61,8 +61,9 @@ def full(**more):
         "capture/breaks.json": [{"reason": "call to print", "frame": {"file": "net.py", "line": 12}}],
         "constrain/violations.csv": violations(),
         "lower/g0.forward/provenance.json": {
-            "kernels": [{"name": "cpp_fused_mm_0", "kind": "cpp", "nodes": ["mm"],
-                         "sources": [{"file": "net.py", "line": 7}]}],
+            "kernels": [{"name": "cpp_fused_mm_0", "handle": 1, "kind": "cpp", "file": None, "nodes": ["mm"],
+                         "sources": [{"file": "net.py", "line": 7, "code": "y = x @ w", "own": True}],
+                         "reads": [], "writes": [], "bytes_read": None, "bytes_written": None}],
             "kernels_mapped_share": 1.0, "nodes_mapped_share": 0.5},
         "kerneldiff/outputs.csv": "path,verdict,bound,max_abs\noutput,exact,,0.0\nloss,defect,floor,0.5\n",
         "kerneldiff/plots/loss.png": PNG,
