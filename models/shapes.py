@@ -2,8 +2,9 @@
 
 A shape is ``Any``, ``str``, ``int``, ``float`` (whole numbers too), ``bool``, ``None``, a union of shapes, a
 ``Literal``, ``list[shape]``, ``dict[str, shape]``, ``tuple[shape, …]`` (a list of that length) or a dataclass (a
-mapping): keys without a default must be there, and keys that it does not name may hold anything and are left out. The
-key of ``for_`` is ``for``, which no field can be called. A TypedDict is the same as a dict that keeps all keys.
+mapping): keys without a default (and :data:`STORED`) must be there, and keys that it does not name may hold anything
+and are left out. The key of ``for_`` is ``for``, which no field can be called. A TypedDict is the same as a dict that
+keeps all keys.
 """
 
 import dataclasses
@@ -16,6 +17,9 @@ from typing import Any, Literal
 
 Number = float | Literal["nan", "inf", "-inf"]
 """A number as stored JSON has it."""
+
+STORED = {"stored": True}
+"""Metadata of a field that every file has, though whoever makes the record may leave it at its default."""
 
 Reader = Callable[[Any], Any]
 
@@ -213,4 +217,5 @@ def _key(field: "dataclasses.Field[Any]") -> str:
 
 
 def _is_required(field: "dataclasses.Field[Any]") -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    optional = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+    return not optional or field.metadata == STORED

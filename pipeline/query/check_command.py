@@ -23,7 +23,7 @@ from inductor_debug.stages.artifacts.records import Break
 from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.formatting import breaks_in_words
 from inductor_debug.stages.graphs.records import GraphRecord
-from inductor_debug.stages.graphs.stored import read_graph
+from inductor_debug.stages.graphs.stored import checked_graph
 
 if TYPE_CHECKING:
     import pandas
@@ -34,15 +34,14 @@ if TYPE_CHECKING:
 def read_graphs(run: Path) -> list[GraphRecord]:
     """The captured graphs of a run; RunDirectoryError where it has none, or they can't be read."""
     folder = StoredFolder(run)
-    names = files.GRAPH.stored(folder)
-    if not names:
+    if not files.GRAPH.stored(folder):
         store.read_summary(run)  # says that it is no run, where it is none
         raise RunDirectoryError(
             f"{visible(str(run))}: holds no {files.GRAPH.folder}*.json, so nothing can be checked; valid: a run with "
             f"the stage capture.\nTry: inductor-debug rerun {visible(str(run))} stages=[capture]"
         )
     with _captured_anew(run):
-        return [read_graph(folder.read_json(name), run / name) for name in names]
+        return [checked_graph(graph, run / name) for name, graph in files.GRAPH.read_all(folder).items()]
 
 
 def read_breaks(run: Path) -> list[Break]:

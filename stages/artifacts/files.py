@@ -13,7 +13,6 @@ from inductor_debug.stages.artifacts.records import (
     CapturedGuard,
     Declared,
     Diagnosis,
-    Graph,
     Guards,
     Lowering,
     Manifest,
@@ -22,6 +21,7 @@ from inductor_debug.stages.artifacts.records import (
     StageEntry,
     Summary,
 )
+from inductor_debug.stages.graphs.records import GraphRecord
 
 SUMMARY = Json("summary.json", Summary)
 MANIFEST = Json("manifest.json", Manifest)
@@ -29,7 +29,7 @@ CONFIGURATION_ERROR = Json("configuration_error.json", Rejection)
 STAGE_RECORD = Json(".stages/{stage}.json", StageEntry)
 REPRO = File("repros/{name}")
 
-GRAPH = Json("capture/graphs/{graph}.json", Graph)
+GRAPH = Json("capture/graphs/{graph}.json", GraphRecord)
 GRAPH_CODE = File("capture/graphs/{graph}.py")
 GRAPH_PICTURE = File("capture/graphs/{graph}.svg")
 STATISTICS = Table("capture/statistics.csv")

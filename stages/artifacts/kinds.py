@@ -69,6 +69,10 @@ class Json(File, Generic[Content]):
         except FileNotFoundError:
             return None
 
+    def read_all(self, artifacts: Readable) -> dict[str, Content]:
+        """Path → content of all that are stored."""
+        return {name: shaped(artifacts.read_json(name), self.shape, Path(name)) for name in self.stored(artifacts)}
+
     def shaped(self, content: Any, *parts: str) -> Content:
         """Plain content as :attr:`shape`; DamagedError where it is of another."""
         found: Content = shaped(content, self.shape, Path(self.at(*parts)))

@@ -7,8 +7,6 @@ from typing import Any, NotRequired, TypedDict
 
 from inductor_debug.models.shapes import Number
 
-Size = int | str
-
 
 class Run(TypedDict, total=False):
     """``run`` of summary.json."""
@@ -207,58 +205,6 @@ class ReportData(TypedDict, total=False):
     """report/report.json."""
 
     findings: list[str]
-
-
-class Tensor(TypedDict):
-    """One of a node's ``outputs``."""
-
-    shape: list[Size]
-    dtype: str
-    stride: list[Size]
-    device: str
-    storage_offset: NotRequired[Size]
-    hints: NotRequired[list[int] | None]
-    storage_bytes: NotRequired[Size | None]
-    storage_hint: NotRequired[int | None]
-
-
-class Source(TypedDict):
-    """Where a node came from."""
-
-    file: str
-    line: int
-    code: NotRequired[str]
-    function: NotRequired[str]
-
-
-class Node(TypedDict):
-    """One of a graph's ``nodes``."""
-
-    name: str
-    op: str
-    target: str
-    outputs: list[Tensor]
-    source: Source | None
-    args: NotRequired[list[Any]]
-    kwargs: NotRequired[dict[str, Any]]
-    inputs: NotRequired[list[str]]
-    role: NotRequired[str]
-    module: NotRequired[str]
-    flops: NotRequired[int | None]
-    aliases: NotRequired[bool]
-    shares: NotRequired[str]
-    value: NotRequired[Size | None]
-    dispatched: NotRequired[list[str] | None]
-    body: NotRequired[list[dict[str, Any]] | None]
-
-
-class Graph(TypedDict):
-    """capture/graphs/GRAPH.json."""
-
-    id: str
-    kind: str
-    nodes: list[Node]
-    symbols: NotRequired[dict[str, dict[str, int | None]]]
 
 
 class DeclaredRule(TypedDict, total=False):

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from inductor_debug.models.errors import DamagedError
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.graph_pictures import draw_graph
 from inductor_debug.stages.graph_pictures.labels import rank
-from inductor_debug.stages.graphs.records import GraphRecord
 
 KINDS = ("forward", "backward", "dynamo")
 """Graphs shown, in this order; the joint graph shows the same again."""
@@ -64,9 +64,10 @@ def _order(number: str, kind: str) -> tuple[int, str, int]:
 def _picture(artifacts: Artifacts, name: str, rows: Iterable[Row]) -> Picture:
     id, file = ".".join(_place(name)), name.removesuffix("json") + "svg"
     try:
-        record = GraphRecord.from_json(artifacts.read_json(name))
-    except (KeyError, TypeError) as error:
-        return Picture(id, file, note=f"the graph can't be read ({error!r})")
+        record = files.GRAPH.read(artifacts, id)
+        assert record is not None, "its path is stored"
+    except DamagedError as error:
+        return Picture(id, file, note=f"the graph can't be read ({error})")
     findings = _findings(rows)
     svg = draw_graph(record, findings, page=True)
     if len(svg.encode()) > LARGEST:

@@ -77,13 +77,8 @@ def reproductions(repros: Sequence[Mapping[str, Any]]) -> str | None:
 
 def _code(artifacts: Artifacts) -> dict[str, str]:
     """``file:line`` → the code there, from the captured graphs."""
-    found = {}
-    for name in files.GRAPH.stored(artifacts):
-        for node in artifacts.read_json(name)["nodes"]:
-            source = node.get("source")
-            if source:
-                found[f"{source['file']}:{source['line']}"] = source.get("code", "")
-    return found
+    nodes = (node for graph in files.GRAPH.read_all(artifacts).values() for node in graph.nodes)
+    return {str(node.source): node.source.code for node in nodes if node.source is not None}
 
 
 class ViolationsSection(ReportSection):

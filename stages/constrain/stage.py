@@ -50,10 +50,9 @@ class ConstrainStage(Stage):
         """
         rules = rulebook(context.settings)
         profile = rules.profile
-        names = files.GRAPH.stored(context.artifacts)
-        if not names:
+        graphs = list(files.GRAPH.read_all(context.artifacts).values())
+        if not graphs:
             return StageResult("failed", "not established: no captured graph")
-        graphs = [GraphRecord.from_json(context.artifacts.read_json(name)) for name in names]
         context.progress(f"checking {_describe_graphs(graph.id for graph in graphs)} against {profile.name}")
         violations = rules.check(graphs)
         looked = bool(profile.rules or rules.own_check)

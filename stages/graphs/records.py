@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from inductor_debug.models.shapes import STORED
+from inductor_debug.models.stored import shaped
+
 SCHEMA = 1
 
 ITEM_BYTES = {
@@ -160,10 +163,10 @@ class NodeRecord:
     args: list[Any] = field(default_factory=list)
     kwargs: dict[str, Any] = field(default_factory=dict)
     inputs: list[str] = field(default_factory=list)
-    outputs: list[TensorRecord] = field(default_factory=list)
+    outputs: list[TensorRecord] = field(default_factory=list, metadata=STORED)
     role: str = ""
     module: str = ""
-    source: SourceLine | None = None
+    source: SourceLine | None = field(default=None, metadata=STORED)
     flops: int | None = None
     aliases: bool = False
     shares: str = ""
@@ -207,9 +210,9 @@ class GraphRecord:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "GraphRecord":
-        """The inverse of :meth:`to_json`."""
-        nodes = [_from_json(item) for item in data["nodes"]]
-        return cls(data["id"], data["kind"], nodes, data.get("symbols", {}))
+        """The inverse of :meth:`to_json`; DamagedError for data of another shape."""
+        found: GraphRecord = shaped(dict(data), cls, Path("graph"))
+        return found
 
 
 def _to_json(node: NodeRecord) -> dict[str, Any]:
@@ -220,15 +223,6 @@ def _to_json(node: NodeRecord) -> dict[str, Any]:
     }
     first = record["outputs"][0] if record["outputs"] else {}
     return record | {key: first.get(key) for key in ("shape", "dtype", "stride", "device")}
-
-
-def _from_json(item: dict[str, Any]) -> NodeRecord:
-    record = {key: value for key, value in item.items() if key in NodeRecord.__dataclass_fields__}
-    record["outputs"] = [TensorRecord(**output) for output in item["outputs"]]
-    record["source"] = SourceLine(**item["source"]) if item["source"] else None
-    if item.get("body") is not None:
-        record["body"] = [_from_json(inner) for inner in item["body"]]
-    return NodeRecord(**record)
 
 
 def known_total(sizes: Iterable[int | None]) -> int | None:

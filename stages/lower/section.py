@@ -28,10 +28,8 @@ class LoweringSection(ReportSection):
 def _lowering(artifacts: Artifacts, max_rows: int) -> list[Row]:
     graphs = []
     pictures = files.POST_GRAD_PICTURE.stored(artifacts)
-    for name in files.PROVENANCE.stored(artifacts):
+    for name, found in files.PROVENANCE.read_all(artifacts).items():
         graph = name.split("/")[1]
-        found = files.PROVENANCE.read(artifacts, graph)
-        assert found is not None, "its path is stored"
         library = [kernel for kernel in found.kernels if kernel.kind == "extern"]
         generated = {kernel.name for kernel in found.kernels if kernel.kind != "extern"}
         graphs.append({

@@ -111,7 +111,7 @@ def captured_graphs(artifacts: Artifacts, graph_id: str) -> list[GraphRecord]:
     if graph_id.endswith(".backward"):
         wanted.append(graph_id.replace(".backward", ".forward"))
     stored = (GRAPH.read(artifacts, name) for name in wanted)
-    return [GraphRecord.from_json(record) for record in stored if record is not None]
+    return [record for record in stored if record is not None]
 
 
 def graph_files(

@@ -13,6 +13,7 @@ from inductor_debug.pipeline.directory.names import own_names
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import NUMBER, TEXT, TRUTH, WHOLE, File, Json, Table
 from inductor_debug.stages.contract import MemoryArtifacts
+from inductor_debug.stages.graphs.records import GraphRecord
 
 ROOT = Path(__file__).parents[2]
 NAMED = [file for file in [*vars(files).values(), *files.PROFILE_TABLES.values()] if isinstance(file, File)]
@@ -50,7 +51,10 @@ def test_a_file_for_each_graph_is_found_by_any_of_its_paths() -> None:
     artifacts = MemoryArtifacts({"capture/graphs/g0.forward.json": graph, "capture/graphs/g0.forward.py": "",
                                  "capture/graphs/g1.joint.json": {}})  # fmt: skip
     assert files.GRAPH.stored(artifacts) == ["capture/graphs/g0.forward.json", "capture/graphs/g1.joint.json"]
-    assert files.GRAPH.read(artifacts, "g0.forward") == graph and files.GRAPH.read(artifacts, "g9.forward") is None
+    assert (
+        files.GRAPH.read(artifacts, "g0.forward") == GraphRecord("g0.forward", "forward", [])
+        and files.GRAPH.read(artifacts, "g9.forward") is None
+    )
 
 
 def test_cells_come_back_with_the_types_that_their_column_says() -> None:

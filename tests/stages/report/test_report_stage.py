@@ -52,7 +52,9 @@ def violations(count=3, node="mm", source="net.py:7"):
 
 
 def full(**more):
-    graph = {"nodes": [{"source": {"file": "net.py", "line": 7, "code": "y = x @ w"}}]}
+    node = {"name": "mm", "op": "call_function", "target": "aten.mm.default", "outputs": []}
+    source = {"file": "net.py", "line": 7, "code": "y = x @ w"}
+    graph = {"id": "g0.forward", "kind": "forward", "nodes": [node | {"source": source}]}
     return {
         "summary.json": summary(),
         "manifest.json": {"versions": {"torch": "2.13.0"}},
