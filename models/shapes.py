@@ -21,6 +21,9 @@ Number = float | Literal["nan", "inf", "-inf"]
 STORED = {"stored": True}
 """Metadata of a field that every file has, though whoever makes the record may leave it at its default."""
 
+OMITTED = {"omitted": True}
+"""Metadata of a field that is not written where it is None."""
+
 Reader = Callable[[Any], Any]
 
 _DESCRIPTIONS: dict[Any, str] = {str: "text", int: "a whole number", float: "a number", bool: "true or false",
@@ -70,7 +73,8 @@ def reader(shape: Any) -> Reader:
 
 def fields_of(record: Any) -> Iterator[tuple[str, Any]]:
     """Key and value of each field of a dataclass's instance, in their order: what :func:`reader` reads back."""
-    return ((_key(field), getattr(record, field.name)) for field in dataclasses.fields(record))
+    found = ((field, getattr(record, field.name)) for field in dataclasses.fields(record))
+    return ((_key(field), value) for field, value in found if value is not None or field.metadata != OMITTED)
 
 
 def describe(shape: Any) -> str:

@@ -13,19 +13,19 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
-def breaks_in_words(breaks: Sequence[Mapping[str, Any]]) -> str:
+def breaks_in_words(kinds: Sequence[str]) -> str:
     """``3 graph breaks, 1 of them a skipped frame``; empty where Dynamo broke nothing.
 
     Args:
-        breaks: content of ``capture/breaks.json``.
+        kinds: of each break, as in ``capture/breaks.json``.
     """
-    if not breaks:
+    if not kinds:
         return ""
-    skipped = sum(item.get("kind") == "skipped_frame" for item in breaks)
-    if skipped == len(breaks):
+    skipped = kinds.count("skipped_frame")
+    if skipped == len(kinds):
         return counted(skipped, "skipped frame")
     of_them = f", {skipped} of them {'a skipped frame' if skipped == 1 else 'skipped frames'}" if skipped else ""
-    return counted(len(breaks), "graph break") + of_them
+    return counted(len(kinds), "graph break") + of_them
 
 
 def calls_in_words(generated: int, calls: int, library: int) -> str:

@@ -19,7 +19,7 @@ from inductor_debug.pipeline.directory.folders import made
 from inductor_debug.pipeline.directory.rundir import write_atomically
 from inductor_debug.pipeline.query.check_profile import Against, Asked, against
 from inductor_debug.stages.artifacts import files
-from inductor_debug.stages.artifacts.records import Break
+from inductor_debug.stages.artifacts.records import BreakRecord
 from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.formatting import breaks_in_words
 from inductor_debug.stages.graphs.records import GraphRecord
@@ -44,7 +44,7 @@ def read_graphs(run: Path) -> list[GraphRecord]:
         return [checked_graph(graph, run / name) for name, graph in files.GRAPH.read_all(folder).items()]
 
 
-def read_breaks(run: Path) -> list[Break]:
+def read_breaks(run: Path) -> list[BreakRecord]:
     """The graph breaks of a run; RunDirectoryError where they can't be read."""
     with _captured_anew(run):
         return files.BREAKS.read(StoredFolder(run)) or []
@@ -166,7 +166,7 @@ def _with_breaks(note: str, runs: Iterable[Path]) -> str:
     """A note with what the graphs of each run do not hold, and so no rule saw, and which run's name can't be read."""
     runs = list(runs)
     damage = [f"note: {row[store.DAMAGE]}" for row in map(store.row, runs) if row[store.DAMAGE]]
-    found = [(run, breaks_in_words(read_breaks(run))) for run in runs]
+    found = [(run, breaks_in_words([item.kind for item in read_breaks(run)])) for run in runs]
     told = [
         f"note: {run}: what runs outside the graphs is not counted ({outside})" for run, outside in found if outside
     ]

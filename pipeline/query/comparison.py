@@ -85,7 +85,8 @@ def _results(run: StoredRun) -> dict[str, Any]:
     found = dict(_flat(facts)) | {f"stages.{stage['name']}": stage["status"] for stage in run.summary["stages"]}
     if run.has(files.LOWERING):
         lowered = run.json(files.LOWERING)
-        found |= dict(_flat({"lower": {"compile_s": lowered.get("compile_s"), **lowered.get("graphs", {})}}))
+        graphs = {graph: vars(facts) for graph, facts in lowered.graphs.items()}
+        found |= dict(_flat({"lower": {"compile_s": lowered.compile_s, **graphs}}))
     return found
 
 

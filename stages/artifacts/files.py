@@ -6,16 +6,16 @@ A stage writes below the folder of its name; ``repros/`` is every stage's.
 from typing import Any
 
 from inductor_debug.stages.artifacts.kinds import NUMBER, TEXT, TRUTH, WHOLE, File, Json, Table
-from inductor_debug.stages.artifacts.lowering import MappedNodes, Provenance
+from inductor_debug.stages.artifacts.lowering import Lowering, MappedNodes, Provenance
 from inductor_debug.stages.artifacts.records import (
-    Bisection,
-    Break,
+    BisectionRecord,
+    BreakRecord,
     CapturedGuard,
     Declared,
     Diagnosis,
     Guards,
-    Lowering,
     Manifest,
+    RecompileRecord,
     Rejection,
     ReportData,
     StageEntry,
@@ -33,8 +33,8 @@ GRAPH = Json("capture/graphs/{graph}.json", GraphRecord)
 GRAPH_CODE = File("capture/graphs/{graph}.py")
 GRAPH_PICTURE = File("capture/graphs/{graph}.svg")
 STATISTICS = Table("capture/statistics.csv")
-BREAKS = Json("capture/breaks.json", list[Break])
-RECOMPILES = Json("capture/recompiles.json", list[dict[str, Any]])
+BREAKS = Json("capture/breaks.json", list[BreakRecord])
+RECOMPILES = Json("capture/recompiles.json", list[RecompileRecord])
 CAPTURED_GUARDS = Json("capture/guards.json", list[CapturedGuard])
 
 VIOLATIONS = Table(
@@ -119,7 +119,7 @@ SAMPLES = Table("benchmark/samples.csv")
 BENCHMARK = Table("benchmark/summary.csv")
 MACHINE = Json("benchmark/environment.json", dict[str, Any])
 
-BISECTION = Json("bisect/bisect.json", Bisection)
+BISECTION = Json("bisect/bisect.json", BisectionRecord)
 PROBES = Table("bisect/probes.csv")
 
 PROFILE = Json("profile/summary.json", dict[str, Any])

@@ -1,9 +1,12 @@
-"""Where the kernels of a graph came from: what ``provenance.json`` and ``nodes.json`` hold.
+"""What lower stores: of each graph, and where its kernels came from.
 
 A kernel's launch is written ``name:handle``, a source line ``file:line``.
 """
 
 from dataclasses import dataclass, field
+from typing import Any
+
+from inductor_debug.models.shapes import OMITTED, Number
 
 Size = int | str
 
@@ -187,3 +190,62 @@ class Provenance:
     post_grad_nodes: dict[str, list[str]] = field(default_factory=dict)
     modules: dict[str, list[str]] = field(default_factory=dict)
     lines: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoweredFacts:
+    """One of ``graphs`` of lower/summary.json; the last six are as of :class:`Provenance`.
+
+    Attributes:
+        seconds: that its compilation took.
+        kernels: how many the generated module defines; None, as the launches, where the backend does not tell.
+        launches: of kernels; ``extern_launches`` those of library functions among them.
+    """
+
+    seconds: Number | None = None
+    kernels: int | None = None
+    launches: int | None = None
+    extern_launches: int | None = None
+    kernels_mapped_share: float | None = None
+    generated_mapped_share: float | None = None
+    nodes_mapped_share: float | None = None
+    nodes_pre_fusion: int | None = None
+    nodes_post_fusion: int | None = None
+    not_established: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class PrinterRecord:
+    """What the printer of intermediate values was asked, and what that cost.
+
+    Attributes:
+        level: of the printer, 1 to 3. kernels: by name; empty for all.
+        seconds: of the compilation and the step.
+        stored_bytes: of values. silent: kernels that were launched and of which nothing was told.
+    """
+
+    level: int
+    kernels: list[str]
+    seconds: Number | None = None
+    stored_bytes: int = 0
+    silent: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lowering:
+    """lower/summary.json.
+
+    Attributes:
+        compile_s: wall seconds of the first step.
+        caches: which the compilation met: :class:`stages.backends.compile_caches.CacheUse`.
+        inductor_options: what was patched.
+        graphs: by id.
+        printer: where one was asked for.
+    """
+
+    backend: str = ""
+    compile_s: Number | None = None
+    caches: dict[str, Any] = field(default_factory=dict)
+    inductor_options: dict[str, Any] = field(default_factory=dict)
+    graphs: dict[str, LoweredFacts]
+    printer: PrinterRecord | None = field(default=None, metadata=OMITTED)

@@ -3,9 +3,10 @@
 Keys that are not named here may hold anything.
 """
 
+from dataclasses import dataclass, field
 from typing import Any, NotRequired, TypedDict
 
-from inductor_debug.models.shapes import Number
+from inductor_debug.models.shapes import OMITTED, Number
 
 
 class Run(TypedDict, total=False):
@@ -91,49 +92,73 @@ class Manifest(TypedDict, total=False):
     files: dict[str, str]
 
 
-class Printer(TypedDict):
-    """``printer`` of lower/summary.json."""
+@dataclass(frozen=True, kw_only=True)
+class BreakRecord:
+    """A graph break.
 
-    level: int
-    kernels: list[str]
+    Attributes:
+        graph: id of the Dynamo graph that it ended; None where it made none.
+        kind: "break", or "skipped_frame": the whole frame ran in Python.
+        setting: the override that would let Dynamo capture it, or None.
+        file, line, function, code: the model's own frame.
+        stack: all frames, each ``file:line``.
+    """
+
+    graph: str | None = None
+    kind: str = "break"
+    reason: str
+    detail: str | None = None
+    setting: str | None = None
+    file: str | None = None
+    line: int | None = None
+    function: str | None = None
+    code: str | None = None
+    stack: list[str] = field(default_factory=list)
 
 
-class Lowering(TypedDict):
-    """lower/summary.json."""
-
-    graphs: dict[str, dict[str, Any]]
-    inductor_options: NotRequired[dict[str, Any]]
-    compile_s: NotRequired[Number | None]
-    caches: NotRequired[dict[str, Any]]
-    printer: NotRequired[Printer]
-
-
-class Break(TypedDict):
-    """A graph break."""
+@dataclass(frozen=True)
+class RecompileRecord:
+    """A recompilation in capture's one step."""
 
     reason: str
-    detail: NotRequired[str | None]
-    kind: NotRequired[str]
-    file: NotRequired[str | None]
-    line: NotRequired[int | None]
+    function: str
+    file: str
+    line: int
 
 
-class HeldGuard(TypedDict):
-    """A guard."""
+@dataclass(frozen=True)
+class HeldGuard:
+    """A guard: see :class:`stages.guards.records.Guard`."""
 
     type: str
     code: list[str]
     source: str | None
+    name: str = ""
+    dynamic: str = ""
+    becomes: list[str] = field(default_factory=list)
 
 
-class CapturedGuard(HeldGuard):
-    """One of capture/guards.json."""
+@dataclass(frozen=True, kw_only=True)
+class CapturedGuard:
+    """One of capture/guards.json.
+
+    Attributes:
+        graph: the Dynamo graph that it protects; None for a frame without one.
+        code: conditions as Python.
+        source: ``file:line`` of the model that made it necessary, or None.
+    """
 
     graph: str | None
+    type: str
+    name: str = ""
+    scope: str = ""
+    code: list[str]
+    source: str | None
 
 
-class GuardedGraph(TypedDict):
-    """One of ``graphs`` of guards/guards.json."""
+@dataclass(frozen=True)
+class GuardedGraph:
+    """One of ``graphs`` of guards/guards.json: see :class:`stages.guards.records.CompiledFrame`."""
 
     graph: str | None
     function: str
@@ -141,64 +166,135 @@ class GuardedGraph(TypedDict):
     line: int
     guards: list[HeldGuard]
     dynamic_shapes: dict[str, Any]
+    not_established: str = ""
 
 
-class Guards(TypedDict):
-    """guards/guards.json."""
+@dataclass(frozen=True)
+class Guards:
+    """What is read of guards/guards.json, which :func:`stages.guards.tables.to_json` makes."""
 
     graphs: list[GuardedGraph]
     limits: list[dict[str, Any]]
     not_established: list[str]
-    recompiling: NotRequired[dict[str, list[str]]]
+    recompiling: dict[str, list[str]] = field(default_factory=dict)
 
 
-class RaisedBySide(TypedDict):
-    """``error`` of diagnosis.json."""
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """kerneldiff/diagnosis.json.
 
-    side: NotRequired[str]
-    type: NotRequired[str]
+    Attributes:
+        kind: of fault; None where a fault is not localized.
+        first_divergence, localization: where the numbers first go wrong, and why that is not known.
+        error: type, message and traceback of what a ``side`` raised.
+        gold_error: of what gold raised.
+        random: what is known of random draws.
+        worst: kind, path and message of the worst row.
+        failed, drawn: rows, and how many of them have a plot.
+        reference: where it was run.
+        baseline: whether one was stored; ``golden`` is what earlier versions called it.
+        tasks: measures of class scores; None where nothing was compiled.
+    """
+
+    verdict: str = ""
+    kind: str | None = None
+    message: str = ""
+    first_divergence: Any = None
+    localization: str | None = None
+    error: dict[str, str] | None = None
+    gold_error: dict[str, str] | None = None
+    random: str = ""
+    worst: dict[str, str] | None = None
+    failed: int = 0
+    drawn: int = 0
+    reference: str | None = None
+    baseline: str | None = None
+    tasks: list[dict[str, Any]] | None = field(default=None, metadata=OMITTED)
+    golden: str | None = field(default=None, metadata=OMITTED)
 
 
-class Diagnosis(TypedDict):
-    """kerneldiff/diagnosis.json."""
+@dataclass(frozen=True)
+class ChangedNode:
+    """A node that a switch acted on; ``graph`` and ``source`` are "" where they are not known."""
 
-    error: NotRequired[RaisedBySide | None]
-    baseline: NotRequired[str | None]
-    verdict: NotRequired[str]
-    message: NotRequired[str]
-    golden: NotRequired[str | None]
+    graph: str = ""
+    name: str = ""
+    target: str = ""
+    source: str = ""
+    code: str = ""
 
 
-class Applications(TypedDict):
-    """A place where a culprit is applied."""
+@dataclass(frozen=True)
+class ApplicationRecord:
+    """A place where a culprit is applied.
+
+    Attributes:
+        name: of the switch.
+        index: which of its applications in one compilation, from 0.
+        definition: ``file:line`` of the switch itself, or "".
+        nodes: what it acted on.
+    """
 
     name: str
     index: int | None
     definition: str | None
-    nodes: list[dict[str, Any]]
+    nodes: list[ChangedNode]
 
 
-class Pattern(TypedDict):
-    """``pattern`` of bisect.json."""
+@dataclass(frozen=True)
+class PatternRecord:
+    """The pattern of a pass without which the fault goes away."""
 
-    applications: NotRequired[list[Applications] | None]
+    name: str = ""
+    applications: list[ApplicationRecord] | None = None
 
 
-class Remedy(TypedDict):
-    """``remedy`` of bisect.json."""
+@dataclass(frozen=True)
+class RemedyRecord:
+    """What makes the fault go away: see :class:`stages.bisect.records.Remedy`."""
 
     kind: str
     text: str
+    probe: int | None = None
 
 
-class Bisection(TypedDict):
-    """bisect/bisect.json."""
+@dataclass(frozen=True)
+class Established:
+    """What was seen: link of the compiler → ``probe`` and ``fault``; ``off`` and ``on`` → the probe that confirms."""
+
+    chain: dict[str, dict[str, int | str]] = field(default_factory=dict)
+    confirmed: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BisectionRecord:
+    """bisect/bisect.json: see :class:`stages.bisect.records.Bisection`.
+
+    Attributes:
+        kind: what a switch of its group is called.
+        relation: ``goes_away_with`` or ``goes_away_without`` the names; None for no name.
+        probes, compilations: how many.
+    """
 
     verdict: str
     answer: str
-    applications: list[Applications]
-    pattern: Pattern | None
-    remedy: Remedy | None
+    fault: dict[str, str] | None = None
+    subsystem: str | None = None
+    kind: str | None = None
+    relation: str | None = None
+    names: list[str] = field(default_factory=list)
+    faults: list[list[str]] = field(default_factory=list)
+    located: bool = True
+    ended: bool = False
+    applied: int = 0
+    applications: list[ApplicationRecord]
+    pattern: PatternRecord | None
+    also: list[str] = field(default_factory=list)
+    remedy: RemedyRecord | None
+    established: Established = field(default_factory=Established)
+    probes: int = 0
+    compilations: int = 0
+    seconds: Number = 0.0
 
 
 class ReportData(TypedDict, total=False):

@@ -77,8 +77,7 @@ def known_compilation(context: StageContext) -> tuple[float | None, dict[str, An
     """
     stored = files.LOWERING.read(context.artifacts)
     if stored is not None:
-        seconds = stored["compile_s"]
-        assert not isinstance(seconds, str), "a clock gives no NaN"
-        return seconds, stored["caches"]
+        assert not isinstance(stored.compile_s, str), "a clock gives no NaN"
+        return stored.compile_s, stored.caches
     compiled = context.live.get("compiled")
     return None if compiled is None else (compiled.compile_s, vars(compiled.caches))

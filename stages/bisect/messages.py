@@ -2,6 +2,14 @@
 
 from typing import Any
 
+from inductor_debug.stages.artifacts.records import (
+    ApplicationRecord,
+    BisectionRecord,
+    ChangedNode,
+    Established,
+    PatternRecord,
+    RemedyRecord,
+)
 from inductor_debug.stages.bisect.records import BACKEND, DECOMPOSITIONS, UNKNOWN, Bisection
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.torch_internals.switch_records import (
@@ -169,37 +177,35 @@ def rows(result: Bisection) -> list[dict[str, Any]]:
     ]
 
 
-def as_json(result: Bisection) -> dict[str, Any]:
+def record_of(result: Bisection) -> BisectionRecord:
     """``bisect/bisect.json``."""
-    return {
-        "verdict": result.verdict,
-        "answer": result.answer,
-        "fault": result.fault,
-        "subsystem": result.subsystem,
-        "kind": None if result.group is None else SINGULAR[result.group],
-        "relation": _relation(result),
-        "names": result.names,
-        "faults": result.faults,
-        "located": result.located,
-        "ended": result.ended,
-        "applied": result.applied,
-        "applications": [_application(item) for item in result.applications],
-        "pattern": None if not result.pattern else {
-            "name": result.pattern[0].key, "applications": [_application(item) for item in result.pattern],
-        },
-        "also": result.also,
-        "remedy": None if result.remedy is None else vars(result.remedy),
-        "established": {
-            "chain": {
-                probe.setting.link: {"probe": probe.number, "fault": probe.fault}
-                for probe in result.probes if not probe.setting.words and not probe.confirms
-            },
-            "confirmed": result.confirmed,
-        },
-        "probes": len(result.probes),
-        "compilations": result.compilations,
-        "seconds": round(result.seconds, 3),
-    }  # fmt: skip
+    pattern = PatternRecord(result.pattern[0].key, [*map(_application, result.pattern)]) if result.pattern else None
+    chain: dict[str, dict[str, int | str]] = {
+        probe.setting.link: {"probe": probe.number, "fault": probe.fault}
+        for probe in result.probes
+        if not probe.setting.words and not probe.confirms
+    }
+    return BisectionRecord(
+        verdict=result.verdict,
+        answer=result.answer,
+        fault=result.fault,
+        subsystem=result.subsystem,
+        kind=None if result.group is None else SINGULAR[result.group],
+        relation=_relation(result),
+        names=result.names,
+        faults=result.faults,
+        located=result.located,
+        ended=result.ended,
+        applied=result.applied,
+        applications=[*map(_application, result.applications)],
+        pattern=pattern,
+        also=result.also,
+        remedy=None if result.remedy is None else RemedyRecord(**vars(result.remedy)),
+        established=Established(chain, result.confirmed),
+        probes=len(result.probes),
+        compilations=result.compilations,
+        seconds=round(result.seconds, 3),
+    )
 
 
 def _relation(result: Bisection) -> str | None:
@@ -209,9 +215,9 @@ def _relation(result: Bisection) -> str | None:
     return "goes_away_with" if result.group in OPTION_GROUPS else "goes_away_without"
 
 
-def _application(item: Application) -> dict[str, Any]:
-    nodes = [{key: value for key, value in vars(node).items() if key != "trace"} for node in item.nodes]
-    return {"name": item.key, "index": item.occurrence, "definition": item.definition, "nodes": nodes}
+def _application(item: Application) -> ApplicationRecord:
+    nodes = [ChangedNode(node.graph, node.name, node.target, node.source, node.code) for node in item.nodes]
+    return ApplicationRecord(item.key, item.occurrence, item.definition, nodes)
 
 
 def as_typed(name: str, value: Any) -> str:

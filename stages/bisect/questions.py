@@ -11,7 +11,7 @@ def bisect(run: StoredRun, wanted: Wanted) -> Analysis:
     if found is None:
         because = run.message("bisect")
         raise run.lacks("bisection", "bisect", "stages=[kerneldiff,bisect,report]", because=because)
-    remedy = [f"remedy ({found['remedy']['kind']}): {found['remedy']['text']}"] if found["remedy"] else []
+    remedy = [f"remedy ({found['remedy'].kind}): {found['remedy'].text}"] if found["remedy"] else []
     nodes = found["nodes"]
     columns = list(dict.fromkeys(key for row in nodes for key in row)) or ["name"]
     return Analysis([found["answer"], *remedy], [

@@ -15,13 +15,13 @@ def bisection(artifacts: Artifacts, max_rows: int) -> Row | None:
     facts = files.BISECTION.read(artifacts)
     if facts is None:
         return None
-    found = [*facts["applications"], *((facts["pattern"] or {}).get("applications") or [])]
-    nodes = [{"name": item["name"], "index": item["index"], "definition": item["definition"], **node}
-             for item in found for node in item["nodes"] or [{}]]  # fmt: skip
+    found = [*facts.applications, *((facts.pattern and facts.pattern.applications) or [])]
+    nodes = [{"name": item.name, "index": item.index, "definition": item.definition, **node}
+             for item in found for node in [*map(vars, item.nodes)] or [{}]]  # fmt: skip
     return {
-        "verdict": facts["verdict"],
-        "answer": facts["answer"],
-        "remedy": facts["remedy"],
+        "verdict": facts.verdict,
+        "answer": facts.answer,
+        "remedy": facts.remedy,
         "nodes": nodes,
         "table": capped(files.PROBES.read(artifacts), files.PROBES, max_rows),
     }

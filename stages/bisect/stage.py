@@ -8,7 +8,7 @@ from inductor_debug.models.options import check_declared
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.bisect.declaration import DECLARATION
 from inductor_debug.stages.bisect.engine import Investigation, Probing
-from inductor_debug.stages.bisect.messages import COLUMNS, as_json, rows
+from inductor_debug.stages.bisect.messages import COLUMNS, record_of, rows
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.numerics.verdict import FAILING
@@ -31,10 +31,10 @@ class BisectStage(Stage):
         ``passed`` where there is no fault, ``failed`` where there is one, whether it was explained or not.
         """
         diagnosis = files.DIAGNOSIS.read(context.artifacts)
-        if diagnosis is not None and diagnosis["verdict"] not in FAILING:
-            return StageResult("passed", f"nothing to bisect: kerneldiff's verdict is {diagnosis['verdict']}")
-        if diagnosis is not None and (diagnosis["error"] or {}).get("side") == "reference":
-            return StageResult("skipped", f"kerneldiff has no reference: {diagnosis['message']}")
+        if diagnosis is not None and diagnosis.verdict not in FAILING:
+            return StageResult("passed", f"nothing to bisect: kerneldiff's verdict is {diagnosis.verdict}")
+        if diagnosis is not None and (diagnosis.error or {}).get("side") == "reference":
+            return StageResult("skipped", f"kerneldiff has no reference: {diagnosis.message}")
         options = KernelDiffConfig(**(files.COMPARISON_OPTIONS.read(context.artifacts) or {}))
         isolate = diagnosis is None if self.config.isolate is None else self.config.isolate
         with _prober(context, options, isolate, self.config.timeout_s) as prober:
@@ -42,7 +42,7 @@ class BisectStage(Stage):
         import pandas
 
         artifacts: dict[str, Any] = {
-            files.BISECTION.path: as_json(result),
+            files.BISECTION.path: record_of(result),
             files.PROBES.path: pandas.DataFrame(rows(result), columns=COLUMNS),
         }
         healthy = result.verdict == "none" and result.fault is None

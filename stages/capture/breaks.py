@@ -1,7 +1,6 @@
 """What of Dynamo's settings would keep a graph whole, as Dynamo's own messages on graph breaks name them."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from inductor_debug.stages.torch_internals.break_text import setting_named
 
@@ -12,11 +11,11 @@ def setting_in(detail: str) -> str | None:
     return f"backend.dynamo.{found[0]}={str(found[1]).lower()}" if found else None
 
 
-def in_words(breaks: Iterable[Mapping[str, Any]]) -> str:
+def in_words(details: Iterable[str | None]) -> str:
     """What to type so that Dynamo captures what broke its graphs; empty where no setting is known to help.
 
     Args:
-        breaks: content of ``capture/breaks.json``.
+        details: Dynamo's message of each break.
     """
-    settings = dict.fromkeys(filter(None, (setting_in(str(item.get("detail"))) for item in breaks)))
+    settings = dict.fromkeys(filter(None, (setting_in(str(detail)) for detail in details)))
     return f"Dynamo has a setting for it. Try: {' '.join(settings)}" if settings else ""

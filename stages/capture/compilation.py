@@ -7,6 +7,7 @@ from torch import fx
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.random_state import seed_everything
+from inductor_debug.stages.artifacts.records import BreakRecord, CapturedGuard, RecompileRecord
 from inductor_debug.stages.capture.breaks import setting_in
 from inductor_debug.stages.graphs.records import GraphRecord, SourceLine
 from inductor_debug.stages.torch_internals import aot, dynamo
@@ -22,20 +23,14 @@ class Capture:
     Attributes:
         graphs: by number, then dynamo, joint (training), forward, backward (training).
         code: graph id → readable FX code, with shapes and source lines as comments.
-        breaks: one dict a graph break: ``graph`` (id of the Dynamo graph that the break ended, or None where it made
-            none), ``kind`` ("break", or "skipped_frame": the whole frame ran in Python), ``reason``, ``detail``,
-            ``setting`` (the override that would let Dynamo capture it, or None), ``file``, ``line``, ``function``,
-            ``code`` (the model's own frame), ``stack``.
-        guards: one dict a guard: ``graph`` (Dynamo graph id that it protects), ``type``, ``name``, ``scope``,
-            ``code`` (list of conditions), ``source`` (``file:line`` or None).
-        recompiles: one dict a recompilation: ``reason``, ``function``, ``file``, ``line``.
+        breaks, guards, recompiles: as they are stored.
     """
 
     graphs: list[GraphRecord] = field(default_factory=list)
     code: dict[str, str] = field(default_factory=dict)
-    breaks: list[dict[str, Any]] = field(default_factory=list)
-    guards: list[dict[str, Any]] = field(default_factory=list)
-    recompiles: list[dict[str, Any]] = field(default_factory=list)
+    breaks: list[BreakRecord] = field(default_factory=list)
+    guards: list[CapturedGuard] = field(default_factory=list)
+    recompiles: list[RecompileRecord] = field(default_factory=list)
 
     def graph(self, id: str) -> GraphRecord:
         """The graph of that id; KeyError, naming those there are, where there is none."""
@@ -121,19 +116,27 @@ def capture(case: Case, dynamic: bool | None = None) -> Capture:
         graphs=[recorder.records[id] for id in ids],
         code={id: recorder.code[id] for id in ids},
         breaks=[
-            {"graph": recorder.id_of(event.key), "kind": event.kind, "reason": event.reason, "detail": event.detail}
-            | {"setting": setting_in(event.detail)}
-            | _place(event.source)
-            | {"stack": [str(frame) for frame in event.stack]}
+            BreakRecord(
+                graph=recorder.id_of(event.key),
+                kind=event.kind,
+                reason=event.reason,
+                detail=event.detail,
+                setting=setting_in(event.detail),
+                **_place(event.source),
+                stack=[str(frame) for frame in event.stack],
+            )
             for event in log.breaks
         ],
         guards=[
-            {"graph": recorder.id_of(event.key), "type": event.type, "name": event.name, "scope": event.scope}
-            | {"code": event.code, "source": str(event.source) if event.source else None}
+            CapturedGuard(
+                graph=recorder.id_of(event.key),
+                type=event.type,
+                name=event.name,
+                scope=event.scope,
+                code=event.code,
+                source=str(event.source) if event.source else None,
+            )
             for event in log.guards
         ],
-        recompiles=[
-            {"reason": event.reason, "function": event.function, "file": event.file, "line": event.line}
-            for event in log.recompiles
-        ],
+        recompiles=[RecompileRecord(event.reason, event.function, event.file, event.line) for event in log.recompiles],
     )

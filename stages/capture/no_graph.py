@@ -14,10 +14,10 @@ def without_graph(context: StageContext) -> str:
     """
     stored = files.BREAKS.read(context.artifacts)
     if stored is not None:
-        return in_words(stored)
+        return in_words(item.detail for item in stored)
     try:
         breaks = capture(context.case).breaks
     except Exception as error:  # noqa: BLE001 - whatever stopped Dynamo is why there is no graph
         cause = root_cause(error)
         return f"Dynamo raised {type(cause).__name__}: {str(cause).partition(chr(10))[0]}"
-    return in_words(breaks)
+    return in_words(item.detail for item in breaks)

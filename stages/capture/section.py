@@ -1,12 +1,12 @@
 """The report's section on the graphs: what was captured, and what runs outside."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Row
+from inductor_debug.stages.artifacts.records import BreakRecord
 from inductor_debug.stages.capture.pictures import pictures
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import breaks_in_words, counted
@@ -46,30 +46,24 @@ def _graphs(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) -> 
     statistics = files.STATISTICS.read(artifacts)
     return {
         "summary": summary.get("graphs") or {},
-        "recompiles": len(recompiles) if isinstance(recompiles, list) else None,
+        "recompiles": None if recompiles is None else len(recompiles),
         "totals": [row for row in statistics or [] if row.get("scope") == "graph"],
         "statistics": capped(statistics, files.STATISTICS, max_rows),
-        "breaks_in_words": breaks_in_words([item for item in breaks if isinstance(item, Mapping)]),
+        "breaks_in_words": breaks_in_words([item.kind for item in breaks]),
         "breaks": _folded(breaks),
     }
 
 
-PLACE = ("file", "line", "function", "code")
-"""Where a graph broke; what else is stored of a break says why."""
-
-
-def _folded(breaks: list[Any]) -> list[Row]:
+def _folded(breaks: list[BreakRecord]) -> list[Row]:
     """Graph breaks with those of one reason together: ``count``, ``places`` and ``graphs`` say which they were."""
-    groups: dict[str, Row] = {}
+    groups: dict[tuple[str | None, ...], Row] = {}
     for item in breaks:
-        known = dict(item) if isinstance(item, Mapping) else {"reason": item}
-        place = {key: known.pop(key) for key in PLACE if key in known}
-        graph, stack = known.pop("graph", None), known.pop("stack", None)
+        why = {"kind": item.kind, "reason": item.reason, "detail": item.detail, "setting": item.setting}
         row = groups.setdefault(
-            json.dumps(known, sort_keys=True), known | {"count": 0, "places": [], "graphs": [], "stack": stack}
+            tuple(why.values()), why | {"count": 0, "places": [], "graphs": [], "stack": item.stack}
         )
         row["count"] += 1
-        where = f"{place['file']}:{place.get('line')}  {place.get('code') or ''}".rstrip() if place.get("file") else ""
+        where = f"{item.file}:{item.line}  {item.code or ''}".rstrip() if item.file else ""
         row["places"] += [where] * (where not in ("", *row["places"]))
-        row["graphs"] += [graph] * (graph not in (None, *row["graphs"]))
+        row["graphs"] += [item.graph] * (item.graph not in (None, *row["graphs"]))
     return list(groups.values())

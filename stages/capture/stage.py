@@ -56,15 +56,16 @@ def _counts(found: Capture) -> dict[str, int]:
 
 
 def _message(found: Capture) -> str:
-    help = "".join(f"; {told}" for told in filter(None, [breaks.in_words(found.breaks)]))
+    help = "".join(f"; {told}" for told in filter(None, [breaks.in_words(item.detail for item in found.breaks)]))
     if not found.graphs:
-        cause = f"; first break: {found.breaks[0]['reason']}" if found.breaks else ""
+        cause = f"; first break: {found.breaks[0].reason}" if found.breaks else ""
         return f"not established: torch.compile made no graph of this model, nothing was captured{cause}{help}"
     counts = _counts(found)
+    broken = breaks_in_words([item.kind for item in found.breaks]) or "no graph break"
     return (
         f"{counted(counts['dynamo'], 'Dynamo graph')} (AOTAutograd: {counts['forward']} forward, "
         f"{counts['backward']} backward), {counted(counts['nodes'], 'operation')}, "
-        f"{breaks_in_words(found.breaks) or 'no graph break'}, {counted(counts['guards'], 'guard')}{help}"
+        f"{broken}, {counted(counts['guards'], 'guard')}{help}"
     )
 
 

@@ -1,12 +1,12 @@
 """The constrain stage: the captured graphs against the profile. Runs without torch, unless the backend has rules."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.accelerators.profile import Profile, stored_profile
 from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.records import BreakRecord
 from inductor_debug.stages.constrain.declaration import DECLARATION
 from inductor_debug.stages.constrain.rulebook import rulebook
 from inductor_debug.stages.constrain.tables import by_rule
@@ -92,7 +92,7 @@ def digest_columns() -> list[str]:
     return [column for column in COLUMNS if column not in ("severity", "message", "suggestion")]
 
 
-def judged(violations: Violations, breaks: Sequence[Mapping[str, Any]], looked: bool = True) -> tuple[bool, str]:
+def judged(violations: Violations, breaks: Sequence[BreakRecord], looked: bool = True) -> tuple[bool, str]:
     """Whether a strict profile is broken, or can't be shown to be kept; and what no rule saw, in words or "".
 
     Args:
@@ -101,7 +101,7 @@ def judged(violations: Violations, breaks: Sequence[Mapping[str, Any]], looked: 
     """
     if not breaks or not looked:
         return violations.failed, ""
-    outside = f"what runs outside the graphs was not checked ({breaks_in_words(breaks)})"
+    outside = f"what runs outside the graphs was not checked ({breaks_in_words([item.kind for item in breaks])})"
     if violations.profile.strict and not violations.failed:
         outside = f"not established: {outside}"
     return violations.failed or violations.profile.strict, outside

@@ -6,6 +6,7 @@ from typing import Any
 
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Row
+from inductor_debug.stages.artifacts.records import GuardedGraph
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
@@ -17,23 +18,22 @@ def guards(artifacts: Artifacts, max_rows: int) -> Row | None:
     if facts is None:
         return None
     return {
-        "graphs": [_graph(graph) for graph in facts["graphs"]],
-        "recompiling": facts["recompiling"],
+        "graphs": [_graph(graph) for graph in facts.graphs],
+        "recompiling": facts.recompiling,
         "variations": files.GUARD_VARIATIONS.read(artifacts) or [],
         "recompiles": capped(files.GUARD_RECOMPILES.read(artifacts), files.GUARD_RECOMPILES, max_rows),
         "breaks": capped(files.GUARD_BREAKS.read(artifacts), files.GUARD_BREAKS, max_rows),
-        "limits": facts["limits"],
-        "not_established": facts["not_established"],
+        "limits": facts.limits,
+        "not_established": facts.not_established,
     }
 
 
-def _graph(graph: Mapping[str, Any]) -> Row:
-    place = f"{graph['file']}:{graph['line']}"
-    changed = [f"{guard['name']}: {'; '.join(guard['becomes']) or guard['dynamic']}" for guard in graph["guards"]
-               if guard["dynamic"] in ("relaxed", "gone")]  # fmt: skip
-    unknown = dict.fromkeys(("kept", "relaxed", "gone"), None if graph["not_established"] else 0)
-    return {"graph": graph["graph"], "function": graph["function"], "source": place, "guards": len(graph["guards"]),
-            **unknown, **graph["dynamic_shapes"], "changed": changed}  # fmt: skip
+def _graph(graph: GuardedGraph) -> Row:
+    changed = [f"{guard.name}: {'; '.join(guard.becomes) or guard.dynamic}" for guard in graph.guards
+               if guard.dynamic in ("relaxed", "gone")]  # fmt: skip
+    unknown = dict.fromkeys(("kept", "relaxed", "gone"), None if graph.not_established else 0)
+    return {"graph": graph.graph, "function": graph.function, "source": f"{graph.file}:{graph.line}",
+            "guards": len(graph.guards), **unknown, **graph.dynamic_shapes, "changed": changed}  # fmt: skip
 
 
 class GuardsSection(ReportSection):

@@ -94,12 +94,12 @@ def message(report: GuardReport) -> str:
     if not report.graphs:
         breaks = report.bases["automatic"].breaks
         cause = f"; first break: {breaks[0].reason}" if breaks else ""
-        help = in_words({"detail": " ".join(item.hints)} for item in breaks)
+        help = in_words(" ".join(item.hints) for item in breaks)
         return f"not established: torch.compile made no graph of this model{cause}{help and f'; {help}'}"
     counts = tables.summary(report)
     parts = [
         counted(counts["graphs"], "graph") + " with " + counted(counts["guards"], "guard"),
-        breaks_in_words([dataclasses.asdict(item) for item in report.bases["automatic"].breaks]) or "no graph break",
+        breaks_in_words([item.kind for item in report.bases["automatic"].breaks]) or "no graph break",
     ]
     again = [f"{kind} ({', '.join(policies)})" for kind, policies in report.recompiling().items() if policies]
     parts.append(f"recompiles when these vary: {'; '.join(again)}" if again else "nothing that was varied recompiles")

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from inductor_debug.models.shapes import fields_of
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
@@ -35,7 +36,7 @@ def numerics(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) ->
     return {
         "summary": stored,
         "tally": failure_counts(stored, rows or []),
-        "diagnosis": diagnosis,
+        "diagnosis": None if diagnosis is None else dict(fields_of(diagnosis)),
         "table": capped(rows, files.OUTPUTS, max_rows, order=worst_first),
         "plots": files.PLOT.stored(artifacts),
     }

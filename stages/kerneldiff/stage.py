@@ -5,6 +5,7 @@ import logging
 from typing import Any
 
 from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.records import Diagnosis
 from inductor_debug.stages.backends.compiled import compiled_case
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.kerneldiff import extra_runs
@@ -66,15 +67,12 @@ class KernelDiffStage(Stage):
         result = self._result(context, comparison)
         result.artifacts[files.COMPARISON_OPTIONS.path] = dataclasses.asdict(self.config)
         if baseline is not None:
-            result.artifacts[files.DIAGNOSIS.path] |= {
-                "reference": baseline.origin,
-                "baseline": f"not stored: it is in {baseline.run}",
-            }
+            _complete(result, baseline.origin, f"not stored: it is in {baseline.run}")
             return result
         stored, note = self._stored(context, standard)
         result.artifacts |= stored
         log.info("kerneldiff: the reference is %s", note)
-        result.artifacts[files.DIAGNOSIS.path] |= {"reference": "run here", "baseline": note}
+        _complete(result, "run here", note)
         return result
 
     def _open(self, context: StageContext) -> Baseline | None:
@@ -118,3 +116,9 @@ class KernelDiffStage(Stage):
 
     def _drawn(self, failed: list[Any]) -> int:
         return min(len(failed), PICTURES) if self.config.plots else 0
+
+
+def _complete(result: StageResult, reference: str, baseline: str) -> None:
+    """Tell where the reference came from, and whether it is stored."""
+    found: Diagnosis = result.artifacts[files.DIAGNOSIS.path]
+    result.artifacts[files.DIAGNOSIS.path] = dataclasses.replace(found, reference=reference, baseline=baseline)

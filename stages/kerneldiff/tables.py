@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from inductor_debug.stages.artifacts.records import Diagnosis
 from inductor_debug.stages.kerneldiff.records import Comparison
 from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.numerics.records import TensorComparison, columns
@@ -66,27 +67,22 @@ def badness(row: TensorComparison) -> tuple[int, float]:
     return VERDICTS.index(row.verdict), size
 
 
-def diagnosis(comparison: Comparison, *, worst: TensorComparison | None, drawn: int) -> dict[str, Any]:
+def diagnosis(comparison: Comparison, *, worst: TensorComparison | None, drawn: int) -> Diagnosis:
     """``kerneldiff/diagnosis.json``."""
     bad = comparison.verdict in FAILING
-    found: dict[str, Any] = {
-        "verdict": comparison.verdict,
-        "kind": None if bad else "none",  # which kind of fault it is, only localization can tell
-        "message": comparison.message,
-        "first_divergence": None,
-        "localization": "not established: localization did not run" if bad else "not needed: nothing failed",
-        "error": comparison.error,
-        "gold_error": comparison.gold_error,
-        "random": comparison.random,
-        "worst": None if worst is None else {"kind": worst.kind, "path": worst.path, "message": worst.message},
-        "failed": len(comparison.failed),
-        "drawn": drawn,
-        "reference": None,
-        "baseline": None,
-    }
-    if comparison.adapter is not None:
-        found["tasks"] = [asdict(measures) for measures in comparison.tasks]
-    return found
+    return Diagnosis(
+        verdict=comparison.verdict,
+        kind=None if bad else "none",  # which kind of fault it is, only localization can tell
+        message=comparison.message,
+        localization="not established: localization did not run" if bad else "not needed: nothing failed",
+        error=comparison.error,
+        gold_error=comparison.gold_error,
+        random=comparison.random,
+        worst=None if worst is None else {"kind": worst.kind, "path": worst.path, "message": worst.message},
+        failed=len(comparison.failed),
+        drawn=drawn,
+        tasks=None if comparison.adapter is None else [asdict(measures) for measures in comparison.tasks],
+    )
 
 
 def without_gold(error: dict[str, str] | None) -> str:

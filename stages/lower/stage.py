@@ -4,7 +4,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from inductor_debug.stages.artifacts.files import GRAPH, LOWERED, LOWERING
-from inductor_debug.stages.artifacts.lowering import LaunchRecord, MappedNodes
+from inductor_debug.stages.artifacts.lowering import LaunchRecord, LoweredFacts, Lowering, MappedNodes, PrinterRecord
 from inductor_debug.stages.backends.adapter import ValuePrinter
 from inductor_debug.stages.backends.compiled import CompiledCase, compiled_case
 from inductor_debug.stages.backends.lowering import OURS, ToldGraph
@@ -62,19 +62,20 @@ def lowering(context: StageContext, compiled: CompiledCase) -> StageResult:
 
     finder = SourceFinder(context.case.module)
     artifacts: dict[str, Any] = {}
-    graphs: dict[str, Any] = {}
+    graphs: dict[str, LoweredFacts] = {}
     for graph_id, lowered in compiled.graphs.items():
         files, facts = graph_files(lowered, captured_graphs(context.artifacts, graph_id), finder)
         artifacts |= {LOWERED.at(graph_id, name): content for name, content in files.items()}
         graphs[graph_id] = facts
-    facts = summary(compiled, graphs)
+    stored = summary(compiled, graphs)
     message = message_of(graphs, compiled.backend) + ("" if compiled.given else helping(context))
     printer = compiled.adapter.value_printer()
     if printer is not None:
-        observer = observed(context, printer, facts)
+        observer, cost = observed(context, printer)
+        stored = dataclasses.replace(stored, printer=cost)
         artifacts |= observer.artifacts()
         message += f"; {observer.in_words()}"
-    artifacts[LOWERING.path] = facts
+    artifacts[LOWERING.path] = stored
     return StageResult("passed", message, artifacts)
 
 
@@ -86,8 +87,8 @@ def helping(context: StageContext) -> str:
     return f"; {told}" if told else ""
 
 
-def observed(context: StageContext, printer: ValuePrinter, facts: dict[str, Any]) -> "ValueObserver":
-    """What the printer of intermediate values tells of one step, and ``facts["printer"]``: what that cost.
+def observed(context: StageContext, printer: ValuePrinter) -> "tuple[ValueObserver, PrinterRecord]":
+    """What the printer of intermediate values tells of one step, and what that cost.
 
     What it told is left where the step raises.
     """
@@ -100,9 +101,8 @@ def observed(context: StageContext, printer: ValuePrinter, facts: dict[str, Any]
     except Exception:
         context.leave(observer.artifacts(), {})
         raise
-    facts["printer"] = {"level": printer.level, "kernels": list(printer.kernels), "seconds": seconds}
-    facts["printer"] |= {"stored_bytes": observer.stored_bytes, "silent": observer.silent}
-    return observer
+    told = list(printer.kernels), seconds, observer.stored_bytes, observer.silent
+    return observer, PrinterRecord(printer.level, *told)
 
 
 def captured_graphs(artifacts: Artifacts, graph_id: str) -> list[GraphRecord]:
@@ -116,7 +116,7 @@ def captured_graphs(artifacts: Artifacts, graph_id: str) -> list[GraphRecord]:
 
 def graph_files(
     lowered: "LoweredGraph", captured: list[GraphRecord], finder: "SourceFinder"
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[dict[str, Any], LoweredFacts]:
     """One graph's files by name, and its part of ``lower/summary.json``.
 
     ``nodes_mapped_share`` is None without a captured graph: nothing could be mapped, which is not a share of 0.
@@ -131,24 +131,25 @@ def graph_files(
     nodes = map_nodes(lowered.nodes, captured, finder)
     launches = describe_kernels(lowered, kernels, nodes, finder)
     generated = [record for record in launches if record.kind != "extern"]
-    facts: dict[str, Any] = {
-        "seconds": lowered.seconds,
-        "kernels": len(kernels),
-        "launches": len(launches),
-        "extern_launches": len(launches) - len(generated),
-        "kernels_mapped_share": share(sum(record.own for record in launches), len(launches)),
-        "generated_mapped_share": share(sum(record.own for record in generated), len(generated)),
-        "nodes_mapped_share": share(sum(bool(record.captured) for record in nodes), len(nodes)) if captured else None,
-        "nodes_pre_fusion": schedule.nodes_pre_fusion,
-        "nodes_post_fusion": len(schedule.nodes),
-        "not_established": lowered.not_established
+    facts = LoweredFacts(
+        seconds=lowered.seconds,
+        kernels=len(kernels),
+        launches=len(launches),
+        extern_launches=len(launches) - len(generated),
+        kernels_mapped_share=share(sum(record.own for record in launches), len(launches)),
+        generated_mapped_share=share(sum(record.own for record in generated), len(generated)),
+        nodes_mapped_share=share(sum(bool(record.captured) for record in nodes), len(nodes)) if captured else None,
+        nodes_pre_fusion=schedule.nodes_pre_fusion,
+        nodes_post_fusion=len(schedule.nodes),
+        not_established=lowered.not_established
         + problems
         + without_own_lines(launches)
         + ([] if captured else ["no captured graph of this id: nodes are not mapped"]),
-    }
+    )
     if isinstance(lowered, ToldGraph):
-        untold = () if lowered.kernels is not None else ("kernels", "launches", "extern_launches")
-        facts |= dict.fromkeys(("nodes_pre_fusion", "nodes_post_fusion", *untold))
+        facts = dataclasses.replace(facts, nodes_pre_fusion=None, nodes_post_fusion=None)
+        if lowered.kernels is None:
+            facts = dataclasses.replace(facts, kernels=None, launches=None, extern_launches=None)
     provenance = provenance_of(launches, lowered, finder)
     files: dict[str, Any] = {
         "pre_grad.py": lowered.pre_grad,
@@ -162,7 +163,7 @@ def graph_files(
         "kernels.csv": kernel_table(launches),
         "fusions.csv": fusions(schedule),
         "autotuning.csv": autotuning(schedule),
-        "provenance.json": dataclasses.replace(provenance, **{key: facts[key] for key in SHARED}),
+        "provenance.json": dataclasses.replace(provenance, **{key: getattr(facts, key) for key in SHARED}),
         "nodes.json": MappedNodes(graph=lowered.id, nodes=nodes),
     }
     absent = [] if lowered.joint else ["joint.py"]
@@ -194,30 +195,28 @@ def kernels_of(lowered: "LoweredGraph") -> tuple[list[Kernel], list[str]]:
         return [], ["kernels one by one: the generated module is not Python, see output_code.py"]
 
 
-def summary(compiled: CompiledCase, graphs: dict[str, Any]) -> dict[str, Any]:
-    """``lower/summary.json``: ``compile_s`` (wall seconds of the first step), ``caches`` (was it cold?), what was
-    patched, facts by graph."""
-    return {
-        "backend": compiled.backend,
-        "compile_s": compiled.compile_s,
-        "caches": dataclasses.asdict(compiled.caches),
-        "inductor_options": compiled.options,
-        "graphs": graphs,
-    }
+def summary(compiled: CompiledCase, graphs: dict[str, LoweredFacts]) -> Lowering:
+    """``lower/summary.json``."""
+    return Lowering(
+        backend=compiled.backend,
+        compile_s=compiled.compile_s,
+        caches=dataclasses.asdict(compiled.caches),
+        inductor_options=compiled.options,
+        graphs=graphs,
+    )
 
 
-def message_of(graphs: dict[str, Any], backend: str) -> str:
+def message_of(graphs: dict[str, LoweredFacts], backend: str) -> str:
     """One line for a person. ``graphs``: facts by id."""
     if not graphs:
         return "nothing was compiled: Dynamo captured no operation of the model"
-    told = [facts for facts in graphs.values() if facts["kernels"] is not None]
+    told = [facts for facts in graphs.values() if facts.kernels is not None]
     noun = "Dynamo graph" if all(graph_id.endswith(".dynamo") for graph_id in graphs) else "AOT graph"
     if not told:
         given = counted(len(graphs), noun)
         return f"{given} compiled by {backend}; not established: what kernels run, which it does not tell"
-    kernels, launches, extern = (
-        sum(facts[key] for facts in told) for key in ("kernels", "launches", "extern_launches")
-    )
-    missing = sum(bool(facts["not_established"]) for facts in graphs.values())
+    kernels, launches = sum(facts.kernels or 0 for facts in told), sum(facts.launches or 0 for facts in told)
+    extern = sum(facts.extern_launches or 0 for facts in told)
+    missing = sum(bool(facts.not_established) for facts in graphs.values())
     gaps = f"; {missing} with parts not established" if missing else ""
     return f"{counted(len(graphs), noun)} lowered to {calls_in_words(kernels, launches, extern)}{gaps}"

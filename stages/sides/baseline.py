@@ -303,7 +303,7 @@ def _missing(run: str) -> ConfigurationError:
     told, folder = "", Path(run).expanduser()
     with contextlib.suppress(FileNotFoundError, DamagedError):  # no readable reason: the error stands without
         told_then = read_json(folder / files.DIAGNOSIS.path, Diagnosis, folder)
-        note = told_then.get("baseline") or told_then.get("golden")
+        note = told_then.baseline or told_then.golden
         told = f" ({visible(note)})" if note else ""
     return _error(
         run,

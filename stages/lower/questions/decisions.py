@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from inductor_debug.models.errors import DamagedError, UserError, closest_first
 from inductor_debug.models.stored import DIGITS
 from inductor_debug.stages.artifacts import files
-from inductor_debug.stages.artifacts.lowering import LaunchRecord, LineRecord
+from inductor_debug.stages.artifacts.lowering import LaunchRecord, LineRecord, LoweredFacts
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.lower.questions.graphs import wanted_graphs
 from inductor_debug.stages.lower.questions.kernels import NEAREST, StoredLaunch, is_line, launches_of
@@ -38,7 +38,7 @@ def fusion(run: StoredRun, wanted: Wanted) -> Analysis:
             f"{run.folder}: holds no fusions: its backend tells kernels, and not what it fused.\n"
             f"Try: inductor-debug analyze {run.folder} --type kernels"
         )
-    facts = run.json(files.LOWERING)["graphs"]
+    facts = run.json(files.LOWERING).graphs
     launches = {graph: launches_of(run, graph) for graph in graphs}
     decided = {graph: _decisions(run, graph) for graph in graphs}
     _known(launches, decided, wanted)
@@ -47,8 +47,8 @@ def fusion(run: StoredRun, wanted: Wanted) -> Analysis:
     kernels: list[StoredLaunch] = []
     for graph, decisions in decided.items():
         refused = [row for row in decisions if not row["fused"]]
-        counts.append({"graph": graph, "fused": len(decisions) - len(refused), "refused": len(refused)}
-                      | {key: facts.get(graph, {}).get(key) for key in COUNT_COLUMNS[1:3]})  # fmt: skip
+        counts.append(vars(facts.get(graph, LoweredFacts()))
+                      | {"graph": graph, "fused": len(decisions) - len(refused), "refused": len(refused)})  # fmt: skip
         chosen = [row for row in decisions if _concerns(row, wanted)]
         for row in chosen:
             if not row["fused"]:
@@ -169,7 +169,7 @@ def autotuning(run: StoredRun, wanted: Wanted) -> Analysis:
             ratio = spent / best if spent is not None and best else None
             rows.append({"graph": graph} | row | {"times_the_best": ratio})
     if not rows:
-        tuned = run.json(files.LOWERING)["inductor_options"].get("max_autotune")
+        tuned = run.json(files.LOWERING).inductor_options.get("max_autotune")
         tried = "max_autotune was on, but no operation had a second candidate" if tuned else "max_autotune was off"
         raise run.lacks("autotuning", "lower", *_autotuning_options(run), because=f"no candidate was timed, {tried}")
     fastest = [row for row in rows if row["fastest"]]

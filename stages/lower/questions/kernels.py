@@ -7,7 +7,7 @@ from pathlib import Path
 
 from inductor_debug.models.errors import UserError, closest_first
 from inductor_debug.stages.artifacts import files
-from inductor_debug.stages.artifacts.lowering import BufferRecord, LaunchRecord, LineRecord
+from inductor_debug.stages.artifacts.lowering import BufferRecord, LaunchRecord, LineRecord, LoweredFacts
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.lower.questions.graphs import wanted_graphs
 from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wanted
@@ -49,9 +49,8 @@ def kernels(run: StoredRun, wanted: Wanted) -> Analysis:
         raise _nothing_found(launches, wanted)
     rows = [_row(launch, wanted) for launch in chosen]
     if not (wanted.lines or wanted.kernels or wanted.nodes):
-        facts = run.json(files.LOWERING)["graphs"] if run.has(files.LOWERING) else {}
-        about = [{"graph": graph} | {key: facts.get(graph, {}).get(key) for key in GRAPH_COLUMNS[1:]}
-                 for graph in graphs]  # fmt: skip
+        facts = run.json(files.LOWERING).graphs if run.has(files.LOWERING) else {}
+        about = [vars(facts.get(graph, LoweredFacts())) | {"graph": graph} for graph in graphs]
         return Analysis([], [Table("graphs", GRAPH_COLUMNS, about), Table("kernels", COLUMNS, rows)])
     lines = {str(line): line.code for launch in chosen for line in launch.sources if line.own}
     buffers = [_buffer(launch, access, buffer) for launch in chosen

@@ -73,8 +73,8 @@ def _chosen_values(rows: list[Row], wanted: Wanted) -> list[Row]:
 
 def _printer(run: StoredRun) -> tuple[list[str], int]:
     """The printer's ``kernels`` and ``print_values``; no kernel and 0 where the run does not say."""
-    printer = run.json(files.LOWERING).get("printer") if run.has(files.LOWERING) else None
-    return ([], 0) if printer is None else (printer["kernels"], printer["level"])
+    printer = run.json(files.LOWERING).printer if run.has(files.LOWERING) else None
+    return ([], 0) if printer is None else (printer.kernels, printer.level)
 
 
 def _lines_of(run: StoredRun, graph: str, launches: Collection[str]) -> list[str]:

@@ -124,9 +124,9 @@ def test_generated_code_leads_to_the_users_lines(printed: Any) -> None:
     torch._dynamo.reset()
     files, facts = graph_files(lowered, captured, SourceFinder(case.module))
     assert "AOTInductorModel::run_impl" in files["output_code.cpp"] and "output_code.py" not in files
-    assert facts["not_established"] == []
-    assert (facts["kernels"], facts["launches"], facts["extern_launches"]) == (1, 2, 1)
-    assert facts["kernels_mapped_share"] == facts["nodes_mapped_share"] == 1.0
+    assert facts.not_established == []
+    assert (facts.kernels, facts.launches, facts.extern_launches) == (1, 2, 1)
+    assert facts.kernels_mapped_share == facts.nodes_mapped_share == 1.0
     lines, first = inspect.getsourcelines(Divides)
     wanted = {first + index for index, line in enumerate(lines) if "gelu" in line or "shifted" in line}
     (generated,) = [kernel for kernel in files["provenance.json"].kernels if kernel.kind == "cpp"]

@@ -10,7 +10,7 @@ from made_up_compilers import OPERATIONS_OF_A_MODEL, Compiler, Failing, TwoFault
 from torch import Tensor, fx, nn
 
 from inductor_debug.stages.bisect.api import bisect
-from inductor_debug.stages.bisect.messages import answer, as_json
+from inductor_debug.stages.bisect.messages import answer, record_of
 from inductor_debug.stages.bisect.probing import told_by
 from inductor_debug.stages.bisect.records import DEFECT, OK, Outcome
 from inductor_debug.stages.torch_internals.switch_records import LOWERINGS, OPERATIONS, OPTIONS
@@ -96,7 +96,7 @@ def test_probes_that_are_used_up_later_leave_what_was_found() -> None:
     found = bisected(TwoFaults(OPERATIONS_OF_A_MODEL, wrong), max_probes=max(whole.confirmed.values()))
     assert (found.verdict, found.names, found.ended) == ("found", whole.names, True)
     assert "did not suffice to ask more (stages.bisect.max_probes)" in found.answer
-    assert "does not repeat" not in found.answer and as_json(found)["ended"]
+    assert "does not repeat" not in found.answer and record_of(found).ended
 
 
 def test_what_a_failure_says_is_told_without_what_each_compilation_names_anew() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 import pytest
 from made_up_compilers import OPERATIONS_OF_A_MODEL, Compiler, TwoFaults, behind, bisected
 
-from inductor_debug.stages.bisect.messages import as_json
+from inductor_debug.stages.bisect.messages import record_of
 from inductor_debug.stages.bisect.records import AOT, BACKEND, CHAIN, DEFECT, DYNAMO, OK, RAISED, UNKNOWN
 from inductor_debug.stages.bisect.search import MOST, Search, TooMany
 from inductor_debug.stages.torch_internals.switch_records import DYNAMO_OPTIONS, LOWERINGS, OPTIONS, POST_GRAD, Switch
@@ -151,17 +151,17 @@ def test_no_place_is_named_that_was_not_tried() -> None:
 
 def test_what_was_seen_is_data() -> None:
     rule = behind(BACKEND, lambda off: OK if "c" in off else DEFECT)
-    found = as_json(bisected(Compiler(rule, {LOWERINGS: list("abc")})))
-    assert (found["relation"], found["names"], found["faults"]) == ("goes_away_without", ["c"], [["c"]])
-    assert "TorchInductor: the fault goes away without the lowering of c; that hides it, and is not" in found["answer"]
-    assert as_json(bisected(Compiler(from_link(DYNAMO), {})))["relation"] is None
+    found = record_of(bisected(Compiler(rule, {LOWERINGS: list("abc")})))
+    assert (found.relation, found.names, found.faults) == ("goes_away_without", ["c"], [["c"]])
+    assert "TorchInductor: the fault goes away without the lowering of c; that hides it, and is not" in found.answer
+    assert record_of(bisected(Compiler(from_link(DYNAMO), {}))).relation is None
 
 
 def test_an_option_is_typed_and_its_lowerings_are_told() -> None:
     rule = behind(BACKEND, lambda off: OK if off & {"cpp.simdlen=1", "c"} else DEFECT)
     result = bisected(Compiler(rule, {LOWERINGS: list("abcde")}, **{OPTIONS: ["x=1", "cpp.simdlen=1", "y=2"]}))
     assert (result.group, result.names, result.also) == (OPTIONS, ["cpp.simdlen=1"], ["c"])
-    assert as_json(result)["relation"] == "goes_away_with"
+    assert record_of(result).relation == "goes_away_with"
     assert "the fault goes away with cpp.simdlen=1; it goes away too without the lowering of c; " in result.answer
     assert result.remedy is not None and result.remedy.text == "backend.inductor.cpp.simdlen=1"
 

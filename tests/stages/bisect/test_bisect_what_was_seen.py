@@ -11,7 +11,7 @@ from torch import Tensor, fx, nn
 
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.bisect.api import bisect
-from inductor_debug.stages.bisect.messages import HIDES, as_json
+from inductor_debug.stages.bisect.messages import HIDES, record_of
 
 
 class Block(nn.Module):
@@ -120,4 +120,4 @@ def test_a_switch_that_hides_torchs_own_fault_is_not_called_the_fault() -> None:
     result = bisect(found[0], (found[1],))
     assert result.verdict == "found" and result.subsystem == "inductor", result.answer
     assert "the fault goes away with" in result.answer and HIDES in result.answer
-    assert as_json(result)["relation"] in ("goes_away_with", "goes_away_without")
+    assert record_of(result).relation in ("goes_away_with", "goes_away_without")

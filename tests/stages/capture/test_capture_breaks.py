@@ -14,21 +14,21 @@ from inductor_debug.stages.torch_internals.dynamo_options import check_options, 
 def test_breaks_have_reason_frame_and_graph() -> None:
     module = Broken()
     found = capture(case_of(module, torch.randn(5, 4), scale=torch.ones(8)))
-    assert [(item["graph"], item["line"], item["function"]) for item in found.breaks] == [
+    assert [(item.graph, item.line, item.function) for item in found.breaks] == [
         ("g0.dynamo", line_of(module, "print"), "forward"),
         ("g1.dynamo", line_of(module, "branch"), "forward"),
     ]
-    assert "print" in found.breaks[0]["detail"]
-    assert found.breaks[0]["code"].startswith('print("a break")')
-    assert "branch" in found.breaks[1]["reason"].lower()
+    assert "print" in str(found.breaks[0].detail)
+    assert str(found.breaks[0].code).startswith('print("a break")')
+    assert "branch" in found.breaks[1].reason.lower()
 
 
 def test_guards_belong_to_the_graph_that_needs_them() -> None:
     found = capture(case_of(Broken(), torch.randn(5, 4), scale=torch.ones(8)))
-    owners: dict[str, set[str]] = {}
+    owners: dict[str, set[str | None]] = {}
     for guard in found.guards:
-        if guard["type"] == "TENSOR_MATCH":
-            owners.setdefault(guard["name"], set()).add(guard["graph"])
+        if guard.type == "TENSOR_MATCH":
+            owners.setdefault(guard.name, set()).add(guard.graph)
     assert {name: graphs for name, graphs in owners.items() if "scale" in name or name == "L['x']"} == {
         "L['x']": {"g0.dynamo"},
         "L['scale']": {"g0.dynamo"},
@@ -39,10 +39,10 @@ def test_guards_belong_to_the_graph_that_needs_them() -> None:
 
 def test_guards_say_what_they_check_and_no_address() -> None:
     found = capture(case_of(Broken(), torch.randn(5, 4), scale=torch.ones(8)))
-    guard = next(item for item in found.guards if item["name"] == "L['x']")
-    assert guard["code"][0].startswith("check_tensor(L['x'], Tensor, torch.float32, device='cpu'")
-    assert "traced_size=[5, 4]" in guard["code"][0]
-    identities = [code for item in found.guards for code in item["code"] if "___check_obj_id" in code]
+    guard = next(item for item in found.guards if item.name == "L['x']")
+    assert guard.code[0].startswith("check_tensor(L['x'], Tensor, torch.float32, device='cpu'")
+    assert "traced_size=[5, 4]" in guard.code[0]
+    identities = [code for item in found.guards for code in item.code if "___check_obj_id" in code]
     assert identities
     assert all("…" in code for code in identities)
 
@@ -50,17 +50,17 @@ def test_guards_say_what_they_check_and_no_address() -> None:
 def test_a_break_before_the_first_operation_is_recorded_without_a_graph() -> None:
     module = EarlyBreak()
     found = capture(case_of(module, torch.randn(3)))
-    assert [(item["graph"], item["line"]) for item in found.breaks] == [(None, line_of(module, "early"))]
+    assert [(item.graph, item.line) for item in found.breaks] == [(None, line_of(module, "early"))]
     assert [graph.id for graph in found.graphs] == ["g0.dynamo", "g0.forward"]
 
 
 def test_a_frame_left_to_python_is_recorded() -> None:
     module = SkippedFrame()
     found = capture(case_of(module, torch.randn(3)))
-    assert [(item["kind"], item["line"], item["graph"]) for item in found.breaks] == [
+    assert [(item.kind, item.line, item.graph) for item in found.breaks] == [
         ("skipped_frame", line_of(module, "block"), None)
     ]
-    assert "print" in found.breaks[0]["detail"]
+    assert "print" in str(found.breaks[0].detail)
     assert found.count("dynamo") == 1
 
 
@@ -81,7 +81,7 @@ def test_a_second_shape_is_a_second_graph_and_a_recompilation() -> None:
             return first + self.inner(x[:2]).sum()
 
     found = capture(case_of(Twice(), torch.randn(5)))
-    guarded = {guard["graph"] for guard in found.guards}
+    guarded = {guard.graph for guard in found.guards}
     assert guarded == {graph.id for graph in found.graphs if graph.kind == "dynamo"}
     assert len(found.breaks) == 2
 
@@ -109,8 +109,11 @@ class Recurrent(nn.Module):
 def test_the_setting_that_dynamo_names_gives_a_graph() -> None:
     case = case_of(Recurrent(), torch.randn(3, 2, 4))
     found = capture(case)
-    assert not found.graphs and [item["setting"] for item in found.breaks] == ["backend.dynamo.allow_rnn=true"]
-    assert in_words(found.breaks) == "Dynamo has a setting for it. Try: backend.dynamo.allow_rnn=true"
+    assert not found.graphs and [item.setting for item in found.breaks] == ["backend.dynamo.allow_rnn=true"]
+    assert (
+        in_words(item.detail for item in found.breaks)
+        == "Dynamo has a setting for it. Try: backend.dynamo.allow_rnn=true"
+    )
     before = torch._dynamo.config.allow_rnn
     with in_force({"allow_rnn": True}):
         assert capture(case).graphs

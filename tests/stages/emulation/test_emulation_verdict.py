@@ -106,7 +106,7 @@ def test_random_numbers_drawn_alike_still_count() -> None:
     context.case.module = torch.nn.Sequential(context.case.module, torch.nn.Dropout(0.2))
     result = judged(context)
     assert result.status == "passed", result.message
-    found = result.artifacts["kerneldiff/diagnosis.json"]["random"]  # an error beyond float32's floor had it looked at
+    found = result.artifacts["kerneldiff/diagnosis.json"].random  # an error beyond float32's floor had it looked at
     assert found.endswith("it was judged with the reference's random numbers")
 
 

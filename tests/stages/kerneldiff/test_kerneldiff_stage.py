@@ -85,7 +85,7 @@ def test_aot_eager_trains_alike_and_rows_cover_every_kind():
     assert set(rows["kind"]) == {"output", "loss", "gradient", "buffer"}
     assert {"logits", "hidden[0]", "loss", "first.weight", "norm.running_mean"} <= set(rows["path"])
     diagnosis = result.artifacts["kerneldiff/diagnosis.json"]
-    assert (diagnosis["kind"], diagnosis["localization"]) == ("none", "not needed: nothing failed")
+    assert (diagnosis.kind, diagnosis.localization) == ("none", "not needed: nothing failed")
     for name in ("kerneldiff/outputs.csv", "kerneldiff/diagnosis.json", "kerneldiff/worst.json"):
         assert encode(name, result.artifacts[name])
 
@@ -102,7 +102,7 @@ def test_a_scaled_output_is_a_defect_and_is_drawn(mode):
     assert (result.status, result.summary["numerics"]["verdict"]) == ("failed", "defect")
     assert "defect" in verdicts(result).values()
     diagnosis = result.artifacts["kerneldiff/diagnosis.json"]
-    assert diagnosis["kind"] is None and diagnosis["localization"].startswith("not established")
+    assert diagnosis.kind is None and diagnosis.localization.startswith("not established")
     pictures = [name for name in result.artifacts if name.startswith("kerneldiff/plots/")]
     assert pictures and all(result.artifacts[name].startswith(b"\x89PNG") for name in pictures)
     assert result.artifacts["kerneldiff/worst.json"]
@@ -112,7 +112,7 @@ def test_a_crash_is_not_established_and_its_message_is_kept():
     result = run(context_of("crashing", adapter=f"{__name__}.Crashing"))
     assert (result.status, result.summary["numerics"]["verdict"]) == ("failed", "not_established")
     assert result.summary["numerics"]["compared"] == 0 and result.summary["numerics"]["max_abs"] is None
-    assert "vmul.q7" in result.artifacts["kerneldiff/diagnosis.json"]["error"]["message"]
+    assert "vmul.q7" in result.artifacts["kerneldiff/diagnosis.json"].error["message"]
 
 
 def test_eager_against_eager_is_not_exercised():
@@ -137,7 +137,7 @@ def test_the_model_and_the_generators_are_left_as_found():
 def test_dropout_in_training_draws_alike_on_all_sides():
     result = run(context_of(drop=0.5))
     assert result.status == "passed", result.message
-    assert result.artifacts["kerneldiff/diagnosis.json"]["random"] == "all sides drew the same random numbers"
+    assert result.artifacts["kerneldiff/diagnosis.json"].random == "all sides drew the same random numbers"
 
 
 class Noisy(Net):

@@ -16,6 +16,7 @@ import torch._inductor.config as inductor_config
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.backends.compiled import compile_case
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
@@ -153,7 +154,9 @@ def test_kernels_lead_to_the_users_lines(lowered: MemoryArtifacts, graph_id: str
 
 
 def test_the_stage_and_the_report_count_kernels_alike(lowered: MemoryArtifacts) -> None:
-    facts = lowered.read_json("lower/summary.json")["graphs"]
+    stored = files.LOWERING.read(lowered)
+    assert stored is not None
+    facts = stored.graphs
     data = collect(lowered, Settings(ModelConfig("small")), title=None, max_rows=1)
     assert [graph["graph"] for graph in data["lowering"]] == sorted(facts)
     for graph in data["lowering"]:

@@ -135,7 +135,7 @@ class Locked(Plain):
 def test_a_model_that_can_not_be_copied_is_compared_without_gold() -> None:
     result = compared(Locked(), torch.ones(6, 8), adapter=Doubled)
     assert verdict_of(result, "output", "output") == "defect"
-    assert "pickle" in result.artifacts["kerneldiff/diagnosis.json"]["gold_error"]["message"]
+    assert "pickle" in result.artifacts["kerneldiff/diagnosis.json"].gold_error["message"]
 
 
 class Uncompiled(Base):

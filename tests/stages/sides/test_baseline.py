@@ -148,7 +148,7 @@ def test_one_changed_weight_establishes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_stored_weights_take_the_place_of_other_ones(dtype: str, tmp_path: Path) -> None:
     source, first = stored(tmp_path, context_of(dtype=dtype), store_baseline=True)
-    assert "with the weights" in first.artifacts["kerneldiff/diagnosis.json"]["baseline"]
+    assert "with the weights" in first.artifacts["kerneldiff/diagnosis.json"].baseline
     context = context_of(dtype=dtype, seed=1)
     mine = context.case.module
     before = {name: tensor.clone() for name, tensor in mine.state_dict().items()}

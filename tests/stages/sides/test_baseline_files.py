@@ -92,7 +92,7 @@ def test_too_large_a_reference_is_stored_only_if_forced(tmp_path: Path) -> None:
 
     source, result = stored(tmp_path, large())
     assert not (tmp_path / baseline_store.FOLDER).exists()
-    note = result.artifacts["kerneldiff/diagnosis.json"]["baseline"]
+    note = result.artifacts["kerneldiff/diagnosis.json"].baseline
     assert "not stored: it takes" in note and "store_baseline=true" in note
     with pytest.raises(ConfigurationError, match="not stored: it takes"):
         baseline.open_baseline(source)
@@ -141,5 +141,5 @@ class GivesAnObject(nn.Module):
 
 def test_what_can_not_be_stored_is_told() -> None:
     result = run(context_of("eager", module=GivesAnObject, inputs=(torch.ones(2),), mode="inference"))
-    note = result.artifacts["kerneldiff/diagnosis.json"]["baseline"]
+    note = result.artifacts["kerneldiff/diagnosis.json"].baseline
     assert note == "not stored: output output[1] is an object of type set, which can't be stored"

@@ -107,7 +107,7 @@ def verdict(result: StageResult) -> str:
 
 
 def drawn(result: StageResult) -> str:
-    found: str = result.artifacts["kerneldiff/diagnosis.json"]["random"]
+    found: str = result.artifacts["kerneldiff/diagnosis.json"].random
     return found
 
 

@@ -234,7 +234,7 @@ def test_attention_without_dropout_does_not_stop_gold_from_drawing_alike(
         tokens = torch.randint(0, 100, (2, 16))
         result = compared(opt(dtype), tokens, adapter=adapter, dtype=dtype, mode="training")
     assert numerics(result) in verdicts, result.message
-    drawn = result.artifacts["kerneldiff/diagnosis.json"]["random"]
+    drawn = result.artifacts["kerneldiff/diagnosis.json"].random
     assert drawn == "all sides drew the same random numbers" or drawn.endswith("with the reference's random numbers")
 
 

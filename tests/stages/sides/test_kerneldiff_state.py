@@ -113,4 +113,4 @@ def test_a_result_of_nothing_but_nan_says_so() -> None:
 def test_the_backends_own_exception_is_told_not_its_wrapper() -> None:
     result = compare(nn.Linear(4, 4), torch.zeros(2, 4), adapter="Raising")
     assert "NotImplementedError: my chip has no gelu" in result.message
-    assert "BackendCompilerFailed" in result.artifacts["kerneldiff/diagnosis.json"]["error"]["traceback"]
+    assert "BackendCompilerFailed" in result.artifacts["kerneldiff/diagnosis.json"].error["traceback"]
