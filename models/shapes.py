@@ -3,8 +3,7 @@
 A shape is ``Any``, ``str``, ``int``, ``float`` (whole numbers too), ``bool``, ``None``, a union of shapes, a
 ``Literal``, ``list[shape]``, ``dict[str, shape]``, ``tuple[shape, …]`` (a list of that length) or a dataclass (a
 mapping): keys without a default (and :data:`STORED`) must be there, and keys that it does not name may hold anything
-and are left out. The key of ``for_`` is ``for``, which no field can be called. A TypedDict is the same as a dict that
-keeps all keys.
+and are left out. The key of ``for_`` is ``for``, which no field can be called.
 """
 
 import dataclasses
@@ -65,8 +64,6 @@ def reader(shape: Any) -> Reader:
         return _fixed(parameters)
     if origin is dict:
         return _mapping(parameters[1])
-    if typing.is_typeddict(shape):
-        return _typed_dict(shape)
     assert dataclasses.is_dataclass(shape), f"{shape} is no shape"
     return _record(shape)
 
@@ -193,20 +190,6 @@ def _record(shape: Any) -> Reader:
             raise Mismatch(f"a mapping without {missing[0]!r}", "one with it")
         known = readers()
         return shape(**{known[key][0]: _at(key, known[key][1], item) for key, item in value.items() if key in known})
-
-    return read
-
-
-def _typed_dict(shape: Any) -> Reader:
-    readers = {key: reader(kind) for key, kind in typing.get_type_hints(shape).items()}
-    required = sorted(shape.__required_keys__)
-
-    def read(value: Any) -> dict[str, Any]:
-        _require_keys(value)
-        missing = [key for key in required if key not in value]
-        if missing:
-            raise Mismatch(f"a mapping without {missing[0]!r}", "one with it")
-        return {key: _at(key, readers[key], item) if key in readers else item for key, item in value.items()}
 
     return read
 

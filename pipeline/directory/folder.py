@@ -13,6 +13,7 @@ from inductor_debug.models.errors import DamagedError
 from inductor_debug.models.visible import visible
 from inductor_debug.pipeline.directory.names import CACHE_PREFIX, MANIFEST, STAGES
 from inductor_debug.stages.artifacts.files import shape_of, table_of
+from inductor_debug.stages.artifacts.records import Manifest
 
 
 class StoredFolder:
@@ -85,11 +86,10 @@ class StoredFolder:
     def listed(self) -> dict[str, str] | None:
         """Path → SHA-256, as the manifest tells; None where there is no manifest or it tells nothing."""
         try:
-            manifest = stored.read_json(self.path / MANIFEST, shape_of(MANIFEST), self.path)
+            manifest: Manifest = stored.read_json(self.path / MANIFEST, Manifest, self.path)
         except FileNotFoundError:
             return None
-        files: dict[str, str] | None = manifest.get("files")
-        return files
+        return manifest.files or None
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:

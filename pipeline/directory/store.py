@@ -4,15 +4,18 @@ import math
 import os
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 from inductor_debug.models.errors import DamagedError, RunDirectoryError, closest_first
 from inductor_debug.models.stored import files_below
 from inductor_debug.models.visible import visible
 from inductor_debug.pipeline.directory.folder import StoredFolder
-from inductor_debug.pipeline.directory.names import CONFIGURATION_ERROR, LOG, SUMMARY
+from inductor_debug.pipeline.directory.names import LOG, SUMMARY
 from inductor_debug.pipeline.directory.summary import EXIT_CODES
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.records import Benchmark
 from inductor_debug.stages.settings import shown_name
 
 OUTPUTS = Path("outputs")
@@ -52,7 +55,7 @@ def find_runs(root: Path, unlisted: Callable[[str], None] | None = None) -> list
             f"ROOT: no folder {str(root)!r}; valid: a folder that holds runs, by default outputs.\n"
             "Try: inductor-debug list FOLDER"
         )
-    logged = (folder for folder, files in files_below(root, unlisted) if LOG in files)
+    logged = (folder for folder, names in files_below(root, unlisted) if LOG in names)
     return sorted(filter(_is_run, logged), key=_started)
 
 
@@ -125,33 +128,34 @@ def _without_summary(run: Path) -> RunDirectoryError:
 def _rejection(run: Path) -> str:
     """The message of a configuration that could not be run; empty where it was none, or can't be read."""
     try:
-        return str(StoredFolder(run).read_json(CONFIGURATION_ERROR)["message"])
-    except (FileNotFoundError, DamagedError):
+        found = files.CONFIGURATION_ERROR.read(StoredFolder(run))
+    except DamagedError:
         return ""
+    return "" if found is None else found.message
 
 
 def row(run: Path) -> dict[str, Any]:
     """One line of the table of runs, keys as in ``COLUMNS`` and :data:`DAMAGE`; what a run does not tell is None."""
     try:
-        summary = read_summary(run)
+        summary = files.SUMMARY.shaped(read_summary(run))
     except DamagedError as error:
         return dict.fromkeys(COLUMNS) | {"run": str(run), "verdict": DAMAGED, DAMAGE: first_line(error)}
     except RunDirectoryError:
         verdict = "rejected" if _rejection(run) else NO_RESULT
         return dict.fromkeys(COLUMNS) | {"run": str(run), **_configured(run), "verdict": verdict, DAMAGE: None}
-    about, benchmark = summary["run"], summary.get("benchmark") or {}
-    interval = benchmark.get("speedup_ci95")
-    shown = None if not interval or None in interval else "{:.3g} to {:.3g}".format(*map(float, interval))
-    established = benchmark.get("established") is not False
+    benchmark = summary.benchmark or Benchmark()
+    interval = [float(limit) for limit in benchmark.speedup_ci95 or () if limit is not None]
+    shown = "{:.3g} to {:.3g}".format(*interval) if interval else None
+    established = benchmark.established is not False
     return {
         "run": str(run),
-        **{key: about.get(key) for key in _ABOUT},
-        "verdict": summary["verdict"],
-        "violations": (summary.get("violations") or {}).get("total"),
-        "numerics": (summary.get("numerics") or {}).get("verdict"),
-        "speedup": benchmark.get("speedup") if established else None,
+        **{key: getattr(summary.run, key) for key in _ABOUT},
+        "verdict": summary.verdict,
+        "violations": summary.violations and summary.violations.total,
+        "numerics": summary.numerics and summary.numerics.verdict,
+        "speedup": benchmark.speedup if established else None,
         "speedup_ci95": shown if established else "not established",
-        "seconds": about.get("seconds"),
+        "seconds": summary.run.seconds,
         DAMAGE: None,
     }
 
@@ -162,25 +166,29 @@ def build_target(run: Path) -> str:
         configured: _Configured = StoredFolder(run).read_yaml(HYDRA, _Configured)
     except (FileNotFoundError, DamagedError):
         return ""
-    return str(configured["model"].get("build", {}).get("_target_") or "")
+    return str(configured.model.build.get("_target_") or "")
 
 
-class _Model(TypedDict):
+@dataclass(frozen=True)
+class _Model:
     name: str
-    build: NotRequired[dict[str, Any]]
+    build: dict[str, Any] = field(default_factory=dict)
 
 
-class _Accel(TypedDict):
+@dataclass(frozen=True)
+class _Accel:
     name: str
 
 
-class _Backend(TypedDict):
+@dataclass(frozen=True)
+class _Backend:
     name: str
     adapter: str
-    _target_: NotRequired[str | None]
+    _target_: str | None = None
 
 
-class _Configured(TypedDict):
+@dataclass(frozen=True)
+class _Configured:
     """What a listing takes from a stored configuration."""
 
     model: _Model
@@ -196,6 +204,6 @@ def _configured(run: Path) -> dict[str, Any]:
         config: _Configured = StoredFolder(run).read_yaml(HYDRA, _Configured)
     except (FileNotFoundError, DamagedError):
         return {}
-    backend = shown_name(*(config["backend"].get(key) for key in ("name", "adapter", "_target_")))  # type: ignore[arg-type]
-    names = {"model": config["model"]["name"], "accel": config["accel"]["name"], "backend": backend}
-    return {**names, "dtype": config["dtype"], "mode": config["mode"]}
+    backend = shown_name(*vars(config.backend).values())
+    names = {"model": config.model.name, "accel": config.accel.name, "backend": backend}
+    return {**names, "dtype": config.dtype, "mode": config.mode}

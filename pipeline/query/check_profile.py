@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from inductor_debug.models.errors import ConfigurationError, DamagedError, RunDirectoryError, UserError, invalid_choice
 from inductor_debug.models.visible import visible
@@ -146,18 +146,18 @@ def _variables(run: Path) -> dict[str, str]:
     from inductor_debug.stages.accelerators.profile import PREFIX
 
     try:
-        manifest = StoredFolder(run).read_json(MANIFEST)
-    except FileNotFoundError:  # nothing says that there were any
-        return {}
+        manifest = files.MANIFEST.read(StoredFolder(run))
     except DamagedError as error:
         unknown = "So the variables MOCK_* of the run are not known."
         raise DamagedError(f"{store.first_line(error)} {unknown}\nTry: accel=mock") from error
-    if "environment" not in manifest:
+    if manifest is None:  # nothing says that there were any
+        return {}
+    if manifest.environment is None:
         raise DamagedError(
             f"{visible(str(run / MANIFEST))}: has no environment, so the variables MOCK_* of the run are not known.\n"
             "Try: accel=mock"
         )
-    return {name: value for name, value in manifest["environment"].items() if name.startswith(PREFIX)}
+    return {name: value for name, value in manifest.environment.items() if name.startswith(PREFIX)}
 
 
 def _told(then: Mapping[str, str], name: str) -> str:
@@ -203,7 +203,8 @@ def _named(accel: str, config_dir: Path | None) -> str | Path:
     return own.get(accel, accel)
 
 
-class _Configured(TypedDict):
+@dataclass(frozen=True)
+class _Configured:
     """What a check takes from a stored configuration."""
 
     accel: dict[str, Any]
@@ -214,7 +215,7 @@ def _own_profile(run: Path, changes: Mapping[str, Any]) -> AccelConfig:
     from inductor_debug.stages.accelerators.yaml_profiles import stored_config
 
     try:
-        stored = StoredFolder(run).read_yaml(store.HYDRA, _Configured)["accel"]
+        stored = StoredFolder(run).read_yaml(store.HYDRA, _Configured).accel
     except (FileNotFoundError, DamagedError) as error:
         told = (
             f"{visible(str(run))} holds no {store.HYDRA}."

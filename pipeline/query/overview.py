@@ -12,9 +12,9 @@ from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wa
 def summary(run: StoredRun, wanted: Wanted) -> Analysis:
     """The verdict, each stage, the main findings, and what else can be asked of this run."""
     about = run.summary["run"]
-    report = run.json(files.REPORT) if run.has(files.REPORT) else {}
+    found = run.json(files.REPORT).findings if run.has(files.REPORT) else []
     name = ", ".join(str(about.get(key)) for key in ("model", "accel", "backend", "dtype", "mode"))
-    told = [f"{name}: {run.summary['verdict']}", *report.get("findings", [])]
+    told = [f"{name}: {run.summary['verdict']}", *found]
     stages = run.summary["stages"]
     below = Counter(name.split("/")[0] for name in run.names if "/" in name)
     asked = [{"type": name, "question": kind.text, **_answered(run, kind)}

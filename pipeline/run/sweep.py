@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from inductor_debug.models.errors import DamagedError
-from inductor_debug.models.stored import read_json, read_text
+from inductor_debug.models.stored import read_json, read_text, shaped
 from inductor_debug.pipeline.directory import summary
 from inductor_debug.pipeline.directory.names import CONFIGURATION_ERROR, SUMMARY
 from inductor_debug.pipeline.directory.rundir import run_id, write_atomically
@@ -123,6 +123,8 @@ def _read_summary(job: Path) -> Any:
 
 def _read(path: Path) -> Any:
     try:
-        return read_json(path, shape_of(path.name), path.parent)
+        found = read_json(path, root=path.parent)
+        shaped(found, shape_of(path.name), path)
+        return found
     except (FileNotFoundError, DamagedError):
         return None

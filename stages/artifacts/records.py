@@ -4,92 +4,100 @@ Keys that are not named here may hold anything.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 from inductor_debug.models.shapes import OMITTED, Number
 
 
-class Run(TypedDict, total=False):
+@dataclass(frozen=True)
+class Run:
     """``run`` of summary.json."""
 
-    id: str
-    model: str | None
-    accel: str | None
-    backend: str | None
-    dtype: str | None
-    mode: str | None
-    device: str | None
-    seconds: Number | None
-    overrides: list[str]
-    flags: list[str]
+    id: str = ""
+    model: str | None = None
+    accel: str | None = None
+    backend: str | None = None
+    dtype: str | None = None
+    mode: str | None = None
+    device: str | None = None
+    seconds: Number | None = None
+    overrides: list[str] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
 
 
-class StageEntry(TypedDict):
+@dataclass(frozen=True)
+class StageEntry:
     """One of ``stages`` of summary.json, and a stage's record."""
 
     name: str
     status: str
-    message: NotRequired[str | None]
-    seconds: NotRequired[Number | None]
-    mistake: NotRequired[str | None]
+    message: str | None = None
+    seconds: Number | None = None
+    mistake: str | None = None
 
 
-class Violations(TypedDict, total=False):
+@dataclass(frozen=True)
+class Violations:
     """``violations`` of summary.json."""
 
-    total: int | None
-    by_rule: dict[str, int]
-    by_effect: dict[str, int]
-    strict: bool | None
-    profile: str | None
-    declared_by: str | None
+    total: int | None = None
+    by_rule: dict[str, int] = field(default_factory=dict)
+    by_effect: dict[str, int] = field(default_factory=dict)
+    strict: bool | None = None
+    profile: str | None = None
+    declared_by: str | None = None
 
 
-class Numerics(TypedDict, total=False):
+@dataclass(frozen=True)
+class Numerics:
     """``numerics`` of summary.json."""
 
-    compared: int | None
-    failed: int | None
-    verdict: str | None
+    compared: int | None = None
+    failed: int | None = None
+    verdict: str | None = None
 
 
-class Benchmark(TypedDict, total=False):
+@dataclass(frozen=True)
+class Benchmark:
     """``benchmark`` of summary.json."""
 
-    reference: dict[str, Any] | None
-    test: dict[str, Any] | None
-    speedup: Number | None
-    speedup_ci95: tuple[Number, Number] | tuple[None, None] | None
-    established: bool | None
-    not_established: str | None
+    reference: dict[str, Any] | None = None
+    test: dict[str, Any] | None = None
+    speedup: Number | None = None
+    speedup_ci95: tuple[Number, Number] | tuple[None, None] | None = None
+    established: bool | None = None
+    not_established: str | None = None
 
 
-class Summary(TypedDict):
-    """summary.json."""
+@dataclass(frozen=True)
+class Summary:
+    """What a listing reads of summary.json; parts of other stages are theirs."""
 
     run: Run
     verdict: str
     stages: list[StageEntry]
-    graphs: NotRequired[dict[str, Any] | None]
-    violations: NotRequired[Violations | None]
-    numerics: NotRequired[Numerics | None]
-    benchmark: NotRequired[Benchmark | None]
-    guards: NotRequired[dict[str, Any] | None]
-    repros: NotRequired[list[dict[str, Any]] | None]
+    graphs: dict[str, Any] | None = None
+    violations: Violations | None = None
+    numerics: Numerics | None = None
+    benchmark: Benchmark | None = None
+    guards: dict[str, Any] | None = None
+    repros: list[dict[str, Any]] | None = None
 
 
-class Rejection(TypedDict):
+@dataclass(frozen=True)
+class Rejection:
     """configuration_error.json."""
 
     message: str
-    overrides: NotRequired[list[str]]
+    overrides: list[str] = field(default_factory=list)
 
 
-class Manifest(TypedDict, total=False):
-    """manifest.json."""
+@dataclass(frozen=True)
+class Manifest:
+    """What is read of manifest.json; ``environment`` is None where it tells none."""
 
-    environment: dict[str, str]
-    files: dict[str, str]
+    environment: dict[str, str] | None = None
+    files: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,37 +305,41 @@ class BisectionRecord:
     seconds: Number = 0.0
 
 
-class ReportData(TypedDict, total=False):
-    """report/report.json."""
+@dataclass(frozen=True)
+class ReportData:
+    """What is read of report/report.json."""
 
-    findings: list[str]
-
-
-class DeclaredRule(TypedDict, total=False):
-    """A rule of declared.json, all fields."""
-
-    rule: str
-    effect: str | None
-    dims: str | None
-    roles: list[str] | None
-    unit: str | None
-    operations: list[str] | None
-    value: Any
-    source: str | None
-    version: str | None
+    findings: list[str] = field(default_factory=list)
 
 
-class DeclaredWaiver(TypedDict, total=False):
-    """A waiver of declared.json."""
+@dataclass(frozen=True)
+class DeclaredRule:
+    """A rule of declared.json: see :class:`stages.accelerators.config.Rule`."""
 
-    rule: str
-    source: str
-    target: str
-    reason: str
-    expires: str | None
+    rule: str = ""
+    effect: str | None = None
+    dims: str | None = None
+    roles: list[str] | None = None
+    unit: str | None = None
+    operations: list[str] | None = None
+    value: Any = None
+    source: str | None = None
+    version: str | None = None
 
 
-class Declared(TypedDict):
+@dataclass(frozen=True)
+class DeclaredWaiver:
+    """A waiver of declared.json: see :class:`stages.accelerators.config.Waiver`."""
+
+    rule: str = ""
+    source: str = ""
+    target: str = ""
+    reason: str = ""
+    expires: str | None = None
+
+
+@dataclass(frozen=True)
+class Declared:
     """constrain/declared.json."""
 
     name: str

@@ -34,8 +34,7 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
         A JSON-able dict: ``title, verdict, run, compiled_by, versions, stages``, the data of each section under its
         key, ``repros, reproduce, files, findings, not_established, sentence``.
     """
-    summary: Mapping[str, Any] = files.SUMMARY.read(artifacts) or {}
-    manifest: Mapping[str, Any] = files.MANIFEST.read(artifacts) or {}
+    summary, manifest = _plain(artifacts, files.SUMMARY.path), _plain(artifacts, files.MANIFEST.path)
     run = {**_run_of(settings), **summary.get("run", {})}
     if "seconds" in run:  # the run isn't over: summary.json's final figure has the report's time in it too
         run["seconds_before_report"] = run.pop("seconds")
@@ -60,6 +59,15 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
     data["not_established"] = [*_missing(data), *notes]
     data["sentence"] = _sentence(data, (summary.get("violations") or {}).get("declared_by") == "backend")
     return data
+
+
+def _plain(artifacts: Artifacts, name: str) -> Mapping[str, Any]:
+    """A file with all of its keys; empty where it is not stored."""
+    try:
+        found: Mapping[str, Any] = artifacts.read_json(name)
+    except FileNotFoundError:
+        return {}
+    return found
 
 
 def reproduce(run: Mapping[str, Any], variables: Mapping[str, str] = MappingProxyType({})) -> list[str]:

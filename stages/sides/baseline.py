@@ -270,13 +270,15 @@ def open_baseline(run: str) -> Baseline:
     folder = Path(run).expanduser() / place
     baseline = Baseline(run, folder, {})
     try:
-        about = read_json(folder / main, Stamped, folder.parents[1])
+        about = read_json(folder / main, root=folder.parents[1])
+        shaped(about, Stamped, folder / main)
         told, schema = about.pop("sha256"), about["schema"]
         if told != digest(about):
             raise baseline._damaged(f"{main} has not the SHA-256 that it tells")
         if schema != SCHEMA:
             raise _error(run, f"holds a baseline of schema {schema}", f"schema {SCHEMA}", "inductor-debug rerun")
-        baseline.about = shaped(about, About, folder / main)
+        shaped(about, About, folder / main)
+        baseline.about = about
     except FileNotFoundError:
         raise _missing(run) from None
     except DamagedError as error:

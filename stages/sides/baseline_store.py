@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 from inductor_debug.models.case import Case
 from inductor_debug.stages.artifacts import files
@@ -23,61 +23,70 @@ LIMIT = 64 * 2**20
 does the training of a small model; ResNet-18's gradients take 141 MB (float32, and float64 for gold), BERT's 2.1 GB."""
 
 
-class Stamped(TypedDict):
+@dataclass(frozen=True)
+class Stamped:
     """baseline.json: what any schema of it has."""
 
     schema: int
     sha256: str
 
 
-class _Reference(TypedDict):
+@dataclass(frozen=True)
+class _Reference:
     backend: str
     device: str | None
     dtype: str | None
 
 
-class _MadeWith(TypedDict):
+@dataclass(frozen=True)
+class _MadeWith:
     torch: str
     device: str
     machine: str
     cpu_capability: str
 
 
-class _Random(TypedDict):
+@dataclass(frozen=True)
+class _Random:
     drew: bool
     generator: str
     gold: str
 
 
-class _Record(TypedDict):
+@dataclass(frozen=True)
+class _Record:
     """A tensor, or another leaf, as :mod:`stages.sides.packing` records it."""
 
     type: str
-    dtype: NotRequired[str]
-    shape: NotRequired[list[int]]
-    stored: NotRequired[str]
-    sha256: NotRequired[str]
-    kind: NotRequired[str]
-    path: NotRequired[str]
-    value: NotRequired[str | list[str]]
+    dtype: str = ""
+    shape: list[int] = field(default_factory=list)
+    stored: str = ""
+    sha256: str = ""
+    kind: str = ""
+    path: str = ""
+    value: str | list[str] = ""
 
 
-class _Tensors(TypedDict):
+@dataclass(frozen=True)
+class _Tensors:
     sha256: str
     tensors: dict[str, _Record]
 
 
-class _Leaves(TypedDict):
+@dataclass(frozen=True)
+class _Leaves:
     reference: list[_Record]
     gold: list[_Record]
 
 
-class _File(TypedDict):
+@dataclass(frozen=True)
+class _File:
     bytes: int
     sha256: str
 
 
-class About(TypedDict):
+@dataclass(frozen=True)
+class About:
     """baseline.json without the SHA-256 of itself."""
 
     settings: dict[str, Any]
