@@ -36,7 +36,7 @@ class Artifacts(Protocol):
 
     def read_json(self, name: str) -> Any: ...
 
-    def read_table(self, name: str) -> list[dict[str, Any]]:
+    def read_table(self, name: str) -> list[dict[str, str]]:
         """A CSV file's rows, cells as text."""
         ...
 
@@ -172,5 +172,5 @@ class MemoryArtifacts:
     def read_json(self, name: str) -> Any:
         return json.loads(self.read_bytes(name))
 
-    def read_table(self, name: str) -> list[dict[str, Any]]:
+    def read_table(self, name: str) -> list[dict[str, str]]:
         return parse_csv(self.read_bytes(name), Path(name))

@@ -107,7 +107,7 @@ class StoredRun:
     def table(self, file: kinds.Table | str, *parts: str) -> list[Row]:
         """A CSV file's rows, numbers and truth values as such, empty cells as None; [] where there is no such file."""
         table = files.table_of(file) if isinstance(file, str) else file
-        return table.typed(table.read(self.artifacts, *parts) or [])
+        return table.read(self.artifacts, *parts) or []
 
     def status(self, stage: str) -> str | None:
         """What became of a stage; None where it was not selected."""

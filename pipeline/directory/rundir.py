@@ -132,7 +132,7 @@ class RunDirectory:
     def read_json(self, name: str) -> Any:
         return json.loads(self.read_bytes(name))
 
-    def read_table(self, name: str) -> list[dict[str, Any]]:
+    def read_table(self, name: str) -> list[dict[str, str]]:
         return parse_csv(self.read_bytes(name), self.path / name)
 
     def store_stage(self, record: dict[str, Any]) -> None:

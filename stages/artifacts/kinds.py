@@ -3,7 +3,7 @@
 import fnmatch
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -21,7 +21,7 @@ class Readable(Protocol):
 
     def read_json(self, name: str) -> Any: ...
 
-    def read_table(self, name: str) -> list[Row]: ...
+    def read_table(self, name: str) -> list[dict[str, str]]: ...
 
 
 @dataclass(frozen=True)
@@ -125,15 +125,21 @@ class Table(File):
     optional: tuple[str, ...] = ()
 
     def read(self, artifacts: Readable, *parts: str) -> list[Row] | None:
-        """Its rows, their cells as text; None where it is not stored."""
+        """Its rows; None where it is not stored.
+
+        Numbers and truth values are such, empty cells None. A column that says text stays text.
+        """
+        rows = self.cells(artifacts, *parts)
+        if rows is None:
+            return None
+        return [{name: self._typed(name, cell) for name, cell in row.items()} for row in rows]
+
+    def cells(self, artifacts: Readable, *parts: str) -> list[dict[str, str]] | None:
+        """Its rows as they are written, for a page that shows them; None where it is not stored."""
         try:
             return artifacts.read_table(self.at(*parts))
         except FileNotFoundError:
             return None
-
-    def typed(self, rows: Iterable[Row]) -> list[Row]:
-        """Rows with numbers and truth values as such, empty cells as None. A column that says text stays text."""
-        return [{name: self._typed(name, cell) for name, cell in row.items()} for row in rows]
 
     def checks(self) -> dict[str, Column]:
         """What a reader asks of the columns."""

@@ -23,7 +23,7 @@ def bisection(artifacts: Artifacts, max_rows: int) -> Row | None:
         "answer": facts.answer,
         "remedy": facts.remedy,
         "nodes": nodes,
-        "table": capped(files.PROBES.read(artifacts), files.PROBES, max_rows),
+        "table": capped(files.PROBES.cells(artifacts), files.PROBES, max_rows),
     }
 
 

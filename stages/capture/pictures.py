@@ -81,7 +81,7 @@ def _findings(rows: Iterable[Row]) -> dict[str, tuple[str, str]]:
     for row in rows:
         if row.get("severity") == "waived":
             continue
-        effect, message = str(row.get("effect")), str(row.get("message"))
+        effect, message = str(row.get("effect")), str(row.get("message") or "")
         before = found.get(row["node"])
         worst = effect if before is None else min(before[0], effect, key=rank)
         found[row["node"]] = (worst, message if before is None else f"{before[1]}; {message}")

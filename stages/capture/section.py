@@ -43,7 +43,7 @@ class GraphsSection(ReportSection):
 def _graphs(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) -> Row:
     breaks = files.BREAKS.read(artifacts) or []
     recompiles = files.RECOMPILES.read(artifacts)
-    statistics = files.STATISTICS.read(artifacts)
+    statistics = files.STATISTICS.cells(artifacts)
     return {
         "summary": summary.get("graphs") or {},
         "recompiles": None if recompiles is None else len(recompiles),

@@ -27,11 +27,11 @@ def violations(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) 
         "by_severity": dict(Counter(severity_of(row["severity"] for row in group) for group in found)),
         "total": len(found) if rows or stored.get("total") is not None else None,
         "strict": stored.get("strict"),
-        "by_rule_and_effect": [_shares(row) for row in files.BY_RULE.read(artifacts) or []],
+        "by_rule_and_effect": [_shares(row) for row in files.BY_RULE.cells(artifacts) or []],
         "profile": stored.get("profile"),
         "declared_by": stored.get("declared_by"),
         "top_lines": top_lines(rows, _code(artifacts) if rows else {}),
-        "rows": rows[:max_rows],
+        "rows": (files.VIOLATIONS.cells(artifacts) or [])[:max_rows],
         "rows_total": len(rows),
         "file": files.VIOLATIONS.path,
     }

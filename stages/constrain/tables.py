@@ -76,14 +76,15 @@ def top_lines(rows: Iterable[Mapping[str, Any]], code: Mapping[str, str]) -> lis
     share of FLOPs, then by their number. A line of torch's own layers is one for each module.
 
     Args:
-        rows: of ``violations.csv``, as mappings.
+        rows: of ``violations.csv``, as they are read.
         code: ``file:line`` → what stands there.
     """
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         if row["severity"] != "waived":
-            layer = row["module"] if LAYERS in row["source"] else ""  # the line says nothing of the user's model
-            groups[row["source"], layer].append(row)
+            source = row["source"] or ""
+            layer = row["module"] if LAYERS in source else ""  # the line says nothing of the user's model
+            groups[source, layer or ""].append(row)
     lines = [
         _line(source, group, ": ".join(filter(None, (layer and f"module {layer}", code.get(source, "")))))
         for (source, layer), group in groups.items()
@@ -94,6 +95,7 @@ def top_lines(rows: Iterable[Mapping[str, Any]], code: Mapping[str, str]) -> lis
 
 def _line(source: str, group: list[Mapping[str, Any]], code: str) -> dict[str, Any]:
     findings = by_finding(group, lambda row: row.get("finding"))
+    tried = Counter(text for rows in findings for text in {row["suggestion"] or "" for row in rows})
     return {
         "source": source or "(no source line recorded)",
         "code": code,
@@ -101,7 +103,7 @@ def _line(source: str, group: list[Mapping[str, Any]], code: str) -> dict[str, A
         "rules": ", ".join(sorted({f"{row['rule']} ({row['effect']})" for row in group})),
         "cost_bytes": _cost(group),
         "flops_share": _flops_share(group),
-        "suggestion": suggestions(Counter(text for rows in findings for text in {row["suggestion"] for row in rows})),
+        "suggestion": suggestions(tried),
     }
 
 
@@ -109,7 +111,7 @@ def _cost(group: list[Mapping[str, Any]]) -> int:
     """Bytes that a line costs, in the picture of it (Dynamo's, or AOTAutograd's) in which that is more."""
     pictures: Counter[bool] = Counter()
     for row in group:
-        pictures[row["graph"].endswith(".dynamo")] += int(row["cost_bytes"] or 0)
+        pictures[row["graph"].endswith(".dynamo")] += row["cost_bytes"] or 0
     return max(pictures.values())
 
 

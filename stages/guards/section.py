@@ -20,9 +20,9 @@ def guards(artifacts: Artifacts, max_rows: int) -> Row | None:
     return {
         "graphs": [_graph(graph) for graph in facts.graphs],
         "recompiling": facts.recompiling,
-        "variations": files.GUARD_VARIATIONS.read(artifacts) or [],
-        "recompiles": capped(files.GUARD_RECOMPILES.read(artifacts), files.GUARD_RECOMPILES, max_rows),
-        "breaks": capped(files.GUARD_BREAKS.read(artifacts), files.GUARD_BREAKS, max_rows),
+        "variations": files.GUARD_VARIATIONS.cells(artifacts) or [],
+        "recompiles": capped(files.GUARD_RECOMPILES.cells(artifacts), files.GUARD_RECOMPILES, max_rows),
+        "breaks": capped(files.GUARD_BREAKS.cells(artifacts), files.GUARD_BREAKS, max_rows),
         "limits": facts.limits,
         "not_established": facts.not_established,
     }

@@ -28,7 +28,7 @@ _FAILING = ("defect", "not_established")
 
 def numerics(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) -> Row | None:
     """The section's data; ``tally`` says what became of the results, tensors and others apart."""
-    rows = files.OUTPUTS.read(artifacts)
+    rows = files.OUTPUTS.cells(artifacts)
     stored = summary.get("numerics") or {}
     diagnosis = files.DIAGNOSIS.read(artifacts)
     if rows is None and stored.get("verdict") is None and diagnosis is None:
@@ -68,7 +68,7 @@ def worst_first(row: Row) -> tuple[int, float]:
     verdict, ratio = row.get("verdict"), row.get("ratio")
     rank = _FAILING.index(verdict) if verdict in _FAILING else len(_FAILING)
     unknown = float("-inf") if rank < len(_FAILING) else float("inf")
-    return rank, -float(ratio) if ratio and ratio != "nan" else unknown
+    return rank, unknown if ratio in (None, "", "nan") else -float(ratio)
 
 
 class NumericsSection(ReportSection):
@@ -111,8 +111,7 @@ def answer(run: StoredRun, wanted: Wanted) -> Analysis:
     stored = numerics(run.artifacts, run.summary, 0)
     if stored is None:
         raise run.lacks("compared numbers", "kerneldiff", "stages=[capture,lower,kerneldiff,report]")
-    rows = files.OUTPUTS.read(run.artifacts) or []
-    worst = files.OUTPUTS.typed(sorted(rows, key=worst_first))
+    worst = sorted(files.OUTPUTS.read(run.artifacts) or [], key=worst_first)
     told = [run.message("kerneldiff"), stored["tally"] or "", stored["summary"].get("verdict") or ""]
     diagnosis = stored["diagnosis"] or {}
     if (stored["summary"].get("failed") or 0) and not run.has(files.BISECTION):

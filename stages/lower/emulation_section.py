@@ -20,11 +20,11 @@ def emulation(artifacts: Artifacts, max_rows: int) -> Row | None:
     ``findings`` and ``fallbacks`` are tables, defects first; ``kinds`` says of each kind what it means and of how many
     nodes it was found, ``numerics`` what the profile states.
     """
-    facts, rows = files.EMULATION_FACTS.read(artifacts), files.EMULATION.read(artifacts)
-    if facts is None or rows is None:
+    facts, cells = files.EMULATION_FACTS.read(artifacts), files.EMULATION.cells(artifacts)
+    if facts is None or cells is None:
         return None
-    order = list(KINDS)
-    found = [row for row in rows if row["kind"] != HOST]
+    rows, order = files.EMULATION.read(artifacts) or [], list(KINDS)
+    found = [row for row in cells if row["kind"] != HOST]
     return {
         "profile": facts["profile"],
         "numerics": {key: value for key, value in facts["numerics"].items() if value not in (None, False, {}, [])},
@@ -32,8 +32,8 @@ def emulation(artifacts: Artifacts, max_rows: int) -> Row | None:
         "counts": facts["findings"],
         "kinds": [{"kind": kind, "nodes": count, "what": KINDS[kind]} for kind, count in facts["findings"].items()],
         "findings": capped(found, files.EMULATION, max_rows, order=lambda row: order.index(row["kind"])),
-        "fallbacks": capped([row for row in rows if row["kind"] == HOST], files.EMULATION, max_rows),
-        "host_bytes": sum(int(row["bytes"]) for row in rows if row["kind"] == HOST and row["bytes"]),
+        "fallbacks": capped([row for row in cells if row["kind"] == HOST], files.EMULATION, max_rows),
+        "host_bytes": sum(row["bytes"] or 0 for row in rows if row["kind"] == HOST),
     }
 
 

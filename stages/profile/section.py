@@ -24,8 +24,11 @@ def profiling(artifacts: Artifacts, max_rows: int) -> Row | None:
 
 def _rows(artifacts: Artifacts, file: Table) -> list[Row] | None:
     """A table's rows, names that list several as lists, and a name that is empty said to be."""
-    rows = file.read(artifacts)
-    for row in rows or []:
+    cells = file.cells(artifacts)
+    if cells is None:
+        return None
+    rows: list[Row] = [{**row} for row in cells]
+    for row in rows:
         if "sources" in row:
             row["sources"] = row["sources"].split()
         for key in ("operation", "source"):

@@ -61,12 +61,13 @@ def test_cells_come_back_with_the_types_that_their_column_says() -> None:
     table = Table("x.csv", {"name": TEXT, "count": WHOLE, "time": NUMBER, "fused": TRUTH})
     text = "name,count,time,fused,more\n12,3,0.5,True,7\ntrue,,nan,False,\n,-4,1e3,,inf\n"
     artifacts = MemoryArtifacts({"x.csv": text})
-    assert table.typed(table.read(artifacts) or []) == [
+    assert table.read(artifacts) == [
         {"name": "12", "count": 3, "time": 0.5, "fused": True, "more": 7},
         {"name": "true", "count": None, "time": "nan", "fused": False, "more": None},
         {"name": None, "count": -4, "time": 1000.0, "fused": None, "more": "inf"},
     ]
-    assert Table("y.csv").read(artifacts) is None
+    assert [row["count"] for row in table.cells(artifacts) or []] == ["3", "", "-4"]
+    assert Table("y.csv").read(artifacts) is None and Table("y.csv").cells(artifacts) is None
 
 
 @pytest.mark.parametrize("cell", ["x", "1.5", "--1", " 1"])

@@ -49,7 +49,7 @@ def test_nothing_found_is_an_empty_table() -> None:
 
 def test_the_lines_that_cost_most_come_first() -> None:
     rows = [{"source": f"a.py:{line}", "severity": "warning", "rule": "alignment", "effect": "pad",
-             "graph": "g0.forward", "cost_bytes": str(line), "cost_share": "", "suggestion": "pad"}
+             "graph": "g0.forward", "cost_bytes": line, "cost_share": None, "suggestion": "pad"}
             for line in range(30)]  # fmt: skip
     lines = top_lines(rows, {"a.py:29": "y = f(x)"})
     assert [line["source"] for line in lines] == [f"a.py:{line}" for line in range(29, 19, -1)]
@@ -148,13 +148,13 @@ def test_what_a_backward_graph_gets_of_its_forward_is_in_no_share_twice():
 
 
 def test_lines_of_equal_cost_are_ordered_by_the_flops_that_they_lose():
-    def found(line, node, share, *, graph="g0.forward", cost="0"):
+    def found(line, node, share, *, graph="g0.forward", cost=0):
         row = {"source": f"a.py:{line}", "severity": "warning", "rule": "operation", "effect": "fallback"}
         return row | {"node": node, "graph": graph, "cost_bytes": cost, "cost_share": share, "suggestion": "replace"}
 
-    rows = [found(1, "a", "0.1"), found(2, "b", "0.3"), found(2, "b", "0.3"), found(2, "c", "0.2"),
-            found(2, "d", "0.4", graph="g0.dynamo"), found(3, "e", ""), found(4, "f", "0.1", cost="9")]  # fmt: skip
-    rows += [found(5, "g", "", cost=cost, graph=f"g0.{kind}") for kind, cost in (("dynamo", "3"), ("forward", "4"))]
+    rows = [found(1, "a", 0.1), found(2, "b", 0.3), found(2, "b", 0.3), found(2, "c", 0.2),
+            found(2, "d", 0.4, graph="g0.dynamo"), found(3, "e", None), found(4, "f", 0.1, cost=9)]  # fmt: skip
+    rows += [found(5, "g", None, cost=cost, graph=f"g0.{kind}") for kind, cost in (("dynamo", 3), ("forward", 4))]
     lines = top_lines(rows, {})
     assert [line["cost_bytes"] for line in lines[:2]] == [9, 4]  # of two pictures of one line the larger
     assert lines.pop(1)["source"] == "a.py:5"
