@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from inductor_debug.models.errors import ConfigurationError, DamagedError
-from inductor_debug.models.shapes import Number
+from inductor_debug.models.shapes import OMITTED, STORED, Number
 from inductor_debug.models.stored import Column, parse_csv, parse_json, parse_yaml, read_bytes, read_own_yaml
 from inductor_debug.models.visible import visible, visible_lines
 from inductor_debug.stages.encoding import encode
@@ -51,6 +51,11 @@ class Stage:
     seconds: Number | None = None
     inner: "list[Stage]" = field(default_factory=list)
     for_: str = ""
+    role: str = field(default="", metadata=STORED)
+    note: str | None = field(default=None, metadata=OMITTED)
+
+
+FINE = {"name": "a", "role": ""}
 
 
 @dataclass(frozen=True)
@@ -65,11 +70,18 @@ class Summary:
     [
         ({}, "its content is a mapping without 'stages'; valid: one with it"),
         ({"stages": {}}, "stages is a mapping; valid: a list"),
-        ({"stages": [{"name": "a"}, {"name": 5}]}, "stages[1].name is 5; valid: text"),
-        ({"stages": [{"name": "a", "seconds": "long"}]}, "stages[0].seconds is 'long'; valid: a number or nan or inf"),
-        ({"stages": [{"name": "a", "seconds": True}]}, "stages[0].seconds is True"),
-        ({"stages": [{"name": "a", "inner": [{"name": None}]}]}, "stages[0].inner[0].name is None; valid: text"),
-        ({"stages": [{"name": "a", "for": 5}]}, "stages[0].for is 5; valid: text"),
+        ({"stages": [FINE, FINE | {"name": 5}]}, "stages[1].name is 5; valid: text"),
+        (
+            {"stages": [{"name": "a", "role": "", "seconds": "long"}]},
+            "stages[0].seconds is 'long'; valid: a number or nan or inf",
+        ),
+        ({"stages": [FINE | {"seconds": True}]}, "stages[0].seconds is True"),
+        (
+            {"stages": [{"name": "a", "role": "", "inner": [{"name": None, "role": ""}]}]},
+            "stages[0].inner[0].name is None; valid: text",
+        ),
+        ({"stages": [FINE | {"for": 5}]}, "stages[0].for is 5; valid: text"),
+        ({"stages": [{"name": "a"}]}, "stages[0] is a mapping without 'role'; valid: one with it"),
         ({"stages": [], "interval": [1]}, "interval is a list of 1; valid: a list of 2"),
         ({"stages": [], "counts": {"a": 1.5}}, "counts.a is 1.5; valid: a whole number"),
     ],
@@ -83,11 +95,11 @@ def test_the_place_that_is_of_another_shape_is_named(content: Any, told: str) ->
 
 
 def test_a_record_is_read_as_its_dataclass_and_written_as_it_was() -> None:
-    inner = {"name": "b", "seconds": None, "inner": [], "for": ""}
-    plain = {"stages": [{"name": "a", "seconds": "inf", "inner": [inner], "for": "b"}], "interval": [1, 2.5],
-             "counts": {"x": 1}}  # fmt: skip
+    inner = {"name": "b", "seconds": None, "inner": [], "for": "", "role": "", "note": "c"}
+    plain = {"stages": [{"name": "a", "seconds": "inf", "inner": [inner], "for": "b", "role": "r"}],
+             "interval": [1, 2.5], "counts": {"x": 1}}  # fmt: skip
     found = parse_json(encode("x.json", plain | {"other": 1}), FILE, Summary)
-    assert found == Summary([Stage("a", "inf", [Stage("b")], "b")], (1, 2.5), {"x": 1})
+    assert found == Summary([Stage("a", "inf", [Stage("b", note="c")], "b", "r")], (1, 2.5), {"x": 1})
     assert encode("x.json", found) == encode("x.json", plain)
     assert parse_json(b'{"stages": []}', FILE, Summary) == Summary([])
 
