@@ -6,7 +6,7 @@ A stage writes below the folder of its name; ``repros/`` is every stage's.
 from typing import Any
 
 from inductor_debug.stages.artifacts.kinds import NUMBER, TEXT, TRUTH, WHOLE, File, Json, Table
-from inductor_debug.stages.artifacts.lowering import Lowering, MappedNodes, Provenance
+from inductor_debug.stages.artifacts.lowering import EmulationFacts, Lowering, MappedNodes, Provenance
 from inductor_debug.stages.artifacts.records import (
     BisectionRecord,
     BreakRecord,
@@ -94,7 +94,7 @@ VALUES = Table(
 )
 VALUE = File("lower/values/{graph}/{name}")
 EMULATION = Table("lower/emulation.csv")
-EMULATION_FACTS = Json("lower/emulation.json", dict[str, Any])
+EMULATION_FACTS = Json("lower/emulation.json", EmulationFacts)
 
 OUTPUTS = Table(
     "kerneldiff/outputs.csv",

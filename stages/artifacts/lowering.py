@@ -249,3 +249,19 @@ class Lowering:
     inductor_options: dict[str, Any] = field(default_factory=dict)
     graphs: dict[str, LoweredFacts]
     printer: PrinterRecord | None = field(default=None, metadata=OMITTED)
+
+
+@dataclass(frozen=True)
+class EmulationFacts:
+    """What is read of lower/emulation.json; an adapter may tell more.
+
+    Attributes:
+        numerics: of the profile: field → what it states.
+        findings: kind → nodes.
+        warns: whether a defect is no failure.
+    """
+
+    profile: str
+    numerics: dict[str, Any]
+    findings: dict[str, int]
+    warns: bool = False

@@ -26,11 +26,11 @@ def emulation(artifacts: Artifacts, max_rows: int) -> Row | None:
     rows, order = files.EMULATION.read(artifacts) or [], list(KINDS)
     found = [row for row in cells if row["kind"] != HOST]
     return {
-        "profile": facts["profile"],
-        "numerics": {key: value for key, value in facts["numerics"].items() if value not in (None, False, {}, [])},
-        "warns": bool(facts.get("warns")),
-        "counts": facts["findings"],
-        "kinds": [{"kind": kind, "nodes": count, "what": KINDS[kind]} for kind, count in facts["findings"].items()],
+        "profile": facts.profile,
+        "numerics": {key: value for key, value in facts.numerics.items() if value not in (None, False, {}, [])},
+        "warns": facts.warns,
+        "counts": facts.findings,
+        "kinds": [{"kind": kind, "nodes": count, "what": KINDS[kind]} for kind, count in facts.findings.items()],
         "findings": capped(found, files.EMULATION, max_rows, order=lambda row: order.index(row["kind"])),
         "fallbacks": capped([row for row in cells if row["kind"] == HOST], files.EMULATION, max_rows),
         "host_bytes": sum(row["bytes"] or 0 for row in rows if row["kind"] == HOST),
