@@ -1,1 +1,1 @@
-"""The files of a run: ``files`` names each with what it holds, ``kinds`` reads them, ``records`` are their contents."""
+"""The files of a run: ``files`` names each, ``kinds`` reads them, and the other modules hold what is in them."""

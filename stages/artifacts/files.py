@@ -5,7 +5,7 @@ A stage writes below the folder of its name; ``repros/`` is every stage's.
 
 from typing import Any
 
-from inductor_debug.stages.artifacts.kinds import NUMBER, TEXT, TRUTH, WHOLE, File, Json, Table
+from inductor_debug.stages.artifacts.kinds import File, Json, Table
 from inductor_debug.stages.artifacts.lowering import EmulationFacts, Lowering, MappedNodes, Provenance
 from inductor_debug.stages.artifacts.records import (
     BisectionRecord,
@@ -20,6 +20,15 @@ from inductor_debug.stages.artifacts.records import (
     ReportData,
     StageEntry,
     Summary,
+)
+from inductor_debug.stages.artifacts.tables import (
+    CandidateRow,
+    FusionRow,
+    OutputRow,
+    RuleRow,
+    TimeRow,
+    ValueRow,
+    ViolationRow,
 )
 from inductor_debug.stages.graphs.records import GraphRecord
 
@@ -37,15 +46,8 @@ BREAKS = Json("capture/breaks.json", list[BreakRecord])
 RECOMPILES = Json("capture/recompiles.json", list[RecompileRecord])
 CAPTURED_GUARDS = Json("capture/guards.json", list[CapturedGuard])
 
-VIOLATIONS = Table(
-    "constrain/violations.csv",
-    dict.fromkeys(("graph", "node", "module", "source", "rule", "effect", "severity", "suggestion"), TEXT)
-    | {"cost_bytes": WHOLE, "cost_share": NUMBER},
-)
-BY_RULE = Table(
-    "constrain/summary.csv",
-    {"rule": TEXT, "effect": TEXT, "nodes_share": NUMBER, "bytes_share": NUMBER, "flops_share": NUMBER},
-)
+VIOLATIONS = Table("constrain/violations.csv", ViolationRow)
+BY_RULE = Table("constrain/summary.csv", RuleRow)
 DECLARED = Json("constrain/declared.json", Declared)
 """The rules that a backend declares of itself, where no profile took their place: what ``accel.*`` edits."""
 
@@ -57,50 +59,14 @@ POST_GRAD_PICTURE = File("lower/{graph}/post_grad.svg")
 PROVENANCE = Json("lower/{graph}/provenance.json", Provenance)
 POST_GRAD_NODES = Json("lower/{graph}/nodes.json", MappedNodes)
 KERNELS = Table("lower/{graph}/kernels.csv")
-FUSIONS = Table(
-    "lower/{graph}/fusions.csv",
-    {
-        "first": TEXT,
-        "second": TEXT,
-        "fused": TRUTH,
-        "reason": TEXT,
-        "times": WHOLE,
-        "first_nodes": TEXT,
-        "second_nodes": TEXT,
-    },
-)
-AUTOTUNING = Table(
-    "lower/{graph}/autotuning.csv",
-    {"operation": TEXT, "inputs": TEXT, "choice": TEXT, "milliseconds": NUMBER, "fastest": TRUTH},
-)
-VALUES = Table(
-    "lower/values.csv",
-    {
-        "graph": TEXT,
-        "call": WHOLE,
-        "launch": WHOLE,
-        "kernel": TEXT,
-        "when": TEXT,
-        "buffer": TEXT,
-        "written": TRUTH,
-        "state": TEXT,
-        "elements": WHOLE,
-        "handle": WHOLE,
-        "holds": TEXT,
-        "writer": TEXT,
-        "born": TEXT,
-    },
-    optional=("elements", "handle", "holds", "writer", "born"),
-)
+FUSIONS = Table("lower/{graph}/fusions.csv", FusionRow)
+AUTOTUNING = Table("lower/{graph}/autotuning.csv", CandidateRow)
+VALUES = Table("lower/values.csv", ValueRow)
 VALUE = File("lower/values/{graph}/{name}")
 EMULATION = Table("lower/emulation.csv")
 EMULATION_FACTS = Json("lower/emulation.json", EmulationFacts)
 
-OUTPUTS = Table(
-    "kerneldiff/outputs.csv",
-    {"kind": TEXT, "path": TEXT, "verdict": TEXT, "bound": TEXT, "ratio": NUMBER},
-    optional=("bound", "ratio"),
-)
+OUTPUTS = Table("kerneldiff/outputs.csv", OutputRow)
 WORST = Json("kerneldiff/worst.json", list[dict[str, Any]])
 DIAGNOSIS = Json("kerneldiff/diagnosis.json", Diagnosis)
 REVIEWS = Table("kerneldiff/reviews.csv")
@@ -123,9 +89,7 @@ BISECTION = Json("bisect/bisect.json", BisectionRecord)
 PROBES = Table("bisect/probes.csv")
 
 PROFILE = Json("profile/summary.json", dict[str, Any])
-PROFILE_TABLES = {
-    name: Table(f"profile/{name}.csv", {"time_us": NUMBER}) for name in ("kernels", "operations", "modules", "lines")
-}
+PROFILE_TABLES = {name: Table(f"profile/{name}.csv", TimeRow) for name in ("kernels", "operations", "modules", "lines")}
 TRACE = File("profile/trace.json.gz")
 
 GUARDS = Json("guards/guards.json", Guards)

@@ -1,10 +1,12 @@
 """Kinds of stored files, each with its reader. What is not stored is read as None."""
 
 import fnmatch
+import functools
 import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import typing
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -110,6 +112,14 @@ TEXT = Cell(r"(?s:.*)", str)
 WHOLE = Cell(r"(-?\d{1,40})?", int)
 NUMBER = Cell(r"([-+]?(\d{1,400}(\.\d{0,400})?|\.\d{1,400})([eE][-+]?\d{1,3})?|nan|inf|-inf)?", parsed)
 TRUTH = Cell(r"True|False|", lambda cell: cell == "True")
+_OF_TYPE = {str: TEXT, int: WHOLE, float: NUMBER, bool: TRUTH}
+
+
+@functools.cache
+def _cells_of(row: Any) -> dict[str, Cell]:
+    """Column → what its cells hold, by a row's dataclass."""
+    hints = typing.get_type_hints(row) if row else {}
+    return {name: _OF_TYPE[next(iter(typing.get_args(hint)), hint)] for name, hint in hints.items()}
 
 
 @dataclass(frozen=True)
@@ -117,12 +127,10 @@ class Table(File):
     """A CSV file.
 
     Attributes:
-        columns: those that a reader relies on; others may hold anything.
-        optional: those of them without which the table can be read.
+        row: a dataclass with the columns that a reader relies on; others may hold anything.
     """
 
-    columns: Mapping[str, Cell] = field(default_factory=dict)
-    optional: tuple[str, ...] = ()
+    row: Any = None
 
     def read(self, artifacts: Readable, *parts: str) -> list[Row] | None:
         """Its rows; None where it is not stored.
@@ -143,9 +151,10 @@ class Table(File):
 
     def checks(self) -> dict[str, Column]:
         """What a reader asks of the columns."""
-        return {name: Column(re.compile(cell.pattern), name not in self.optional)
-                for name, cell in self.columns.items()}  # fmt: skip
+        cells = _cells_of(self.row)
+        return {column.name: Column(re.compile(cells[column.name].pattern), column.default is MISSING)
+                for column in (fields(self.row) if self.row else ())}  # fmt: skip
 
     def _typed(self, name: str, cell: str) -> Any:
-        known = self.columns.get(name)
+        known = _cells_of(self.row).get(name)
         return parsed(cell) if known is None or cell == "" else known.parse(cell)

@@ -2,11 +2,13 @@
 
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from inductor_debug.stages.artifacts.lowering import LaunchRecord
+from inductor_debug.stages.artifacts.tables import CandidateRow, FusionRow
 
 if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.inductor_scheduler import Schedule
@@ -14,8 +16,8 @@ if TYPE_CHECKING:
 _MEMBERS = re.compile(r"(.*?op\d+)(?:_|$)")
 """Of ``op0_op1`` and of ``subgraph_op0_subgraph_op1``."""
 
-FUSION_COLUMNS = ["first", "second", "fused", "reason", "times", "first_nodes", "second_nodes"]
-AUTOTUNING_COLUMNS = ["operation", "inputs", "choice", "milliseconds", "fastest"]
+FUSION_COLUMNS = [field.name for field in fields(FusionRow)]
+AUTOTUNING_COLUMNS = [field.name for field in fields(CandidateRow)]
 
 
 def fusions(schedule: "Schedule") -> pd.DataFrame:
@@ -24,14 +26,14 @@ def fusions(schedule: "Schedule") -> pd.DataFrame:
     A fused node is one row for each member after the first. Of what was not fused there are the pairs for which the
     compiler gave a reason; the same pair may be refused more than once (``times``), and fused in the end with others.
     """
-    rows: list[list[Any]] = []
+    rows: list[FusionRow] = []
     for node in schedule.nodes:
         first, *others = node.members
-        rows += [[first, other, True, "", 1, *_origins(schedule, first, other)] for other in others]
+        rows += [FusionRow(first, other, True, "", 1, *_origins(schedule, first, other)) for other in others]
     for item in schedule.refusals:
         pair = _origins(schedule, item.first, item.second)
-        rows.append([item.first, item.second, False, item.reason, item.times, *pair])
-    return pd.DataFrame(rows, columns=FUSION_COLUMNS)
+        rows.append(FusionRow(item.first, item.second, False, item.reason, item.times, *pair))
+    return pd.DataFrame(map(vars, rows), columns=FUSION_COLUMNS)
 
 
 def _origins(schedule: "Schedule", *nodes: str) -> list[str]:
@@ -51,11 +53,17 @@ def autotuning(schedule: "Schedule") -> pd.DataFrame:
     these together once more. ``kernels.csv`` has what runs.
     """
     rows = [
-        [item.operation, " ".join(item.inputs), name, milliseconds if math.isfinite(milliseconds) else None, not index]
+        CandidateRow(
+            item.operation,
+            " ".join(item.inputs),
+            name,
+            milliseconds if math.isfinite(milliseconds) else None,
+            not index,
+        )
         for item in schedule.autotuning
         for index, (name, milliseconds) in enumerate(item.choices)
     ]
-    return pd.DataFrame(rows, columns=AUTOTUNING_COLUMNS)
+    return pd.DataFrame(map(vars, rows), columns=AUTOTUNING_COLUMNS)
 
 
 def kernel_table(kernels: list[LaunchRecord]) -> pd.DataFrame:

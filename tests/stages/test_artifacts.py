@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,21 @@ from inductor_debug.models.errors import DamagedError
 from inductor_debug.models.stored import parse_csv, parse_json
 from inductor_debug.pipeline.directory.names import own_names
 from inductor_debug.stages.artifacts import files
-from inductor_debug.stages.artifacts.kinds import NUMBER, TEXT, TRUTH, WHOLE, File, Json, Table
+from inductor_debug.stages.artifacts.kinds import File, Json, Table
 from inductor_debug.stages.contract import MemoryArtifacts
 from inductor_debug.stages.graphs.records import GraphRecord
 
 ROOT = Path(__file__).parents[2]
 NAMED = [file for file in [*vars(files).values(), *files.PROFILE_TABLES.values()] if isinstance(file, File)]
 STORED = re.compile(rf"({'|'.join(name for name in own_names() if name.isalpha())})/\w")
+
+
+@dataclass(frozen=True)
+class Counted:
+    count: int
+    name: str = ""
+    time: float | None = None
+    fused: bool = False
 
 
 def texts(path: Path) -> Iterator[str]:
@@ -58,7 +67,7 @@ def test_a_file_for_each_graph_is_found_by_any_of_its_paths() -> None:
 
 
 def test_cells_come_back_with_the_types_that_their_column_says() -> None:
-    table = Table("x.csv", {"name": TEXT, "count": WHOLE, "time": NUMBER, "fused": TRUTH})
+    table = Table("x.csv", Counted)
     text = "name,count,time,fused,more\n12,3,0.5,True,7\ntrue,,nan,False,\n,-4,1e3,,inf\n"
     artifacts = MemoryArtifacts({"x.csv": text})
     assert table.read(artifacts) == [
@@ -72,9 +81,11 @@ def test_cells_come_back_with_the_types_that_their_column_says() -> None:
 
 @pytest.mark.parametrize("cell", ["x", "1.5", "--1", " 1"])
 def test_a_cell_that_is_not_of_its_column_is_damage(cell: str) -> None:
-    table = Table("x.csv", {"count": WHOLE})
+    table = Table("x.csv", Counted)
     with pytest.raises(DamagedError, match=r"row 2 has .* as count"):
         parse_csv(f"count\n{cell}\n".encode(), Path("x.csv"), table.checks())
+    with pytest.raises(DamagedError, match="lacks the column count"):
+        parse_csv(b"name\nx\n", Path("x.csv"), table.checks())
 
 
 def test_content_of_another_shape_is_damage() -> None:

@@ -1,0 +1,101 @@
+"""Rows of the stored tables, as far as a reader relies on their columns: others may hold anything.
+
+A column whose field has a default may be missing. An empty cell is None, whatever the type.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ViolationRow:
+    """constrain/violations.csv: see :class:`stages.rules.violation.Violation`."""
+
+    graph: str
+    node: str
+    module: str
+    source: str
+    rule: str
+    effect: str
+    severity: str
+    suggestion: str
+    cost_bytes: int
+    cost_share: float
+
+
+@dataclass(frozen=True)
+class RuleRow:
+    """constrain/summary.csv: see :func:`stages.constrain.summary.by_rule`."""
+
+    rule: str
+    effect: str
+    nodes_share: float
+    bytes_share: float
+    flops_share: float
+
+
+@dataclass(frozen=True)
+class FusionRow:
+    """lower/GRAPH/fusions.csv: a decision about two operations.
+
+    Attributes:
+        first, second: as the IR names them.
+        reason: why they were not fused; "" where they were.
+        times: how often.
+        first_nodes, second_nodes: the post-grad nodes behind them, by spaces.
+    """
+
+    first: str
+    second: str
+    fused: bool
+    reason: str
+    times: int
+    first_nodes: str
+    second_nodes: str
+
+
+@dataclass(frozen=True)
+class CandidateRow:
+    """lower/GRAPH/autotuning.csv: a candidate that was timed; without ``milliseconds`` one that failed."""
+
+    operation: str
+    inputs: str
+    choice: str
+    milliseconds: float | None
+    fastest: bool
+
+
+@dataclass(frozen=True)
+class ValueRow:
+    """lower/values.csv: see :mod:`stages.lower.values`."""
+
+    graph: str
+    call: int
+    launch: int
+    kernel: str
+    when: str
+    buffer: str
+    written: bool
+    state: str
+    elements: int | None = None
+    handle: int | None = None
+    holds: str = ""
+    writer: str = ""
+    born: str = ""
+
+
+@dataclass(frozen=True)
+class OutputRow:
+    """kerneldiff/outputs.csv: see :class:`stages.numerics.record.TensorComparison`."""
+
+    kind: str
+    path: str
+    verdict: str
+    bound: str = ""
+    ratio: float | None = None
+
+
+@dataclass(frozen=True)
+class TimeRow:
+    """A table of profile/: see :mod:`stages.profile.tables`."""
+
+    time_us: float
