@@ -1,12 +1,12 @@
 """The same random numbers in float64 as in the case's own dtype.
 
 A device may draw other numbers for another dtype: CUDA's dropout takes its numbers in the order of its vectorized
-loads, fused attention draws within its kernel and has no float64, and on the CPU too ``randn`` differs by dtype. A
-float64 gold would then drop other elements than the reference. So one step of the case is watched
-(:func:`recorded_draws`): each random operation with its dtype, strides and the generator's state before it. While gold
-runs (:func:`replayed`) each of its random operations draws as the recorded one did, and its result is widened. An
-operation that could draw and left the generator where it was (fused attention without dropout) counts on neither side:
-in float64 it may be another kernel, or several.
+loads. Fused attention draws within its kernel and has no float64. On the CPU too ``randn`` differs by dtype. A float64
+gold would then drop other elements than the reference. So one step of the case is watched (:func:`recorded_draws`):
+each random operation with its dtype, strides and the generator's state before it. While gold runs (:func:`replayed`)
+each of its random operations draws as the recorded one did, and its result is widened. An operation that could draw and
+left the generator where it was (fused attention without dropout) counts on neither side: in float64 it may be another
+kernel, or several.
 
 Of fused attention the dropout mask is read off the kernel itself: with queries and keys of zeros and columns of the
 identity for values it returns its mask, scaled.

@@ -1,7 +1,7 @@
 """Whether float32 on a CUDA device means float32, or TF32: 8 bits of exponent, 10 of mantissa, added up in float32.
 
 torch lets cuDNN's convolutions use TF32 where nobody asks for it, and matrix products where they are told to. Which
-convolution does use it depends on the algorithm that cuDNN picks, by shape and memory format: eager and a compiler that
+convolution does use it depends on the algorithm that cuDNN picks, by shape and memory format. Eager and a compiler that
 changes the format then differ by TF32's roundoff in one place and by float32's in another.
 """
 

@@ -2,7 +2,7 @@
 
 One eager run is one draw of the rounding noise, and it misleads in three ways.
 
-*Luck.* Of a tensor of few elements (a mean, a score) the one draw may come out near zero: clean Inductor in float32 was
+*Luck.* Of a tensor of few elements (a mean, a score) the one draw may come out near zero. Clean Inductor in float32 was
 called a defect for 17 of 200 seeds of a scalar mean. So the reference and its gold are run again with parameters and
 inputs perturbed by some units of roundoff, both by the same. Each such pair is another draw of the same noise. The
 floor becomes the RMS, and the maximum, over all draws, where that is much more.

@@ -1,6 +1,6 @@
 """What random draws do to verdicts: sides that drew other numbers can't be compared by a noise floor.
 
-Nor can sides that began in another state: what a step changes in the model is put back, but not what it changes in
+Nor can sides that began in another state. What a step changes in the model is put back, but not what it changes in
 globals, closures or a library's own objects. A reference that gives other numbers when it is run again shows either.
 """
 

@@ -72,8 +72,8 @@ def _walk(value: Any, path: str, top: bool, above: tuple[int, ...], holding: set
 
 
 def _as_tensor(value: Any) -> Any:
-    """A NumPy array or scalar as a tensor with a copy of its content, a float64 as the float that it is; other values,
-    and arrays of other things, as they are."""
+    """A NumPy array or scalar as a tensor with a copy of its content, a float64 as the float that it is. Other values,
+    and arrays of other things, stay as they are."""
     if isinstance(value, numpy.float64):
         return value.item()
     if isinstance(value, (numpy.ndarray, numpy.generic)):

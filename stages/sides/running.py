@@ -163,7 +163,7 @@ def state_path(kind: str, name: str) -> str:
 
 
 COMPUTES_FLOAT64 = ("cpu", "cuda")
-"""Devices on which gold is computed and results are compared. For any other it is done on the host: a device that is
+"""Devices on which gold is computed and results are compared. For any other it is done on the host. A device that is
 being brought up may lack float64 (MPS and most NPUs do), and its own faults must not decide what is right."""
 
 
