@@ -15,7 +15,7 @@ MOST_VALUES = 4096
 """So many values of a symbolic size are tried one by one."""
 PROBES, MOST_DRAWN = 8, 1 << 20
 
-_FOLDS: dict[type[ast.operator], Callable[[int, int], int]] = {
+_INTEGER_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }  # fmt: skip
@@ -271,13 +271,13 @@ def _value(tree: ast.expr, symbols: Symbols) -> int | None:
         return None if len(known) < len(each) else (max if _function(tree) == "Max" else min)(known)
     if isinstance(tree, ast.Call) and _function(tree) in _OPERATORS and len(tree.args) == 2:
         tree = ast.BinOp(tree.args[0], _OPERATORS[_function(tree) or ""](), tree.args[1])
-    if isinstance(tree, ast.BinOp) and (type(tree.op) in _FOLDS or isinstance(tree.op, ast.Pow)):
+    if isinstance(tree, ast.BinOp) and (type(tree.op) in _INTEGER_OPERATORS or isinstance(tree.op, ast.Pow)):
         left, right = _value(tree.left, symbols), _value(tree.right, symbols)
         if left is None or right is None or (right == 0 and isinstance(tree.op, (ast.FloorDiv, ast.Mod))):
             return None
         if isinstance(tree.op, ast.Pow):
             return left**right if 0 <= right < 8 else None
-        return _FOLDS[type(tree.op)](left, right)
+        return _INTEGER_OPERATORS[type(tree.op)](left, right)
     return None
 
 
