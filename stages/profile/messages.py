@@ -28,7 +28,7 @@ def message(profile: Profile) -> str:
     lines = [row for row in line_rows(profile) if row["source"]]
     if lines:
         parts.append(f"most at {place(lines[0]['source'])} ({percent(lines[0]['share'])}: {lines[0]['code']})")
-    parts.append(f"longest: {in_words(profile, top[0])}")
+    parts.append(f"longest: {describe(profile, top[0])}")
     spread, told = _spread(profile), profile.kernels / profile.step
     if spread > NOISY:
         parts.append(f"the steps differ (interquartile range {percent(spread)}): was the machine busy?")
@@ -43,18 +43,18 @@ def message(profile: Profile) -> str:
 
 
 def _spread(profile: Profile) -> float:
-    """Interquartile range over median: of the recorded steps or the plain ones, where it is larger."""
-    steps = (profile.observation.plain, profile.steps)
+    """Interquartile range over median: of the recorded steps or the unprofiled ones, where it is larger."""
+    steps = (profile.observation.unprofiled, profile.steps)
     return max(interquartile_range(each) / float(numpy.median(each) or 1.0) for each in steps)
 
 
 def _added(profile: Profile) -> float:
     """What recording adds to the step that shares are of, over one without it; 0 on a device, whose step is without."""
-    plain = float(numpy.median(profile.observation.plain))
+    plain = float(numpy.median(profile.observation.unprofiled))
     return profile.step / plain - 1 if plain else 0.0
 
 
-def in_words(profile: Profile, item: Timed) -> str:
+def describe(profile: Profile, item: Timed) -> str:
     """A launch with its share of the step, its line and how close to the ceiling it comes."""
     sources = item.work.distinct("source")
     name = f"{item.work.graph} {item.work.name}".strip()
@@ -89,7 +89,7 @@ def summary(profile: Profile, backend: str, environment: dict[str, Any]) -> dict
     kernels' time for which a source line is known.
     """
     observation = profile.observation
-    plain, recorded = (float(numpy.median(steps)) for steps in (observation.plain, observation.observed))
+    plain, recorded = (float(numpy.median(steps)) for steps in (observation.unprofiled, observation.observed))
     outside = {name: float(numpy.median(times.microseconds)) for name, times in observation.outside.items()}
     known = sum(
         (item.time or 0.0) * part.weight for item in profile.longest() for part in item.work.parts if part.source
@@ -100,7 +100,7 @@ def summary(profile: Profile, backend: str, environment: dict[str, Any]) -> dict
         "times": "device kernels" if observation.on_device else "host",
         "steps": observation.steps,
         "plain_us": plain,
-        "plain_iqr_us": interquartile_range(observation.plain),
+        "plain_iqr_us": interquartile_range(observation.unprofiled),
         "recorded_us": recorded,
         "recorded_iqr_us": interquartile_range(observation.observed),
         "step_us": profile.step,
@@ -115,7 +115,7 @@ def summary(profile: Profile, backend: str, environment: dict[str, Any]) -> dict
         "launches": sum(item.launches for item in profile.timed),
         "lines_share": known / profile.kernels if profile.kernels else None,
         "ceilings": [vars(ceiling) for ceiling in profile.ceilings.values()],
-        "longest": [in_words(profile, item) for item in profile.longest()[:TOP]],
+        "longest": [describe(profile, item) for item in profile.longest()[:TOP]],
         "operators_outside": dict(sorted(outside.items(), key=lambda pair: -pair[1])[:TOP]),
         "environment": environment,
         "not_established": profile.not_established,

@@ -59,7 +59,7 @@ class Observation:
     """What the recorded steps showed. Times in microseconds.
 
     Attributes:
-        plain: wall time of each step of the code as it is, without the profiler.
+        unprofiled: wall time of each step of the code as it is, without the profiler.
         observed: wall time of each recorded step, with ranges and the profiler.
         ranges: name → times.
         operators: ``aten::name`` → times of its calls that no other operator made, those inside ranges included;
@@ -73,7 +73,7 @@ class Observation:
         not_established: what the profiler can't tell here.
     """
 
-    plain: list[float] = field(default_factory=list)
+    unprofiled: list[float] = field(default_factory=list)
     observed: list[float] = field(default_factory=list)
     ranges: dict[str, Times] = field(default_factory=dict)
     operators: dict[str, Times] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class Observation:
 
 def observe(
     case: Case,
-    plain: Callable[..., Any],
+    unprofiled: Callable[..., Any],
     ranged: Callable[..., Any],
     ranges: Callable[[], Collection[str]],
     compilations: Callable[[], int],
@@ -103,11 +103,11 @@ def observe(
     trace_steps: int,
     budget_s: float = 60.0,
 ) -> Observation:
-    """Time steps of ``plain``, and record steps of ``ranged``; the case is left as it was.
+    """Time steps of ``unprofiled``, and record steps of ``ranged``; the case is left as it was.
 
     Args:
         case: what is profiled.
-        plain, ranged: the same, compiled, with the module's signature; the second opens ranges.
+        unprofiled, ranged: the same, compiled, with the module's signature; the second opens ranges.
         ranges: names of the ranges. Asked for once the steps were taken: any of them may compile graphs of its own.
         compilations: how many graphs were compiled so far.
         steps, warmup, trace_steps, budget_s: as in :class:`stages.profile.config.ProfileConfig`.
@@ -125,16 +125,16 @@ def observe(
 
     with case.preserved():
         for _ in range(warmup):
-            _step(case, plain)
+            _step(case, unprofiled)
             _step(case, ranged)
         end_compile_workers()
-        _step(case, plain)
-        found.plain += taken(lambda: _step(case, plain), steps // 2, budget_s / 2)
+        _step(case, unprofiled)
+        found.unprofiled += taken(lambda: _step(case, unprofiled), steps // 2, budget_s / 2)
         with _profiler(activity) as profiler:
             _step(case, ranged)
             found.observed += taken(lambda: _marked(case, ranged), steps, budget_s)
             found.range_cost = _empty_ranges()
-        found.plain += taken(lambda: _step(case, plain), steps - steps // 2, budget_s / 2)
+        found.unprofiled += taken(lambda: _step(case, unprofiled), steps - steps // 2, budget_s / 2)
         names = ranges()
         _read(found, profiler.events() or [], lambda name: name in names)
         if trace_steps:

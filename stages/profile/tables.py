@@ -107,7 +107,7 @@ class Profile:
     @property
     def steps(self) -> list[float]:
         """Microseconds of each such step."""
-        return self.observation.plain if self.observation.on_device else self.observation.observed
+        return self.observation.unprofiled if self.observation.on_device else self.observation.observed
 
     @property
     def kernels(self) -> float:

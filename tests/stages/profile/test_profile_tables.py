@@ -92,7 +92,7 @@ def test_what_is_outside_is_told_step_by_step() -> None:
 def test_a_devices_kernels_are_shares_of_the_step_without_the_profiler() -> None:
     """It holds up the host, not the kernels: of a recorded step they would seem less than they are."""
     found = profile([PLAIN], {PLAIN.range: times(10, 20, 30)}, observed=[80.0, 100.0, 90.0])
-    found.observation.plain, found.observation.on_device = [40.0, 60.0, 50.0], True
+    found.observation.unprofiled, found.observation.on_device = [40.0, 60.0, 50.0], True
     assert (found.step, found.inside, found.outside) == (50.0, 20.0, 30.0)
     assert kernel_rows(found)[0]["share"] == pytest.approx(0.4)
     facts = summary(found, "inductor", {})
