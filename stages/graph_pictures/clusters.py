@@ -45,14 +45,14 @@ def cluster(flow: Flow, numbers: Sequence[int], key: Callable[[int], Hashable | 
             above.append(0)
             if wanted is not None:
                 latest[wanted] = here
-        _reach(above, here, read - {here}, first=not groups[here])
+        _add_ancestors(above, here, read - {here}, first=not groups[here])
         groups[here].append(number)
         group_of[number] = here
         previous = wanted
     return groups
 
 
-def _reach(above: list[int], here: int, read: Iterable[int], *, first: bool) -> None:
+def _add_ancestors(above: list[int], here: int, read: Iterable[int], *, first: bool) -> None:
     """Note that a group depends on others now, and with it all that depend on it, of which a new one has none."""
     gained = 0
     for other in read:

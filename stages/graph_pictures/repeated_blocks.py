@@ -51,17 +51,17 @@ class Likeness:
             place = outer.setdefault(name, len(outer))
             return ("outer", place, _tensors(node) if node is not None else ())
 
-        def plain(value: Any) -> Any:
+        def hashable(value: Any) -> Any:
             if isinstance(value, dict):
                 if len(value) == 1 and isinstance(value.get("node"), str):
                     return reference(value["node"])
-                return tuple((key, plain(item)) for key, item in value.items())
-            return tuple(plain(item) for item in value) if isinstance(value, list) else (type(value).__name__, value)
+                return tuple((key, hashable(item)) for key, item in value.items())
+            return tuple(hashable(item) for item in value) if isinstance(value, list) else (type(value).__name__, value)
 
         lines = []
         for number in numbers:
             node = operations[number]
-            arguments = (plain(node.args), plain(node.kwargs), tuple(reference(name) for name in node.inputs))
+            arguments = (hashable(node.args), hashable(node.kwargs), tuple(reference(name) for name in node.inputs))
             lines.append((node.target, self.flow.paths[number][depth:], arguments, _tensors(node)))
         return tuple(lines)
 

@@ -61,9 +61,9 @@ def _by_key(guards: Iterable[Guard]) -> dict[_Key, Guard]:
     counts: dict[tuple[str, str, tuple[str, ...]], int] = defaultdict(int)
     found: dict[_Key, Guard] = {}
     for guard in guards:
-        plain = tuple(code for code in guard.code if not is_tensor_check(code))
+        others = tuple(code for code in guard.code if not is_tensor_check(code))
         tensor = next((without_layout(code) for code in guard.code if is_tensor_check(code)), "")
-        key = guard.type, guard.name, (tensor, *plain)
+        key = guard.type, guard.name, (tensor, *others)
         found[(*key, counts[key])] = guard
         counts[key] += 1
     return found
