@@ -269,12 +269,12 @@ def outcome_of(comparison: Comparison) -> Outcome:
         return Outcome(UNKNOWN, "", comparison.message, compared_as)
     rows = {f"{row.kind} {row.path}": row for row in comparison.rows}
     errors = {name: (_number(row.rmse), row.verdict == "defect") for name, row in rows.items()}
-    further = {name: _further(row) for name, row in rows.items()}
+    other_figures = {name: _other_figures(row) for name, row in rows.items()}
     verdict = DEFECT if compared_as == "defect" else OK
-    return Outcome(verdict, "", comparison.message, compared_as, errors=errors, further=further)
+    return Outcome(verdict, "", comparison.message, compared_as, errors=errors, other_figures=other_figures)
 
 
-def _further(row: TensorComparison) -> tuple[float, float, float, str]:
+def _other_figures(row: TensorComparison) -> tuple[float, float, float, str]:
     """What else tells two wrong results apart: see :class:`Outcome`."""
     words = "" if row.rmse is not None else f"{row.bound}: {row.message}"
     return _number(row.mean_abs), _number(row.nan_test), _number(row.inf_test), words

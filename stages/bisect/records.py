@@ -81,7 +81,7 @@ class Outcome:
         applications: everything with a switch that the compiler came to.
         died: the process of the probe ended, or was ended, so that there are no applications.
         errors: compared tensor → its RMS error, and whether that is a defect.
-        further: compared tensor → mean error, number of NaN and of infinities, and in words what no figure tells.
+        other_figures: compared tensor → mean error, number of NaN and of infinities, and in words what no figure tells.
         told: the exception's type and message without what changes from compilation to compilation.
         raised_at: key of the thing with a switch that the compiler came to last before it raised.
     """
@@ -95,7 +95,7 @@ class Outcome:
     applications: list[Application] = field(default_factory=list)
     died: bool = False
     errors: dict[str, tuple[float, bool]] = field(default_factory=dict)
-    further: dict[str, tuple[float, float, float, str]] = field(default_factory=dict)
+    other_figures: dict[str, tuple[float, float, float, str]] = field(default_factory=dict)
     told: str = ""
     raised_at: str = ""
 
@@ -108,9 +108,9 @@ class Outcome:
         return all(name in self.errors and name in other.errors and self._equally_wrong(other, name) for name in names)
 
     def _equally_wrong(self, other: "Outcome", name: str) -> bool:
-        *mine, my_words = self.errors[name][0], *self.further.get(name, _NOTHING)
-        *theirs, their_words = other.errors[name][0], *other.further.get(name, _NOTHING)
-        return my_words == their_words and all(_close(*pair) for pair in zip(mine, theirs, strict=True))
+        *mine, my_text = self.errors[name][0], *self.other_figures.get(name, _NOTHING)
+        *theirs, their_text = other.errors[name][0], *other.other_figures.get(name, _NOTHING)
+        return my_text == their_text and all(_close(*pair) for pair in zip(mine, theirs, strict=True))
 
     def same_fault(self, other: "Outcome") -> bool:
         """Whether both are faults of one kind: defects, or failures of the same class."""

@@ -49,10 +49,12 @@ def test_of_three_each_pair_is_asked_once() -> None:
 
 
 def test_two_wrong_results_of_one_size_differ_in_other_figures() -> None:
-    first = Outcome(DEFECT, errors={"output": (2.0, True)}, further={"output": (1.0, 0.0, 0.0, "")})
-    for further in ((0.1, 0.0, 0.0, ""), (1.0, 3.0, 0.0, ""), (1.0, 0.0, 0.0, "dtype: float64")):
-        assert not first.same_result(Outcome(DEFECT, errors=first.errors, further={"output": further}))
-    assert first.same_result(Outcome(DEFECT, errors={"output": (2.1, True)}, further={"output": (1.05, 0.0, 0.0, "")}))
+    first = Outcome(DEFECT, errors={"output": (2.0, True)}, other_figures={"output": (1.0, 0.0, 0.0, "")})
+    for other_figures in ((0.1, 0.0, 0.0, ""), (1.0, 3.0, 0.0, ""), (1.0, 0.0, 0.0, "dtype: float64")):
+        assert not first.same_result(Outcome(DEFECT, errors=first.errors, other_figures={"output": other_figures}))
+    assert first.same_result(
+        Outcome(DEFECT, errors={"output": (2.1, True)}, other_figures={"output": (1.05, 0.0, 0.0, "")})
+    )
 
 
 def test_failures_of_one_class_at_their_own_places_are_two() -> None:
