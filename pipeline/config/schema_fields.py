@@ -74,8 +74,8 @@ def example_for(key: str) -> str:
     if items_of(field):
         return f"[{items_of(field)[0]}]"
     kind = _without_none(annotation)[0]
-    plain = {bool: "true", int: "16", float: "0.5", str: "text"}
-    return plain.get(kind, "[]" if typing.get_origin(kind) is list else "{}")
+    examples = {bool: "true", int: "16", float: "0.5", str: "text"}
+    return examples.get(kind, "[]" if typing.get_origin(kind) is list else "{}")
 
 
 def fitting(key: str, typed: str) -> str:
@@ -128,9 +128,9 @@ def describe(annotation: Any) -> str:
     suffix = " or null" if optional else ""
     if {int, str} <= set(typing.get_args(annotation)):
         return VALID_BYTES + suffix
-    words = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
-    if inner in words:
-        return words[inner] + suffix
+    descriptions = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
+    if inner in descriptions:
+        return descriptions[inner] + suffix
     if typing.get_origin(inner) is list:
         return f"a list, each {describe(typing.get_args(inner)[0])}" + suffix
     mapping = f" with the keys {', '.join(fields_of(inner))}" if dataclasses.is_dataclass(inner) else ""

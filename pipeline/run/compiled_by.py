@@ -204,13 +204,13 @@ def set_otherwise(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     if then.get("options_before") is None or now.get("options_before") is None:
         return []
     sides = [_by_compiler(record, "options") for record in (then, now)]
-    concerned = {
+    recorded = {
         (name, key)
         for record in (then, now)
         for name, part in _by_compiler(record, "options_before").items()
         for key in part
     }
-    values = [(name, key, *(side.get(name, {}).get(key) for side in sides)) for name, key in sorted(concerned)]
+    values = [(name, key, *(side.get(name, {}).get(key) for side in sides)) for name, key in sorted(recorded)]
     return [_line(f"options.{name}.{key}", before, after) for name, key, before, after in values if before != after]
 
 

@@ -120,7 +120,7 @@ def _expected(stored: Path, overrides: Sequence[str], refuse: bool) -> Expected 
     run = stored.parent.parent
     if stored.parent.name != ".hydra" or not (run / LOG).is_file():
         return None
-    names = [word.lstrip("+~").partition("=")[0] for word in overrides]
+    names = [override.lstrip("+~").partition("=")[0] for override in overrides]
     changed = not all(name.startswith(("hydra.", "runner.", "stages")) for name in names)
     return Expected(str(run), recorded(run), refuse, changed)
 

@@ -112,11 +112,11 @@ def _edit(rules: list[Written], scalar: str, value: Any) -> list[Written]:
     named = [item.rule for item in rules if item.rule.rule == name]
     named = [rule for rule in named if name == "size" or isinstance(rule.value, Mapping) == isinstance(value, Mapping)]
     general = [rule for rule in named if not rule.operations]
-    concerned = general or named  # one for some operations alone is another limit where there is one for all
-    if not concerned:
+    edited = general or named  # one for some operations alone is another limit where there is one for all
+    if not edited:
         return [*rules, replace(validated(Rule(rule=name, value=value), key), value_key=key)]
     return [
-        replace(item, rule=_with_value(item.rule, value), value_key=key) if item.rule in concerned else item
+        replace(item, rule=_with_value(item.rule, value), value_key=key) if item.rule in edited else item
         for item in rules
     ]
 

@@ -126,12 +126,12 @@ def compiled_case(context: StageContext) -> CompiledCase:
             with options.noted():
                 context.live["compiled"] = compile_case(context.case, adapter, adapter.storing_backend())
         except Exception as error:
-            violated = violation_in(error)
+            refusal = violation_in(error)
             emulation = adapter.emulation()
             if emulation is not None:
                 context.leave(emulation.artifacts(), {})
-            if violated is not None:
-                context.leave(violated.artifacts, {"repros": violated.repros.summary if violated.repros else []})
+            if refusal is not None:
+                context.leave(refusal.artifacts, {"repros": refusal.repros.summary if refusal.repros else []})
             raise
         finally:
             context.compiled_with(options)

@@ -188,11 +188,11 @@ class _Builder:
     def _variable(self, name: str) -> str:
         if self.anonymous:
             return f"v{len(self.variables)}"
-        plain = "".join(character if character.isalnum() or character == "_" else "_" for character in name)
-        taken = plain in RESERVED or keyword.iskeyword(plain) or not plain.isidentifier()
-        while taken or plain in self.variables.values():
-            plain, taken = f"{plain}_" if plain.isidentifier() else f"_{plain}", False
-        return plain
+        identifier = "".join(character if character.isalnum() or character == "_" else "_" for character in name)
+        taken = identifier in RESERVED or keyword.iskeyword(identifier) or not identifier.isidentifier()
+        while taken or identifier in self.variables.values():
+            identifier, taken = f"{identifier}_" if identifier.isidentifier() else f"_{identifier}", False
+        return identifier
 
     def _operand(self, node: NodeRecord, spans: dict[str, Range]) -> Operand:
         span = spans.get(node.name, ANY_INTEGER)

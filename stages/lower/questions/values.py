@@ -38,9 +38,9 @@ def values(run: StoredRun, wanted: Wanted) -> Analysis:
         first = next((row for row in held if row["state"] == state), None)
         if first is not None:
             told.append(f"the first {word}: {place_of(first)}")
-            suspects = launches_in(first)
-            certain = "from" if len(suspects) == 1 else "perhaps from"
-            told += [f"  {certain} {line}" for line in _lines_of(run, str(first["graph"]), suspects)]
+            candidates = launches_in(first)
+            certain = "from" if len(candidates) == 1 else "perhaps from"
+            told += [f"  {certain} {line}" for line in _lines_of(run, str(first["graph"]), candidates)]
             option = to_learn(first, *_printer(run))
             told += [f"  to learn where it was born, type {run.rerun(option)}"] if option else []
         elif any(row["state"] for row in held):
