@@ -99,12 +99,12 @@ def of_process(settings: Settings, module: Any, devices: Mapping[str, Any] | Non
         devices: what torch found.
     """
     from inductor_debug.stages.backends.registry import build_adapter
-    from inductor_debug.stages.torch_internals.compiler_options import differing, plain
+    from inductor_debug.stages.torch_internals.compiler_options import differing, primitive
 
     adapter = build_adapter(settings)
     options = differing()
     own = adapter.inductor_options() or {}
-    options["inductor"] |= {key: plain(value) for key, value in sorted(own.items())}
+    options["inductor"] |= {key: primitive(value) for key, value in sorted(own.items())}
     target = settings.model.build.get("_target_")
     device = device_of(settings.device, devices or {})
     model = model_code(module, str(target or ""))

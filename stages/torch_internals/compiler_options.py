@@ -57,7 +57,7 @@ _unrecorded: contextvars.ContextVar[frozenset[str]] = contextvars.ContextVar("_u
 def differing() -> dict[str, dict[str, Any]]:
     """Compiler → option → value, as they are in force now in this thread, where that is not the default.
 
-    Options whose value is a default computed from the machine are equal to it. Values are plain, or their ``repr``.
+    Options whose value is a default computed from the machine are equal to it. Values are primitives or their ``repr``.
     """
     found: dict[str, dict[str, Any]] = {}
     for name, path in MODULES.items():
@@ -65,7 +65,7 @@ def differing() -> dict[str, dict[str, Any]]:
         defaults = _defaults(config)
         values = config.get_config_copy()
         changed = (key for key in sorted(values) if key not in _TOLD and values[key] != defaults.get(key))
-        found[name] = {key: plain(values[key]) for key in changed}
+        found[name] = {key: primitive(values[key]) for key in changed}
     return found
 
 
@@ -144,14 +144,14 @@ def _owner(path: str) -> tuple[Any, str]:
     return functools.reduce(getattr, parts[depth:], owner), name
 
 
-def plain(value: Any) -> Any:
+def primitive(value: Any) -> Any:
     """A value as JSON has it."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): primitive(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [primitive(item) for item in value]
     if isinstance(value, set | frozenset):
         return sorted(map(str, value))
     name = getattr(value, "__qualname__", None) or type(value).__qualname__

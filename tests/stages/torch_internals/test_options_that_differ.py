@@ -23,7 +23,13 @@ from inductor_debug.stages.capture.config import CaptureConfig
 from inductor_debug.stages.capture.stage import CaptureStage
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.settings import Settings
-from inductor_debug.stages.torch_internals.compiler_options import KEPT, SEVERAL, CompilationOptions, differing, plain
+from inductor_debug.stages.torch_internals.compiler_options import (
+    KEPT,
+    SEVERAL,
+    CompilationOptions,
+    differing,
+    primitive,
+)
 
 CODE = (
     "import json; from inductor_debug.stages.torch_internals.compiler_options import differing; "
@@ -61,8 +67,8 @@ def test_a_patch_shows_while_it_is_in_force_and_the_environment_is_left() -> Non
     assert not [name for name in sys.modules if name.startswith("_defaults_of_")]
 
 
-def test_values_are_plain() -> None:
-    assert plain({1: (2, [print], {"b", "a"})}) == {"1": [2, ["<builtins.print>"], ["a", "b"]]}
+def test_values_are_primitives() -> None:
+    assert primitive({1: (2, [print], {"b", "a"})}) == {"1": [2, ["<builtins.print>"], ["a", "b"]]}
 
 
 NOTHING: dict[str, dict[str, Any]] = {"inductor": {}, "dynamo": {}, "functorch": {}}
