@@ -76,7 +76,7 @@ class EmulatedAdapter(AcceleratorAdapter):
         profile = self.capabilities()
         return Emulation(
             profile.name,
-            in_words(profile.numerics),
+            describe(profile.numerics),
             self.findings,
             profile.numerics,
             warns=self._config.strict is False,
@@ -98,7 +98,7 @@ class EmulatedAdapter(AcceleratorAdapter):
         return backend
 
 
-def in_words(numerics: NumericsConfig) -> str:
+def describe(numerics: NumericsConfig) -> str:
     """What of the numerics is emulated: formats, sums, casts, tiles."""
     parts = [f"{dtype} stored as {name}" for dtype, name in numerics.storage.items()]
     parts += [f"{dtype} operands as {name}" for dtype, name in numerics.operands.items()]

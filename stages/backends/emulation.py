@@ -38,8 +38,8 @@ class Emulation:
     @property
     def message(self) -> str:
         """One line for a person: what was emulated, how many findings of each kind, and the first of the worst."""
-        words = f"emulated {self.told or 'host fallbacks'}; {self.findings.in_words()}"
-        worst = self.findings.worst_in_words()
+        words = f"emulated {self.told or 'host fallbacks'}; {self.findings.describe()}"
+        worst = self.findings.describe_worst()
         return f"{words}; {worst}" if worst else words
 
     def artifacts(self) -> dict[str, Any]:

@@ -98,11 +98,11 @@ class Findings:
         """The rows of ``lower/emulation.csv``."""
         return pd.DataFrame([asdict(item) for item in self], columns=COLUMNS, dtype=object)
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """``2 pad_leak, 1 fallback``, or ``no findings``."""
         return ", ".join(f"{count} {kind}" for kind, count in self.counts().items()) or "no findings"
 
-    def worst_in_words(self) -> str:
+    def describe_worst(self) -> str:
         """The first leak or overflow, where there is one."""
         for kind in ("int_overflow", "pad_leak", "overflow", "not_emulated"):
             for item in self:
@@ -111,6 +111,6 @@ class Findings:
         return ""
 
 
-def elements_in_words(count: int, total: int) -> str:
+def describe_elements(count: int, total: int) -> str:
     """``3 of 12 elements``."""
     return f"{count} of {counted(total, 'element')}"

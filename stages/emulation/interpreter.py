@@ -21,7 +21,7 @@ from torch import Tensor, fx
 
 from inductor_debug.models.torch_private import HigherOrderOperator, pytree
 from inductor_debug.stages.accelerators.number_formats import Format
-from inductor_debug.stages.emulation.findings import Findings, elements_in_words
+from inductor_debug.stages.emulation.findings import Findings, describe_elements
 from inductor_debug.stages.emulation.padding import any_padded, leaked, reads_beyond
 from inductor_debug.stages.emulation.plan import NodePlan, Numerics
 from inductor_debug.stages.emulation.products import PRODUCTS, NotEmulated, multiplies_inside
@@ -213,7 +213,7 @@ class EmulatingInterpreter(fx.Interpreter):
         if count:
             total = sum(item.numel() for item in pytree.tree_leaves(plain) if isinstance(item, Tensor))
             what = "NaN" if self.numerics.fill != 0 else "zero"
-            words = f"{what} in the padding to {list(tile)} reaches {elements_in_words(count, total)}"
+            words = f"{what} in the padding to {list(tile)} reaches {describe_elements(count, total)}"
             self._tell(plan, "pad_leak", words, count=count, elements=total)
 
     def _rounded(self, result: Any, plan: NodePlan) -> Any:
@@ -255,7 +255,7 @@ class EmulatingInterpreter(fx.Interpreter):
         count = int(((value < limits.min) | (value > limits.max)).sum())
         worst = least if abs(least) > abs(most) else most
         words = (
-            f"{elements_in_words(count, value.numel())} of {str(value.dtype).removeprefix('torch.')} do not fit "
+            f"{describe_elements(count, value.numel())} of {str(value.dtype).removeprefix('torch.')} do not fit "
             f"{str(narrow).removeprefix('torch.')}, {worst} among them; they wrap around"
         )
         self._tell(plan, "int_overflow", words, count=count, elements=value.numel(), worst=float(abs(worst)))
@@ -264,11 +264,11 @@ class EmulatingInterpreter(fx.Interpreter):
     def _tell_loss(self, plan: NodePlan, format: Format, loss: Loss, elements: int) -> None:
         if loss.overflowed:
             words = (
-                f"{elements_in_words(loss.overflowed, elements)} too large for {format.name}, up to {loss.largest:g}"
+                f"{describe_elements(loss.overflowed, elements)} too large for {format.name}, up to {loss.largest:g}"
             )
             self._tell(plan, "overflow", words, count=loss.overflowed, elements=elements, worst=loss.largest)
         if loss.underflowed > 0:
-            words = f"{elements_in_words(loss.underflowed, elements)} became zero in {format.name}"
+            words = f"{describe_elements(loss.underflowed, elements)} became zero in {format.name}"
             self._tell(plan, "underflow", words, count=loss.underflowed, elements=elements)
 
     def _tell_fallback(self, n: fx.Node, plan: NodePlan) -> None:

@@ -35,10 +35,10 @@ class Fold(NamedTuple):
         sizes = list(shape)
         if self.cut is None:
             return f"flat index ÷ {self.columns}", f"flat index mod {self.columns}"
-        return _dims_in_words(sizes, 0, self.cut), _dims_in_words(sizes, self.cut, len(sizes))
+        return _describe_dims(sizes, 0, self.cut), _describe_dims(sizes, self.cut, len(sizes))
 
 
-def _dims_in_words(sizes: list[int], first: int, stop: int) -> str:
+def _describe_dims(sizes: list[int], first: int, stop: int) -> str:
     if first == stop:
         return ""
     if stop - first == 1:
