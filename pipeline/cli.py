@@ -69,18 +69,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _main(list(sys.argv[1:] if argv is None else argv))
 
 
-def _main(words: list[str]) -> int:
-    if words[:1] == ["run"]:
-        return entry.main(words[1:])
-    if words[:1] == ["complete"]:  # what the scripts of ``completion`` call
-        return completion.main(words[1:], app)
-    blank = next((place for place, word in enumerate(words) if not word.strip()), None)
+def _main(arguments: list[str]) -> int:
+    if arguments[:1] == ["run"]:
+        return entry.main(arguments[1:])
+    if arguments[:1] == ["complete"]:  # what the scripts of ``completion`` call
+        return completion.main(arguments[1:], app)
+    blank = next((place for place, word in enumerate(arguments) if not word.strip()), None)
     if blank is not None:
-        after = f" after {words[blank - 1]}" if blank else ""
-        tell(f"command line: got {words[blank]!r}{after}; valid: no blank word.\nTry: inductor-debug --help")
+        after = f" after {arguments[blank - 1]}" if blank else ""
+        tell(f"command line: got {arguments[blank]!r}{after}; valid: no blank word.\nTry: inductor-debug --help")
         return entry.EXIT_CONFIGURATION
     try:
-        code = app(words, prog_name="inductor-debug", standalone_mode=False)
+        code = app(arguments, prog_name="inductor-debug", standalone_mode=False)
     except UserError as error:
         tell(str(error))
         return entry.EXIT_CONFIGURATION
@@ -174,11 +174,11 @@ def rerun_command(
             f"{shown}: holds no {store.HYDRA}, so it can't be run again.\nTry: inductor-debug list"
         ) from None
     trust.confirm(visible(str(run)), trust.callables_in(config, context.args), yes)
-    words = ["--config-path", str(run / ".hydra"), "--config-name", "config", *context.args]
+    arguments = ["--config-path", str(run / ".hydra"), "--config-name", "config", *context.args]
     with restoring.restored(restoring.recorded(run)) as told:
         if told:
             tell(f"as in {run}: {', '.join(told)}")
-        return entry.main(words, refuse=not anyway)
+        return entry.main(arguments, refuse=not anyway)
 
 
 @app.command(
@@ -187,7 +187,7 @@ def rerun_command(
     "code 1 where the capture breaks a strict profile; --grid and --models explore, and give 0 whatever they find.",
 )
 def check_command(
-    words: Annotated[
+    arguments: Annotated[
         list[str],
         typer.Argument(
             metavar="RUN... [accel=NAME] [accel.FIELD=VALUE...]",
@@ -205,14 +205,16 @@ def check_command(
     out: Annotated[Path | None, typer.Option("--out", help="folder for the results; by default a new one")] = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    folders = [word for word in words if "=" not in word or Path(word).is_dir()]  # a sweep's may have a = in its name
+    folders = [
+        word for word in arguments if "=" not in word or Path(word).is_dir()
+    ]  # a sweep's may have a = in its name
     runs = [store.existing(Path(word)) for word in folders]
     if (models and grid) or not runs or (not models and len(runs) > 1):
         raise UserError(
             f"check: got {counted(len(runs), 'run')}, {len(grid)} --grid and {'' if models else 'no '}--models; valid: "
             "one run, alone or with --grid, or runs with --models.\nTry: inductor-debug check RUN accel=strict16"
         )
-    asked = checks.Asked.of([word for word in words if word not in folders], accel, config_dir, trusted)
+    asked = checks.Asked.of([word for word in arguments if word not in folders], accel, config_dir, trusted)
     if models:
         found = checks.models(runs, asked, out)
     else:
