@@ -59,7 +59,9 @@ class Session:
     folders: Sequence[Path] = ()
 
     @contextmanager
-    def wording(self, overrides: Sequence[str] = (), choices: Mapping[str, Any] | None = None) -> Iterator[None]:
+    def readable_errors(
+        self, overrides: Sequence[str] = (), choices: Mapping[str, Any] | None = None
+    ) -> Iterator[None]:
         """Errors of Hydra, omegaconf and YAML leave as ConfigurationError.
 
         Args:
@@ -77,7 +79,7 @@ class Session:
             raise translate(error, typed, self.stored_file, choices, self.folders) from None
 
     def compose(self, mode: Any) -> Any:
-        with self.wording():
+        with self.readable_errors():
             return self.hydra.compose_config(
                 config_name=self.name, overrides=self.overrides, run_mode=mode, with_log_configuration=False
             )
@@ -96,7 +98,7 @@ def hydra_session(args: argparse.Namespace, refuse: bool = False) -> Iterator[Se
     if stored is not None:
         base = yaml.safe_load((CONF / "config.yaml").read_text())
         session = Session(None, name, args.overrides, str(stored))
-        with session.wording():
+        with session.readable_errors():
             ConfigStore.instance().store(name="stored_run", node=arguments.rerun_node(stored, base, session.overrides))
         name = "stored_run"
     search_path = create_config_search_path(f"file://{CONF}")

@@ -20,13 +20,13 @@ def main(argv: Sequence[str] | None = None, *, refuse: bool = False) -> int:
     """Run the command line and return its exit code (0, 1, 2 or 3; 130 where it was interrupted).
 
     Args:
-        argv: words after the program's name; by default this process's.
+        argv: arguments after the program's name; by default this process's.
         refuse: a stored run is made again only by what compiled it; else what differs is told.
     """
-    words = list(sys.argv[1:] if argv is None else argv)
+    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         with Interruption(at_once=True):
-            return _main(words, refuse)
+            return _main(arguments, refuse)
     except UserError as error:
         tell(str(error))
         return EXIT_CONFIGURATION

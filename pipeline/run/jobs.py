@@ -41,9 +41,9 @@ _OURS_TO_STORE = "hydra.output_subdir=null"
 def show(session: Session, args: argparse.Namespace) -> int:
     if args.cfg and args.package is not None:
         composed = session.compose(None)
-        with session.wording():
+        with session.readable_errors():
             check_package(composed, args.package)
-    with session.wording():
+    with session.readable_errors():
         if args.cfg:
             session.hydra.show_cfg(session.name, args.overrides, args.cfg, args.package, args.resolve)
         else:
@@ -55,7 +55,7 @@ def is_sweep(session: Session, args: argparse.Namespace) -> bool:
     """True for ``--multirun`` and where the configuration says ``hydra.mode: MULTIRUN``."""
     if args.multirun:
         return True
-    with session.wording():
+    with session.readable_errors():
         composed = session.hydra.compose_config(
             config_name=session.name,
             overrides=session.overrides,
@@ -68,12 +68,12 @@ def is_sweep(session: Session, args: argparse.Namespace) -> bool:
 
 def single(session: Session) -> int:
     composed = session.compose(RunMode.RUN)
-    with session.wording():
+    with session.readable_errors():
         directory = Path(composed.hydra.run.dir)
     check(session, composed)
     session.overrides += ["hydra.mode=RUN", _OURS_TO_STORE]
     task = partial(run_job, flags=session.flags, expected=session.expected)
-    with session.wording():
+    with session.readable_errors():
         try:
             result = session.hydra.run(config_name=session.name, task_function=task, overrides=session.overrides)
         except OSError as error:
@@ -93,7 +93,7 @@ def sweep(session: Session) -> int:
         )
     configurations, folders = [], []
     for number, overrides in enumerate(planned or ()):
-        with session.wording(overrides):
+        with session.readable_errors(overrides):
             composed = session.hydra.config_loader.load_sweep_config(master, overrides)
             folders.append(_job_folder(composed, number))
         configurations.append(check(session, composed, overrides))
@@ -102,7 +102,7 @@ def sweep(session: Session) -> int:
     if not described:  # its sweeper decides as it goes
         described = [word for word in session.overrides if "runner.overwrite=" not in word]
         overwrite = bool(master.runner.overwrite)
-    with session.wording():
+    with session.readable_errors():
         directory = Path(master.hydra.sweep.dir)
     with claim_sweep(directory, described, folders, overwrite=overwrite):
         return _run_sweep(session)
@@ -119,7 +119,7 @@ def _run_sweep(session: Session) -> int:
     started: list[Path] = []
     task = partial(run_job, flags=session.flags, started=started, expected=session.expected)
     try:
-        with session.wording():
+        with session.readable_errors():
             batches = session.hydra.multirun(config_name=session.name, task_function=task, overrides=session.overrides)
     except KeyboardInterrupt:
         if started:  # a launcher that runs its jobs elsewhere does not tell
@@ -149,7 +149,7 @@ def planned_jobs(session: Session, master: Any) -> list[list[str]] | None:
     if sweeper._target_ != BASIC_SWEEPER:
         logger.warning("%s decides its jobs as it goes: each is checked only when it starts", sweeper._target_)
         return None
-    with session.wording():
+    with session.readable_errors():
         params: Any = OmegaConf.to_container(sweeper.params, resolve=True) if sweeper.params else {}
         words = [f"{key}={value}" for key, value in params.items()] + list(master.hydra.overrides.task)
         parsed = OverridesParser.create(config_loader=session.hydra.config_loader).parse_overrides(words)
@@ -165,7 +165,7 @@ def check(session: Session, composed: Any, overrides: Sequence[str] = ()) -> Con
     """
     choices = dict(composed.hydra.runtime.choices)
     check_hydra(composed.hydra)
-    with session.wording(overrides, choices):
+    with session.readable_errors(overrides, choices):
         arguments.check_mappings(session.folders, choices)
         with read_write(composed), open_dict(composed):
             composed.pop("hydra")
