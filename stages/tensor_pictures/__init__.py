@@ -1,1 +1,1 @@
-"""Pictures of errors: what they show (errors, canvas, tally) and how it is drawn (panels, tensor, summary)."""
+"""Pictures of errors: what they show (errors, canvas, error_counts) and how it is drawn (panels, tensor, summary)."""

@@ -9,7 +9,7 @@ from matplotlib.colors import LogNorm
 from inductor_debug.stages.drawing import decades, log_axis, number, power
 from inductor_debug.stages.numerics import histogram
 from inductor_debug.stages.numerics.records import TensorComparison
-from inductor_debug.stages.tensor_pictures.error_counts import SIDE, Tally, log10_of
+from inductor_debug.stages.tensor_pictures.error_counts import SIDE, ErrorCounts, log10_of
 
 _GAP = 0.35
 """Decades between the bins of a density and the strips for zeros and for what is not finite, and their width."""
@@ -114,15 +114,15 @@ class _Side:
         return numpy.stack([empty if column is None else density[column] for column in self.columns])
 
 
-def against_size(axes: Any, row: TensorComparison, tally: Tally) -> None:
+def against_size(axes: Any, row: TensorComparison, error_counts: ErrorCounts) -> None:
     """How many elements have which error at which size of the reference, both logarithmic; zeros have strips."""
     axes.set_title("error against size of the reference")
     axes.set_xlabel("|reference|")
     axes.set_ylabel("|test − reference|")
-    if not tally.density.any():
+    if not error_counts.density.any():
         _nothing(axes, "no elements")
         return
-    x = _Side(tally.density.sum(0), tally.lowest[1], [])
+    x = _Side(error_counts.density.sum(0), error_counts.lowest[1], [])
     some = x.high > x.limits[0]
     across = numpy.linspace(x.limits[0], x.high if some else x.limits[1], 64)
     lines = [(numpy.full(64, math.log10(level)), "black", style, name) for level, name, style in levels(row)]
@@ -130,8 +130,8 @@ def against_size(axes: Any, row: TensorComparison, tally: Tally) -> None:
     if limit is not None and (limit > 0).all() and some:
         lines.append((numpy.log10(limit), "red", "-.", "atol + rtol·|reference|"))
     more = [place for places, *_ in lines for place in (float(places.min()), float(places.max()))]
-    y = _Side(tally.density.sum(1), tally.lowest[0], more)
-    counts = x.pick(y.pick(tally.density).T).T
+    y = _Side(error_counts.density.sum(1), error_counts.lowest[0], more)
+    counts = x.pick(y.pick(error_counts.density).T).T
     mesh = axes.pcolormesh(
         x.edges, y.edges, numpy.ma.masked_equal(counts, 0), norm=LogNorm(1, max(counts.max(), 10)), cmap="viridis_r"
     )
@@ -148,20 +148,22 @@ def against_size(axes: Any, row: TensorComparison, tally: Tally) -> None:
         axes.legend(loc="upper left", framealpha=0.8, fontsize=7)
 
 
-def by_index(axes: Any, row: TensorComparison, tally: Tally) -> None:
+def by_index(axes: Any, row: TensorComparison, error_counts: ErrorCounts) -> None:
     """RMS error by index on the dim where it is the most unequal; the worst index is marked.
 
     An index whose error is not finite has no RMS: a hatched band of full height stands for it.
     """
-    dim = tally.uneven
+    dim = error_counts.uneven
     axes.set_ylabel("RMS error")
     if dim is None:
         axes.set_title("error by index")
-        reason = "no difference by index" if tally.channels else "no dim of rank 2 and more\nwith 2 to 4096 entries"
+        reason = (
+            "no difference by index" if error_counts.channels else "no dim of rank 2 and more\nwith 2 to 4096 entries"
+        )
         _nothing(axes, reason)
         return
-    rms = tally.channels[dim]
-    others = "" if len(tally.channels) == 1 else f", the most uneven of {len(tally.channels)}"
+    rms = error_counts.channels[dim]
+    others = "" if len(error_counts.channels) == 1 else f", the most uneven of {len(error_counts.channels)}"
     axes.set_title(f"RMS error by index on dim {dim}{others}")
     equal = int((rms == 0).sum())
     note = f" ({equal} without a difference, at the bottom)" if equal else ""

@@ -34,8 +34,8 @@ def log10_of(half: int) -> float:
 
 
 @dataclass
-class Tally:
-    """What :func:`tally_of` counted.
+class ErrorCounts:
+    """What :func:`count_errors` counted.
 
     Attributes:
         density: int64 ``[SIDE, SIDE]``, elements by size of the error (rows) and of the reference (columns). Bin
@@ -68,7 +68,7 @@ def _inequality(rms: numpy.ndarray) -> float:
     return float(squares.max() / squares.mean())
 
 
-def tally_of(reference: Side, test: Side, *, top: float, magnitude: float) -> Tally:
+def count_errors(reference: Side, test: Side, *, top: float, magnitude: float) -> ErrorCounts:
     """One pass over two sides of one shape in bounded memory: in the reference's order there, if both are strided.
 
     Args:
@@ -91,7 +91,7 @@ def tally_of(reference: Side, test: Side, *, top: float, magnitude: float) -> Ta
             if sums.wanted:
                 sums.add(lead, start, piece.error.view(left.shape))
     channels = {order[dim]: rms for dim, rms in sums.rms().items()} if len(shape) > 1 else {}
-    return Tally(
+    return ErrorCounts(
         density.view(SIDE, SIDE).numpy(), (lowest[0], lowest[1]), counted.counts(), dict(sorted(channels.items()))
     )
 
@@ -120,7 +120,7 @@ def _raw(values: torch.Tensor) -> torch.Tensor:
 
 
 def _codes(raw: torch.Tensor, values: torch.Tensor, lowest: int) -> torch.Tensor:
-    """Bins of :attr:`Tally.density`; overwrites ``raw``. No finite value is beyond the last but one."""
+    """Bins of :attr:`ErrorCounts.density`; overwrites ``raw``. No finite value is beyond the last but one."""
     bias = 254 if values.dtype == torch.float32 else 2046
     return raw.sub_(bias + lowest - 1).clamp_(0, SIDE - 1)
 

@@ -12,14 +12,14 @@ from inductor_debug.stages.numerics.readers import Side
 from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.tensor_pictures import curves, matrix
 from inductor_debug.stages.tensor_pictures.canvas import Canvas, canvas_of, unravel, zoom_of
-from inductor_debug.stages.tensor_pictures.error_counts import tally_of
+from inductor_debug.stages.tensor_pictures.error_counts import count_errors
 
 
 def draw(reference: Side, test: Side, row: TensorComparison) -> bytes:
     """A PNG of two tensors of one shape, of any dtype, layout, rank and device, and of their row."""
     reference, test = comparable(reference), comparable(test)
     canvas = canvas_of(reference, test)
-    tally = tally_of(reference, test, top=canvas.top, magnitude=canvas.magnitude)
+    error_counts = count_errors(reference, test, top=canvas.top, magnitude=canvas.magnitude)
     worst = _worst(row, canvas, reference.shape)
     with drawing(15.0, 8.6) as (figure, png):
         grid = figure.add_gridspec(
@@ -39,10 +39,10 @@ def draw(reference: Side, test: Side, row: TensorComparison) -> bytes:
                 panel.set_axis_off()
             axes[0].text(0.5, 0.5, "no elements", ha="center", color="#666666")
         _words(axes[2], row, worst)
-        bins = tally.bins if row.histogram is None else numpy.asarray(row.histogram)
+        bins = error_counts.bins if row.histogram is None else numpy.asarray(row.histogram)
         curves.sizes(axes[3], row, bins)
-        curves.against_size(axes[4], row, tally)
-        curves.by_index(axes[5], row, tally)
+        curves.against_size(axes[4], row, error_counts)
+        curves.by_index(axes[5], row, error_counts)
         return png()
 
 

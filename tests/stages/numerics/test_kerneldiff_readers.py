@@ -15,7 +15,7 @@ from inductor_debug.stages.numerics.entries import entries_of
 from inductor_debug.stages.numerics.readers import region
 from inductor_debug.stages.sides import packing
 from inductor_debug.stages.tensor_pictures.canvas import canvas_of, zoom_of
-from inductor_debug.stages.tensor_pictures.error_counts import tally_of
+from inductor_debug.stages.tensor_pictures.error_counts import count_errors
 from inductor_debug.stages.tensor_pictures.errors import boxes
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # CSR is in beta, ComplexHalf is experimental
@@ -295,13 +295,13 @@ def test_pictures_are_those_of_the_dense_tensors(layout):
         reference, test = one_count((20, 9, 12)), one_count((20, 9, 12)) * 1.5
     left, right = sparse_of(reference, layout), sparse_of(test, layout)
     reference, test = left.to_dense(), right.to_dense()
-    expected, tally = canvas_of(reference, test), tally_of(reference, test, top=30.0, magnitude=30.0)
+    expected, error_counts = canvas_of(reference, test), count_errors(reference, test, top=30.0, magnitude=30.0)
     for sides in ((left, right), (left, test), (reference.mT.contiguous().mT, right)):
         canvas = canvas_of(*sides)
         assert (canvas.error == expected.error).all() and (canvas.worst, canvas.top) == (expected.worst, expected.top)
-        counted = tally_of(*sides, top=30.0, magnitude=30.0)
-        assert (counted.density == tally.density).all() and (counted.bins == tally.bins).all()
-        for dim, rms in tally.channels.items():
+        counted = count_errors(*sides, top=30.0, magnitude=30.0)
+        assert (counted.density == error_counts.density).all() and (counted.bins == error_counts.bins).all()
+        for dim, rms in error_counts.channels.items():
             assert counted.channels[dim] == pytest.approx(rms)
         assert (zoom_of(*sides, [3, 8, 7]).error == zoom_of(reference, test, [3, 8, 7]).error).all()
 

@@ -18,7 +18,7 @@ from inductor_debug.stages.numerics.comparison import compare_tensors
 from inductor_debug.stages.numerics.readers import span
 from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.tensor_pictures.canvas import CELLS, canvas_of, fold, unravel, zoom_of
-from inductor_debug.stages.tensor_pictures.error_counts import SIDE, tally_of
+from inductor_debug.stages.tensor_pictures.error_counts import SIDE, count_errors
 from inductor_debug.stages.tensor_pictures.errors import boxes
 from inductor_debug.stages.tensor_pictures.plots import draw, draw_summary, pictures
 from inductor_debug.stages.tensor_pictures.summary import LINES, apart, lines_of
@@ -60,9 +60,9 @@ def blocks_by_hand(error, canvas):
     return numpy.where(matrix < 0, numpy.nan, matrix)
 
 
-def tallied(reference, test):
+def counted_errors(reference, test):
     canvas = canvas_of(reference, test)
-    return tally_of(reference, test, top=canvas.top, magnitude=canvas.magnitude)
+    return count_errors(reference, test, top=canvas.top, magnitude=canvas.magnitude)
 
 
 @settings(max_examples=60, deadline=None)
@@ -95,7 +95,7 @@ def test_a_zoom_shows_the_elements_that_it_names_and_the_worst_one(shape, layout
 @given(SHAPES, LAYOUTS, st.integers(0, 5))
 def test_counts_are_those_of_every_element(shape, layout, seed):
     reference, test = pair_of(shape, layout, seed)
-    tally, error, size = tallied(reference, test), error_of(reference, test), reference.abs().numpy()
+    error_counts, error, size = counted_errors(reference, test), error_of(reference, test), reference.abs().numpy()
 
     def code(values, lowest):
         mantissa, exponent = numpy.frexp(values)
@@ -103,23 +103,23 @@ def test_counts_are_those_of_every_element(shape, layout, seed):
         return numpy.where(values > 0, numpy.clip(half - lowest + 1, 0, SIDE - 2), 0)
 
     expected = numpy.zeros((SIDE, SIDE), dtype=int)
-    numpy.add.at(expected, (code(error, tally.lowest[0]).ravel(), code(size, tally.lowest[1]).ravel()), 1)
-    numpy.testing.assert_array_equal(tally.density, expected)
+    numpy.add.at(expected, (code(error, error_counts.lowest[0]).ravel(), code(size, error_counts.lowest[1]).ravel()), 1)
+    numpy.testing.assert_array_equal(error_counts.density, expected)
     bins = torch.bincount(histogram.bins_of(torch.from_numpy(error).double().reshape(-1)), minlength=histogram.BINS)
-    numpy.testing.assert_array_equal(tally.bins, bins.numpy())
-    assert tally.density.sum() == tally.bins.sum() == reference.numel()
+    numpy.testing.assert_array_equal(error_counts.bins, bins.numpy())
+    assert error_counts.density.sum() == error_counts.bins.sum() == reference.numel()
 
 
 @settings(max_examples=60, deadline=None)
 @given(SHAPES, LAYOUTS, st.integers(0, 5))
 def test_errors_by_index_are_those_of_every_dim(shape, layout, seed):
     reference, test = pair_of(shape, layout, seed)
-    tally, error = tallied(reference, test), error_of(reference, test).astype(float)
+    error_counts, error = counted_errors(reference, test), error_of(reference, test).astype(float)
     wanted = [dim for dim, size in enumerate(shape) if len(shape) > 1 and 2 <= size <= 4096]
-    assert list(tally.channels) == wanted
+    assert list(error_counts.channels) == wanted
     for dim in wanted:
         others = tuple(other for other in range(len(shape)) if other != dim)
-        numpy.testing.assert_allclose(tally.channels[dim], numpy.sqrt((error**2).mean(others)), rtol=1e-5)
+        numpy.testing.assert_allclose(error_counts.channels[dim], numpy.sqrt((error**2).mean(others)), rtol=1e-5)
 
 
 @pytest.mark.parametrize("exponent", [-295, -30, 0, 30, 300])
@@ -127,12 +127,12 @@ def test_no_size_of_float64_vanishes(exponent):
     generator = torch.Generator().manual_seed(0)
     reference = torch.randn(40, 50, dtype=torch.float64, generator=generator) * 10.0**exponent
     test = reference * (1 + 1e-9 * torch.rand(40, 50, dtype=torch.float64, generator=generator))
-    canvas, tally = canvas_of(reference, test), tallied(reference, test)
+    canvas, error_counts = canvas_of(reference, test), counted_errors(reference, test)
     error = (test - reference).abs()
     assert canvas.top == error.max() > 0
-    assert tally.density[1:-1, 1:-1].sum() == 2000  # none among zeros, none among infinities
+    assert error_counts.density[1:-1, 1:-1].sum() == 2000  # none among zeros, none among infinities
     expected = numpy.sqrt(((error / error.max()).numpy() ** 2).mean(1)) * error.max().item()
-    numpy.testing.assert_allclose(tally.channels[0], expected, rtol=1e-6)
+    numpy.testing.assert_allclose(error_counts.channels[0], expected, rtol=1e-6)
 
 
 def test_the_most_uneven_dim_is_the_one_with_the_bad_index():
@@ -140,11 +140,11 @@ def test_the_most_uneven_dim_is_the_one_with_the_bad_index():
     for dim, index in ((0, 3), (1, 5), (2, 0)):
         test = reference + 1e-3 * torch.rand(6, 7, 8, generator=torch.Generator().manual_seed(dim))
         test.select(dim, index).add_(1.0)
-        tally = tallied(reference, test)
-        assert tally.uneven == dim and tally.channels[dim].argmax() == index
+        error_counts = counted_errors(reference, test)
+        assert error_counts.uneven == dim and error_counts.channels[dim].argmax() == index
         test.select(dim, index).fill_(math.nan)
-        tally = tallied(reference, test)
-        assert tally.uneven == dim and math.isinf(tally.channels[dim][index])
+        error_counts = counted_errors(reference, test)
+        assert error_counts.uneven == dim and math.isinf(error_counts.channels[dim][index])
 
 
 def test_what_is_not_finite_is_marked_by_kind_and_counted_apart():
@@ -155,13 +155,13 @@ def test_what_is_not_finite_is_marked_by_kind_and_counted_apart():
     test[1, 2] = math.nan
     reference[2, 3] = -math.inf
     reference[3, 4], test[3, 4] = math.inf, math.nan
-    canvas, tally = canvas_of(reference, test), tallied(reference, test)
+    canvas, error_counts = canvas_of(reference, test), counted_errors(reference, test)
     assert numpy.argwhere(canvas.nan).tolist() == [[1, 2], [3, 4]]
     assert numpy.argwhere(canvas.infinite).tolist() == [[2, 3]]
     assert numpy.argwhere(canvas.both_nan).tolist() == [[0, 0]]
     assert canvas.error[0, :2].tolist() == [0.0, 0.0] and canvas.top == 0.5 and canvas.worst == 32
-    assert tally.density[-1].sum() == 3 and tally.density[:, -1].sum() == 4 and tally.bins[-1] == 5
-    assert tally.density.sum() == tally.bins.sum() == 600
+    assert error_counts.density[-1].sum() == 3 and error_counts.density[:, -1].sum() == 4 and error_counts.bins[-1] == 5
+    assert error_counts.density.sum() == error_counts.bins.sum() == 600
 
 
 def test_integers_are_subtracted_exactly_and_finite_numbers_never_look_infinite():
@@ -190,11 +190,11 @@ def is_png(data):
 def test_every_dtype_is_drawn_and_nothing_is_lost(dtype):
     values = torch.rand(6, 5, generator=torch.Generator().manual_seed(0)) * 3
     reference, test = values.to(dtype), values.flip(0).to(dtype)
-    canvas, tally = canvas_of(reference, test), tallied(reference, test)
+    canvas, error_counts = canvas_of(reference, test), counted_errors(reference, test)
     wide = torch.complex128 if dtype.is_complex else torch.float64
     expected = (test.to(wide) - reference.to(wide)).abs()
     numpy.testing.assert_allclose(canvas.error, expected.numpy(), rtol=1e-6)
-    assert tally.density.sum() == tally.bins.sum() == 30
+    assert error_counts.density.sum() == error_counts.bins.sum() == 30
     assert is_png(draw(reference, test, compare_tensors(reference, test)))
 
 
