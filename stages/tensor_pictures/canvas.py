@@ -20,7 +20,7 @@ ZOOM = 32
 """Rows and columns of a zoom at most; a zoom along one dim shows twice as many elements."""
 
 
-class Fold(NamedTuple):
+class MatrixShape(NamedTuple):
     """A matrix for a tensor, row-major: dims before ``cut`` are its rows, the others its columns.
 
     ``cut`` is None where the flat tensor is cut into rows of ``columns`` elements instead, the last perhaps partial.
@@ -47,16 +47,16 @@ def _describe_dims(sizes: list[int], first: int, stop: int) -> str:
     return f"dims {names} flattened: {lengths}"
 
 
-def fold(shape: Iterable[int]) -> Fold:
+def matrix_shape(shape: Iterable[int]) -> MatrixShape:
     """The most nearly square matrix for ``shape``; a long vector, or one with very long rows, is cut flat."""
     sizes = list(shape)
     total = math.prod(sizes)
-    options = [Fold(math.prod(sizes[:cut]), math.prod(sizes[cut:]), cut) for cut in range(len(sizes) + 1)]
+    options = [MatrixShape(math.prod(sizes[:cut]), math.prod(sizes[cut:]), cut) for cut in range(len(sizes) + 1)]
     best = min(options, key=lambda option: abs(math.log(max(option.rows, 1) / max(option.columns, 1))))
     vector = min(best.rows, best.columns) == 1 and max(best.rows, best.columns) > CELLS
     if total and (vector or best.columns > CHUNK):
         columns = min(math.ceil(math.sqrt(total)), CHUNK)
-        return Fold(math.ceil(total / columns), columns, None)
+        return MatrixShape(math.ceil(total / columns), columns, None)
     return best
 
 
@@ -65,9 +65,9 @@ class Canvas:
     """Largest errors by block.
 
     Attributes:
-        fold: the matrix that the cells are blocks of.
+        matrix_shape: the matrix that the cells are blocks of.
         block: rows and columns of a block; blocks at the end may be smaller.
-        error: float64 ``[height, width]``, each at most :data:`CELLS`; infinite where an error is, NaN where the fold
+        error: float64 ``[height, width]``, each at most :data:`CELLS`; infinite where an error is, NaN where the matrix
             has no element.
         nan, infinite: where a block has an element that is NaN, or infinite, on one side alone.
         both_nan: where it has one that is NaN on both sides.
@@ -76,7 +76,7 @@ class Canvas:
         worst: flat index of the first of the largest errors, infinite ones included; None where no sides differ.
     """
 
-    fold: Fold
+    matrix_shape: MatrixShape
     block: tuple[int, int]
     error: numpy.ndarray
     nan: numpy.ndarray
@@ -90,7 +90,7 @@ class Canvas:
 def canvas_of(reference: Side, test: Side) -> Canvas:
     """One pass over two sides of one shape, in memory bounded by the chunk, the canvas and what readers keep."""
     reference, test = comparable(reference), comparable(test)
-    found = fold(reference.shape)
+    found = matrix_shape(reference.shape)
     block = (math.ceil(found.rows / CELLS) or 1, math.ceil(found.columns / CELLS) or 1)
     size = (math.ceil(found.rows / block[0]), math.ceil(found.columns / block[1]))
     cells = torch.full(size, -1.0, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Panels that show errors where they are: the whole tensor folded, and the surroundings of the worst element."""
+"""Panels that show errors where they are: the whole tensor as a matrix, and the surroundings of the worst element."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,7 @@ _FEW = 150
 
 
 def whole(axes: Any, canvas: Canvas, shape: Sequence[int], worst: list[int] | None) -> None:
-    """The canvas in true indices of the fold; the worst element gets a ring.
+    """The canvas in true indices of the matrix; the worst element gets a ring.
 
     Args:
         axes: matplotlib's.
@@ -36,13 +36,13 @@ def whole(axes: Any, canvas: Canvas, shape: Sequence[int], worst: list[int] | No
     rows, columns = height * canvas.block[0], width * canvas.block[1]
     extent = (-0.5, columns - 0.5, rows - 0.5, -0.5)
     _matrix(axes, canvas, extent)
-    axes.set_xlim(-0.5, canvas.fold.columns - 0.5)
-    axes.set_ylim(canvas.fold.rows - 0.5, -0.5)
+    axes.set_xlim(-0.5, canvas.matrix_shape.columns - 0.5)
+    axes.set_ylim(canvas.matrix_shape.rows - 0.5, -0.5)
     if worst is not None:
         flat = int(numpy.ravel_multi_index(tuple(worst), tuple(shape))) if worst else 0
-        row, column = divmod(flat, canvas.fold.columns)
+        row, column = divmod(flat, canvas.matrix_shape.columns)
         axes.scatter([column], [row], marker="o", s=150, facecolors="none", edgecolors="red", clip_on=False)
-    row_label, column_label = canvas.fold.labels(shape)
+    row_label, column_label = canvas.matrix_shape.labels(shape)
     axes.set_ylabel(row_label)
     axes.set_xlabel(column_label)
     cell = "an element" if canvas.block == (1, 1) else f"the largest of {canvas.block[0]}×{canvas.block[1]}"

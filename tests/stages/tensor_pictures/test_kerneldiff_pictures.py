@@ -17,7 +17,7 @@ from inductor_debug.stages.numerics import histogram
 from inductor_debug.stages.numerics.comparison import compare_tensors
 from inductor_debug.stages.numerics.readers import span
 from inductor_debug.stages.numerics.records import TensorComparison
-from inductor_debug.stages.tensor_pictures.canvas import CELLS, canvas_of, fold, unravel, zoom_of
+from inductor_debug.stages.tensor_pictures.canvas import CELLS, canvas_of, matrix_shape, unravel, zoom_of
 from inductor_debug.stages.tensor_pictures.error_counts import SIDE, count_errors
 from inductor_debug.stages.tensor_pictures.errors import boxes
 from inductor_debug.stages.tensor_pictures.plots import draw, draw_summary, pictures
@@ -51,8 +51,8 @@ def error_of(reference, test):
 
 
 def blocks_by_hand(error, canvas):
-    """Largest errors by block of the fold; NaN where it has no element."""
-    rows, columns, _ = canvas.fold
+    """Largest errors by block of the matrix_shape; NaN where it has no element."""
+    rows, columns, _ = canvas.matrix_shape
     matrix = numpy.full(rows * columns, -1.0)
     matrix[: error.size] = error.reshape(-1)
     matrix = numpy.maximum.reduceat(matrix.reshape(rows, columns), range(0, rows, canvas.block[0]), axis=0)
@@ -248,7 +248,7 @@ def test_spans_and_boxes_are_the_tensor(shape, layout, randoms):
 
 @given(SHAPES)
 def test_a_fold_has_room_for_every_element(shape):
-    found = fold(shape)
+    found = matrix_shape(shape)
     assert found.rows * found.columns >= math.prod(shape) > (found.rows - 1) * found.columns
     assert all(isinstance(label, str) for label in found.labels(shape))
 
