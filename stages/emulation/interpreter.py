@@ -194,7 +194,7 @@ class EmulatingInterpreter(fx.Interpreter):
         target: Any,
         args: Sequence[Any],
         kwargs: dict[str, Any],
-        plain: Any,
+        unpadded: Any,
         tile: tuple[int, ...],
     ) -> None:
         beyond = reads_beyond(target)
@@ -205,13 +205,13 @@ class EmulatingInterpreter(fx.Interpreter):
                 self._tell(plan, "not_emulated", f"{plan.record.target} was not run over padding")
             return
         try:
-            count = leaked(target, args, kwargs, plain, tile, self.numerics.fill)
+            count = leaked(target, args, kwargs, unpadded, tile, self.numerics.fill)
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
             reason = str(error).partition("\n")[0]
             self._tell(plan, "not_emulated", f"{plan.record.target} could not be run over padding: {reason}")
             return
         if count:
-            total = sum(item.numel() for item in pytree.tree_leaves(plain) if isinstance(item, Tensor))
+            total = sum(item.numel() for item in pytree.tree_leaves(unpadded) if isinstance(item, Tensor))
             what = "NaN" if self.numerics.fill != 0 else "zero"
             words = f"{what} in the padding to {list(tile)} reaches {describe_elements(count, total)}"
             self._tell(plan, "pad_leak", words, count=count, elements=total)

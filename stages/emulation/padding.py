@@ -3,10 +3,10 @@
 An accelerator that keeps tensors in tiles pads their last dimensions to the tile's sizes. A kernel that runs over whole
 tiles and minds no mask reads the padding. So an operation whose result depends on more than its own position is run
 twice: as it is, and over operands padded to whole tiles with NaN (``poison``) or zero. NaN in the part of the padded
-result that is the result, where there is none in the plain one, is a leak; of what only chooses values (sort, topk), a
+result that is the result, where the unpadded one has none, is a leak; of what only chooses values (sort, topk), a
 value that is another one. Zeros change a value by as little as one part in the number of its terms, which may be less
 than what another order of additions does in the result's dtype: with them both are run in float64.
-The emulation goes on with the plain result, so that one leak does not hide the next.
+The emulation goes on with the unpadded result, so that one leak does not hide the next.
 
 What can't leak is not run twice: elementwise operations read their own position alone; views, copies, concatenation
 and look-ups move what is valid, and each result is padded anew. Of a matmul, only padding along the contraction can
@@ -38,7 +38,7 @@ REDUCTIONS = _names(
     "_native_batch_norm_legit_functional _native_batch_norm_legit_no_training native_batch_norm_backward avg_pool2d "
     "max_pool2d_with_indices "
 )
-"""Packets that read more than their own position, and run over padded operands as they do over plain ones."""
+"""Packets that read more than their own position, and run over padded operands as they do over unpadded ones."""
 
 MOVING = _names(
     "_to_copy arange as_strided_scatter bernoulli cat clone constant_pad_nd copy copy_ detach embedding empty "
@@ -110,7 +110,7 @@ def leaked(
     target: Callable[..., Any],
     args: Sequence[Any],
     kwargs: dict[str, Any],
-    plain: Any,
+    unpadded: Any,
     tile: Sequence[int],
     fill: float,
 ) -> int:
@@ -119,7 +119,7 @@ def leaked(
     Args:
         target: an operation for which :func:`reads_beyond` is True.
         args, kwargs: its arguments, tensors in them unpadded.
-        plain: what it gave with them.
+        unpadded: what it gave with them.
         tile: sizes of the last dimensions' tiles.
         fill: what lies in the padding.
 
@@ -127,7 +127,7 @@ def leaked(
         RuntimeError, ValueError, IndexError, TypeError: the operation can't be run over padded operands.
     """
     if target in PRODUCTS:
-        return _leaked_along_contraction(target, args, plain, tile, fill)
+        return _leaked_along_contraction(target, args, unpadded, tile, fill)
     if not any_padded((args, kwargs), tile):
         return 0
     packet = packet_of(target)
@@ -138,13 +138,15 @@ def leaked(
     if not exact and not math.isnan(fill):
         wide, kwargs = pytree.tree_map(_wide, (list(args), kwargs))
         args = [*wide[:2], False] if packet in HALF_TO_FLOAT else wide
-        plain, moved = target(*args, **kwargs), _reordered((args, kwargs))
+        unpadded, moved = target(*args, **kwargs), _reordered((args, kwargs))
     new_args, new_kwargs = _padded_arguments(packet, args, kwargs, tile, fill)
     result = target(*new_args, **new_kwargs)
-    pairs = list(zip(pytree.tree_leaves(result), pytree.tree_leaves(plain), strict=True))
+    pairs = list(zip(pytree.tree_leaves(result), pytree.tree_leaves(unpadded), strict=True))
     if packet == "max_pool2d_with_indices":
         pairs = pairs[:1]  # the indices count positions of the padded image
-    return sum(_reached(found, wanted, fill, exact, moved) for found, wanted in pairs if isinstance(wanted, Tensor))
+    return sum(
+        _count_affected(found, wanted, fill, exact, moved) for found, wanted in pairs if isinstance(wanted, Tensor)
+    )
 
 
 def _wide(value: Any) -> Any:
@@ -187,7 +189,7 @@ def _padded_arguments(
     return new, {key: pad(value) for key, value in kwargs.items()}
 
 
-def _leaked_along_contraction(target: Any, args: Sequence[Any], plain: Any, tile: Sequence[int], fill: float) -> int:
+def _leaked_along_contraction(target: Any, args: Sequence[Any], unpadded: Any, tile: Sequence[int], fill: float) -> int:
     """The contraction's length is the same in all operands, so both are padded to the larger of their tiles' sizes."""
     terms = _contractions(target, args)
     unit = max(tile)
@@ -197,9 +199,9 @@ def _leaked_along_contraction(target: Any, args: Sequence[Any], plain: Any, tile
     packet = packet_of(target)
     if packet in ("convolution", "convolution_backward"):
         # every element of the result sums over all terms of its contraction
-        results = [item for item in pytree.tree_leaves(plain) if isinstance(item, Tensor)]
-        concerned = results[:2] if packet == "convolution_backward" else results
-        return sum(int((~item.isnan()).sum()) for item, amount in zip(concerned, terms, strict=False) if amount % unit)
+        results = [item for item in pytree.tree_leaves(unpadded) if isinstance(item, Tensor)]
+        affected = results[:2] if packet == "convolution_backward" else results
+        return sum(int((~item.isnan()).sum()) for item, amount in zip(affected, terms, strict=False) if amount % unit)
     left, right = (args[position] for position in PRODUCTS[target].operands)
     if packet == "linear":
         right = right.t()
@@ -207,7 +209,7 @@ def _leaked_along_contraction(target: Any, args: Sequence[Any], plain: Any, tile
     extra = -terms[0] % unit
     wide = torch.nn.functional.pad(left, (0, extra), value=fill)
     high = torch.nn.functional.pad(right, (0, 0, 0, extra), value=fill)
-    return _reached(torch.matmul(wide, high).reshape(plain.shape), plain, fill)
+    return _count_affected(torch.matmul(wide, high).reshape(unpadded.shape), unpadded, fill)
 
 
 def _contractions(target: Any, args: Sequence[Any]) -> list[int]:
@@ -224,25 +226,25 @@ def _contractions(target: Any, args: Sequence[Any]) -> list[int]:
     return [args[PRODUCTS[target].operands[0]].shape[-1]]
 
 
-def _reached(found: Tensor, plain: Tensor, fill: float, exact: bool = False, moved: float = 0.0) -> int:
-    """Elements of ``plain`` for which ``found``, of the same or larger sizes, has another value.
+def _count_affected(found: Tensor, unpadded: Tensor, fill: float, exact: bool = False, moved: float = 0.0) -> int:
+    """Elements of ``unpadded`` for which ``found``, of the same or larger sizes, has another value.
 
     Args:
-        found, plain: with padded operands and without; in float64 where ``fill`` is no NaN.
+        found, unpadded: with padded operands and without; in float64 where ``fill`` is no NaN.
         fill: what lies in the padding.
         exact: every other value counts; else NaN alone, or with another fill what is no other order of additions.
         moved: what that may move an element by.
     """
-    for dim, size in enumerate(plain.shape):
+    for dim, size in enumerate(unpadded.shape):
         found = found.narrow(dim, 0, size)
-    if not plain.is_floating_point():
-        return int((found != plain).sum())
+    if not unpadded.is_floating_point():
+        return int((found != unpadded).sum())
     if exact:
-        return int(((found != plain) & ~(found.isnan() & plain.isnan())).sum())
+        return int(((found != unpadded) & ~(found.isnan() & unpadded.isnan())).sum())
     if math.isnan(fill):
-        return int((found.isnan() & ~plain.isnan()).sum())
-    if plain.numel() == 0:
+        return int((found.isnan() & ~unpadded.isnan()).sum())
+    if unpadded.numel() == 0:
         return 0
-    difference = torch.nan_to_num(found - plain).abs()
-    scale = float(torch.nan_to_num(plain, posinf=0.0, neginf=0.0).square().mean().sqrt())
+    difference = torch.nan_to_num(found - unpadded).abs()
+    scale = float(torch.nan_to_num(unpadded, posinf=0.0, neginf=0.0).square().mean().sqrt())
     return int((difference > CHANGED * scale + moved).sum())
