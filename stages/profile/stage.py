@@ -48,17 +48,17 @@ class ProfileStage(Stage):
     def run(self, context: StageContext) -> StageResult:
         """Compile the case as it is and with ranges, and record steps; the case is left as it was."""
         before = environment()
-        plain = compiled_case(context)
+        uninstrumented = compiled_case(context)
         context.progress("compiling with ranges around what is timed")
-        ranged, described = with_ranges(context, plain)
+        ranged, described = with_ranges(context, uninstrumented)
         described = functools.cache(described)
         context.progress("recording steps")
         observation = observe(
             context.case,
-            plain,
+            uninstrumented,
             ranged,
             lambda: {item.range for item in described()[0]},
-            lambda: plain.given + (0 if ranged is plain else ranged.given),
+            lambda: uninstrumented.given + (0 if ranged is uninstrumented else ranged.given),
             steps=self.config.steps,
             warmup=self.config.warmup,
             trace_steps=self.config.trace_steps,
@@ -79,7 +79,9 @@ class ProfileStage(Stage):
         named = named_ceiling(context.settings.accel.peaks, context.settings.accel.name)
         found = Profile(times, observation, measured, named, notes)
         artifacts: dict[str, Any] = dict(tables(found))
-        artifacts[files.PROFILE.path] = summary(found, plain.backend, {"before": before, "after": environment()})
+        artifacts[files.PROFILE.path] = summary(
+            found, uninstrumented.backend, {"before": before, "after": environment()}
+        )
         if observation.trace is not None:
             artifacts[files.TRACE.path] = annotated(observation.trace, names)
         if not found.longest() and holds_no_kernel(ranged):
@@ -100,7 +102,7 @@ Described = tuple[list[Work], list[str]]
 """What ranges cover, and what can't be told."""
 
 
-def with_ranges(context: StageContext, plain: CompiledCase) -> tuple[CompiledCase, Callable[[], Described]]:
+def with_ranges(context: StageContext, uninstrumented: CompiledCase) -> tuple[CompiledCase, Callable[[], Described]]:
     """The case compiled again with ranges around what is timed, and what describes all that it was compiled to by then.
 
     By the same adapter with the same options. A backend that shows no code is profiled as it is, by torch's operators.
@@ -115,18 +117,18 @@ def with_ranges(context: StageContext, plain: CompiledCase) -> tuple[CompiledCas
     rewriting = adapter.rewriting_backend(ranges.rewrite)
     if rewriting is not None:
         ranged = compile_case(case, adapter, rewriting)
-        return ranged, lambda: _lowered(context, plain, ranged, ranges)
+        return ranged, lambda: _lowered(context, uninstrumented, ranged, ranges)
     note = f"modules and source lines: the backend {adapter.name} shows no code whose calls could be told apart"
-    return plain, lambda: ([], [note])
+    return uninstrumented, lambda: ([], [note])
 
 
-def _lowered(context: StageContext, plain: CompiledCase, ranged: CompiledCase, ranges: Ranges) -> Described:
+def _lowered(context: StageContext, uninstrumented: CompiledCase, ranged: CompiledCase, ranges: Ranges) -> Described:
     finder = SourceFinder(context.case.module)
     work: list[Work] = []
     notes = [f"the time of {name}: {reason}" for name, reason in ranges.missing.items()]
     for graph_id, lowered in ranged.graphs.items():
         work += lowered_work(lowered, captured_graphs(context.artifacts, graph_id), finder)
-        before = plain.graphs.get(graph_id)
+        before = uninstrumented.graphs.get(graph_id)
         if before is None or _code(before) != _code(lowered):
             notes.append(f"whether {graph_id} is what runs without the profiler: it was compiled to other kernels")
     return work, notes
