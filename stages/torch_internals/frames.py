@@ -125,7 +125,7 @@ class _WatchedFrames(convert_frame.ConvertFrameAssert):
             except (exc.Unsupported, exc.UserError) as error:
                 if not getattr(self._box, "error_on_graph_break", False) and not _hides_nothing(str(error)):
                     stack = list(getattr(error, "real_stack", None) or ())
-                    _tell(self, tell, frame.f_code, _in_words(error, stack), cause=error)
+                    _tell(self, tell, frame.f_code, _describe(error, stack), cause=error)
                 raise
         hiding = [reason for reason in breaks if not _hides_nothing(reason)]
         if hiding and not _calls_graph(result):
@@ -169,13 +169,13 @@ def _noted_breaks() -> Iterator[list[str]]:
     noted: list[str] = []
 
     def note(translator: Any, reason: str, error: BaseException | None, stack: list[traceback.FrameSummary]) -> None:
-        noted.append(_in_words(reason if error is None else error, stack))
+        noted.append(_describe(reason if error is None else error, stack))
 
     with told_breaks(note):
         yield noted
 
 
-def _in_words(reason: Any, stack: list[traceback.FrameSummary]) -> str:
+def _describe(reason: Any, stack: list[traceback.FrameSummary]) -> str:
     """Why, and the user's line."""
     place = f"  at {stack[-1].filename}:{stack[-1].lineno}" if stack else ""
     return f"{reason_in(str(reason)) or 'unknown reason'}{place}"
