@@ -85,7 +85,7 @@ class ValueRow:
 
 @dataclass(frozen=True)
 class OutputRow:
-    """kerneldiff/outputs.csv: see :class:`stages.numerics.record.TensorComparison`."""
+    """kerneldiff/outputs.csv: see :class:`stages.numerics.records.TensorComparison`."""
 
     kind: str
     path: str
