@@ -9,6 +9,7 @@ from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.front import Level
 from inductor_debug.stages.backends.plugins import installed_adapters
 from inductor_debug.stages.backends.registry import build_adapter
+from inductor_debug.stages.backends.user_adapters import check_adapter
 from inductor_debug.stages.settings import BUILT_IN, BackendConfig, Settings
 
 GivenBackend = Callable[..., Any]
@@ -41,8 +42,13 @@ def named(backend: str | AcceleratorAdapter | GivenBackend, inductor: Mapping[st
 
 
 def maker_of(settings: Settings, backend: str | AcceleratorAdapter | GivenBackend) -> Callable[[], AcceleratorAdapter]:
-    """What makes the adapter: anew each time for a name, the same one for an object."""
+    """What makes the adapter: anew each time for a name, the same one for an object.
+
+    Raises:
+        ConfigurationError: an adapter that is given is not whole, see :func:`check_adapter`.
+    """
     if isinstance(backend, str):
         return lambda: build_adapter(settings)
     adapter = backend if isinstance(backend, AcceleratorAdapter) else _Function(backend)
+    check_adapter(adapter, type(adapter).__name__)
     return lambda: adapter

@@ -23,7 +23,7 @@ def adapter_at(path: str, options: Mapping[str, Any], accel: AccelConfig | None)
 
     Raises:
         ConfigurationError: there is no such callable, its module can't be imported, it does not take the options, or
-            what it makes lacks a member of an adapter.
+            what it makes is no whole adapter: see :func:`check_adapter`.
     """
     module_name, _, attribute = full_name(path.replace(":", ".")).rpartition(".")
     module = _imported(module_name, path)
@@ -42,18 +42,27 @@ def adapter_at(path: str, options: Mapping[str, Any], accel: AccelConfig | None)
             f"backend.adapter: {path} ({_place(factory)}) gave {type(adapter).__name__}; valid: an instance of "
             "inductor_debug.AcceleratorAdapter."
         )
+    check_adapter(adapter, path)
+    return adapter
+
+
+def check_adapter(adapter: AcceleratorAdapter, path: str) -> None:
+    """Raise ConfigurationError for an adapter that lacks a member, or has switches and nothing that sets them.
+
+    Args:
+        path: what the adapter is called in the message.
+    """
+    own = type(adapter)
     missing = [name for name in MEMBERS if not callable(getattr(adapter, name, None))]
     if adapter.level not in get_args(Level):
         raise ConfigurationError(
-            f"backend.adapter: {path} ({_place(type(adapter))}) takes graphs of the level {adapter.level!r}; valid: "
+            f"backend.adapter: {path} ({_place(own)}) takes graphs of the level {adapter.level!r}; valid: "
             f"{', '.join(get_args(Level))}.\nTry: level = 'aot'"
         )
-    own = type(adapter)
     if own.switches is not AcceleratorAdapter.switches and own.switched is AcceleratorAdapter.switched:
         missing = ["switched"]
     if missing:
         raise _lacks(path, own, missing)
-    return adapter
 
 
 def _imported(name: str, path: str) -> ModuleType:

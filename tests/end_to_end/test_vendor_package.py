@@ -243,10 +243,15 @@ MISTAKES = {
     "device": (["backend=acme", "device=acne"], "device: got 'acne'; valid: acme:0, cpu.\nTry: device=acme:0"),
     "option": (["backend=acme", "backend.options.fail=melt"], "ValueError: fail is 'melt', not one of none, compile_"),
     "target": (["backend._target_=acme_npu.adapter.AcmeAdaptr"], "valid: acme_npu.adapter.AcmeAdapter"),
+    "switched": (
+        ["backend._target_=acme_mistakes.NotSwitched", "stages=[kerneldiff,bisect]"],
+        "has no method switched; valid: a subclass of inductor_debug.AcceleratorAdapter that defines it.\n"
+        "Try: def switched(self, values): ...",
+    ),
 }
 
 
-@pytest.mark.parametrize("mistake", ["backend", "device", "option", "target"])
+@pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_with_the_package_is_one_message(python: Path, tmp_path: Path, mistake: str) -> None:
     arguments, expected = MISTAKES[mistake]
     done = pipeline(python, *PERCEPTRON, *arguments, cwd=tmp_path)

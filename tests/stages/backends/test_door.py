@@ -11,7 +11,16 @@ import torch
 from bisect_faults import Perceptron
 from torch import Tensor, fx
 
-from inductor_debug import AccelConfig, AcceleratorAdapter, Findings, LoweredKernel, Lowering, Profile, Violations
+from inductor_debug import (
+    AccelConfig,
+    AcceleratorAdapter,
+    Findings,
+    LoweredKernel,
+    Lowering,
+    Profile,
+    Violations,
+    bisect,
+)
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError, root_cause
@@ -193,6 +202,8 @@ def test_what_is_told_wrong_is_one_message(adapter: str, message: str) -> None:
 def test_switches_need_a_way_to_set_them() -> None:
     with pytest.raises(ConfigurationError, match=r"OnlySwitches \(.*has no method switched"):
         build_adapter(BackendConfig("x", f"{__name__}.OnlySwitches"))
+    with pytest.raises(ConfigurationError, match=r"OnlySwitches \(.*\nTry: def switched\(self, values\): \.\.\."):
+        bisect(Perceptron().eval(), (torch.randn(4, 8),), backend=OnlySwitches())
 
 
 def test_a_level_that_there_is_not() -> None:
