@@ -24,7 +24,15 @@ from inductor_debug.models.errors import (
 from inductor_debug.pipeline.config.help import CONF, GROUPS, options
 from inductor_debug.pipeline.config.keys import in_place, override_of, place_of, unknown_key
 from inductor_debug.pipeline.config.schema import Config
-from inductor_debug.pipeline.config.schema_fields import describe, example_for, expected, fields_of, fitting
+from inductor_debug.pipeline.config.schema_fields import (
+    annotation_of,
+    describe,
+    example_for,
+    expected,
+    fields_of,
+    fitting,
+    is_list,
+)
 from inductor_debug.stages.registry import declared
 from inductor_debug.stages.torch_internals.registered_names import registered_names
 
@@ -189,10 +197,10 @@ def _key_error(error: Any, overrides: Sequence[str], where: str) -> Configuratio
             what = str(getattr(error.object_type, "__name__", "mapping")).lower()
             place = next((typed for typed in overrides if re.search(rf"\b{re.escape(key)}\b", typed)), where)
             if key in fields:
-                takes = describe(fields[key])
-                hint = f"{key}: [VALUE]" if "a list" in takes else f"{key}: VALUE"
+                hint = f"{key}: [VALUE]" if is_list(fields[key]) else f"{key}: VALUE"
                 return ConfigurationError(
-                    f"{key} of a {what}: {_first_line(error)}{in_place(place)}; valid: {takes}.\nTry: {hint}"
+                    f"{key} of a {what}: {_first_line(error)}{in_place(place)}; valid: {describe(fields[key])}.\n"
+                    f"Try: {hint}"
                 )
             near = ", ".join(closest_first(key, fields))
             first = near.partition(",")[0]
@@ -242,8 +250,7 @@ def _other(chain: Sequence[BaseException], overrides: Sequence[str], where: str)
     if ambiguous:
         override = ambiguous[1] or ambiguous[2]
         key, _, value = override.partition("=")
-        takes = (expected(key) or ("", ""))[0]
-        if key == "stages" or takes.startswith("a list"):
+        if key == "stages" or is_list(annotation_of(key)):
             return ConfigurationError(
                 f"{key}: got several values (in {override}); valid: a list [a,b], or several with --multirun.\n"
                 f"Try: {key}=[{value}], or --multirun {override}"

@@ -62,6 +62,11 @@ def expected(key: str) -> tuple[str, str] | None:
     return None if node is None else (describe(node), example_for(re.sub(r"\[\d+\]$", "", key)))
 
 
+def is_list(annotation: Any) -> bool:
+    """Whether a value of that type is a list, or may be null besides."""
+    return typing.get_origin(_without_none(annotation)[0]) is list
+
+
 def example_for(key: str) -> str:
     """A value that a key takes, as it is typed."""
     found = field_of(key)

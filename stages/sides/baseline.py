@@ -238,7 +238,7 @@ class Baseline:
         return loaded
 
     def _damaged(self, what: str) -> ConfigurationError:
-        return _error(self.run, f"is damaged: {what}", "a run whose files are as it wrote them", "inductor-debug rerun")
+        return _error(self.run, f"is damaged: {what}", "a run whose files are as it wrote them", _made_again(self.run))
 
     def _check_shapes(self, what: str, mine: dict[str, Any], theirs: dict[str, Any]) -> None:
         names = [name for name in {**theirs, **mine} if mine.get(name) != theirs.get(name)]
@@ -276,7 +276,7 @@ def open_baseline(run: str) -> Baseline:
         if told != digest(about):
             raise baseline._damaged(f"{main} has not the SHA-256 that it tells")
         if schema != SCHEMA:
-            raise _error(run, f"holds a baseline of schema {schema}", f"schema {SCHEMA}", "inductor-debug rerun")
+            raise _error(run, f"holds a baseline of schema {schema}", f"schema {SCHEMA}", _made_again(run))
         shaped(about, About, folder / main)
         baseline.about = about
     except FileNotFoundError:
@@ -315,8 +315,11 @@ def _missing(run: str) -> ConfigurationError:
     )
 
 
+def _made_again(run: str) -> str:
+    return f"inductor-debug rerun {run}"
+
+
 def _error(run: str, what: str, valid: str, cure: str) -> ConfigurationError:
-    cure = f"{cure} {run}" if cure.endswith("rerun") else cure
     return ConfigurationError(f"{KEY}: got {run!r}, which {visible(what)}; valid: {valid}.\nTry: {cure}, {_HERE}")
 
 

@@ -184,11 +184,15 @@ def test_what_a_run_does_not_hold_is_told_with_a_command_that_can_be_typed(
 def test_a_run_without_lowering_names_the_stage_and_why(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(run / "lower")
     summary = json.loads((run / "summary.json").read_text())
-    summary["stages"] = [{"name": "lower", "status": "skipped", "seconds": 0, "message": "eager lowers nothing"}]
+    lower = {"name": "lower", "status": "skipped", "seconds": 0, "message": "nothing is told"}
+    summary["stages"] = [lower]
     write(run, {"summary.json": summary})
     for name in ("kernels", "fusion", "autotuning"):
         message = refused("--type", name, capsys=capsys)
-        assert "the stage lower was skipped: eager lowers nothing" in message and "backend=inductor" in message
+        assert "the stage lower was skipped: nothing is told" in message and "backend=inductor" in message
+    summary["stages"] = [{"name": "constrain", "status": "failed", "seconds": 0, "message": "2 violations"}, lower]
+    write(run, {"summary.json": summary})
+    assert "backend=inductor" not in refused("--type", "kernels", capsys=capsys)
     assert not any(row["held"] for row in asked(capsys=capsys)["tables"]["types"])
 
 

@@ -259,6 +259,13 @@ def test_a_speed_up_that_interference_may_have_made_is_no_headline():
     assert f"{reason}. What was measured:" in "".join(Text(html).words)
 
 
+@pytest.mark.parametrize("kind", ["none", None])
+def test_localization_is_a_row_where_something_failed(kind: str | None) -> None:
+    stored = {"kind": kind, "localization": "told", "message": "x"}
+    html, _ = report(full(**{"kerneldiff/diagnosis.json": stored}))
+    assert ("<th>localization</th>" in html) == (kind is None)
+
+
 def test_a_defect_without_localization_is_said():
     _, data = report(full(**{"kerneldiff/diagnosis.json": {"localization": "not established: it did not run"}}))
     assert data["not_established"] == [OUTSIDE, "Where the numbers first go wrong: not established: it did not run."]
