@@ -116,7 +116,7 @@ class Stateful(nn.Module):
         y = self.layer(x) * self.plain * torch.rand(8, generator=self.generator) + cache.mean() * self.calls
         self.keys = torch.cat([self.keys, y.detach()])
         with torch.no_grad():
-            self.mean.mul_(0.9).add_(y.mean(0), alpha=0.1)
+            self.mean.mul_(0.9).add_(y.mean(0) * 0.1)
         return y + self.keys.mean()
 
 
