@@ -16,10 +16,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-OVERFLOWED = "storage size calculation overflowed"
-"""What torch says, in lower case, of a tensor with more bytes than it can count."""
-_OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "not enough memory", "std::bad_alloc",
-                  "out of memory", "unable to mmap", "can't start new thread", OVERFLOWED)  # fmt: skip
+from inductor_debug.models.torch_text import OUT_OF_MEMORY_ERROR, tells_out_of_memory
 
 
 class UserError(ValueError):
@@ -107,9 +104,9 @@ def mistake_in(error: BaseException) -> UserError | None:
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error, or one that it wraps or came from, says that memory ran out."""
     for item in wrapped(error, contexts=True):
-        if isinstance(item, MemoryError) or type(item).__name__ == "OutOfMemoryError":
+        if isinstance(item, MemoryError) or type(item).__name__ == OUT_OF_MEMORY_ERROR:
             return True
-        if isinstance(item, (RuntimeError, OSError)) and any(text in str(item).lower() for text in _OUT_OF_MEMORY):
+        if isinstance(item, (RuntimeError, OSError)) and tells_out_of_memory(str(item)):
             return True
     return False
 

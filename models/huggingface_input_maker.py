@@ -11,6 +11,7 @@ import torch
 from inductor_debug.models.blame import identifiers_in
 from inductor_debug.models.errors import is_out_of_memory
 from inductor_debug.models.random_state import preserved_random_state
+from inductor_debug.models.torch_text import unfit_sizes
 
 logger = logging.getLogger(__name__)
 
@@ -223,27 +224,16 @@ def complete(model: Any, made: dict[str, torch.Tensor], maker: InputMaker, main:
     return True
 
 
-_SIZES = (
-    (-1, r"cannot be multiplied \(\d+x(?P<got>\d+) and (?P<wanted>\d+)x\d+\)"),
-    (-1, r"normalized_shape=\[(?P<wanted>\d+)\].* got input of size\s?\[(?:\d+, )*(?P<got>\d+)\]"),
-    (1, r"to have (?P<wanted>\d+) channels, but got (?P<got>\d+) channels"),
-)
-"""A dimension, and what torch says of a size that does not fit there and of the one that would."""
-
-
 def _refitted(said: str, made: dict[str, torch.Tensor], sequence: int) -> tuple[str, Shape] | None:
     """The made input with a size that an error calls wrong, and the shape that it asks for.
 
     Where the channels, not the rows, come second, the rows come last.
     """
-    for dim, pattern in _SIZES:
-        found = re.search(pattern, said)
-        if found is None:
-            continue
+    for dim, got, wanted in unfit_sizes(said):
         for name, tensor in made.items():
             shape = list(tensor.shape)
-            if tensor.is_floating_point() and len(shape) == 3 and shape[dim] == int(found["got"]):
-                shape[dim] = int(found["wanted"])
+            if tensor.is_floating_point() and len(shape) == 3 and shape[dim] == got:
+                shape[dim] = wanted
                 return name, shape if dim == -1 else [*shape[:2], sequence]
     return None
 

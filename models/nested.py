@@ -12,6 +12,7 @@ import torch
 
 from inductor_debug.models.references import attributes, fields_of, holders, is_open, tensors_in
 from inductor_debug.models.torch_private import coo_parts, storage_identity
+from inductor_debug.models.torch_text import MARK
 
 
 def named_tensors(value: Any, path: str, *, objects: bool = True) -> Iterator[tuple[str, torch.Tensor]]:
@@ -163,7 +164,7 @@ def _marked(converted: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
 
 def copy_marks(tensor: torch.Tensor, to: torch.Tensor) -> None:
     """Give a tensor what ``mark_dynamic`` and its kin noted of another one."""
-    marks = {name: copy.copy(value) for name, value in vars(tensor).items() if name.startswith("_dynamo_")}
+    marks = {name: copy.copy(value) for name, value in vars(tensor).items() if name.startswith(MARK)}
     vars(to).update(marks)
 
 

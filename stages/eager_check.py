@@ -13,6 +13,7 @@ from inductor_debug.models.errors import ConfigurationError, UserError, is_out_o
 from inductor_debug.models.huggingface_input_maker import is_tensor
 from inductor_debug.models.huggingface_inputs import shape_to_try
 from inductor_debug.models.random_state import seed_everything
+from inductor_debug.models.torch_text import DEVICE_ERRORS, is_about_dtype
 from inductor_debug.stages.contract import StageContext
 from inductor_debug.stages.graphs.records import SourceLine
 from inductor_debug.stages.graphs.sources import SourceFinder
@@ -23,11 +24,9 @@ SHOWN = 16
 """Names that a message lists."""
 _JUDGED = ("cpu", "cuda")
 """Devices on which eager mode runs all that torch has; a vendor's may lack operators and be reached by compiling."""
-_OF_THE_DEVICE = ("AcceleratorError", "CudaError", "DeferredCudaCallError")
 _OURS = (__file__, *(str(inspect.getfile(item)) for item in (build, huggingface, Case, StageContext)))
 ERROR_LENGTH = 400
 """Characters of an error that a message has."""
-_OF_A_DTYPE = ("not implemented for", "same dtype", "expected scalar type", "dtype")
 
 
 def check_eager(case: Case, settings: Settings) -> None:
@@ -80,7 +79,7 @@ def built_case(context: StageContext) -> Case:
 
 def _not_the_models(error: Exception) -> bool:
     """Memory, the device, and our own loss: the stages meet them again."""
-    if is_out_of_memory(error) or type(root_cause(error)).__name__ in _OF_THE_DEVICE:
+    if is_out_of_memory(error) or type(root_cause(error)).__name__ in DEVICE_ERRORS:
         return True
     return any(frame.name == training_loss.__name__ for frame in traceback.extract_tb(error.__traceback__))
 
@@ -139,7 +138,7 @@ def _not_given(module: torch.nn.Module, case: Case, error: Exception) -> list[st
 def _try(case: Case, missing: list[str], settings: Settings, error: Exception) -> str:
     model, said = settings.model, str(error)
     tries = []
-    if settings.dtype != "float32" and any(phrase in said for phrase in _OF_A_DTYPE):
+    if settings.dtype != "float32" and is_about_dtype(said):
         tries.append("dtype=float32")
     if "input_shapes" in model.build:
         parameters = inspect.signature(case.module.forward).parameters

@@ -32,7 +32,7 @@ IN_STRINGS = 17
 """Modules of ours that a string names: entry points of processes, and former names. It only shrinks."""
 
 TORCH = re.compile(
-    r"models\.(?!(config|errors|options|shapes|stored|target|units|visible|yaml_limits)$)"
+    r"models\.(?!(config|errors|options|shapes|stored|target|torch_text|units|visible|yaml_limits)$)"
     r"|stages\.eager_check|stages\.accelerators\.torch_check|stages\.graphs\.(flops|sources)"
     r"|stages\.backends\.(?!(compile_caches|mock_options|plugins|strict_error)$)"
     r"|stages\.emulation\.(?!findings|kinds)|stages\.(sides|tensor_pictures)\.|stages\.numerics\.(?!limits$)"
@@ -127,6 +127,86 @@ def test_imports_that_a_reader_does_not_see_at_the_top_are_counted() -> None:
         strings = (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
         named += [value for value in strings if "." in value and value.removeprefix(f"{PACKAGE}.") in modules()]
     assert (len(inside), len(named)) == (INSIDE_FUNCTIONS, IN_STRINGS), "fewer: lower it; more: import at the top"
+
+
+TEXT_ROOMS = re.compile(r"models\.torch_(private|text)$|stages\.torch_internals\.|pipeline\.")
+"""What torch says is read here alone; the pipeline reads Hydra's messages and what users type."""
+READS = {
+    "models.blame": "Python's and transformers' errors",
+    "models.errors": "what a shell would take apart",
+    "models.huggingface_input_maker": "the words of an error",
+    "models.stored": "bytes of stored JSON",
+    "models.units": "a user's number of bytes",
+    "models.visible": "characters that do not print",
+    "models.yaml_limits": "YAML's numbers",
+    "stages.accelerators.number_formats": "names of formats in a profile",
+    "stages.accelerators.profile": "numbers in environment variables",
+    "stages.accelerators.rule_kinds": "names of operations in a profile",
+    "stages.accelerators.torch_check": "names of operations in a profile",
+    "stages.artifacts.kinds": "paths and cells of stored files",
+    "stages.backends.planted": "our ids of graphs",
+    "stages.bisect.probing": "numbers and paths in any error",
+    "stages.constrain.grid": "a user's numbers",
+    "stages.eager_check": "the words of an error",
+    "stages.file_names": "characters of a file's name",
+    "stages.formatting": "a library's path",
+    "stages.graphs.sources": "Python's tracebacks",
+    "stages.graphs.stored": "our ids of graphs",
+    "stages.kerneldiff.tasks": "our paths of outputs",
+    "stages.lower.first_nonfinite": "our own column",
+    "stages.lower.questions.graphs": "our ids of graphs",
+    "stages.report.render": "numbers in text",
+    "stages.repro.expressions": "constants of graph records",
+    "stages.rules.measures": "cells of violations.csv",
+    "stages.rules.repros": "cells of violations.csv",
+    "stages.rules.tensor_rules": "names of dtypes",
+}
+"""Modules with regular expressions beside these rooms → what they read: nothing that torch words or generates."""
+
+
+def test_the_text_of_torch_is_read_in_its_rooms_alone() -> None:
+    outside = [name for name in modules() if not TEXT_ROOMS.match(name)]
+    found = {name for name in outside if re.search(r"^import re$", modules()[name].read_text(encoding="utf-8"), re.M)}
+    assert found == set(READS), "READS says of each what its regular expressions read"
+
+
+def literals_looked_for(tree: ast.AST) -> Iterator[str]:
+    """Texts that a module looks for in others: ``"a b" in x``, ``x == "a b"``, ``x.startswith("a b")``."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare(left=left, comparators=[*rights]):
+                places = [left, *rights]
+            case ast.Call(
+                func=ast.Attribute(attr="startswith" | "endswith" | "partition" | "rpartition" | "find"), args=args
+            ):
+                places = args
+            case ast.MatchValue(value=value):
+                places = [value]
+            case _:
+                continue
+        for place in places:
+            for item in place.elts if isinstance(place, ast.Tuple | ast.List | ast.Set) else [place]:
+                if isinstance(item, ast.Constant) and isinstance(item.value, str):
+                    yield item.value
+
+
+SENTENCES = {
+    "models.huggingface": {"Unrecognized configuration class"},  # transformers'
+    "pipeline.config.hydra_errors": {"; valid"},  # where a message of ours says which file a value is from
+    "pipeline.directory.manifest": {"model name"},  # a line of /proc/cpuinfo
+    "stages.constrain.grid": {"int | None"},  # an annotation
+}
+"""Texts with a space that a module looks for."""
+
+
+def test_no_sentence_of_ours_steers() -> None:
+    """Reasons are enums and fields, and sentences are made last; what others word is read in the rooms for it."""
+    found = {
+        name: {text for text in literals_looked_for(ast.parse(path.read_text(encoding="utf-8"))) if " " in text.strip()}
+        for name, path in modules().items()
+        if not name.startswith("stages.torch_internals.")
+    }
+    assert {name: texts for name, texts in found.items() if texts} == SENTENCES
 
 
 def test_no_file_is_too_long_to_take_in() -> None:

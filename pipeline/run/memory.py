@@ -1,6 +1,5 @@
 """Memory that a case asks for against what the machine has."""
 
-import re
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,12 +7,12 @@ from pathlib import Path
 
 import psutil
 
-from inductor_debug.models.errors import OVERFLOWED, ConfigurationError, shown, wrapped
+from inductor_debug.models.errors import ConfigurationError, shown, wrapped
 from inductor_debug.models.options import INT64
+from inductor_debug.models.torch_text import bytes_told
 from inductor_debug.models.units import format_bytes
 from inductor_debug.stages.settings import Settings
 
-_ASKED = re.compile(r"tried to allocate (\d+) bytes")
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
@@ -48,17 +47,9 @@ def within_the_machine(settings: Settings) -> Iterator[None]:
 
 
 def bytes_asked(error: BaseException) -> int | None:
-    """The bytes that a failed allocation asked for, of torch's message; None where it tells of none.
-
-    ``2**63`` where they are too many for torch to count.
-    """
-    for item in wrapped(error, contexts=True):
-        found = _ASKED.search(str(item))
-        if found:
-            return int(found[1])
-        if OVERFLOWED in str(item).lower():
-            return INT64 + 1
-    return None
+    """The bytes that a failed allocation asked for; None where neither it nor what it came from tells of any."""
+    told = (bytes_told(str(item)) for item in wrapped(error, contexts=True))
+    return next((found for found in told if found is not None), None)
 
 
 def _too_large(settings: Settings, asked: int, total: int) -> ConfigurationError:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inductor_debug.models.errors import ConfigurationError, UserError, is_out_of_memory, mistake_in, root_cause
+from inductor_debug.models.torch_text import is_about_dtype
 from inductor_debug.models.units import format_bytes
 from inductor_debug.pipeline.config.imports import arrange_path
 from inductor_debug.pipeline.directory.names import MANIFEST, SUMMARY
@@ -287,7 +288,7 @@ class Worker:
         if is_no_space(error):
             return f"{FULL}: {headline(error)}"
         cast = getattr(self.context.live.get("case"), "cast", "")
-        return f"{headline(error)}; {cast}" if cast and "dtype" in str(error) else headline(error)
+        return f"{headline(error)}; {cast}" if cast and is_about_dtype(str(error)) else headline(error)
 
     def _show_preliminary_summary(self) -> None:
         """Let the report read the summary and the manifest as they are now; neither is stored before the run ends."""

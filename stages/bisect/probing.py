@@ -38,6 +38,7 @@ from inductor_debug.stages.kerneldiff.records import Comparison
 from inductor_debug.stages.kerneldiff.standard import Standard, opened_baseline, standard_of
 from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.torch_internals import dynamo
+from inductor_debug.stages.torch_internals.compile_workers import first_raised
 from inductor_debug.stages.torch_internals.inductor_options import patched_config
 from inductor_debug.stages.torch_internals.switch_records import (
     AOT_OPTIONS,
@@ -61,9 +62,6 @@ _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 _PATH = re.compile(r"\S*/\S+")
 _GENERIC = ("AssertionError", "Exception", "KeyError", "NotImplementedError", "RuntimeError", "TypeError", "ValueError")
 """Types that say little of a failure: the first line of its message belongs to its class then."""
-_ELSEWHERE = "SubprocException"
-"""What TorchInductor raises for an exception in a process that compiles for it; the message is that one's traceback."""
-_RAISED = re.compile(r"^(?:\w+\.)*(?P<type>\w*(?:Error|Exception))(?:: *(?P<message>.*))?$", re.MULTILINE)
 
 
 def failure_class(error: Mapping[str, str]) -> str:
@@ -74,10 +72,7 @@ def failure_class(error: Mapping[str, str]) -> str:
     Args:
         error: ``type`` and ``message``, as ``stages.sides.running.describe`` gives them.
     """
-    kind, message = error["type"], error["message"]
-    first_raised = _RAISED.search(message) if kind == _ELSEWHERE else None
-    if first_raised is not None:
-        kind, message = first_raised["type"], first_raised["message"] or ""
+    kind, message = first_raised(error["type"], error["message"])
     if kind not in _GENERIC:
         return kind
     first = next((line.strip() for line in message.splitlines() if line.strip()), "")

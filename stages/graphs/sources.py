@@ -12,24 +12,17 @@ from types import FrameType
 
 import torch
 
+from inductor_debug.models.torch_text import MACHINERY, function_name
 from inductor_debug.stages.graphs.records import SourceLine
 
 TORCH_ROOT = str(Path(torch.__file__).parent) + "/"
 OURS = f"{Path(__file__).parents[2]}/"
 """This project's own package."""
-MACHINERY = (TORCH_ROOT + "fx/", TORCH_ROOT + "_dynamo/")
-"""What runs a model under the compiler: its lines say nothing of the model."""
+_MACHINERY = tuple(TORCH_ROOT + folder for folder in MACHINERY)
 MODEL_FOLDERS = {"inductor_debug": "models", "transformers": "models", "torchvision": "models"}
 """Libraries of models: package → the folder that holds the models; the rest of the package is helpers."""
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?\s*$')
-_RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<function>.+)_at_\d+$")
-
-
-def function_name(name: str) -> str:
-    """The user's name of a function: Dynamo's resume functions get that of the function they resume."""
-    match = _RESUME.match(name)
-    return match["function"] if match else name
 
 
 @functools.lru_cache(maxsize=65536)
@@ -120,7 +113,7 @@ class SourceFinder:
     def _rank(self, file: str) -> int:
         """0 the model's own code, 1 other code outside torch, 2 torch's or generated code, 3 what runs the model."""
         if file not in self._ranks:
-            if file.startswith(MACHINERY):
+            if file.startswith(_MACHINERY):
                 rank = 3
             elif file.startswith((TORCH_ROOT, "<")):
                 rank = 2
@@ -189,7 +182,7 @@ class SourceFinder:
     def forward_of(self, kind: type) -> SourceLine | None:
         """Where ``forward`` of a layer of torch's begins; None for another class, and for a graph's own module."""
         code = getattr(inspect.unwrap(getattr(kind, "forward", kind)), "__code__", None)
-        if code is None or not code.co_filename.startswith(TORCH_ROOT) or code.co_filename.startswith(MACHINERY):
+        if code is None or not code.co_filename.startswith(TORCH_ROOT) or code.co_filename.startswith(_MACHINERY):
             return None
         line = linecache.getline(code.co_filename, code.co_firstlineno).strip()
         return SourceLine(code.co_filename, code.co_firstlineno, line, code.co_name)

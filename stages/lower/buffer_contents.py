@@ -1,18 +1,15 @@
 """Whose value a buffer's memory holds around a launch: followed through reuse in the generated code."""
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from inductor_debug.stages.torch_internals.generated_kernels import split_cpp_kernels
 from inductor_debug.stages.torch_internals.generated_launches import Launch, find_launches, reused_buffers
+from inductor_debug.stages.torch_internals.printer_output import without_printing
 
 if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.inductor import LoweredGraph
-
-_PRINTING = re.compile(r"^\s*(?:aoti_torch_(?:print|save)_tensor_handle|printf)\(.*\n", re.MULTILINE)
-"""What the printer puts into the generated code."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class Memory:
     """
 
     def __init__(self, lowered: "LoweredGraph") -> None:
-        lowered = replace(lowered, source_code=_PRINTING.sub("", lowered.source_code))
+        lowered = replace(lowered, source_code=without_printing(lowered.source_code))
         self.launches = find_launches(lowered, {kernel.name for kernel in split_cpp_kernels(lowered.source_code)})
         self._buffers = lowered.schedule.buffers
         self._renamed = lowered.schedule.renamed

@@ -1,7 +1,6 @@
 """What TorchInductor decided: which operations share a kernel, which do not and why, which kernel was the fastest."""
 
 import math
-import re
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -9,12 +8,10 @@ import pandas as pd
 
 from inductor_debug.stages.artifacts.lowering import LaunchRecord
 from inductor_debug.stages.artifacts.tables import CandidateRow, FusionRow
+from inductor_debug.stages.torch_internals.inductor_scheduler import fused_members
 
 if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.inductor_scheduler import Schedule
-
-_MEMBERS = re.compile(r"(.*?op\d+)(?:_|$)")
-"""Of ``op0_op1`` and of ``subgraph_op0_subgraph_op1``."""
 
 FUSION_COLUMNS = [field.name for field in fields(FusionRow)]
 AUTOTUNING_COLUMNS = [field.name for field in fields(CandidateRow)]
@@ -40,7 +37,7 @@ def _origins(schedule: "Schedule", *nodes: str) -> list[str]:
     """The post-grad nodes behind nodes of the scheduler; a fused one is called after its members."""
     found = []
     for node in nodes:
-        members = [node] if node in schedule.origins else _MEMBERS.findall(node)
+        members = [node] if node in schedule.origins else fused_members(node)
         names = sorted({origin for member in members for origin in schedule.origins.get(member, [])})
         found.append(" ".join(names))
     return found

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from inductor_debug.stages.lower.buffer_contents import Held, Memory, brought_by
-from inductor_debug.stages.torch_internals.generated_launches import Launch
+from inductor_debug.stages.torch_internals.generated_launches import Launch, is_key, kernel_of
 
 STATES = ("nan", "inf")
 SHOWN = 8
@@ -18,7 +18,6 @@ SHOWN = 8
 
 _OR = " or "
 _MORE = re.compile(r"\d+ more")
-_LAUNCH = re.compile(r":\d+$")
 _FREE_OF = {"nan": ("finite", "inf"), "inf": ("finite",)}
 _WHOLE = ("bool", "int", "uint")
 
@@ -82,7 +81,7 @@ def origins_in(row: Mapping[str, Any]) -> list[str]:
 
 def launches_in(row: Mapping[str, Any]) -> list[str]:
     """The launches, ``kernel:handle``, in one of which a row's NaN or infinity was born, so far as they are named."""
-    return [name for name in origins_in(row) if _LAUNCH.search(name)]
+    return [name for name in origins_in(row) if is_key(name)]
 
 
 def place_of(row: Mapping[str, Any]) -> str:
@@ -111,7 +110,7 @@ def to_learn(row: Mapping[str, Any], kernels: Collection[str], level: int) -> st
     if not row["kernel"] or len(found) == 1:
         return ""
     if kernels:
-        suspects = [_LAUNCH.sub("", name) for name in launches_in(row)]
+        suspects = [kernel_of(name) for name in launches_in(row)]
         listed = bool(suspects) and not _MORE.fullmatch(found[-1])
         wanted = dict.fromkeys([*kernels, *suspects]) if listed else ()
         return f"backend.options.kernels=[{','.join(wanted)}]"

@@ -28,11 +28,10 @@ note            why there is no file
 
 import contextlib
 import os
-import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +48,7 @@ from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.lower.buffer_contents import Held, Memory, held_rows
 from inductor_debug.stages.lower.first_nonfinite import STATES, Value, births, in_column, place_of, to_learn, value_of
 from inductor_debug.stages.native_output import copied_stdout
-from inductor_debug.stages.torch_internals.printer_output import Printed, parse_printed, state_of
+from inductor_debug.stages.torch_internals.printer_output import Printed, named_by_path, parse_printed, state_of
 
 if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.aot_inductor import Run
@@ -287,21 +286,6 @@ def numbered(printed: Sequence[Printed]) -> Iterator[tuple[int | None, Printed]]
             launch += 1
         previous = item
         yield launch, item
-
-
-def named_by_path(item: Printed, buffers: Collection[str]) -> Printed:
-    """A saved tensor with the kernel and the buffer that its file is named after.
-
-    Args:
-        item: its ``path`` ends in ``WHEN_launch_KERNEL_BUFFER_DEVICE.pt``.
-        buffers: names that the graph knows; any other is taken for a part of the kernel's.
-    """
-    names = "|".join(sorted(map(re.escape, buffers), key=len, reverse=True))
-    pattern = rf"(?:before|after)_launch_(?P<kernel>.+)_(?P<buffer>{names})_(?P<device>[a-z]+\d*)\.pt$"
-    found = re.search(pattern, item.path)
-    if found is None:
-        return replace(item, buffer=Path(item.path).stem)
-    return replace(item, kernel=found["kernel"], buffer=found["buffer"], device=found["device"])
 
 
 def described(tensor: Tensor) -> dict[str, Any]:

@@ -1,9 +1,11 @@
-"""The processes that TorchInductor compiles Triton kernels in.
+"""The processes that TorchInductor compiles Triton kernels in, and what it raises for an exception in one.
 
-Relies on ``torch._inductor.async_compile.{_pool_set, shutdown_compile_workers}``: the second asks each pool of this
-process to end, and waits for the pool's ``process``, where it has one. The next compilation starts another pool.
+Relies on ``SubprocException``, whose message is that exception's traceback, and on ``torch._inductor.async_compile.
+{_pool_set, shutdown_compile_workers}``: the second asks each pool of this process to end, and waits for the pool's
+``process``, where it has one. The next compilation starts another pool.
 """
 
+import re
 import subprocess
 import sys
 from contextlib import ExitStack, suppress
@@ -12,6 +14,15 @@ from typing import Any
 from unittest import mock
 
 import psutil
+
+_OF_A_WORKER = "SubprocException"
+_RAISED = re.compile(r"^(?:\w+\.)*(?P<type>\w*(?:Error|Exception))(?:: *(?P<message>.*))?$", re.MULTILINE)
+
+
+def first_raised(error_type: str, message: str) -> tuple[str, str]:
+    """An error's type and message; of one in a compile worker, those of what was raised there first."""
+    found = _RAISED.search(message) if error_type == _OF_A_WORKER else None
+    return (error_type, message) if found is None else (found["type"], found["message"] or "")
 
 
 def end_compile_workers() -> None:

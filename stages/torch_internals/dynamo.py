@@ -20,8 +20,9 @@ from torch import fx
 from torch._dynamo import convert_frame, symbolic_convert
 from torch._guards import CompileContext
 
+from inductor_debug.models.torch_text import function_name
 from inductor_debug.stages.graphs.records import SourceLine
-from inductor_debug.stages.graphs.sources import SourceFinder, function_name, parse_frames
+from inductor_debug.stages.graphs.sources import SourceFinder, parse_frames
 from inductor_debug.stages.torch_internals.break_text import reason_in
 from inductor_debug.stages.torch_internals.fx_records import PlaceholderInfo, RecordContext, module_path, source_of
 from inductor_debug.stages.torch_internals.fx_values import node_value, shape_of

@@ -18,7 +18,7 @@ from typing import Any
 from torch._dynamo import convert_frame, exc
 from torch._dynamo.backends import registry
 
-from inductor_debug.stages.graphs.sources import function_name
+from inductor_debug.models.torch_text import function_name
 from inductor_debug.stages.torch_internals.break_text import reason_in
 from inductor_debug.stages.torch_internals.dynamo import told_breaks
 

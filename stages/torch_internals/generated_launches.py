@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.inductor import LoweredGraph
     from inductor_debug.stages.torch_internals.inductor_scheduler import BufferInfo, ScheduledNode
 
+_KEY = re.compile(r"(?P<kernel>.+):\d+")
 _HANDLES = re.compile(r"\[Provenance debug handles\]\s*(?P<launches>.+?)\s*$")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _REUSE = re.compile(r"(?P<new>\w+) = (?P<old>.+?);.*(?:#|//) reuse")
@@ -61,6 +62,22 @@ class Launch:
         made = {name for node in self.scheduled for name in node.writes}
         names = [name for node in self.scheduled for name in node.reads if name not in made]
         return list(dict.fromkeys(self.renamed.get(name, name) for name in names))
+
+
+def kernel_of(key: str) -> str:
+    """The kernel of ``kernel:handle``; a name without a handle as it is."""
+    match = _KEY.fullmatch(key)
+    return match["kernel"] if match else key
+
+
+def is_key(name: str) -> bool:
+    """Whether a name is that of a launch, ``kernel:handle``."""
+    return _KEY.fullmatch(name) is not None
+
+
+def mentioned_launches(source_code: str) -> dict[str, int]:
+    """``kernel:handle`` → the line, from 1, of the comment that names it; the launch comes after."""
+    return {launch: index + 1 for index, launch in _mentioned(source_code.splitlines())}
 
 
 def find_launches(lowered: "LoweredGraph", generated: Collection[str]) -> list[Launch]:
@@ -287,14 +304,14 @@ def launch_statements(lines: Sequence[str]) -> dict[str, range]:
     The module may be Python, or C++ with TorchInductor's C++ wrapper: in both a comment with the handle stands before
     the statement, with declarations or the choice of a stream between them.
     """
-    found: dict[str, range] = {}
+    return {launch: _statement(lines, index + 1, kernel_of(launch)) for index, launch in _mentioned(lines)}
+
+
+def _mentioned(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     for index, line in enumerate(lines):
         match = _HANDLES.search(line)
-        if match is None:
-            continue
-        for launch in match["launches"].split(", "):
-            found[launch] = _statement(lines, index + 1, launch.rpartition(":")[0])
-    return found
+        if match is not None:
+            yield from ((index, launch) for launch in match["launches"].split(", "))
 
 
 def _is_comment(line: str) -> bool:

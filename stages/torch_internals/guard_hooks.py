@@ -16,7 +16,7 @@ import torch._dynamo
 from torch._dynamo import convert_frame
 from torch._dynamo import guards as dynamo_guards
 
-from inductor_debug.stages.graphs.sources import function_name
+from inductor_debug.models.torch_text import function_name
 from inductor_debug.stages.torch_internals.dynamo import CompileKey, current_compile_key
 
 Layout = tuple[list[int | None], list[int | None]]

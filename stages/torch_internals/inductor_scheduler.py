@@ -14,6 +14,7 @@ autotuned operation).
 
 import contextlib
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from torch._inductor.dependencies import MemoryDep, WeakDep
 from torch._inductor.virtualized import V
 
 from inductor_debug.stages.graphs.records import Size
+
+_MEMBERS = re.compile(r"(.*?op\d+)(?:_|$)")
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,11 @@ class Schedule:
         self.buffers |= {item.name: item for item in _buffers()}
         self.renamed |= _renamed()
         return nodes
+
+
+def fused_members(name: str) -> list[str]:
+    """The nodes that a fused one is called after: of ``op0_op1``, and of ``subgraph_op0_subgraph_op1``."""
+    return _MEMBERS.findall(name)
 
 
 def graph_prefix() -> str:

@@ -1,8 +1,10 @@
-"""The text of AOTInductor's printer of intermediate values, read."""
+"""The text of AOTInductor's printer of intermediate values, read; and what it puts into the generated code."""
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 When = Literal["input", "before", "after"]
@@ -18,6 +20,7 @@ _FIELD = re.compile(
     r"^(?P<name>Number of elements|Dtype|Mean value|Min value|Max value|Device|Size|Stride): (?P<text>.*)$",
     re.MULTILINE,
 )
+_CALL = re.compile(r"^\s*(?:aoti_torch_(?:print|save)_tensor_handle|printf)\(.*\n", re.MULTILINE)
 _DTYPES = {
     "float": "float32",
     "double": "float64",
@@ -93,6 +96,26 @@ def parse_printed(text: str) -> list[Printed]:
             item = _labelled(event["label"] or event["scalar"], text[event.end() : end], event["value"])
             found += [item] if item is not None else []
     return found
+
+
+def named_by_path(item: Printed, buffers: Collection[str]) -> Printed:
+    """A saved tensor with the kernel and the buffer that its file is named after.
+
+    Args:
+        item: its ``path`` ends in ``WHEN_launch_KERNEL_BUFFER_DEVICE.pt``.
+        buffers: names that the graph knows; any other is taken for a part of the kernel's.
+    """
+    names = "|".join(map(re.escape, buffers))
+    pattern = rf"(?:before|after)_launch_(?P<kernel>.+)_(?P<buffer>{names})_(?P<device>[a-z]+\d*)\.pt$"
+    found = re.search(pattern, item.path)
+    if found is None:
+        return replace(item, buffer=Path(item.path).stem)
+    return replace(item, kernel=found["kernel"], buffer=found["buffer"], device=found["device"])
+
+
+def without_printing(source_code: str) -> str:
+    """Generated C++ without the printer's own statements."""
+    return _CALL.sub("", source_code)
 
 
 def _labelled(label: str, body: str, value: str | None) -> Printed | None:

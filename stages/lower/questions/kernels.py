@@ -1,7 +1,6 @@
 """Kernels of a stored run: each launch with its files, its nodes and the lines of the model that it came from."""
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from inductor_debug.stages.artifacts.lowering import BufferRecord, LaunchRecord,
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.lower.questions.graphs import wanted_graphs
 from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wanted
+from inductor_debug.stages.torch_internals.generated_launches import mentioned_launches
 
 GRAPH_COLUMNS = ("graph", "kernels", "launches", "extern_launches", "kernels_mapped_share", "seconds")
 COLUMNS = (
@@ -74,20 +74,13 @@ class StoredLaunch(LaunchRecord):
 def launches_of(run: StoredRun, graph: str) -> list[StoredLaunch]:
     """Those of ``provenance.json``."""
     code = next((name for name in files.OUTPUT_CODE.stored(run.artifacts) if name.split("/")[1] == graph), "")
-    called = dict(_calls(run.text(code))) if code else {}
+    called = mentioned_launches(run.text(code)) if code else {}
     found = []
     for record in run.json(files.PROVENANCE, graph).kernels:
         at = f"{code}:{called[record.launch]}" if record.launch in called else None
         file = record.file and files.LOWERED.at(graph, record.file)
         found.append(StoredLaunch(**vars(record) | {"graph": graph, "called_at": at, "file": file}))
     return found
-
-
-def _calls(code: str) -> Iterator[tuple[str, int]]:
-    """``NAME:HANDLE`` → the line that mentions that handle, from 1; torch writes it above the launch."""
-    for number, line in enumerate(code.splitlines(), start=1):
-        if "debug handle" in line.lower():
-            yield from ((key, number) for key in re.findall(r"[^\s,]+:\d+", line))
 
 
 def matches(launch: LaunchRecord, wanted: Wanted) -> bool:

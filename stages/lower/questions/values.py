@@ -1,6 +1,5 @@
 """Printed values of a stored run: where the first NaN and the first infinity came from."""
 
-import re
 from collections.abc import Collection
 
 from inductor_debug.models.errors import UserError, closest_first
@@ -12,6 +11,7 @@ from inductor_debug.stages.lower.questions import kernels
 from inductor_debug.stages.lower.questions.graphs import lowered_graphs
 from inductor_debug.stages.lower.questions.kernels import NEAREST
 from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wanted
+from inductor_debug.stages.torch_internals.generated_launches import kernel_of
 
 VALUE_COLUMNS = ("graph", "launch", "kernel", "when", "buffer", "written", "holds", "writer", "state", "born", "shape",
                  "dtype", "mean", "min", "max", "file", "note")  # fmt: skip
@@ -61,7 +61,7 @@ def _chosen_values(rows: list[Row], wanted: Wanted) -> list[Row]:
     if wanted.graph is not None and wanted.graph not in graphs:
         raise UserError(f"--graph: got {wanted.graph!r}; valid: {', '.join(graphs)}.\nTry: --graph {graphs[0]}")
     names = dict.fromkeys(str(row["kernel"]) for row in rows if row["kernel"])
-    asked = [re.sub(r":\d+$", "", name) for name in wanted.kernels]
+    asked = [kernel_of(name) for name in wanted.kernels]
     for name in asked:
         if not any(name in known for known in names):
             near = closest_first(name, names)[:NEAREST]

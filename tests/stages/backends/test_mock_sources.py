@@ -11,11 +11,12 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from inductor_debug.models.case import Case
+from inductor_debug.models.torch_text import MACHINERY
 from inductor_debug.stages.backends.mock import aot_mock_backend, mock_backend
 from inductor_debug.stages.backends.strict_error import ProfileViolated
 from inductor_debug.stages.capture.compilation import capture
 from inductor_debug.stages.graphs.records import NO_LINE, SourceLine
-from inductor_debug.stages.graphs.sources import MACHINERY, SourceFinder
+from inductor_debug.stages.graphs.sources import TORCH_ROOT, SourceFinder
 
 __all__ = ["clean"]  # an autouse fixture
 
@@ -125,7 +126,8 @@ def test_layers_that_are_compiled_by_themselves_have_it_too(mode: str, backend: 
 
 
 def test_frames_of_what_runs_a_model_are_no_lines_of_it() -> None:
-    finder, machinery = SourceFinder(), SourceLine(f"{MACHINERY[0]}_lazy_graph_module.py", 122, "", "__call__")
+    finder, file = SourceFinder(), f"{TORCH_ROOT}{MACHINERY[0]}_lazy_graph_module.py"
+    machinery = SourceLine(file, 122, "", "__call__")
     assert finder.own_frame([machinery]) is None
     optimizer = SourceLine(f"{Path(torch.__file__).parent}/optim/sgd.py", 10, "", "step")
     assert finder.own_frame([machinery, optimizer, machinery]) == optimizer
