@@ -10,8 +10,11 @@ import pytest
 from inductor_debug.stages.torch_internals.break_text import BreakKind, break_kind, parse_break, setting_named
 from inductor_debug.stages.torch_internals.generated_kernels import split_cpp_kernels, split_kernels
 from inductor_debug.stages.torch_internals.generated_launches import (
+    is_key,
+    kernel_of,
     launch_buffers,
     launch_statements,
+    mentioned_launches,
     reused_buffers,
 )
 from inductor_debug.stages.torch_internals.generated_ranges import Ranges
@@ -26,14 +29,21 @@ from inductor_debug.stages.torch_internals.guard_text import (
     without_counters,
     without_layout,
 )
-from inductor_debug.stages.torch_internals.printer_output import parse_printed
+from inductor_debug.stages.torch_internals.inductor_scheduler import fused_members
+from inductor_debug.stages.torch_internals.printer_output import (
+    Printed,
+    named_by_path,
+    parse_printed,
+    without_printing,
+)
 from inductor_debug.stages.torch_internals.profiling import CPP_RANGE
 from inductor_debug.stages.torch_internals.versions import NEWEST, OLDEST
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 VERSIONS = sorted(CORPUS.glob("torch-*"), key=lambda folder: int(folder.name.rpartition(".")[2]))
 PYTHON = ("python_inference", "python_forward", "python_backward")
-MODULES = (*PYTHON, "cpp_wrapper", "aot_inductor")
+TRITON = "triton_inference"
+MODULES = (*PYTHON, "cpp_wrapper", "aot_inductor", TRITON)
 
 each_version = pytest.mark.parametrize("folder", VERSIONS, ids=lambda folder: folder.name)
 each_module = pytest.mark.parametrize("module", MODULES)
@@ -44,7 +54,7 @@ def read(folder: Path, name: str) -> Any:
 
 
 def facts(folder: Path, module: str) -> dict[str, list[str]]:
-    return read(folder, "facts")["modules"][module]
+    return read(folder, "triton") if module == TRITON else read(folder, "facts")["modules"][module]
 
 
 def text_of(folder: Path, module: str) -> str:
@@ -60,7 +70,8 @@ def test_every_supported_release_has_a_corpus() -> None:
     found = [tuple(map(int, folder.name.removeprefix("torch-").split("."))) for folder in VERSIONS]
     assert found == [(OLDEST[0], minor) for minor in range(OLDEST[1], NEWEST[1] + 1)]
     for folder in VERSIONS:
-        assert read(folder, "facts")["torch"].startswith(folder.name.removeprefix("torch-") + ".")
+        for name in ("facts", "triton"):
+            assert read(folder, name)["torch"].startswith(folder.name.removeprefix("torch-") + ".")
 
 
 @each_version
@@ -70,7 +81,10 @@ def test_the_kernels_are_those_that_torch_launches(folder: Path, module: str) ->
     kernels = {kernel.name: kernel for kernel in split(text_of(folder, module))}
     assert set(kernels) == generated(facts(folder, module)["launches"]) != set()
     for kernel in kernels.values():
-        assert kernel.kind == "cpp" and "for(int64_t" in kernel.source and kernel.source.rstrip().endswith("}")
+        if module == TRITON:
+            assert kernel.kind == "triton" and f"def {kernel.name}(" in kernel.source and "@triton.jit" in kernel.source
+        else:
+            assert kernel.kind == "cpp" and "for(int64_t" in kernel.source and kernel.source.rstrip().endswith("}")
 
 
 @each_version
@@ -92,7 +106,7 @@ def test_a_launch_is_given_buffers(folder: Path, module: str) -> None:
     known = facts(folder, module)
     given = launch_buffers(text_of(folder, module), known["buffers"])
     assert sorted(given) == known["launches"] and all(given.values())
-    if module in PYTHON:  # a library's product writes where it is told to, last
+    if module in (*PYTHON, TRITON):  # a library's product writes where it is told to, last
         lines = text_of(folder, module).splitlines()
         for launch, span in launch_statements(lines).items():
             out = re.search(r"out=(\w+)", "\n".join(lines[span.start : span.stop]))
@@ -110,13 +124,62 @@ def test_memory_that_is_used_again_is_known(folder: Path, module: str) -> None:
 
 
 @each_version
-@pytest.mark.parametrize("module", (*PYTHON, "cpp_wrapper"))
+@pytest.mark.parametrize("module", (*PYTHON, "cpp_wrapper", TRITON))
 def test_each_launch_gets_a_range(folder: Path, module: str) -> None:
     ranges = Ranges()
     changed = ranges.rewrite("g0.forward", text_of(folder, module))
     assert ranges.missing == {} and (CPP_RANGE in changed) == (module == "cpp_wrapper")
     for launch in facts(folder, module)["launches"]:
         assert changed.count(f"g0.forward|{launch}") == 1
+
+
+@each_version
+@each_module
+def test_a_stored_module_tells_where_each_launch_is_mentioned(folder: Path, module: str) -> None:
+    text = text_of(folder, module)
+    lines, found = text.splitlines(), mentioned_launches(text)
+    assert sorted(found) == facts(folder, module)["launches"]
+    for launch, number in found.items():
+        assert launch in lines[number - 1] and launch_statements(lines)[launch].start >= number
+        assert is_key(launch) and f"{kernel_of(launch)}:{launch.rpartition(':')[2]}" == launch
+        assert not is_key(kernel_of(launch)) and kernel_of(kernel_of(launch)) == kernel_of(launch)
+
+
+@each_version
+def test_a_fused_node_is_called_after_its_members(folder: Path) -> None:
+    fused: Any = facts(folder, TRITON)["fused"]
+    assert fused
+    for name, members in fused.items():
+        assert fused_members(name) == members
+        inside = "_".join(f"subgraph_{member}" for member in members)
+        assert fused_members(inside) == [f"subgraph_{member}" for member in members]
+
+
+@each_version
+def test_the_printers_statements_are_taken_out(folder: Path) -> None:
+    """What is left is what the model computes: its kernels, its launches, and the memory used again."""
+    text, known = text_of(folder, "aot_inductor"), facts(folder, "aot_inductor")
+    left = without_printing(text)
+    assert len(re.findall(r"^ *aoti_torch_print_tensor_handle\(", text, re.MULTILINE)) > 10
+    assert not re.search(r"^ *(aoti_torch_print_tensor_handle|printf)\(", left, re.MULTILINE)
+    assert split_cpp_kernels(left) == split_cpp_kernels(text) != []
+    assert sorted(launch_statements(left.splitlines())) == known["launches"]
+    assert reused_buffers(left, known["buffers"]) == reused_buffers(text, known["buffers"])
+    assert without_printing('  printf("[  n: 4  ]");\n  call(n);\n') == "  call(n);\n"
+
+
+@each_version
+def test_a_saved_tensor_is_named_by_its_file(folder: Path) -> None:
+    printed = parse_printed(text_of(folder, "printed"))
+    known = facts(folder, "aot_inductor")["buffers"]
+    told = [item for item in printed if item.when != "input" and item.buffer in known]
+    assert told
+    for item in told:
+        path = f"/tmp/values/{item.when}_launch_{item.kernel}_{item.buffer}_cpu.pt"
+        found = named_by_path(Printed(item.when, path=path), known)
+        assert (found.kernel, found.buffer, found.device) == (item.kernel, item.buffer, "cpu")
+    unknown = named_by_path(Printed("after", path="/tmp/values/after_launch_kernel_other_cpu.pt"), known)
+    assert (unknown.kernel, unknown.buffer) == ("", "after_launch_kernel_other_cpu")
 
 
 @each_version
