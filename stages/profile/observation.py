@@ -20,15 +20,13 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from inductor_debug.models.case import Case
 from inductor_debug.stages.torch_internals.compile_workers import end_compile_workers
-from inductor_debug.stages.torch_internals.profiling import fast_range
+from inductor_debug.stages.torch_internals.profiling import fast_range, is_backward, is_operator
 
 STEP = "profiled step"
 EMPTY = "empty range"
 EMPTIES = 300
 LEAST = 3
 """Steps that are taken whatever they take."""
-BACKWARD_EVENT = "autograd::engine::evaluate_function"
-"""What autograd's engine calls the backward of an operation; it has the sequence number of the forward."""
 BACKWARD = " backward"
 """What is added to a range's name for the backward of what autograd recorded inside it."""
 ACTIVITIES = {"cpu": None, "cuda": ProfilerActivity.CUDA, "xpu": ProfilerActivity.XPU}
@@ -230,7 +228,7 @@ def _sequences(events: Sequence[Any], is_range: Callable[[str], bool]) -> dict[i
     found: dict[int, str] = {}
     for event in sorted(events, key=lambda item: item.time_range.start):
         number = event.sequence_nr
-        if number < 0 or event.name.startswith(BACKWARD_EVENT):
+        if number < 0 or is_backward(event.name):
             continue
         if _around(event, lambda item: _is_backward_of(item, (number,))) is not None:  # noqa: B023 - called at once
             continue
@@ -243,11 +241,11 @@ def _sequences(events: Sequence[Any], is_range: Callable[[str], bool]) -> dict[i
 
 
 def _is_backward_of(event: Any, forward: Collection[int]) -> bool:
-    return bool(event.name.startswith(BACKWARD_EVENT)) and event.sequence_nr in forward
+    return is_backward(event.name) and event.sequence_nr in forward
 
 
 def _is_operator(event: Any) -> bool:
-    return bool(event.name.startswith("aten::"))
+    return is_operator(event.name)
 
 
 def _around(event: Any, holds: Callable[[Any], bool]) -> Any:

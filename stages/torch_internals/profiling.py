@@ -1,4 +1,4 @@
-"""Ranges that cost the profiler little.
+"""Ranges that cost the profiler little, and what it calls its events.
 
 Relies on ``torch._C._profiler._RecordFunctionFast``, which TorchInductor itself puts around Triton's launches: recorded
 as an operator is, so that what is launched inside it is told to be its own; and on its like for generated C++,
@@ -12,6 +12,16 @@ PYTHON_RANGE = "torch._C._profiler", "_RecordFunctionFast"
 """Module and name, for generated Python."""
 CPP_RANGE = "torch::aot_inductor::RAIIAtenRecordFunctionHandle"
 """Class, for generated C++."""
+
+
+def is_backward(event: str) -> bool:
+    """Whether autograd's engine calls the backward of an operation so; it has the sequence number of the forward."""
+    return event.startswith("autograd::engine::evaluate_function")
+
+
+def is_operator(event: str) -> bool:
+    """Whether an event is an operator of ATen's."""
+    return event.startswith("aten::")
 
 
 def fast_range(name: str) -> AbstractContextManager[Any]:
