@@ -110,8 +110,8 @@ def to_learn(row: Mapping[str, Any], kernels: Collection[str], level: int) -> st
     if not row["kernel"] or len(found) == 1:
         return ""
     if kernels:
-        suspects = [kernel_of(name) for name in launches_in(row)]
-        listed = bool(suspects) and not _MORE.fullmatch(found[-1])
-        wanted = dict.fromkeys([*kernels, *suspects]) if listed else ()
+        candidates = [kernel_of(name) for name in launches_in(row)]
+        listed = bool(candidates) and not _MORE.fullmatch(found[-1])
+        wanted = dict.fromkeys([*kernels, *candidates]) if listed else ()
         return f"backend.options.kernels=[{','.join(wanted)}]"
     return "backend.options.print_values=2" if level == 1 else ""
