@@ -48,7 +48,12 @@ from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.lower.buffer_contents import Held, Memory, held_rows
 from inductor_debug.stages.lower.first_nonfinite import STATES, Value, births, in_column, place_of, to_learn, value_of
 from inductor_debug.stages.native_output import copied_stdout
-from inductor_debug.stages.torch_internals.printer_output import Printed, named_by_path, parse_printed, state_of
+from inductor_debug.stages.torch_internals.printer_output import (
+    PrintedValue,
+    named_by_path,
+    parse_printer_output,
+    state_of,
+)
 
 if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.aot_inductor import Run
@@ -102,9 +107,9 @@ class ValueObserver:
                 ):
                     return run()
             finally:
-                self._keep(lowered, parse_printed(text.read_text(errors="replace")))
+                self._keep(lowered, parse_printer_output(text.read_text(errors="replace")))
 
-    def _keep(self, lowered: "LoweredGraph", printed: Sequence[Printed]) -> None:
+    def _keep(self, lowered: "LoweredGraph", printed: Sequence[PrintedValue]) -> None:
         call = self._calls.get(lowered.id, 0)
         self._calls[lowered.id] = call + 1
         memory = Memory(lowered)
@@ -142,7 +147,7 @@ class ValueObserver:
         self._store(lowered.id, call, tensors)
 
     def _saved(
-        self, item: Printed, written: bool | None, before: dict[str, Tensor], kept: dict[str, Tensor], file: str
+        self, item: PrintedValue, written: bool | None, before: dict[str, Tensor], kept: dict[str, Tensor], file: str
     ) -> dict[str, Any]:
         """The columns of a saved tensor, which is put into ``kept`` where it is to be stored."""
         try:
@@ -246,7 +251,7 @@ def _trace(rows: Mapping[int, dict[str, Any]], held: Sequence[Held], states: Map
                 row["born"] = in_column(found.get(value, [value[0]]))
 
 
-def _state(item: Printed, row: Mapping[str, Any] | None, whole: bool) -> str:
+def _state(item: PrintedValue, row: Mapping[str, Any] | None, whole: bool) -> str:
     """The state of what was printed; of a filtered kernel's saved tensor that of its file, if none overwrote it."""
     elements, state = (item.elements, item.state) if row is None else (row["elements"], row["state"])
     if row is None and item.path and whole:
@@ -256,7 +261,7 @@ def _state(item: Printed, row: Mapping[str, Any] | None, whole: bool) -> str:
     return "finite" if elements == 0 else str(state)
 
 
-def _places(launches: Sequence[tuple[int | None, Printed]], memory: Memory) -> dict[int | None, int | None]:
+def _places(launches: Sequence[tuple[int | None, PrintedValue]], memory: Memory) -> dict[int | None, int | None]:
     """Number of a launch that was told of → its place among the graph's launches; None where it was not found."""
     told: dict[int, tuple[str, list[str]]] = {}
     for launch, item in launches:
@@ -265,7 +270,7 @@ def _places(launches: Sequence[tuple[int | None, Printed]], memory: Memory) -> d
     return {launch: memory.follow(*of) for launch, of in told.items()}
 
 
-def _held(item: Printed, place: int | None, memory: Memory) -> Held:
+def _held(item: PrintedValue, place: int | None, memory: Memory) -> Held:
     if not item.buffer:
         return Held()
     if item.when == "input":
@@ -275,9 +280,9 @@ def _held(item: Printed, place: int | None, memory: Memory) -> Held:
     return memory.before(place, item.buffer) if item.when == "before" else memory.after(place, item.buffer)
 
 
-def numbered(printed: Sequence[Printed]) -> Iterator[tuple[int | None, Printed]]:
+def numbered(printed: Sequence[PrintedValue]) -> Iterator[tuple[int | None, PrintedValue]]:
     """Each item with the number of its launch: one begins with another kernel, and with "before" after "after"."""
-    launch, previous = -1, Printed("input")
+    launch, previous = -1, PrintedValue("input")
     for item in printed:
         if item.when == "input":
             yield None, item
@@ -305,7 +310,7 @@ def described(tensor: Tensor) -> dict[str, Any]:
     return columns | {"mean": float(wide.mean()), "min": low, "max": high, "state": state_of(low, high)}
 
 
-def _columns(item: Printed) -> dict[str, Any]:
+def _columns(item: PrintedValue) -> dict[str, Any]:
     return {
         "kernel": item.kernel,
         "when": item.when,

@@ -39,7 +39,7 @@ _DTYPES = {
 
 
 @dataclass(frozen=True)
-class Printed:
+class PrintedValue:
     """One line or block of the printer's.
 
     Attributes:
@@ -73,7 +73,7 @@ class Printed:
 
 
 def state_of(minimum: float | None, maximum: float | None) -> str:
-    """See :attr:`Printed.state`: torch's minimum and maximum are NaN where any value is."""
+    """See :attr:`PrintedValue.state`: torch's minimum and maximum are NaN where any value is."""
     if minimum is None or maximum is None:
         return ""
     if math.isnan(minimum) or math.isnan(maximum):
@@ -81,7 +81,7 @@ def state_of(minimum: float | None, maximum: float | None) -> str:
     return "inf" if math.isinf(minimum) or math.isinf(maximum) else "finite"
 
 
-def parse_printed(text: str) -> list[Printed]:
+def parse_printer_output(text: str) -> list[PrintedValue]:
     """What the printer wrote, in order; what others wrote between its lines is passed over."""
     events = list(_EVENT.finditer(text))
     ends = [event.start() for event in events[1:]] + [len(text)]
@@ -89,16 +89,16 @@ def parse_printed(text: str) -> list[Printed]:
     for event, end in zip(events, ends, strict=False):
         if event["path"]:
             when: When = "before" if "before_launch_" in event["path"].rpartition("/")[2] else "after"
-            found.append(Printed(when, path=event["path"]))
+            found.append(PrintedValue(when, path=event["path"]))
         elif event["when"]:
-            found.append(Printed("before" if event["when"] == "before" else "after", event["kernel"]))
+            found.append(PrintedValue("before" if event["when"] == "before" else "after", event["kernel"]))
         else:
             item = _labelled(event["label"] or event["scalar"], text[event.end() : end], event["value"])
             found += [item] if item is not None else []
     return found
 
 
-def named_by_path(item: Printed, buffers: Collection[str]) -> Printed:
+def named_by_path(item: PrintedValue, buffers: Collection[str]) -> PrintedValue:
     """A saved tensor with the kernel and the buffer that its file is named after.
 
     Args:
@@ -118,7 +118,7 @@ def without_printing(source_code: str) -> str:
     return _CALL.sub("", source_code)
 
 
-def _labelled(label: str, body: str, value: str | None) -> Printed | None:
+def _labelled(label: str, body: str, value: str | None) -> PrintedValue | None:
     """One printed tensor or number; None where the label is none of the printer's."""
     head, *names = label.split(" - ")
     if head == "aoti_model_inputs" and len(names) == 1:
@@ -129,10 +129,10 @@ def _labelled(label: str, body: str, value: str | None) -> Printed | None:
         return None
     kernel = "" if when == "input" else names[0]
     if value is not None:
-        return Printed(when, kernel, names[-1], value=value)
+        return PrintedValue(when, kernel, names[-1], value=value)
     fields = {match["name"]: match["text"] for match in _FIELD.finditer(body)}
     elements, dtype = fields.get("Number of elements"), fields.get("Dtype", "")
-    return Printed(
+    return PrintedValue(
         when,
         kernel,
         names[-1],

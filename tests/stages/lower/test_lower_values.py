@@ -17,7 +17,7 @@ from inductor_debug.stages.lower.values import ValueObserver
 from inductor_debug.stages.native_output import copied_stdout
 from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 from inductor_debug.stages.torch_internals.inductor_scheduler import BufferInfo, Schedule, ScheduledNode
-from inductor_debug.stages.torch_internals.printer_output import Printed, parse_printed
+from inductor_debug.stages.torch_internals.printer_output import PrintedValue, parse_printer_output
 
 from native_printer import print_tensor, save_tensor  # isort: skip
 
@@ -74,11 +74,11 @@ def saving(*items: tuple[str, str, str, torch.Tensor]) -> Callable[[], Sequence[
     return run
 
 
-def printed(*tensors: torch.Tensor, folder: Path) -> list[Printed]:
+def printed(*tensors: torch.Tensor, folder: Path) -> list[PrintedValue]:
     with copied_stdout(folder / "text"):
         for tensor in tensors:
             print_tensor(tensor, "after_launch - kernel_0 - buf0")
-    return parse_printed((folder / "text").read_text())
+    return parse_printer_output((folder / "text").read_text())
 
 
 def test_every_dtype_is_read_as_torch_prints_it(tmp_path: Path) -> None:
@@ -105,12 +105,12 @@ def test_nan_and_infinity_are_told_apart_in_small_tensors_too(tmp_path: Path) ->
 
 def test_names_numbers_and_others_lines() -> None:
     text = "[ before_launch: k_0 ]\nnoise\n[ after_launch: k_0 ]\n[  before_launch - k_1 - 5: 5  ]\\n[  other - x  ]:\n"
-    assert parse_printed(text) == [
-        Printed("before", "k_0"),
-        Printed("after", "k_0"),
-        Printed("before", "k_1", "5", value="5"),
+    assert parse_printer_output(text) == [
+        PrintedValue("before", "k_0"),
+        PrintedValue("after", "k_0"),
+        PrintedValue("before", "k_1", "5", value="5"),
     ]
-    assert parse_printed("") == []
+    assert parse_printer_output("") == []
 
 
 def test_the_first_nan_is_not_the_memory_that_a_kernel_is_about_to_write() -> None:

@@ -31,9 +31,9 @@ from inductor_debug.stages.torch_internals.guard_text import (
 )
 from inductor_debug.stages.torch_internals.inductor_scheduler import fused_members
 from inductor_debug.stages.torch_internals.printer_output import (
-    Printed,
+    PrintedValue,
     named_by_path,
-    parse_printed,
+    parse_printer_output,
     without_printing,
 )
 from inductor_debug.stages.torch_internals.profiling import CPP_RANGE
@@ -170,22 +170,22 @@ def test_the_printers_statements_are_taken_out(folder: Path) -> None:
 
 @each_version
 def test_a_saved_tensor_is_named_by_its_file(folder: Path) -> None:
-    printed = parse_printed(text_of(folder, "printed"))
+    printed = parse_printer_output(text_of(folder, "printed"))
     known = facts(folder, "aot_inductor")["buffers"]
     told = [item for item in printed if item.when != "input" and item.buffer in known]
     assert told
     for item in told:
         path = f"/tmp/values/{item.when}_launch_{item.kernel}_{item.buffer}_cpu.pt"
-        found = named_by_path(Printed(item.when, path=path), known)
+        found = named_by_path(PrintedValue(item.when, path=path), known)
         assert (found.kernel, found.buffer, found.device) == (item.kernel, item.buffer, "cpu")
-    unknown = named_by_path(Printed("after", path="/tmp/values/after_launch_kernel_other_cpu.pt"), known)
+    unknown = named_by_path(PrintedValue("after", path="/tmp/values/after_launch_kernel_other_cpu.pt"), known)
     assert (unknown.kernel, unknown.buffer) == ("", "after_launch_kernel_other_cpu")
 
 
 @each_version
 def test_the_printers_lines_are_read(folder: Path) -> None:
     """One call: three inputs and more, then what each launch was given and made."""
-    printed = parse_printed(text_of(folder, "printed"))
+    printed = parse_printer_output(text_of(folder, "printed"))
     kernels = {item.kernel for item in printed if item.when != "input"}
     launched = facts(folder, "aot_inductor")["launches"]
     assert {name for name in kernels if name.startswith("cpp_")} == generated(launched)
