@@ -13,7 +13,7 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
-def breaks_in_words(kinds: Sequence[str]) -> str:
+def describe_breaks(kinds: Sequence[str]) -> str:
     """``3 graph breaks, 1 of them a skipped frame``; empty where Dynamo broke nothing.
 
     Args:
@@ -28,7 +28,7 @@ def breaks_in_words(kinds: Sequence[str]) -> str:
     return counted(len(kinds), "graph break") + of_them
 
 
-def calls_in_words(generated: int, calls: int, library: int) -> str:
+def describe_calls(generated: int, calls: int, library: int) -> str:
     """``16 generated kernels; 42 kernel calls, 26 of them to library kernels``."""
     kernels, total = counted(generated, "generated kernel"), counted(calls, "kernel call")
     return f"{kernels}; {total}, {library} of them to library kernels"

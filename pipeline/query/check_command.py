@@ -21,7 +21,7 @@ from inductor_debug.pipeline.query.check_profile import Against, Asked, against
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.records import BreakRecord
 from inductor_debug.stages.encoding import encode
-from inductor_debug.stages.formatting import breaks_in_words
+from inductor_debug.stages.formatting import describe_breaks
 from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.graphs.stored import checked_graph
 
@@ -166,7 +166,7 @@ def _with_breaks(note: str, runs: Iterable[Path]) -> str:
     """A note with what the graphs of each run do not hold, and so no rule saw, and which run's name can't be read."""
     runs = list(runs)
     damage = [f"note: {row[store.DAMAGE]}" for row in map(store.row, runs) if row[store.DAMAGE]]
-    found = [(run, breaks_in_words([item.kind for item in read_breaks(run)])) for run in runs]
+    found = [(run, describe_breaks([item.kind for item in read_breaks(run)])) for run in runs]
     told = [
         f"note: {run}: what runs outside the graphs is not counted ({outside})" for run, outside in found if outside
     ]

@@ -11,7 +11,7 @@ def setting_in(detail: str) -> str | None:
     return f"backend.dynamo.{found[0]}={str(found[1]).lower()}" if found else None
 
 
-def in_words(details: Iterable[str | None]) -> str:
+def helping_settings(details: Iterable[str | None]) -> str:
     """What to type so that Dynamo captures what broke its graphs; empty where no setting is known to help.
 
     Args:

@@ -9,7 +9,7 @@ from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.artifacts.records import BreakRecord
 from inductor_debug.stages.capture.pictures import pictures
 from inductor_debug.stages.contract import Artifacts
-from inductor_debug.stages.formatting import breaks_in_words, counted
+from inductor_debug.stages.formatting import counted, describe_breaks
 from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
 
 
@@ -49,7 +49,7 @@ def _graphs(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) -> 
         "recompiles": None if recompiles is None else len(recompiles),
         "totals": [row for row in statistics or [] if row.get("scope") == "graph"],
         "statistics": capped(statistics, files.STATISTICS, max_rows),
-        "breaks_in_words": breaks_in_words([item.kind for item in breaks]),
+        "breaks_in_words": describe_breaks([item.kind for item in breaks]),
         "breaks": _folded(breaks),
     }
 

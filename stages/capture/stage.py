@@ -7,7 +7,7 @@ from inductor_debug.stages.capture import breaks
 from inductor_debug.stages.capture.compilation import Capture, capture
 from inductor_debug.stages.capture.declaration import DECLARATION
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
-from inductor_debug.stages.formatting import breaks_in_words, counted
+from inductor_debug.stages.formatting import counted, describe_breaks
 from inductor_debug.stages.graph_pictures import draw_graph
 from inductor_debug.stages.graphs.statistics import is_operation, statistics
 from inductor_debug.stages.torch_internals.compiler_options import CompilationOptions
@@ -56,12 +56,14 @@ def _counts(found: Capture) -> dict[str, int]:
 
 
 def _message(found: Capture) -> str:
-    help = "".join(f"; {told}" for told in filter(None, [breaks.in_words(item.detail for item in found.breaks)]))
+    help = "".join(
+        f"; {told}" for told in filter(None, [breaks.helping_settings(item.detail for item in found.breaks)])
+    )
     if not found.graphs:
         cause = f"; first break: {found.breaks[0].reason}" if found.breaks else ""
         return f"not established: torch.compile made no graph of this model, nothing was captured{cause}{help}"
     counts = _counts(found)
-    broken = breaks_in_words([item.kind for item in found.breaks]) or "no graph break"
+    broken = describe_breaks([item.kind for item in found.breaks]) or "no graph break"
     return (
         f"{counted(counts['dynamo'], 'Dynamo graph')} (AOTAutograd: {counts['forward']} forward, "
         f"{counts['backward']} backward), {counted(counts['nodes'], 'operation')}, "

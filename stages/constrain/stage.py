@@ -11,7 +11,7 @@ from inductor_debug.stages.constrain.declaration import DECLARATION
 from inductor_debug.stages.constrain.rulebook import rulebook
 from inductor_debug.stages.constrain.tables import by_rule
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
-from inductor_debug.stages.formatting import breaks_in_words, counted
+from inductor_debug.stages.formatting import counted, describe_breaks
 from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.rules.graph_rules import check_custom
 from inductor_debug.stages.rules.repros import write_repros
@@ -101,7 +101,7 @@ def judged(violations: Violations, breaks: Sequence[BreakRecord], looked: bool =
     """
     if not breaks or not looked:
         return violations.failed, ""
-    outside = f"what runs outside the graphs was not checked ({breaks_in_words([item.kind for item in breaks])})"
+    outside = f"what runs outside the graphs was not checked ({describe_breaks([item.kind for item in breaks])})"
     if violations.profile.strict and not violations.failed:
         outside = f"not established: {outside}"
     return violations.failed or violations.profile.strict, outside

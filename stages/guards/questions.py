@@ -7,7 +7,7 @@ from typing import Any
 from inductor_debug.models.shapes import fields_of
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.records import CapturedGuard, HeldGuard
-from inductor_debug.stages.formatting import breaks_in_words, counted
+from inductor_debug.stages.formatting import counted, describe_breaks
 from inductor_debug.stages.guards.suggestions import for_break
 from inductor_debug.stages.stored_run import Analysis, StoredRun, Table, Wanted, whole_table
 
@@ -38,7 +38,7 @@ def _captured_guards(run: StoredRun) -> Analysis:
         raise run.lacks("guards", "guards", "stages=[guards,report]")
     held, breaks, again = run.json(files.CAPTURED_GUARDS), run.json(files.BREAKS), run.json(files.RECOMPILES)
     advised = [vars(item) | {"suggestion": for_break(item.detail or item.reason)} for item in breaks]
-    broken = breaks_in_words([item.kind for item in breaks]) or "no graph break"
+    broken = describe_breaks([item.kind for item in breaks]) or "no graph break"
     told = [
         f"{broken}; {counted(len(again), 'recompilation')} in the one step",
         f"not established: what recompiles when inputs vary. Try: {run.rerun('stages=[guards,report]')}",

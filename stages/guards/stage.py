@@ -8,9 +8,9 @@ from inductor_debug.models.build import SIZES
 from inductor_debug.models.case import Case, inputs_by_name
 from inductor_debug.models.nested import named_tensors
 from inductor_debug.stages.backends.registry import build_adapter
-from inductor_debug.stages.capture.breaks import in_words
+from inductor_debug.stages.capture.breaks import helping_settings
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
-from inductor_debug.stages.formatting import breaks_in_words, counted
+from inductor_debug.stages.formatting import counted, describe_breaks
 from inductor_debug.stages.guards import tables
 from inductor_debug.stages.guards.config import SIZED, check_options, named_dims
 from inductor_debug.stages.guards.declaration import DECLARATION
@@ -94,12 +94,12 @@ def message(report: GuardReport) -> str:
     if not report.graphs:
         breaks = report.bases["automatic"].breaks
         cause = f"; first break: {breaks[0].reason}" if breaks else ""
-        help = in_words(" ".join(item.hints) for item in breaks)
+        help = helping_settings(" ".join(item.hints) for item in breaks)
         return f"not established: torch.compile made no graph of this model{cause}{help and f'; {help}'}"
     counts = tables.summary(report)
     parts = [
         counted(counts["graphs"], "graph") + " with " + counted(counts["guards"], "guard"),
-        breaks_in_words([item.kind for item in report.bases["automatic"].breaks]) or "no graph break",
+        describe_breaks([item.kind for item in report.bases["automatic"].breaks]) or "no graph break",
     ]
     again = [f"{kind} ({', '.join(policies)})" for kind, policies in report.recompiling().items() if policies]
     parts.append(f"recompiles when these vary: {'; '.join(again)}" if again else "nothing that was varied recompiles")

@@ -9,7 +9,7 @@ from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.artifacts.lowering import LaunchRecord
 from inductor_debug.stages.contract import Artifacts
-from inductor_debug.stages.formatting import calls_in_words
+from inductor_debug.stages.formatting import describe_calls
 from inductor_debug.stages.report.sections import ReportedRun, ReportSection
 
 
@@ -36,7 +36,7 @@ def _lowering(artifacts: Artifacts, max_rows: int) -> list[Row]:
             "graph": graph,
             "kernels_mapped_share": found.kernels_mapped_share,
             "nodes_mapped_share": found.nodes_mapped_share,
-            "calls": calls_in_words(len(generated), len(found.kernels), len(library)),
+            "calls": describe_calls(len(generated), len(found.kernels), len(library)),
             "kinds": dict(Counter(kernel.kind for kernel in found.kernels)),
             "kernels": [_kernel(kernel) for kernel in found.kernels[:max_rows]],
             "not_established": found.not_established,

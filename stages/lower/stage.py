@@ -10,7 +10,7 @@ from inductor_debug.stages.backends.compiled import CompiledCase, compiled_case
 from inductor_debug.stages.backends.lowering import OURS, ToldGraph
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.contract import Artifacts, Stage, StageContext, StageResult
-from inductor_debug.stages.formatting import calls_in_words, counted
+from inductor_debug.stages.formatting import counted, describe_calls
 from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.lower.declaration import DECLARATION
 from inductor_debug.stages.torch_internals.generated_kernels import Kernel, split_cpp_kernels, split_kernels
@@ -74,7 +74,7 @@ def lowering(context: StageContext, compiled: CompiledCase) -> StageResult:
         observer, cost = observed(context, printer)
         stored = dataclasses.replace(stored, printer=cost)
         artifacts |= observer.artifacts()
-        message += f"; {observer.in_words()}"
+        message += f"; {observer.describe()}"
     artifacts[LOWERING.path] = stored
     return StageResult("passed", message, artifacts)
 
@@ -219,4 +219,4 @@ def message_of(graphs: dict[str, LoweredFacts], backend: str) -> str:
     extern = sum(facts.extern_launches or 0 for facts in told)
     missing = sum(bool(facts.not_established) for facts in graphs.values())
     gaps = f"; {missing} with parts not established" if missing else ""
-    return f"{counted(len(graphs), noun)} lowered to {calls_in_words(kernels, launches, extern)}{gaps}"
+    return f"{counted(len(graphs), noun)} lowered to {describe_calls(kernels, launches, extern)}{gaps}"

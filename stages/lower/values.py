@@ -192,7 +192,7 @@ class ValueObserver:
         """The first row of that state, of memory that was written; None where there is none."""
         return next((row for row in held_rows(self.rows) if row["state"] == state), None)
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """For the stage's message: how much was told, and where the first NaN or infinity is."""
         found = {(row["graph"], row["call"], row["launch"]) for row in self.rows if row["launch"] is not None}
         launches = counted(len(found), "launch", "launches")

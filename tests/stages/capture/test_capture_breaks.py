@@ -6,7 +6,7 @@ from capture_models import Broken, EarlyBreak, SkippedFrame, case_of, line_of
 from torch import nn
 
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.stages.capture.breaks import in_words, setting_in
+from inductor_debug.stages.capture.breaks import helping_settings, setting_in
 from inductor_debug.stages.capture.compilation import capture
 from inductor_debug.stages.torch_internals.dynamo_options import check_options, in_force
 
@@ -111,7 +111,7 @@ def test_the_setting_that_dynamo_names_gives_a_graph() -> None:
     found = capture(case)
     assert not found.graphs and [item.setting for item in found.breaks] == ["backend.dynamo.allow_rnn=true"]
     assert (
-        in_words(item.detail for item in found.breaks)
+        helping_settings(item.detail for item in found.breaks)
         == "Dynamo has a setting for it. Try: backend.dynamo.allow_rnn=true"
     )
     before = torch._dynamo.config.allow_rnn

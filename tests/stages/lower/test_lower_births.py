@@ -24,7 +24,7 @@ def test_what_was_filtered_out_is_not_blamed_and_the_option_that_tells_it_is_nam
     among = "mm_out:3 or cpp_relu:2 or mm_out:1 or arg0_1"
     assert [row["born"] for row in observer.rows] == [among, among]
     told = f"{PLACE}, written by mm_out:3; where it was born is not known: in {among}"
-    assert observer.in_words().endswith(f"{told}; to learn it, type backend.options.kernels=[cpp_relu,mm_out]")
+    assert observer.describe().endswith(f"{told}; to learn it, type backend.options.kernels=[cpp_relu,mm_out]")
 
 
 def test_an_input_that_torch_prints_beside_the_filtered_kernels_is_known() -> None:
@@ -38,7 +38,7 @@ def test_what_the_graph_was_given_was_not_born_in_it() -> None:
                ("before_launch - mm_out - arg0_1", NAN), ("after_launch - mm_out - buf0", NAN)]  # fmt: skip
     given = observed(*printed, kernels=["mm_out"])
     assert [row["born"] for row in given.rows] == ["", "arg0_1", "arg0_1"]
-    assert given.in_words().endswith("before mm_out, in arg0_1; the graph was given it")
+    assert given.describe().endswith("before mm_out, in arg0_1; the graph was given it")
     assert place_of(given.rows[-1]) == "g0.forward, after mm_out, in buf0; the graph was given it, as arg0_1"
     assert to_learn(given.rows[-1], ["mm_out"], 2) == ""
 
@@ -50,7 +50,7 @@ def test_a_nan_that_is_given_is_followed_to_where_it_was_born() -> None:
         ("after_launch - mm_out - buf2", NAN), *LAST,
     )  # fmt: skip
     assert {row["born"] for row in observer.rows if row["state"] == "nan"} == {"mm_out:1"}
-    assert observer.in_words().endswith("the first NaN is in g0.forward, after mm_out, in buf0")
+    assert observer.describe().endswith("the first NaN is in g0.forward, after mm_out, in buf0")
     (last,) = [row for row in observer.rows if row["launch"] == 3 and row["when"] == "before"]
     assert place_of(last) == f"{PLACE}, born in mm_out:1"
 
@@ -66,7 +66,7 @@ def test_a_value_that_changed_without_a_launch_is_nobodys() -> None:
         ("after_launch - mm_out - buf2", NAN),
     )  # fmt: skip
     assert observer.rows[1]["born"] == ""
-    assert observer.in_words().endswith("before mm_out, in buf1, written by cpp_relu:2; where it was born is not known")
+    assert observer.describe().endswith("before mm_out, in buf1, written by cpp_relu:2; where it was born is not known")
 
 
 def test_integers_hold_no_nan() -> None:

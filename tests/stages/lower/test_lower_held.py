@@ -56,7 +56,7 @@ def test_a_kernel_that_works_in_place_is_not_blamed_for_the_nan_that_it_was_give
     observer = observed(*(item for item in printed if not kernels or "cpp_relu" in item[0]), kernels=kernels)
     given = "before cpp_relu, in buf3, whose memory holds buf2, born in mm_out:3"  # it was given what cpp_relu wrote
     expected = given if kernels else "after mm_out, in buf2"
-    assert observer.in_words().endswith(f"the first NaN is in g0.forward, {expected}")
+    assert observer.describe().endswith(f"the first NaN is in g0.forward, {expected}")
     row = observer.table().query("kernel == 'cpp_relu' and when == 'before'").iloc[-1]
     assert (row["written"], row["holds"], row["writer"], row["handle"]) == (True, "buf2", "mm_out:3", 4)
 
@@ -105,6 +105,6 @@ def test_the_first_nan_is_where_it_was_born_with_a_filter_and_without(case: Case
     row = filtered.first("nan")
     assert row is not None and row["when"] == "before" and row["holds"] != row["buffer"]
     assert str(row["writer"]).startswith("aoti_torch_cpu_addmm_out:")  # it works in that one's place
-    assert "where it was born is not known: in " in filtered.in_words() and str(first["born"]) in row["born"]
-    option = filtered.in_words().partition("; to learn it, type backend.options.kernels=[")[2].removesuffix("]")
-    assert told(case, option.split(",")).in_words().endswith(whole.in_words().rpartition("; ")[2])
+    assert "where it was born is not known: in " in filtered.describe() and str(first["born"]) in row["born"]
+    option = filtered.describe().partition("; to learn it, type backend.options.kernels=[")[2].removesuffix("]")
+    assert told(case, option.split(",")).describe().endswith(whole.describe().rpartition("; ")[2])

@@ -131,14 +131,14 @@ def test_the_first_nan_is_not_the_memory_that_a_kernel_is_about_to_write() -> No
     assert table["launch"].tolist()[1:] == [0, 0, 0, 1, 1, 1, 2]
     assert table["written"].tolist()[:7] == [True, False, True, True, False, True, True]
     assert table["written"].isna().tolist()[7]  # its launch was not found: unknown, and not blamed
-    assert "7 values" not in observer.in_words() and "8 values around 3 launches" in observer.in_words()
-    assert observer.in_words().endswith("the first NaN is in g0.forward, after mm_out, in buf1")
+    assert "7 values" not in observer.describe() and "8 values around 3 launches" in observer.describe()
+    assert observer.describe().endswith("the first NaN is in g0.forward, after mm_out, in buf1")
 
 
 def test_values_that_nothing_was_looked_for_in_are_not_called_free_of_nan(tmp_path: Path) -> None:
     observer = ValueObserver(2)
     observer(lowered(), printing(("after_launch - mm_out - buf0", torch.ones(70, dtype=torch.complex64))))
-    assert "; not established of 1 value; no NaN or infinity among the others" in observer.in_words()
+    assert "; not established of 1 value; no NaN or infinity among the others" in observer.describe()
     real = torch.ones(2)
     assert values.described(torch.complex(real, NAN[:2]))["state"] == "nan"
     assert values.described(torch.complex(real, real).conj())["state"] == "finite"
@@ -149,11 +149,11 @@ def test_an_input_that_was_nan_is_named_first_and_calls_are_counted() -> None:
     graph = lowered()
     observer(graph, printing(("aoti_model_inputs - arg0_1", ONES)))
     told = "the printer told 1 value around 0 launches, nothing of mm_out, odd_kernel; no NaN or infinity among them"
-    assert observer.in_words() == told
+    assert observer.describe() == told
     observer(graph, printing(("aoti_model_inputs - arg0_1", NAN), ("after_launch - mm_out - buf0", NAN)))
     assert observer.table()["call"].tolist() == [0, 1, 1]
     assert observer.silent == ["mm_out", "odd_kernel"]  # of the first call; each is named once
-    assert observer.in_words().endswith("the first NaN is in g0.forward, among its inputs, in arg0_1")
+    assert observer.describe().endswith("the first NaN is in g0.forward, among its inputs, in arg0_1")
 
 
 def test_the_filter_keeps_the_named_kernels() -> None:
@@ -166,7 +166,7 @@ def test_the_filter_keeps_the_named_kernels() -> None:
 
     observer(lowered(), run)
     assert observer.table()["kernel"].tolist() == ["mm_out", "mm_out"]
-    assert observer.in_words() == "the printer named 1 launch"
+    assert observer.describe() == "the printer named 1 launch"
 
 
 def test_saved_tensors_are_stored_without_what_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ def test_saved_tensors_are_stored_without_what_says_nothing(tmp_path: Path, monk
     told = (
         "the printer saved 1 file of 5 values around 2 launches, nothing of odd_kernel; no NaN or infinity among them"
     )
-    assert observer.in_words() == told
+    assert observer.describe() == told
 
 
 def test_what_is_left_out_of_the_stored_tensors_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +214,7 @@ def test_what_is_left_out_of_the_stored_tensors_says_so(monkeypatch: pytest.Monk
     assert "overwritten" in notes[0] and notes[1] == ""
     assert notes[2] == "" and "complex64" in notes[3] and "over the limit" in notes[4]
     assert observer.table()["state"].tolist() == ["", "finite", "nan", "finite", "finite"]
-    assert observer.stored_bytes == 2 * 280 and "1 over the limit" in observer.in_words()
+    assert observer.stored_bytes == 2 * 280 and "1 over the limit" in observer.describe()
 
 
 def test_a_value_that_torch_could_not_save_is_told_and_not_called_finite() -> None:
@@ -224,7 +224,7 @@ def test_a_value_that_torch_could_not_save_is_told_and_not_called_finite() -> No
     table = observer.table()
     assert table["kernel"].tolist() == [kernel, "mm_out"] and table["state"].tolist() == ["", "finite"]
     assert table["note"].tolist() == ["not saved by torch: File name too long; level 2 tells of this value", ""]
-    assert "not established of 1 value" in observer.in_words()
+    assert "not established of 1 value" in observer.describe()
 
 
 def test_a_run_that_raises_leaves_what_was_told() -> None:
