@@ -11,6 +11,7 @@ from profile_models import lopsided_case
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.accelerators.config import AccelConfig, PeaksConfig
 from inductor_debug.stages.accelerators.profile import load_config, validate_profile
+from inductor_debug.stages.artifacts.lowering import CapturedNode
 from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord
 from inductor_debug.stages.lower.attribution import Part, weights
 from inductor_debug.stages.profile.ceiling import Ceiling, last_level_cache, measured_ceiling, named_ceiling, share_of
@@ -176,13 +177,13 @@ def test_flops_are_counted_once() -> None:
     """A node that two launches compute is no one's; a captured node stands in where it came to one launch alone."""
     nodes = [SimpleNamespace(name="mm", flops=100), SimpleNamespace(name="shared", flops=10),
              SimpleNamespace(name="packed", flops=None), SimpleNamespace(name="split", flops=None)]  # fmt: skip
-    both = [{"graph": "g0.forward", "node": "addmm_1"}]
+    both = [CapturedNode("g0.forward", "addmm_1")]
     records = [
-        {"nodes": ["mm", "shared"], "captured": [{"graph": "g0.forward", "node": "addmm"}]},
-        {"nodes": ["shared"], "captured": []},
-        {"nodes": ["packed"], "captured": [{"graph": "g0.forward", "node": "convolution"}]},
-        {"nodes": ["split"], "captured": both},
-        {"nodes": ["split"], "captured": both},
+        SimpleNamespace(nodes=["mm", "shared"], captured=[CapturedNode("g0.forward", "addmm")]),
+        SimpleNamespace(nodes=["shared"], captured=[]),
+        SimpleNamespace(nodes=["packed"], captured=[CapturedNode("g0.forward", "convolution")]),
+        SimpleNamespace(nodes=["split"], captured=both),
+        SimpleNamespace(nodes=["split"], captured=both),
     ]
     calls = [NodeRecord(name, "call_function", "x", flops=flops)
              for name, flops in (("addmm", 7), ("convolution", 50), ("addmm_1", 30))]  # fmt: skip
