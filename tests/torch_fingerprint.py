@@ -136,7 +136,8 @@ if __name__ == "__main__":
     if len(sys.argv) == 2:
         work()
         found = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "torch"}
-        print("\n".join(sorted(name for name, module in found.items() if getattr(module, "__spec__", None))))
+        # in the order in which they came: torch's own modules can't be imported in any other
+        print("\n".join(name for name, module in found.items() if getattr(module, "__spec__", None)))
         sys.exit()
     for line in Path(sys.argv[2]).read_text().splitlines():
         importlib.import_module(line)

@@ -15,8 +15,8 @@ from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
 from inductor_debug.stages.kerneldiff.tables import table
 from inductor_debug.stages.numerics.comparison import compare_tensors
 from inductor_debug.stages.settings import BackendConfig, ReferenceConfig, Settings
-from inductor_debug.stages.tensor_pictures.canvas import canvas_of, fold
-from inductor_debug.stages.tensor_pictures.error_counts import tally_of
+from inductor_debug.stages.tensor_pictures.canvas import canvas_of, matrix_shape
+from inductor_debug.stages.tensor_pictures.error_counts import count_errors
 from inductor_debug.stages.tensor_pictures.tensor import draw
 
 
@@ -202,9 +202,9 @@ def test_any_rank_is_drawn_and_the_worst_block_shows(shape):
     if test.numel():
         test.view(-1)[-1] = 7.0
     canvas = canvas_of(reference, test)
-    counts = tally_of(reference, test, top=canvas.top, magnitude=canvas.magnitude).bins[:-1]
+    counts = count_errors(reference, test, top=canvas.top, magnitude=canvas.magnitude).bins[:-1]
     if test.numel():
         assert canvas.error[~(canvas.error != canvas.error)].max() == 7.0 and counts.sum() == 1
-    rows, columns, _ = fold(shape)
+    rows, columns, _ = matrix_shape(shape)
     assert rows * columns >= reference.numel() and max(canvas.error.shape) <= 256
     assert draw(reference, test, compare_tensors(reference, test)).startswith(b"\x89PNG")
