@@ -59,8 +59,17 @@ def _is_the_users(top: str, inner: list[str]) -> bool:
     ours = Path(__file__).resolve().parents[1]
     if any(Path(folder).resolve() == ours / top for folder in folders):
         return False
-    held = PathFinder.find_spec(f"{top}.{inner[0]}", folders) is not None
-    return held or (not (ours / top / f"{inner[0]}.py").is_file() and not (ours / top / inner[0]).is_dir())
+    return _holds_module(inner, folders) or (
+        not (ours / top / f"{inner[0]}.py").is_file() and not (ours / top / inner[0]).is_dir()
+    )
+
+
+def _holds_module(parts: list[str], folders: list[str]) -> bool:
+    """Whether the folders hold a module on the way to these dotted parts. A folder without one on it holds nothing."""
+    found = PathFinder.find_spec(parts[0], folders) if parts else None
+    if found is None or found.origin is not None:
+        return found is not None
+    return _holds_module(parts[1:], list(found.submodule_search_locations or ()))
 
 
 def resolve_target(target: str, key: str) -> Callable[..., Any]:
