@@ -30,7 +30,7 @@ class _Recorded:
     strides: Sequence[int]
     offset: int
     dtype: str
-    width: int
+    width: int | None
 
     def dim(self) -> int:
         return len(self.shape)
@@ -45,6 +45,8 @@ class _Recorded:
         return self.offset
 
     def element_size(self) -> int:
+        if self.width is None:
+            raise NotReproducible(f"the width of {self.dtype} is not known")
         return self.width
 
 
@@ -80,8 +82,8 @@ def _recorded(tensor: TensorRecord, symbols: Mapping[str, Any]) -> _Recorded:
     strides = [case_value(stride, None, symbols) for stride in tensor.stride]
     offset = case_value(tensor.storage_offset, None, symbols)
     width = ITEM_BYTES.get(tensor.dtype)
-    if offset is None or width is None or None in shape or None in strides:
-        raise NotReproducible("a size, a stride or the dtype's width has no known value in this case")
+    if offset is None or None in shape or None in strides:
+        raise NotReproducible("a size or a stride has no known value in this case")
     sizes = [size for size in shape if size is not None]
     return _Recorded(
         sizes, [stride for stride in strides if stride is not None], offset, f"torch.{tensor.dtype}", width

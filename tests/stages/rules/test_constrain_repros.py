@@ -5,8 +5,12 @@ from constrain_graphs import call, graph, placeholder, tensor
 
 from inductor_debug.stages.accelerators.config import AccelConfig, Rule
 from inductor_debug.stages.accelerators.loading import load_profile
+from inductor_debug.stages.graphs.records import TensorRecord
+from inductor_debug.stages.repro import NotReproducible
 from inductor_debug.stages.rules.engine import check
+from inductor_debug.stages.rules.measures import measure_of
 from inductor_debug.stages.rules.repros import write_repros
+from inductor_debug.stages.rules.violation import Violation
 
 MATMUL = graph(
     placeholder("x", 3, 100),
@@ -44,3 +48,19 @@ def test_shipped_profiles_may_be_strict(name: str) -> None:
     assert violations.failed
     repros = write_repros([CONVOLUTION], violations, verified=0)
     assert sum(len(item.rows) for item in (*repros.scripts, *repros.without)) == violations.by_severity["error"]
+
+
+def found(rule: str, measured: str, limit: str) -> Violation:
+    return Violation(
+        "g0.forward", "x", "x", "output", "", "", rule, "reject", "error", measured, limit, None, None, "", ""
+    )
+
+
+@pytest.mark.parametrize(("rule", "measured", "limit"), [("dtype", "quint8", "float32"), ("rank", "2", "1")])
+def test_a_dtype_of_unknown_width_is_measured_where_its_width_does_not_matter(
+    rule: str, measured: str, limit: str
+) -> None:
+    tensor = TensorRecord([3, 4], "quint8", [4, 1], "cpu")
+    assert measure_of(found(rule, measured, limit), tensor, "x", {}).expected == measured
+    with pytest.raises(NotReproducible, match="width of torch"):
+        measure_of(found("memory_tensor", "12", "8"), tensor, "x", {})
