@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -17,3 +18,11 @@ def root_logging_restored() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def path_restored() -> Iterator[None]:
+    """Undo what a command run in this process did to Python's path: the working directory came to its end."""
+    path = list(sys.path)
+    yield
+    sys.path[:] = path
