@@ -47,25 +47,30 @@ class Mismatch(Exception):
 
 
 @functools.cache
-def reader(shape: Any) -> Reader:
-    """A function that gives plain data as an instance of ``shape``; it raises :class:`Mismatch` for other data."""
+def reader(shape: Any, *, exact: bool = False) -> Reader:
+    """A function that gives plain data as an instance of ``shape``; it raises :class:`Mismatch` for other data.
+
+    Args:
+        shape: see the module.
+        exact: whether a key that a dataclass does not name is a mismatch too.
+    """
     origin, parameters = typing.get_origin(shape), typing.get_args(shape)
     if shape is Any:
         return lambda value: value
     if shape is None or shape in _DESCRIPTIONS:
         return _scalar(types.NoneType if shape is None else shape)
     if origin in (types.UnionType, typing.Union):
-        return _union(parameters, describe(shape))
+        return _union(parameters, [reader(parameter, exact=exact) for parameter in parameters], describe(shape))
     if origin is Literal:
         return _literal(parameters, describe(shape))
     if origin is list:
-        return _each(parameters[0])
+        return _each(reader(parameters[0], exact=exact))
     if origin is tuple:
-        return _fixed(parameters)
+        return _fixed([reader(parameter, exact=exact) for parameter in parameters])
     if origin is dict:
-        return _mapping(parameters[1])
+        return _mapping(reader(parameters[1], exact=exact))
     assert dataclasses.is_dataclass(shape), f"{shape} is no shape"
-    return _record(shape)
+    return _record(shape, exact)
 
 
 def fields_of(record: Any) -> Iterator[tuple[str, Any]]:
@@ -119,8 +124,7 @@ def _literal(parameters: tuple[Any, ...], valid: str) -> Reader:
     return read
 
 
-def _union(parameters: tuple[Any, ...], valid: str) -> Reader:
-    readers = [reader(parameter) for parameter in parameters]
+def _union(parameters: tuple[Any, ...], readers: list[Reader], valid: str) -> Reader:
     single = [parameter for parameter in parameters if parameter is not types.NoneType]
 
     def read(value: Any) -> Any:
@@ -145,19 +149,15 @@ def _at(step: str, read: Reader, value: Any) -> Any:
         raise error.within(step) from None
 
 
-def _each(inner: Any) -> Reader:
-    read_inner = reader(inner)
-
+def _each(inner: Reader) -> Reader:
     def read(value: Any) -> list[Any]:
         _require(type(value) is list, value, "a list")
-        return [_at(f"[{index}]", read_inner, item) for index, item in enumerate(value)]
+        return [_at(f"[{index}]", inner, item) for index, item in enumerate(value)]
 
     return read
 
 
-def _fixed(inner: tuple[Any, ...]) -> Reader:
-    readers = [reader(each) for each in inner]
-
+def _fixed(readers: list[Reader]) -> Reader:
     def read(value: Any) -> tuple[Any, ...]:
         _require(type(value) is list and len(value) == len(readers), value, f"a list of {len(readers)}")
         return tuple(_at(f"[{index}]", each, value[index]) for index, each in enumerate(readers))
@@ -165,23 +165,22 @@ def _fixed(inner: tuple[Any, ...]) -> Reader:
     return read
 
 
-def _mapping(inner: Any) -> Reader:
-    read_inner = reader(inner)
-
+def _mapping(inner: Reader) -> Reader:
     def read(value: Any) -> dict[str, Any]:
         _require_keys(value)
-        return {key: _at(key, read_inner, item) for key, item in value.items()}
+        return {key: _at(key, inner, item) for key, item in value.items()}
 
     return read
 
 
-def _record(shape: Any) -> Reader:
+def _record(shape: Any, exact: bool) -> Reader:
     @functools.cache
     def readers() -> dict[str, tuple[str, Reader]]:  # late: a record may hold records of its own kind
         hints = typing.get_type_hints(shape)
-        return {_key(field): (field.name, reader(hints[field.name])) for field in dataclasses.fields(shape)}
+        return {_key(field): (field.name, reader(hints[field.name], exact=exact)) for field in fields}
 
-    required = sorted(_key(field) for field in dataclasses.fields(shape) if _is_required(field))
+    fields = dataclasses.fields(shape)
+    required = sorted(_key(field) for field in fields if _is_required(field))
 
     def read(value: Any) -> Any:
         _require_keys(value)
@@ -189,6 +188,9 @@ def _record(shape: Any) -> Reader:
         if missing:
             raise Mismatch(f"a mapping without {missing[0]!r}", "one with it")
         known = readers()
+        unknown = [key for key in value if key not in known] if exact else []
+        if unknown:
+            raise Mismatch(f"a mapping with {unknown[0]!r}", f"the keys {', '.join(known)}")
         return shape(**{known[key][0]: _at(key, known[key][1], item) for key, item in value.items() if key in known})
 
     return read

@@ -74,5 +74,10 @@ def test_an_unknown_option_is_named_with_the_choices() -> None:
         from_primitives(BenchmarkConfig, {"repeets": 3}, key="stages.benchmark")
 
 
+def test_an_option_of_another_type_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"stages\.benchmark\.repeats: got 'many'; valid: a whole number"):
+        from_primitives(BenchmarkConfig, {"repeats": "many"}, key="stages.benchmark")
+
+
 def test_the_report_is_moved_to_the_end() -> None:
     assert execution_order(["report", "capture", "constrain"]) == ["capture", "constrain", "report"]
