@@ -5,6 +5,7 @@ A stage writes below the folder of its name; ``repros/`` is every stage's.
 
 from typing import Any
 
+from inductor_debug.stages.artifacts.comparison import Diagnosis, WorstElements
 from inductor_debug.stages.artifacts.kinds import File, Json, Table
 from inductor_debug.stages.artifacts.lowering import EmulationFacts, Lowering, MappedNodes, Provenance
 from inductor_debug.stages.artifacts.records import (
@@ -12,7 +13,6 @@ from inductor_debug.stages.artifacts.records import (
     BreakRecord,
     CapturedGuard,
     Declared,
-    Diagnosis,
     Guards,
     Manifest,
     RecompileRecord,
@@ -67,7 +67,7 @@ EMULATION = Table("lower/emulation.csv")
 EMULATION_FACTS = Json("lower/emulation.json", EmulationFacts)
 
 OUTPUTS = Table("kerneldiff/outputs.csv", OutputRow)
-WORST = Json("kerneldiff/worst.json", list[dict[str, Any]])
+WORST = Json("kerneldiff/worst.json", list[WorstElements])
 DIAGNOSIS = Json("kerneldiff/diagnosis.json", Diagnosis)
 REVIEWS = Table("kerneldiff/reviews.csv")
 """Each step that changed a verdict, and why."""

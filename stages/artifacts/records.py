@@ -6,7 +6,7 @@ Keys that are not named here may hold anything.
 from dataclasses import dataclass, field
 from typing import Any
 
-from inductor_debug.models.shapes import OMITTED, Number
+from inductor_debug.models.shapes import Number
 
 
 @dataclass(frozen=True)
@@ -185,40 +185,6 @@ class Guards:
     limits: list[dict[str, Any]]
     not_established: list[str]
     recompiling: dict[str, list[str]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Diagnosis:
-    """kerneldiff/diagnosis.json.
-
-    Attributes:
-        kind: of fault; None where a fault is not localized.
-        first_divergence, localization: where the numbers first go wrong, and why that is not known.
-        error: type, message and traceback of what a ``side`` raised.
-        gold_error: of what gold raised.
-        random: what is known of random draws.
-        worst: kind, path and message of the worst row.
-        failed, drawn: rows, and how many of them have a plot.
-        reference: where it was run.
-        baseline: whether one was stored; ``golden`` is what earlier versions called it.
-        tasks: measures of class scores; None where nothing was compiled.
-    """
-
-    verdict: str = ""
-    kind: str | None = None
-    message: str = ""
-    first_divergence: Any = None
-    localization: str | None = None
-    error: dict[str, str] | None = None
-    gold_error: dict[str, str] | None = None
-    random: str = ""
-    worst: dict[str, str] | None = None
-    failed: int = 0
-    drawn: int = 0
-    reference: str | None = None
-    baseline: str | None = None
-    tasks: list[dict[str, Any]] | None = field(default=None, metadata=OMITTED)
-    golden: str | None = field(default=None, metadata=OMITTED)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.bisect.declaration import DECLARATION
 from inductor_debug.stages.bisect.engine import Investigation, Probing
 from inductor_debug.stages.bisect.messages import COLUMNS, record_of, rows
+from inductor_debug.stages.config_json import from_primitives
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.numerics.verdict import FAILING
@@ -35,7 +36,7 @@ class BisectStage(Stage):
             return StageResult("passed", f"nothing to bisect: kerneldiff's verdict is {diagnosis.verdict}")
         if diagnosis is not None and (diagnosis.error or {}).get("side") == "reference":
             return StageResult("skipped", f"kerneldiff has no reference: {diagnosis.message}")
-        options = KernelDiffConfig(**(files.COMPARISON_OPTIONS.read(context.artifacts) or {}))
+        options = from_primitives(KernelDiffConfig, files.COMPARISON_OPTIONS.read(context.artifacts) or {})
         isolate = diagnosis is None if self.config.isolate is None else self.config.isolate
         with _prober(context, options, isolate, self.config.timeout_s) as prober:
             result = Investigation(prober, self.config, context.progress).run()

@@ -5,7 +5,7 @@ import logging
 from typing import Any
 
 from inductor_debug.stages.artifacts import files
-from inductor_debug.stages.artifacts.records import Diagnosis
+from inductor_debug.stages.artifacts.comparison import Diagnosis, WorstElements
 from inductor_debug.stages.backends.compiled import compiled_case
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.kerneldiff import extra_runs
@@ -65,7 +65,7 @@ class KernelDiffStage(Stage):
         standard = standard_of(context, self.config, baseline)
         comparison = compared(context, self.config, standard, lambda: compiled_case(context))
         result = self._result(context, comparison)
-        result.artifacts[files.COMPARISON_OPTIONS.path] = dataclasses.asdict(self.config)
+        result.artifacts[files.COMPARISON_OPTIONS.path] = self.config
         if baseline is not None:
             _complete(result, baseline.origin, f"not stored: it is in {baseline.run}")
             return result
@@ -93,9 +93,7 @@ class KernelDiffStage(Stage):
         artifacts: dict[str, Any] = {
             files.OUTPUTS.path: table(comparison.rows),
             files.WORST.path: [
-                {"kind": row.kind, "path": row.path, "verdict": row.verdict, "worst": row.worst}
-                for row in comparison.rows
-                if row.worst
+                WorstElements(row.kind, row.path, row.verdict, row.worst) for row in comparison.rows if row.worst
             ],
             files.REVIEWS.path: comparison.reviews.table,
             files.DIAGNOSIS.path: diagnosis(comparison, worst=failed[0] if failed else None, drawn=self._drawn(failed)),

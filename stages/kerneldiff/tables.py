@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from inductor_debug.stages.artifacts.records import Diagnosis
+from inductor_debug.stages.artifacts.comparison import Diagnosis
 from inductor_debug.stages.kerneldiff.records import Comparison
 from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.numerics.records import TensorComparison, columns

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from inductor_debug.stages.artifacts.comparison import Worst
 from inductor_debug.stages.numerics import formats
 from inductor_debug.stages.numerics.device_pass import DeviceFigures
 from inductor_debug.stages.numerics.histogram import BINS, bins_of
@@ -19,16 +20,6 @@ from inductor_debug.stages.numerics.readers import Side, region
 from inductor_debug.stages.numerics.sums import Dot, Spread, Total, decibel
 
 Number = bool | int | float | complex
-
-
-@dataclass
-class Worst:
-    """One element among the worst: its index, and what each side holds there."""
-
-    index: list[int]
-    reference: Number
-    test: Number
-    error: float
 
 
 @dataclass

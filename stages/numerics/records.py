@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from inductor_debug.stages.numerics.accumulator import Number, Worst
+from inductor_debug.stages.artifacts.comparison import Worst
+from inductor_debug.stages.numerics.accumulator import Number
 from inductor_debug.stages.numerics.metrics import metrics
 from inductor_debug.stages.numerics.verdict import Judgement, Reason
 

@@ -33,7 +33,7 @@ from inductor_debug.models.snapshot import same_bits
 from inductor_debug.models.stored import lies_within, read_json, shaped
 from inductor_debug.models.visible import visible
 from inductor_debug.stages.artifacts import files
-from inductor_debug.stages.artifacts.records import Diagnosis
+from inductor_debug.stages.artifacts.comparison import Diagnosis
 from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.settings import ReferenceConfig, Settings
 from inductor_debug.stages.sides import fingerprint, packing

@@ -7,6 +7,7 @@ import torch
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.encoding import encode
@@ -105,7 +106,9 @@ def test_a_scaled_output_is_a_defect_and_is_drawn(mode):
     assert diagnosis.kind is None and diagnosis.localization.startswith("not established")
     pictures = [name for name in result.artifacts if name.startswith("kerneldiff/plots/")]
     assert pictures and all(result.artifacts[name].startswith(b"\x89PNG") for name in pictures)
-    assert result.artifacts["kerneldiff/worst.json"]
+    worst = files.WORST.read(MemoryArtifacts(result.artifacts))
+    assert worst == result.artifacts["kerneldiff/worst.json"]
+    assert worst[0].worst[0].error > 0 and worst[0].verdict in ("defect", "within_floor")
 
 
 def test_a_crash_is_not_established_and_its_message_is_kept():

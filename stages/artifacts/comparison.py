@@ -1,0 +1,64 @@
+"""What kerneldiff stores beside its tables: the diagnosis, and the worst elements of each tensor."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from inductor_debug.models.shapes import OMITTED, Number
+
+
+@dataclass(frozen=True)
+class Worst:
+    """One element among the worst: its index, what each side holds there, and the absolute difference.
+
+    Attributes:
+        reference, test: numbers; a complex one is stored as text.
+    """
+
+    index: list[int]
+    reference: Any
+    test: Any
+    error: Number
+
+
+@dataclass(frozen=True)
+class WorstElements:
+    """One of kerneldiff/worst.json: a tensor's row of outputs.csv, and its worst elements, worst first."""
+
+    kind: str
+    path: str
+    verdict: str
+    worst: list[Worst]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """kerneldiff/diagnosis.json.
+
+    Attributes:
+        kind: of fault; None where a fault is not localized.
+        first_divergence, localization: where the numbers first go wrong, and why that is not known.
+        error: type, message and traceback of what a ``side`` raised.
+        gold_error: of what gold raised.
+        random: what is known of random draws.
+        worst: kind, path and message of the worst row.
+        failed, drawn: rows, and how many of them have a plot.
+        reference: where it was run.
+        baseline: whether one was stored; ``golden`` is what earlier versions called it.
+        tasks: measures of class scores; None where nothing was compiled.
+    """
+
+    verdict: str = ""
+    kind: str | None = None
+    message: str = ""
+    first_divergence: Any = None
+    localization: str | None = None
+    error: dict[str, str] | None = None
+    gold_error: dict[str, str] | None = None
+    random: str = ""
+    worst: dict[str, str] | None = None
+    failed: int = 0
+    drawn: int = 0
+    reference: str | None = None
+    baseline: str | None = None
+    tasks: list[dict[str, Any]] | None = field(default=None, metadata=OMITTED)
+    golden: str | None = field(default=None, metadata=OMITTED)
