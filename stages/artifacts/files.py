@@ -8,6 +8,7 @@ from typing import Any
 from inductor_debug.stages.artifacts.comparison import Diagnosis, WorstElements
 from inductor_debug.stages.artifacts.kinds import File, Json, Table
 from inductor_debug.stages.artifacts.lowering import EmulationFacts, Lowering, MappedNodes, Provenance
+from inductor_debug.stages.artifacts.measurements import ProfileFacts
 from inductor_debug.stages.artifacts.records import (
     BisectionRecord,
     BreakRecord,
@@ -88,7 +89,7 @@ MACHINE = Json("benchmark/environment.json", dict[str, Any])
 BISECTION = Json("bisect/bisect.json", BisectionRecord)
 PROBES = Table("bisect/probes.csv")
 
-PROFILE = Json("profile/summary.json", dict[str, Any])
+PROFILE = Json("profile/summary.json", ProfileFacts)
 PROFILE_TABLES = {name: Table(f"profile/{name}.csv", TimeRow) for name in ("kernels", "operations", "modules", "lines")}
 TRACE = File("profile/trace.json.gz")
 

@@ -26,6 +26,7 @@ import torch
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.errors import root_cause
+from inductor_debug.stages.artifacts.measurements import Surroundings
 from inductor_debug.stages.backends.compiled import load_case
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.benchmark import timing
@@ -134,7 +135,7 @@ class Sampler:
                            "started": started})  # fmt: skip
         device_use = before.joined(look()).to_json() if before is not None else None
         told = dataclasses.asdict(load) | {"taken": load.taken, "on_host": on_host}
-        self.emit({"event": "done", "stopped": samples.stopped, "load": told, "environment": environment(),
+        self.emit({"event": "done", "stopped": samples.stopped, "load": told, "environment": vars(environment()),
                    "device_use": device_use,
                    "device_waited": {side: clock.waited for side, clock in clocks.items()}})  # fmt: skip
 
@@ -158,18 +159,18 @@ def peaks(case: Case, call: Callable[[], None], *, alone: bool) -> dict[str, Any
     }
 
 
-def environment() -> dict[str, Any]:
-    """What may disturb a timing: load averages, processors, torch's threads, processor frequency (None: unknown)."""
+def environment() -> Surroundings:
+    """Now."""
     frequency = psutil.cpu_freq() if hasattr(psutil, "cpu_freq") else None
-    return {
-        "load_average": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
-        "cpu_count": os.cpu_count(),
-        "cpu_usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
-        "threads": torch.get_num_threads(),
-        "interop_threads": torch.get_num_interop_threads(),
-        "cpu_mhz": frequency.current if frequency else None,
-        "memory_available_bytes": psutil.virtual_memory().available,
-    }
+    return Surroundings(
+        load_average=list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
+        cpu_count=os.cpu_count(),
+        cpu_usable=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        threads=torch.get_num_threads(),
+        interop_threads=torch.get_num_interop_threads(),
+        cpu_mhz=frequency.current if frequency else None,
+        memory_available_bytes=psutil.virtual_memory().available,
+    )
 
 
 def main(arguments: list[str]) -> int:

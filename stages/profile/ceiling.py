@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,6 +20,7 @@ import torch
 from inductor_debug.models.case import Case
 from inductor_debug.models.tf32 import tf32_allowed
 from inductor_debug.stages.accelerators.config import PeaksConfig
+from inductor_debug.stages.artifacts.measurements import Ceiling
 from inductor_debug.stages.formatting import human_bytes
 
 REPEATS = 5
@@ -35,21 +35,6 @@ SMALLEST_ELSEWHERE = 256 * MIB
 LARGEST = 1024 * MIB
 MEMORY_SHARE = 8
 """An array takes at most this part, one eighth, of the host's available memory."""
-
-
-@dataclass
-class Ceiling:
-    """Bandwidth in bytes per second, and FLOP/s by dtype; None or missing where not known.
-
-    Attributes:
-        source: ``measured``, or what the profile names.
-        facts: how it was measured: sizes, caches, threads.
-    """
-
-    source: str
-    bandwidth: float | None = None
-    flops: dict[str, float] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
 
 
 def named_ceiling(peaks: PeaksConfig, profile: str) -> Ceiling | None:

@@ -1,9 +1,8 @@
 """What a profile comes to, in words and as ``profile/summary.json``."""
 
-from typing import Any
-
 import numpy
 
+from inductor_debug.stages.artifacts.measurements import ProfileFacts, Surroundings
 from inductor_debug.stages.benchmark.timing import interquartile_range
 from inductor_debug.stages.formatting import counted, place
 from inductor_debug.stages.profile.tables import Profile, Timed, line_rows, rates, roofline
@@ -77,46 +76,36 @@ def percent(share: float) -> str:
     return f"{100 * share:.2g} %" if abs(share) < 0.1 else f"{100 * share:.0f} %"
 
 
-def summary(profile: Profile, backend: str, environment: dict[str, Any]) -> dict[str, Any]:
-    """``profile/summary.json``. Times are microseconds of a step, medians over the steps.
-
-    ``plain_us`` is a step of the code as it is, ``recorded_us`` a recorded one; ``observation_us`` is what they differ
-    by. ``step_us`` is the one that shares are of: plain where a device's kernels are timed, which recording leaves as
-    they are, else recorded. ``inside_us`` is in kernels, ``outside_us`` the rest of that step;
-    ``kernels_us`` is what the tables add up to, the sum of the kernels' medians. ``operators_outside_us`` is in torch's
-    own operators outside (the loss, what the graphs leave out). An empty range is recorded with ``range_floor_us`` and
-    costs ``range_cost_us``. On a device ``device_us`` is all of its kernels' time. ``lines_share`` is the share of the
-    kernels' time for which a source line is known.
-    """
+def summary(profile: Profile, backend: str, environment: dict[str, Surroundings]) -> ProfileFacts:
+    """``profile/summary.json``."""
     observation = profile.observation
     plain, recorded = (float(numpy.median(steps)) for steps in (observation.unprofiled, observation.observed))
     outside = {name: float(numpy.median(times.microseconds)) for name, times in observation.outside.items()}
     known = sum(
         (item.time or 0.0) * part.weight for item in profile.longest() for part in item.work.parts if part.source
     )
-    return {
-        "schema": 1,
-        "backend": backend,
-        "times": "device kernels" if observation.on_device else "host",
-        "steps": observation.steps,
-        "plain_us": plain,
-        "plain_iqr_us": interquartile_range(observation.unprofiled),
-        "recorded_us": recorded,
-        "recorded_iqr_us": interquartile_range(observation.observed),
-        "step_us": profile.step,
-        "kernels_us": profile.kernels,
-        "inside_us": profile.inside,
-        "outside_us": profile.outside,
-        "operators_outside_us": sum(outside.values()),
-        "observation_us": recorded - plain,
-        "device_us": None if observation.device is None else float(numpy.median(observation.device)),
-        "range_floor_us": observation.range_floor,
-        "range_cost_us": observation.range_cost,
-        "launches": sum(item.launches for item in profile.timed),
-        "lines_share": known / profile.kernels if profile.kernels else None,
-        "ceilings": [vars(ceiling) for ceiling in profile.ceilings.values()],
-        "longest": [describe(profile, item) for item in profile.longest()[:TOP]],
-        "operators_outside": dict(sorted(outside.items(), key=lambda pair: -pair[1])[:TOP]),
-        "environment": environment,
-        "not_established": profile.not_established,
-    }
+    return ProfileFacts(
+        backend=backend,
+        times="device kernels" if observation.on_device else "host",
+        steps=observation.steps,
+        plain_us=plain,
+        plain_iqr_us=interquartile_range(observation.unprofiled),
+        recorded_us=recorded,
+        recorded_iqr_us=interquartile_range(observation.observed),
+        step_us=profile.step,
+        kernels_us=profile.kernels,
+        inside_us=profile.inside,
+        outside_us=profile.outside,
+        operators_outside_us=sum(outside.values()),
+        observation_us=recorded - plain,
+        device_us=None if observation.device is None else float(numpy.median(observation.device)),
+        range_floor_us=observation.range_floor,
+        range_cost_us=observation.range_cost,
+        launches=sum(item.launches for item in profile.timed),
+        lines_share=known / profile.kernels if profile.kernels else None,
+        ceilings=[*profile.ceilings.values()],
+        longest=[describe(profile, item) for item in profile.longest()[:TOP]],
+        operators_outside=dict(sorted(outside.items(), key=lambda pair: -pair[1])[:TOP]),
+        environment=environment,
+        not_established=profile.not_established,
+    )

@@ -53,11 +53,11 @@ class ProfileSection(ReportSection):
         return profiling(run.artifacts, run.max_rows)
 
     def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
-        if data is None or not data["facts"]["longest"]:
+        if data is None or not data["facts"].longest:
             return []
         facts = data["facts"]
-        share = facts["inside_us"] / facts["step_us"]
-        return [f"Time: {100 * share:.0f} % of a step in kernels; the longest is {facts['longest'][0]}."]
+        share = facts.inside_us / facts.step_us
+        return [f"Time: {100 * share:.0f} % of a step in kernels; the longest is {facts.longest[0]}."]
 
     def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
-        return [] if data is None else [f"Profile, {note}." for note in data["facts"]["not_established"]]
+        return [] if data is None else [f"Profile, {note}." for note in data["facts"].not_established]

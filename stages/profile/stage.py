@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from inductor_debug.models.case import Case
 from inductor_debug.models.options import check_declared
 from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.measurements import Ceiling
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case, compiled_case
 from inductor_debug.stages.backends.lowering import ToldGraph
 from inductor_debug.stages.backends.registry import build_adapter
@@ -17,7 +18,7 @@ from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.lower.attribution import Part
 from inductor_debug.stages.lower.stage import captured_graphs, kernels_of
-from inductor_debug.stages.profile.ceiling import Ceiling, doubts, measured_ceiling, named_ceiling
+from inductor_debug.stages.profile.ceiling import doubts, measured_ceiling, named_ceiling
 from inductor_debug.stages.profile.declaration import DECLARATION
 from inductor_debug.stages.profile.messages import message, summary
 from inductor_debug.stages.profile.nodes import RangedNodes, node_work

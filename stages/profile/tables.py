@@ -49,8 +49,9 @@ import numpy
 import pandas
 
 from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.measurements import Ceiling
 from inductor_debug.stages.lower.attribution import Part
-from inductor_debug.stages.profile.ceiling import Ceiling, share_of
+from inductor_debug.stages.profile.ceiling import share_of
 from inductor_debug.stages.profile.observation import Observation, Times
 from inductor_debug.stages.profile.work import Work
 

@@ -14,9 +14,11 @@ from profile_models import Block, line_of, lopsided_case
 
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.lowering import LaunchRecord
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult
+from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.profile.config import ProfileConfig
 from inductor_debug.stages.profile.stage import ProfileStage
 from inductor_debug.stages.report.config import ReportConfig
@@ -93,6 +95,7 @@ def test_every_file_is_there(any_backend: Finished) -> None:
     assert any_backend.result.status == "passed"
     assert any_backend.artifacts.names() == FILES
     assert any_backend.summary["not_established"] == []
+    assert jsonable(files.PROFILE.read(any_backend.artifacts)) == any_backend.summary
 
 
 def test_the_slow_line_is_on_top(any_backend: Finished) -> None:

@@ -12,9 +12,10 @@ from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.accelerators.config import AccelConfig, PeaksConfig
 from inductor_debug.stages.accelerators.profile import load_config, validate_profile
 from inductor_debug.stages.artifacts.lowering import CapturedNode
+from inductor_debug.stages.artifacts.measurements import Ceiling
 from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord
 from inductor_debug.stages.lower.attribution import Part, weights
-from inductor_debug.stages.profile.ceiling import Ceiling, last_level_cache, measured_ceiling, named_ceiling, share_of
+from inductor_debug.stages.profile.ceiling import last_level_cache, measured_ceiling, named_ceiling, share_of
 from inductor_debug.stages.profile.messages import message, summary
 from inductor_debug.stages.profile.observation import Observation, Times, _steps
 from inductor_debug.stages.profile.stage import unseen
@@ -97,7 +98,7 @@ def test_a_devices_kernels_are_shares_of_the_step_without_the_profiler() -> None
     assert (found.step, found.inside, found.outside) == (50.0, 20.0, 30.0)
     assert kernel_rows(found)[0]["share"] == pytest.approx(0.4)
     facts = summary(found, "inductor", {})
-    assert (facts["step_us"], facts["recorded_us"], facts["observation_us"]) == (50.0, 90.0, 40.0)
+    assert (facts.step_us, facts.recorded_us, facts.observation_us) == (50.0, 90.0, 40.0)
     assert message(found).startswith("40 % of a step of 0.05 ms")
 
 
@@ -120,7 +121,7 @@ def test_rates_are_shares_of_the_measured_and_of_the_profiles_ceiling() -> None:
     assert "50 % of the measured compute ceiling and 25 % of the profile's compute ceiling, 200 GFLOP/s" in message(
         found
     )
-    assert summary(found, "inductor", {})["longest"][1].endswith("at 50 % of the measured memory ceiling, 0.4 GB/s")
+    assert summary(found, "inductor", {}).longest[1].endswith("at 50 % of the measured memory ceiling, 0.4 GB/s")
 
 
 def test_two_ceilings_may_bound_a_kernel_differently() -> None:
@@ -143,7 +144,7 @@ def test_one_ceiling_alone_is_the_one_that_is_told(which: str, told: str) -> Non
     (row,) = kernel_rows(found)
     assert (row["roofline_share"], row["bound"]) == (pytest.approx(0.5), "memory") and f"at {told}" in message(found)
     facts = summary(found, "inductor", {})
-    assert [ceiling["source"] for ceiling in facts["ceilings"]] == [which] and "ceiling and" not in message(found)
+    assert [ceiling.source for ceiling in facts.ceilings] == [which] and "ceiling and" not in message(found)
 
 
 def test_more_than_memory_can_do_is_named_and_no_error() -> None:
@@ -164,7 +165,7 @@ def test_what_was_not_seen_has_no_time() -> None:
     nothing = profile([FUSED], {})
     assert "none of its launches was seen" in unseen(nothing.timed)[0]
     assert message(nothing).startswith("not established: no kernel was seen")
-    assert summary(nothing, "inductor", {})["lines_share"] is None
+    assert summary(nothing, "inductor", {}).lines_share is None
 
 
 def test_a_launch_without_a_device_kernel_has_no_time() -> None:
