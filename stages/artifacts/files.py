@@ -6,6 +6,7 @@ A stage writes below the folder of its name; ``repros/`` is every stage's.
 from typing import Any
 
 from inductor_debug.stages.artifacts.comparison import Diagnosis, WorstElements
+from inductor_debug.stages.artifacts.guards import Guards
 from inductor_debug.stages.artifacts.kinds import File, Json, Table
 from inductor_debug.stages.artifacts.lowering import EmulationFacts, Lowering, MappedNodes, Provenance
 from inductor_debug.stages.artifacts.measurements import ProfileFacts
@@ -14,7 +15,6 @@ from inductor_debug.stages.artifacts.records import (
     BreakRecord,
     CapturedGuard,
     Declared,
-    Guards,
     Manifest,
     RecompileRecord,
     Rejection,

@@ -134,18 +134,6 @@ class RecompileRecord:
     line: int
 
 
-@dataclass(frozen=True)
-class HeldGuard:
-    """A guard: see :class:`stages.guards.records.Guard`."""
-
-    type: str
-    code: list[str]
-    source: str | None
-    name: str = ""
-    dynamic: str = ""
-    becomes: list[str] = field(default_factory=list)
-
-
 @dataclass(frozen=True, kw_only=True)
 class CapturedGuard:
     """One of capture/guards.json.
@@ -162,29 +150,6 @@ class CapturedGuard:
     scope: str = ""
     code: list[str]
     source: str | None
-
-
-@dataclass(frozen=True)
-class GuardedGraph:
-    """One of ``graphs`` of guards/guards.json: see :class:`stages.guards.records.CompiledFrame`."""
-
-    graph: str | None
-    function: str
-    file: str
-    line: int
-    guards: list[HeldGuard]
-    dynamic_shapes: dict[str, Any]
-    not_established: str = ""
-
-
-@dataclass(frozen=True)
-class Guards:
-    """What is read of guards/guards.json, which :func:`stages.guards.tables.to_json` makes."""
-
-    graphs: list[GuardedGraph]
-    limits: list[dict[str, Any]]
-    not_established: list[str]
-    recompiling: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from inductor_debug.stages.guards.records import CompiledFrame, Guard
+from inductor_debug.stages.artifacts.guards import Guard
+from inductor_debug.stages.guards.records import CompiledFrame
 from inductor_debug.stages.torch_internals.guard_text import is_about, is_tensor_check, without_layout
 
 SHAPE_ENV = "SHAPE_ENV"
@@ -69,13 +70,10 @@ def _by_key(guards: Iterable[Guard]) -> dict[_Key, Guard]:
     return found
 
 
-def differences(frame: CompiledFrame, first: CompiledFrame) -> dict[str, list[str]]:
-    """``gone`` and ``new``: in which conditions a frame that was compiled again differs from its first compilation."""
+def differences(frame: CompiledFrame, first: CompiledFrame) -> tuple[list[str], list[str]]:
+    """Conditions of its first compilation that a frame compiled again has not, and those that are new."""
     before, after = _conditions(first), _conditions(frame)
-    return {
-        "gone": [code for code in before if code not in after],
-        "new": [code for code in after if code not in before],
-    }
+    return [code for code in before if code not in after], [code for code in after if code not in before]
 
 
 def _conditions(frame: CompiledFrame) -> dict[str, None]:

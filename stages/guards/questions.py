@@ -6,7 +6,8 @@ from typing import Any
 
 from inductor_debug.models.shapes import fields_of
 from inductor_debug.stages.artifacts import files
-from inductor_debug.stages.artifacts.records import CapturedGuard, HeldGuard
+from inductor_debug.stages.artifacts.guards import Guard
+from inductor_debug.stages.artifacts.records import CapturedGuard
 from inductor_debug.stages.formatting import counted, describe_breaks
 from inductor_debug.stages.guards.suggestions import for_break
 from inductor_debug.stages.stored_run import Analysis, StoredRun, Table, Wanted, whole_table
@@ -28,7 +29,7 @@ def guards(run: StoredRun, wanted: Wanted) -> Analysis:
     tables.append(whole_table(run, "recompiles", files.GUARD_RECOMPILES))
     tables.append(whole_table(run, "breaks", files.GUARD_BREAKS))
     if facts.limits:
-        tables.append(Table("limits", list(facts.limits[0]), facts.limits, files.GUARDS.path))
+        tables.append(Table("limits", list(vars(facts.limits[0])), [*map(vars, facts.limits)], files.GUARDS.path))
     tables.append(_by_type(held, files.GUARDS.path))
     return Analysis([run.message("guards"), *(f"not established: {note}" for note in facts.not_established)], tables)
 
@@ -51,9 +52,9 @@ def _captured_guards(run: StoredRun) -> Analysis:
     ])  # fmt: skip
 
 
-def _by_type(held: Iterable[tuple[str | None, HeldGuard | CapturedGuard]], file: str) -> Table:
+def _by_type(held: Iterable[tuple[str | None, Guard | CapturedGuard]], file: str) -> Table:
     """Guards of one graph and type together, those on tensors first; those of frames without a graph last."""
-    groups: dict[tuple[str | None, str], list[HeldGuard | CapturedGuard]] = defaultdict(list)
+    groups: dict[tuple[str | None, str], list[Guard | CapturedGuard]] = defaultdict(list)
     for graph, guard in held:
         groups[graph, guard.type].append(guard)
     rows = [{"graph": graph, "type": kind, "guards": len(found), "example": " and ".join(found[0].code[:1]),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from inductor_debug.models.errors import root_cause
+from inductor_debug.stages.artifacts.guards import Break, Guard, Limit, Recompile
 from inductor_debug.stages.formatting import in_one_line
 from inductor_debug.stages.guards import suggestions
 from inductor_debug.stages.guards.records import (
@@ -12,12 +13,8 @@ from inductor_debug.stages.guards.records import (
     RECOMPILED,
     REFUSED_BY_COMPILER,
     REUSED,
-    Break,
     Call,
     CompiledFrame,
-    Guard,
-    Limit,
-    Recompile,
 )
 from inductor_debug.stages.torch_internals.break_text import is_recompile_limit, parse_break
 from inductor_debug.stages.torch_internals.dynamo import (

@@ -4,6 +4,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from inductor_debug.stages.artifacts.guards import Break, Guard, Limit, Recompile
+
 POLICIES = {"static": False, "automatic": None, "dynamic": True}
 """How torch.compile treats sizes: ``dynamic=False``, its default (static first, a size that changed symbolic from then
 on), and ``dynamic=True``."""
@@ -13,34 +15,6 @@ REFUSED_BY_COMPILER, REFUSED_BY_MODEL, NOT_ESTABLISHED = "refused_by_compiler", 
 """Outcomes of a call that was made: what was compiled served; a guard failed and a frame was compiled again; frames
 that had not run before were compiled; a frame is left to Python, for a limit was reached; only the compiled model
 raises. Of the other two, the first raises in eager as well, the second could not be made."""
-
-
-@dataclass
-class Guard:
-    """One guard of one compiled frame.
-
-    Attributes:
-        type: torch's name of its kind; SHAPE_ENV for a condition on symbolic sizes, each condition one guard.
-        name: what it looks at, ``L`` being the frame's locals; empty for what is no single object.
-        scope: "local", "global", … where torch tells.
-        code: conditions as Python, without object addresses; empty for types that torch checks in C++ and tells
-            no condition of, and where another guard has told the same condition.
-        source: ``file:line`` of the model that made it necessary, or None.
-        size, stride: what a tensor's must be, None in the place of one that is free; None altogether for no tensor.
-        dynamic: with ``dynamic=True`` the guard is "kept", "relaxed" (it lets more through) or "gone"; empty where
-            that was not established.
-        becomes: what stands in its place where it is relaxed.
-    """
-
-    type: str
-    name: str
-    scope: str
-    code: list[str]
-    source: str | None
-    size: list[int | None] | None = None
-    stride: list[int | None] | None = None
-    dynamic: str = ""
-    becomes: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -74,83 +48,6 @@ class CompiledFrame:
     def changes(self) -> dict[str, int]:
         """How many guards dynamic shapes keep, relax and remove; empty where that was not established."""
         return {} if self.not_established else dict(Counter(guard.dynamic for guard in self.guards))
-
-
-@dataclass
-class Recompile:
-    """A guard that failed, so that a frame was compiled again, or was not because of a limit.
-
-    Attributes:
-        compile_id: of the new compilation.
-        graph: of the new compilation, None where there is none.
-        failed: compile id of the old one, whose guard failed.
-        failed_graph: its graph.
-        guard: the condition that failed, in torch's words.
-        source: ``file:line`` of the model that made that guard necessary, or None.
-        function, file, line: the frame.
-        limit: of ``torch._dynamo.config``, where it stopped the compilation; else None.
-        suggestion: what would spare the recompilation.
-    """
-
-    compile_id: str
-    graph: str | None
-    failed: str
-    failed_graph: str | None
-    guard: str
-    source: str | None
-    function: str
-    file: str
-    line: int
-    limit: str | None = None
-    suggestion: str = ""
-
-
-@dataclass
-class Limit:
-    """A limit that was reached: ``name`` of ``torch._dynamo.config``, its ``value``, and what raises it."""
-
-    name: str
-    value: int
-    compile_id: str
-    function: str
-    file: str
-    line: int
-
-    @property
-    def option(self) -> str:
-        return f"torch._dynamo.config.{self.name}"
-
-
-@dataclass
-class Break:
-    """One graph break.
-
-    Attributes:
-        graph: the graph that it ended, None where it made none.
-        compile_id: of the compilation that met it.
-        kind: "break", or "skipped_frame": the whole frame runs in Python.
-        reason: torch's name of the kind of break.
-        explanation: torch's.
-        suggestion: what to do about it.
-        hints: torch's own.
-        documentation: torch's page on it, or None.
-        file, line, function, code: the model's own frame.
-        stack: all frames, outermost first.
-    """
-
-    graph: str | None
-    compile_id: str
-    kind: str
-    reason: str
-    explanation: str
-    suggestion: str
-    hints: list[str]
-    documentation: str | None
-    file: str | None
-    line: int | None
-    function: str | None
-    code: str | None
-    stack: list[str]
 
 
 @dataclass

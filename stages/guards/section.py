@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.guards import GuardedGraph
 from inductor_debug.stages.artifacts.kinds import Row
-from inductor_debug.stages.artifacts.records import GuardedGraph
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
@@ -23,7 +23,7 @@ def guards(artifacts: Artifacts, max_rows: int) -> Row | None:
         "variations": files.GUARD_VARIATIONS.cells(artifacts) or [],
         "recompiles": capped(files.GUARD_RECOMPILES.cells(artifacts), files.GUARD_RECOMPILES, max_rows),
         "breaks": capped(files.GUARD_BREAKS.cells(artifacts), files.GUARD_BREAKS, max_rows),
-        "limits": facts.limits,
+        "limits": [*map(vars, facts.limits)],
         "not_established": facts.not_established,
     }
 

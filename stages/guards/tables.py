@@ -7,11 +7,22 @@
 """
 
 import dataclasses
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas
 
 from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.guards import (
+    BreakRow,
+    FirstCall,
+    GuardedGraph,
+    Guards,
+    LimitRow,
+    RecompiledFrame,
+    RecompileRow,
+    VariationRow,
+)
 from inductor_debug.stages.guards.comparison import differences
 from inductor_debug.stages.guards.records import (
     LIMIT_HIT,
@@ -31,27 +42,27 @@ RECOMPILE_COLUMNS = [
     "variation", "step", "policy", "guard", "source", "compile_id", "graph", "failed", "failed_graph", "function",
     "file", "line", "limit", "suggestion",
 ]  # fmt: skip
-VARIATION_COLUMNS = ["variation", "step", "change", "established_by", "eager", *POLICIES, "message"]
+VARIATION_COLUMNS = [column.name for column in dataclasses.fields(VariationRow)]
 FIRST_CALL = "first call"
 
 
 def artifacts(report: GuardReport) -> dict[str, Any]:
     """The files, by path relative to the run."""
     return {
-        files.GUARDS.path: to_json(report),
+        files.GUARDS.path: content(report),
         files.GUARD_BREAKS.path: table(
-            [row | {"hints": " ".join(row["hints"]), "seen_in": "; ".join(row["seen_in"])} for row in breaks(report)],
+            [vars(row) | {"hints": " ".join(row.hints), "seen_in": "; ".join(row.seen_in)} for row in breaks(report)],
             BREAK_COLUMNS,
         ),
-        files.GUARD_RECOMPILES.path: table(recompiles(report), RECOMPILE_COLUMNS),
-        files.GUARD_VARIATIONS.path: table(variations(report), VARIATION_COLUMNS),
+        files.GUARD_RECOMPILES.path: table(map(vars, recompiles(report)), RECOMPILE_COLUMNS),
+        files.GUARD_VARIATIONS.path: table(map(vars, variations(report)), VARIATION_COLUMNS),
     }
 
 
-def table(rows: list[dict[str, Any]], columns: list[str]) -> pandas.DataFrame:
+def table(rows: Iterable[Mapping[str, Any]], columns: list[str]) -> pandas.DataFrame:
     """Rows in stable columns; whole numbers stay whole where some are missing."""
     numbers = {name: "Int64" for name in ("line", "step") if name in columns}
-    return pandas.DataFrame(rows, columns=columns).astype(numbers)
+    return pandas.DataFrame([*rows], columns=columns).astype(numbers)
 
 
 def call_name(policy: str, variation: Variation | None) -> str:
@@ -60,52 +71,48 @@ def call_name(policy: str, variation: Variation | None) -> str:
     return f"{name}, {policy}"
 
 
-def breaks(report: GuardReport) -> list[dict[str, Any]]:
+def breaks(report: GuardReport) -> list[BreakRow]:
     """Each break once, though several calls met it. The graph is that of the first such call, torch's default first."""
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    found: dict[tuple[Any, ...], BreakRow] = {}
     calls = sorted(report.every_call(), key=lambda entry: (entry[1] is not None, entry[0] != "automatic"))
     for policy, variation, call in calls:
         for item in call.breaks:
-            row = found.setdefault(
-                (item.kind, item.reason, item.file, item.line, item.code, item.function), dataclasses.asdict(item)
-            )
-            seen = row.setdefault("seen_in", [])
+            same = (item.kind, item.reason, item.file, item.line, item.code, item.function)
+            seen = found.setdefault(same, BreakRow(**vars(item), seen_in=[])).seen_in
             seen += [name for name in [call_name(policy, variation)] if name not in seen]
     return list(found.values())
 
 
-def recompiles(report: GuardReport) -> list[dict[str, Any]]:
+def recompiles(report: GuardReport) -> list[RecompileRow]:
     """One row a guard that failed; a frame compiled anew after several has one for each."""
     return [
-        {"variation": variation.kind if variation else FIRST_CALL, "step": variation.step if variation else None}
-        | {"policy": policy, **dataclasses.asdict(item)}
+        RecompileRow(
+            variation.kind if variation else FIRST_CALL, variation.step if variation else None, policy, **vars(item)
+        )
         for policy, variation, call in report.every_call()
         for item in call.recompiles
     ]
 
 
-def variations(report: GuardReport) -> list[dict[str, Any]]:
+def variations(report: GuardReport) -> list[VariationRow]:
     """One row a variation, with its outcome under each policy."""
     rows = []
     for item in report.variations:
         told = [item.message, *(f"{policy}: {call.message}" for policy, call in item.calls.items() if call.message)]
-        rows.append(
-            {"variation": item.kind, "step": item.step, "change": item.change}
-            | {"established_by": item.established_by, "eager": item.eager}
-            | {policy: item.outcome(policy) for policy in POLICIES}
-            | {"message": "; ".join(filter(None, told))}
-        )
+        about = (item.kind, item.step, item.change, item.established_by, item.eager)
+        static, automatic, dynamic = map(item.outcome, POLICIES)
+        rows.append(VariationRow(*about, static, automatic, dynamic, "; ".join(filter(None, told))))
     return rows
 
 
-def limits(report: GuardReport) -> list[dict[str, Any]]:
+def limits(report: GuardReport) -> list[LimitRow]:
     """Limits that were reached, each frame and call once, with the option that raises them."""
-    found: dict[str, dict[str, Any]] = {}
-    for policy, variation, call in report.every_call():
-        for limit in call.limits:
-            row = dataclasses.asdict(limit) | {"option": limit.option, "call": call_name(policy, variation)}
-            found.setdefault(str(row), row)
-    return list(found.values())
+    found = (
+        LimitRow(**vars(limit), option=f"torch._dynamo.config.{limit.name}", call=call_name(policy, variation))
+        for policy, variation, call in report.every_call()
+        for limit in call.limits
+    )
+    return list(dict.fromkeys(found))
 
 
 def not_established(report: GuardReport) -> list[str]:
@@ -126,33 +133,27 @@ def not_established(report: GuardReport) -> list[str]:
     return notes
 
 
-def to_json(report: GuardReport) -> dict[str, Any]:
-    """``guards/guards.json``.
-
-    ``graphs`` are those of torch's default for the case's own inputs; ``recompiled`` what varied inputs compiled, each
-    with the conditions in which it differs from the first compilation of its code.
-    """
-    return {
-        "schema": 1,
-        "policies": {name: {"dynamic": dynamic, **_base(report.bases[name])} for name, dynamic in POLICIES.items()},
-        "graphs": [dataclasses.asdict(frame) | {"dynamic_shapes": frame.changes()} for frame in report.graphs],
-        "recompiled": _recompiled(report),
-        "recompiling": report.recompiling(),
-        "variations": variations(report),
-        "recompiles": recompiles(report),
-        "breaks": breaks(report),
-        "limits": limits(report),
-        "not_established": not_established(report),
-    }
+def content(report: GuardReport) -> Guards:
+    """``guards/guards.json``."""
+    return Guards(
+        policies={name: _first_call(report.bases[name], dynamic) for name, dynamic in POLICIES.items()},
+        graphs=[GuardedGraph(**vars(frame), dynamic_shapes=frame.changes()) for frame in report.graphs],
+        recompiled=_recompiled(report),
+        recompiling=report.recompiling(),
+        variations=variations(report),
+        recompiles=recompiles(report),
+        breaks=breaks(report),
+        limits=limits(report),
+        not_established=not_established(report),
+    )
 
 
-def _base(call: Call) -> dict[str, Any]:
-    counts = {"graphs": sum(frame.graph is not None for frame in call.frames), "breaks": len(call.breaks)}
-    return {"outcome": call.outcome, "message": call.message, **counts,
-            "guards": sum(len(frame.guards) for frame in call.frames)}  # fmt: skip
+def _first_call(call: Call, dynamic: bool | None) -> FirstCall:
+    counts = sum(frame.graph is not None for frame in call.frames), len(call.breaks)
+    return FirstCall(dynamic, call.outcome, call.message, *counts, sum(len(frame.guards) for frame in call.frames))
 
 
-def _recompiled(report: GuardReport) -> list[dict[str, Any]]:
+def _recompiled(report: GuardReport) -> list[RecompiledFrame]:
     found = []
     for policy, variation, call in report.every_call():
         if variation is None:
@@ -160,12 +161,9 @@ def _recompiled(report: GuardReport) -> list[dict[str, Any]]:
         first = {frame.place: frame for frame in reversed(report.bases[policy].frames)}
         for frame in call.frames:
             before = first.get(frame.place)
-            found.append(
-                {"call": call_name(policy, variation), "compile_id": frame.compile_id, "graph": frame.graph}
-                | {"function": frame.function, "file": frame.file, "line": frame.line, "guards": len(frame.guards)}
-                | {"first": before.compile_id if before else None}
-                | (differences(frame, before) if before else {"gone": [], "new": []})
-            )
+            about = (frame.compile_id, frame.graph, frame.function, frame.file, frame.line, len(frame.guards))
+            first_id, gone, new = (before.compile_id, *differences(frame, before)) if before else (None, [], [])
+            found.append(RecompiledFrame(call_name(policy, variation), *about, first_id, gone, new))
     return found
 
 

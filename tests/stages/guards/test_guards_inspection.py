@@ -9,9 +9,10 @@ from capture_models import case_of, line_of
 from guard_models import WITHOUT_CODE, Added, Branching, Counting, Picky, Plain, Rolled, Two
 
 from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.artifacts.guards import Guard
 from inductor_debug.stages.guards import tables
 from inductor_debug.stages.guards.inspection import inspect_guards
-from inductor_debug.stages.guards.records import CompiledFrame, Guard, GuardReport
+from inductor_debug.stages.guards.records import CompiledFrame, GuardReport
 
 ROWS = {"batch": {"x": 0}}
 
@@ -45,8 +46,8 @@ def outcomes(report: GuardReport, kind: str, step: int = 1) -> list[str]:
 
 def failures(report: GuardReport, kind: str, policy: str, step: int = 1) -> list[tuple[str, str, str]]:
     rows = tables.recompiles(report)
-    return [(row["guard"], row["failed"], row["compile_id"]) for row in rows
-            if (row["variation"], row["policy"], row["step"]) == (kind, policy, step)]  # fmt: skip
+    return [(row.guard, row.failed, row.compile_id) for row in rows
+            if (row.variation, row.policy, row.step) == (kind, policy, step)]  # fmt: skip
 
 
 def test_a_tensors_guard_says_what_it_holds_and_where_it_comes_from(plain: GuardReport) -> None:
@@ -101,10 +102,10 @@ def test_a_second_batch_recompiles_until_its_size_is_symbolic(plain: GuardReport
 
 
 def test_the_recompiled_graph_shows_its_relaxed_condition(plain: GuardReport) -> None:
-    made = [item for item in tables.to_json(plain)["recompiled"] if item["call"] == "batch 1, automatic"]
-    assert [(item["compile_id"], item["graph"], item["first"]) for item in made] == [("0/1", "g1.dynamo", "0/0")]
-    assert any("size=[None, 4]" in code for code in made[0]["new"]) and "2 <= L['x'].size()[0]" in made[0]["new"]
-    assert any("size=[6, 4]" in code for code in made[0]["gone"])
+    made = [item for item in tables.content(plain).recompiled if item.call == "batch 1, automatic"]
+    assert [(item.compile_id, item.graph, item.first) for item in made] == [("0/1", "g1.dynamo", "0/0")]
+    assert any("size=[None, 4]" in code for code in made[0].new) and "2 <= L['x'].size()[0]" in made[0].new
+    assert any("size=[6, 4]" in code for code in made[0].gone)
 
 
 def test_a_layout_and_a_dtype_recompile_whatever_the_sizes_do(plain: GuardReport) -> None:
@@ -147,20 +148,20 @@ def test_guards_belong_to_the_graph_that_needs_them(two: GuardReport) -> None:
 
 def test_a_break_names_its_graph_its_line_and_what_to_do(two: GuardReport) -> None:
     (row,) = tables.breaks(two)
-    assert (row["graph"], row["kind"], row["line"]) == ("g0.dynamo", "break", line_of(Two(), "print"))
-    assert row["reason"] == "Failed to trace builtin operator" and "`print`" in row["explanation"]
-    assert row["suggestion"].startswith("Remove the print") and row["hints"]
-    assert row["documentation"].startswith("https://")
-    assert row["seen_in"][:3] == ["first call, automatic", "first call, static", "first call, dynamic"]
+    assert (row.graph, row.kind, row.line) == ("g0.dynamo", "break", line_of(Two(), "print"))
+    assert row.reason == "Failed to trace builtin operator" and "`print`" in row.explanation
+    assert row.suggestion.startswith("Remove the print") and row.hints
+    assert row.documentation.startswith("https://")
+    assert row.seen_in[:3] == ["first call, automatic", "first call, static", "first call, dynamic"]
 
 
 def test_each_graph_recompiles_for_its_own_guard(two: GuardReport) -> None:
-    rows = [row for row in tables.recompiles(two) if (row["policy"], row["step"]) == ("automatic", 1)]
-    assert [(row["failed_graph"], row["graph"], row["guard"].split("'")[1]) for row in rows] == [
+    rows = [row for row in tables.recompiles(two) if (row.policy, row.step) == ("automatic", 1)]
+    assert [(row.failed_graph, row.graph, row.guard.split("'")[1]) for row in rows] == [
         ("g0.dynamo", "g2.dynamo", "x"),
         ("g1.dynamo", "g3.dynamo", "hidden"),
     ]
-    assert [int(row["source"].rpartition(":")[2]) for row in rows] == [line_of(Two(), "first"), line_of(Two(), "last")]
+    assert [int(row.source.rpartition(":")[2]) for row in rows] == [line_of(Two(), "first"), line_of(Two(), "last")]
 
 
 def test_a_limit_is_told_with_its_option_and_ends_the_reuse() -> None:
@@ -169,12 +170,12 @@ def test_a_limit_is_told_with_its_option_and_ends_the_reuse() -> None:
     assert outcomes(report, "batch", 1) == ["limit_hit", "limit_hit", "reused"]
     assert outcomes(report, "batch", 2) == ["limit_hit", "limit_hit", "reused"]  # Python runs it: nothing served it
     rows = tables.limits(report)
-    assert [(row["option"], row["value"], row["call"]) for row in rows] == [
+    assert [(row.option, row.value, row.call) for row in rows] == [
         ("torch._dynamo.config.recompile_limit", 1, "batch 1, static"),
         ("torch._dynamo.config.recompile_limit", 1, "batch 1, automatic"),
     ]
-    limited = [row for row in tables.recompiles(report) if row["limit"]]
-    assert {(row["limit"], row["graph"]) for row in limited} == {("torch._dynamo.config.recompile_limit=1", None)}
+    limited = [row for row in tables.recompiles(report) if row.limit]
+    assert {(row.limit, row.graph) for row in limited} == {("torch._dynamo.config.recompile_limit=1", None)}
     assert tables.breaks(report) == []
     assert tables.summary(report)["limits_hit"] == 4
 
@@ -212,7 +213,7 @@ def test_every_call_draws_the_same_numbers() -> None:
     report = inspect_guards(Noting(), (torch.randn(3),), vary=[])
     assert len(drawn) == 1 + 2 * 3 and len(set(drawn)) == 1
     (row,) = tables.breaks(report)
-    assert row["suggestion"].startswith("Let Dynamo trace the function")
+    assert row.suggestion.startswith("Let Dynamo trace the function")
 
 
 def test_a_size_that_the_code_needs_is_kept_and_its_change_refused() -> None:
@@ -223,10 +224,10 @@ def test_a_size_that_the_code_needs_is_kept_and_its_change_refused() -> None:
 
 def test_a_condition_on_symbolic_sizes_fails_with_its_line() -> None:
     report = inspect_guards(Branching(), (torch.randn(12, 5),), vary=["batch"], dims=ROWS)
-    (row,) = [row for row in tables.recompiles(report) if row["policy"] == "dynamic"]
-    assert (row["step"], row["guard"]) == (1, "11 <= x.size()[0]")
-    assert row["source"].endswith(f"guard_models.py:{line_of(Branching(), 'rows')}")
-    assert "symbolic size" in row["suggestion"]
+    (row,) = [row for row in tables.recompiles(report) if row.policy == "dynamic"]
+    assert (row.step, row.guard) == (1, "11 <= x.size()[0]")
+    assert row.source.endswith(f"guard_models.py:{line_of(Branching(), 'rows')}")
+    assert "symbolic size" in row.suggestion
     assert "11 <= L['x'].size()[0]" in report.graphs[0].added
 
 

@@ -13,11 +13,13 @@ from guard_models import Plain, build_fixed, build_masked
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.guards import Guard
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult
 from inductor_debug.stages.guards import suggestions
 from inductor_debug.stages.guards.comparison import compare_guards
 from inductor_debug.stages.guards.config import GuardsConfig
-from inductor_debug.stages.guards.records import CompiledFrame, Guard
+from inductor_debug.stages.guards.records import CompiledFrame
 from inductor_debug.stages.guards.stage import GuardsStage
 from inductor_debug.stages.report.config import ReportConfig
 from inductor_debug.stages.report.stage import ReportStage
@@ -59,6 +61,7 @@ def test_every_file_is_there_and_strict(masked: tuple[StageResult, MemoryArtifac
     assert [graph["graph"] for graph in stored["graphs"]] == ["g0.dynamo"]
     assert stored["policies"]["dynamic"]["dynamic"] is True
     assert stored["graphs"][0]["dynamic_shapes"]["kept"] == len(stored["graphs"][0]["guards"]) - 2
+    assert files.GUARDS.read(artifacts) == result.artifacts["guards/guards.json"]
 
 
 def test_keyword_inputs_in_a_dict_are_varied_by_building_anew(masked: tuple[StageResult, MemoryArtifacts]) -> None:
