@@ -9,7 +9,7 @@ from inductor_debug.stages.artifacts.comparison import Diagnosis, WorstElements
 from inductor_debug.stages.artifacts.guards import Guards
 from inductor_debug.stages.artifacts.kinds import File, Json, Table
 from inductor_debug.stages.artifacts.lowering import EmulationFacts, Lowering, MappedNodes, Provenance
-from inductor_debug.stages.artifacts.measurements import ProfileFacts
+from inductor_debug.stages.artifacts.measurements import Machine, ProfileFacts
 from inductor_debug.stages.artifacts.records import (
     BisectionRecord,
     BreakRecord,
@@ -84,7 +84,7 @@ FORMER_BASELINE = Json("kerneldiff/golden/golden.json", dict[str, Any])
 
 SAMPLES = Table("benchmark/samples.csv")
 BENCHMARK = Table("benchmark/summary.csv")
-MACHINE = Json("benchmark/environment.json", dict[str, Any])
+MACHINE = Json("benchmark/environment.json", Machine)
 
 BISECTION = Json("bisect/bisect.json", BisectionRecord)
 PROBES = Table("bisect/probes.csv")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inductor_debug.models.shapes import OMITTED, Number
+from inductor_debug.stages.artifacts.measurements import CacheUse
 
 Size = int | str
 
@@ -237,7 +238,7 @@ class Lowering:
 
     Attributes:
         compile_s: wall seconds of the first step.
-        caches: which the compilation met: :class:`stages.backends.compile_caches.CacheUse`.
+        caches: which the compilation met.
         inductor_options: what was patched.
         graphs: by id.
         printer: where one was asked for.
@@ -245,7 +246,7 @@ class Lowering:
 
     backend: str = ""
     compile_s: Number | None = None
-    caches: dict[str, Any] = field(default_factory=dict)
+    caches: CacheUse = field(default_factory=CacheUse)
     inductor_options: dict[str, Any] = field(default_factory=dict)
     graphs: dict[str, LoweredFacts]
     printer: PrinterRecord | None = field(default=None, metadata=OMITTED)

@@ -1,4 +1,4 @@
-"""What profile stores beside its tables, and what both it and benchmark tell of the machine."""
+"""What benchmark and profile store beside their tables: figures, and what they tell of the machine."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -88,3 +88,116 @@ class ProfileFacts:
     operators_outside: dict[str, Number]
     environment: dict[str, Surroundings]
     not_established: list[str]
+
+
+@dataclass
+class CacheUse:
+    """What one compilation met in the caches, and left there.
+
+    Attributes:
+        kind: ``cold`` (they held nothing that a compiler made), ``warm`` (what was needed was there: no compiler ran),
+            ``partly warm`` (it made some files, and may have loaded others), or ``unknown``.
+        reason: the same in words.
+        folders: the caches; TorchInductor's own, which holds the compiled graphs, is the first.
+        found: compiled files that were there before: libraries, precompiled headers, device code.
+        found_in: how many of them each folder held; folders that held none are left out.
+        made: those that were added.
+        loaded: graphs that came out of the cache of compiled graphs as a whole.
+        missed, refused: graphs that were not there, and those that can't be stored.
+    """
+
+    kind: str = "unknown"
+    reason: str = "nothing was compiled"
+    folders: list[str] = field(default_factory=list)
+    found: int = 0
+    found_in: dict[str, int] = field(default_factory=dict)
+    made: int = 0
+    loaded: int = 0
+    missed: int = 0
+    refused: int = 0
+
+
+@dataclass(frozen=True)
+class Load:
+    """One process's surroundings while it sampled.
+
+    Attributes:
+        wall_s: seconds that were observed.
+        usable: cores that this process may use: its affinity, and the control group's quota.
+        needed: cores that the work occupies: torch's threads on the CPU, one where a device does the work.
+        threads: torch's threads within an operation.
+        own: cores that this process occupied on average.
+        others: cores, of those in its affinity, that anything else occupied on average; None where the system does not
+            count them.
+        waited: share of its threads' runnable time in which another thread had the core; None where not counted.
+        involuntary: context switches that the system forced on this process.
+        taken: share of the needed cores that others had; None where they are not counted.
+    """
+
+    wall_s: float
+    usable: float
+    needed: float
+    threads: int
+    own: float
+    others: float | None
+    waited: float | None
+    involuntary: int
+    taken: float | None
+
+
+@dataclass(frozen=True)
+class DeviceUseRecord:
+    """Who else had the device open: see :class:`stages.benchmark.device_use.DeviceUse`; ``told``: the same in words."""
+
+    others: list[int] | None
+    told: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class FirstStep:
+    """The test side's first step in a process.
+
+    Attributes:
+        seconds: compilation included.
+        loads: whether the backend can load what another process compiled.
+    """
+
+    seconds: float | None = None
+    loads: bool = False
+    caches: CacheUse = field(default_factory=CacheUse)
+
+
+@dataclass(frozen=True)
+class SampledProcess:
+    """One of ``processes`` of environment.json.
+
+    Attributes:
+        process: index, from 0.
+        stopped: why timing ended.
+        first_warm_step_s: side → seconds of its first untimed step.
+        device_use: where a device did the work of either side.
+    """
+
+    process: int
+    stopped: str
+    first_warm_step_s: dict[str, Number]
+    first_test_step: FirstStep
+    load: Load | None
+    device_use: DeviceUseRecord | None
+    after: Surroundings | None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """benchmark/environment.json: what each process met, and whether it compiled anything, in words.
+
+    Attributes:
+        not_established: why the speed is not; None where it is.
+        others_on_device: in words; None where nobody was.
+    """
+
+    not_established: str | None
+    others_on_device: str | None
+    compiled_again: list[str]
+    processes: list[SampledProcess]

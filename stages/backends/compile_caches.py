@@ -2,39 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from inductor_debug.stages.artifacts.measurements import CacheUse
 from inductor_debug.stages.formatting import counted
 
 COLD, PARTLY_WARM, WARM, UNKNOWN = "cold", "partly warm", "warm", "unknown"
-
-
-@dataclass
-class CacheUse:
-    """What one compilation met in the caches, and left there.
-
-    Attributes:
-        kind: ``cold`` (they held nothing that a compiler made), ``warm`` (what was needed was there: no compiler ran),
-            ``partly warm`` (it made some files, and may have loaded others), or ``unknown``.
-        reason: the same in words.
-        folders: the caches; TorchInductor's own, which holds the compiled graphs, is the first.
-        found: compiled files that were there before: libraries, precompiled headers, device code.
-        found_in: how many of them each folder held; folders that held none are left out.
-        made: those that were added.
-        loaded: graphs that came out of the cache of compiled graphs as a whole.
-        missed, refused: graphs that were not there, and those that can't be stored.
-    """
-
-    kind: str = UNKNOWN
-    reason: str = "nothing was compiled"
-    folders: list[str] = field(default_factory=list)
-    found: int = 0
-    found_in: dict[str, int] = field(default_factory=dict)
-    made: int = 0
-    loaded: int = 0
-    missed: int = 0
-    refused: int = 0
 
 
 @contextmanager

@@ -10,8 +10,9 @@ import torch
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.random_state import seed_everything
+from inductor_debug.stages.artifacts.measurements import CacheUse
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
-from inductor_debug.stages.backends.compile_caches import CacheUse, cache_use
+from inductor_debug.stages.backends.compile_caches import cache_use
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.backends.strict_error import violation_in
 from inductor_debug.stages.contract import StageContext

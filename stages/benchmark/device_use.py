@@ -6,11 +6,12 @@ proof of work, so that it is told beside the result and decides nothing.
 
 import os
 import subprocess
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import psutil
+
+from inductor_debug.stages.artifacts.measurements import DeviceUseRecord
 
 COMMAND = ("nvidia-smi", "--query-compute-apps=pid,gpu_uuid", "--format=csv,noheader")
 """Prints ``PID, UUID of the device`` for each process with a compute context, a line each."""
@@ -36,9 +37,10 @@ class DeviceUse:
             return self if self.others is None else other
         return DeviceUse(tuple(sorted({*self.others, *other.others})))
 
-    def to_json(self) -> dict[str, Any]:
-        others = None if self.others is None else list(self.others)
-        return {"others": others, "told": told([self]), "reason": self.reason}
+    @property
+    def record(self) -> DeviceUseRecord:
+        """As it is stored."""
+        return DeviceUseRecord(None if self.others is None else list(self.others), told([self]), self.reason)
 
 
 def look() -> DeviceUse:
@@ -86,7 +88,6 @@ def told(uses: Iterable[DeviceUse]) -> str:
     return f"{most} {noun} had the device open, and what they did there is not known"
 
 
-def from_json(stored: Mapping[str, Any]) -> DeviceUse:
-    """The inverse of :meth:`DeviceUse.to_json`."""
-    others = stored["others"]
-    return DeviceUse(None if others is None else tuple(others), stored["reason"])
+def of_record(stored: DeviceUseRecord) -> DeviceUse:
+    """The inverse of :attr:`DeviceUse.record`."""
+    return DeviceUse(None if stored.others is None else tuple(stored.others), stored.reason)

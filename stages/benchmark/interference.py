@@ -9,50 +9,18 @@ import os
 import resource
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+from inductor_debug.stages.artifacts.measurements import Load
 
 SHARE = 0.1
 """Share of the cores that timing needed above which what others took of them makes a result not established."""
 WINDOW_S = 0.3
 """Least seconds over which the load is observed: the kernel counts processor time in ticks of about 10 ms."""
 _CGROUPS = Path("/sys/fs/cgroup")
-
-
-@dataclass(frozen=True)
-class Load:
-    """One process's surroundings while it sampled.
-
-    Attributes:
-        wall_s: seconds that were observed.
-        usable: cores that this process may use: its affinity, and the control group's quota.
-        needed: cores that the work occupies: torch's threads on the CPU, one where a device does the work.
-        threads: torch's threads within an operation.
-        own: cores that this process occupied on average.
-        others: cores, of those in its affinity, that anything else occupied on average; None where the system does not
-            count them.
-        waited: share of its threads' runnable time in which another thread had the core; None where not counted.
-        involuntary: context switches that the system forced on this process.
-    """
-
-    wall_s: float
-    usable: float
-    needed: float
-    threads: int
-    own: float
-    others: float | None
-    waited: float | None
-    involuntary: int
-
-    @property
-    def taken(self) -> float | None:
-        """Share of the needed cores that others had."""
-        if self.others is None:
-            return None
-        return max(0.0, self.others + self.needed - self.usable) / self.needed
 
 
 class LoadMeter:
@@ -83,16 +51,24 @@ class LoadMeter:
         waited, ran = (
             (0.0, 0.0) if None in threads else (max(0.0, run[name] - self._before[name]) for name in ("waited", "ran"))
         )
+        needed = max(1.0, min(self.threads, usable) if self.on_host else 1.0)
+        others = max(0.0, busy - own) / wall if counted and busy is not None else None
         return Load(
             wall_s=wall,
             usable=usable,
-            needed=max(1.0, min(self.threads, usable) if self.on_host else 1.0),
+            needed=needed,
             threads=self.threads,
             own=own / wall,
-            others=max(0.0, busy - own) / wall if counted and busy is not None else None,
+            others=others,
             waited=waited / (waited + ran) if ran else None,
             involuntary=int(run["involuntary"] - self._before["involuntary"]),
+            taken=taken(others, needed, usable),
         )
+
+
+def taken(others: float | None, needed: float, usable: float) -> float | None:
+    """Share of the ``needed`` cores that others had, of those that are ``usable``; None where they are not counted."""
+    return None if others is None else max(0.0, others + needed - usable) / needed
 
 
 def reason_against(loads: Sequence[Load], on_host: bool) -> str | None:
@@ -109,9 +85,8 @@ def reason_against(loads: Sequence[Load], on_host: bool) -> str | None:
             f"torch uses {first.threads} threads on {first.usable:g} usable cores, which then wait for each other; "
             f"type OMP_NUM_THREADS={max(1, int(first.usable))} before the command"
         )
-    taken = [(load.taken, load.wall_s) for load in loads]
-    known = [(share, wall) for share, wall in taken if share is not None]
-    if len(known) < len(taken):
+    known = [(load.taken, load.wall_s) for load in loads if load.taken is not None]
+    if len(known) < len(loads):
         return "the load by other programs can't be measured on this system"
     share = sum(share * wall for share, wall in known) / sum(wall for _, wall in known)
     if share > SHARE:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from inductor_debug.models.shapes import reader
+from inductor_debug.stages.artifacts.measurements import DeviceUseRecord, FirstStep, Load, Surroundings
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
-from inductor_debug.stages.benchmark.device_use import DeviceUse, from_json
-from inductor_debug.stages.benchmark.interference import Load
+from inductor_debug.stages.benchmark.device_use import DeviceUse, of_record
 from inductor_debug.stages.benchmark.timing import SIDES
 from inductor_debug.stages.child_processes import send, signal_name
 from inductor_debug.stages.config_json import to_primitives
@@ -32,7 +33,7 @@ class Sampled:
     Attributes:
         index: of the process, from 0.
         rows: one a timed call: ``side``, ``index``, ``ms``, ``device_ms``, ``started``.
-        compiled: seconds of the test side's first step, whether its backend ``loads`` stored code, and ``caches``.
+        compiled: the test side's first step.
         warm: side → seconds of its first untimed step.
         memory: side → peaks in bytes, of the sides that this process held alone.
         load: its surroundings; ``on_host``: whether the host did the work of either side.
@@ -44,14 +45,14 @@ class Sampled:
 
     index: int
     rows: list[dict[str, Any]] = field(default_factory=list)
-    compiled: dict[str, Any] = field(default_factory=dict)
+    compiled: FirstStep = field(default_factory=FirstStep)
     warm: dict[str, float] = field(default_factory=dict)
     memory: dict[str, dict[str, Any]] = field(default_factory=dict)
     load: Load | None = None
     on_host: bool = True
     device_use: DeviceUse | None = None
     stopped: str = ""
-    environment: dict[str, Any] = field(default_factory=dict)
+    environment: Surroundings | None = None
     device_waited: dict[str, bool] = field(default_factory=dict)
     raised: str | None = None
 
@@ -62,7 +63,7 @@ class Sampled:
         if kind == "sample":
             self.rows.append(rest)
         elif kind == "compiled":
-            self.compiled = rest
+            self.compiled = reader(FirstStep)(rest)
         elif kind == "warm":
             self.warm[rest["side"]] = rest["seconds"]
         elif kind == "memory":
@@ -70,12 +71,11 @@ class Sampled:
         elif kind == "raised":
             self.raised = rest["text"]
         elif kind == "done":
-            load = dict(rest["load"])
-            load.pop("taken")
-            self.on_host = load.pop("on_host")
-            self.load, self.stopped, self.environment = Load(**load), rest["stopped"], rest["environment"]
+            self.load, self.environment = reader(Load)(rest["load"]), reader(Surroundings)(rest["environment"])
+            self.on_host, self.stopped = rest["load"]["on_host"], rest["stopped"]
             self.device_waited = rest["device_waited"]
-            self.device_use = None if rest["device_use"] is None else from_json(rest["device_use"])
+            use = reader(DeviceUseRecord | None)(rest["device_use"])
+            self.device_use = None if use is None else of_record(use)
 
     def column(self, side: str, name: str = "ms") -> list[float]:
         """One side's samples; those that are None left out."""

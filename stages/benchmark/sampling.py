@@ -94,10 +94,8 @@ class Sampler:
         if side == "reference":
             return reference_function(self.context, case, loads=True)
         compiled = self.load(case)
-        caches = dataclasses.asdict(compiled.caches)
-        self.emit(
-            {"event": "compiled", "seconds": compiled.compile_s, "loads": compiled.adapter.loads, "caches": caches}
-        )
+        first = {"seconds": compiled.compile_s, "loads": compiled.adapter.loads, "caches": vars(compiled.caches)}
+        self.emit({"event": "compiled", **first})
         function: Callable[..., Any] = compiled
         return function
 
@@ -133,8 +131,8 @@ class Sampler:
                 own = samples.device[side][index] if samples.device[side] else None
                 self.emit({"event": "sample", "side": side, "index": index, "ms": ms, "device_ms": own,
                            "started": started})  # fmt: skip
-        device_use = before.joined(look()).to_json() if before is not None else None
-        told = dataclasses.asdict(load) | {"taken": load.taken, "on_host": on_host}
+        device_use = vars(before.joined(look()).record) if before is not None else None
+        told = vars(load) | {"on_host": on_host}
         self.emit({"event": "done", "stopped": samples.stopped, "load": told, "environment": vars(environment()),
                    "device_use": device_use,
                    "device_waited": {side: clock.waited for side, clock in clocks.items()}})  # fmt: skip

@@ -4,6 +4,7 @@ import gc
 from typing import Any
 
 from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.measurements import CacheUse
 from inductor_debug.stages.benchmark.declaration import DECLARATION
 from inductor_debug.stages.benchmark.processes import Sampled, SamplingRaised, sample_here, sample_in_process
 from inductor_debug.stages.benchmark.tables import figures_of, report_of
@@ -30,8 +31,8 @@ class BenchmarkStage(Stage):
             context.live.clear()  # the processes need the memory
             gc.collect()
             found = self._in_processes(context, context.children)
-        compile_s, caches = known or (found[0].compiled["seconds"], found[0].compiled["caches"])
-        return report_of(figures_of(found, compile_s, caches), found, context.settings)
+        compile_s, caches = known or (found[0].compiled.seconds, found[0].compiled.caches)
+        return report_of(figures_of(found, compile_s, caches, context.settings), found)
 
     def _in_processes(self, context: StageContext, environment: Any) -> list[Sampled]:
         found: list[Sampled] = []
@@ -49,8 +50,8 @@ class BenchmarkStage(Stage):
 
     def _compiles_long(self, first: Sampled) -> bool:
         """Whether every process would compile for longer than it samples."""
-        again = not first.compiled["loads"] or first.compiled["caches"]["loaded"] == 0
-        return again and first.compiled["seconds"] > self.config.budget_s / self.config.processes
+        again = not first.compiled.loads or first.compiled.caches.loaded == 0
+        return again and (first.compiled.seconds or 0.0) > self.config.budget_s / self.config.processes
 
     def _raise_here(self, context: StageContext) -> None:
         """Meet in this process what a sampling process met, with all that such an error leaves behind it."""
@@ -69,7 +70,7 @@ class BenchmarkStage(Stage):
             return sample_here(lambda emit: Sampler(context, self.config, 0, 1, emit, lambda case: compiled).run())
 
 
-def known_compilation(context: StageContext) -> tuple[float | None, dict[str, Any]] | None:
+def known_compilation(context: StageContext) -> tuple[float | None, CacheUse] | None:
     """Seconds of the first step that compiled the test side, and the caches that it met; None where none did yet.
 
     Of the lower stage where it ran, else of another stage of this process. The lazy ``torch.compile()`` call is never
@@ -80,4 +81,4 @@ def known_compilation(context: StageContext) -> tuple[float | None, dict[str, An
         assert not isinstance(stored.compile_s, str), "a clock gives no NaN"
         return stored.compile_s, stored.caches
     compiled = context.live.get("compiled")
-    return None if compiled is None else (compiled.compile_s, vars(compiled.caches))
+    return None if compiled is None else (compiled.compile_s, compiled.caches)

@@ -1,15 +1,14 @@
 """What all sampling processes together come to: the figures of both sides, the tables and the message."""
 
-import dataclasses
-from typing import Any
-
 import pandas as pd
 
 from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.measurements import CacheUse, Machine, SampledProcess
 from inductor_debug.stages.benchmark import interval, timing
 from inductor_debug.stages.benchmark.device_use import DeviceUse, told
 from inductor_debug.stages.benchmark.interference import reason_against
 from inductor_debug.stages.benchmark.processes import Sampled
+from inductor_debug.stages.benchmark.records import SideFigures
 from inductor_debug.stages.contract import StageResult
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.settings import Settings
@@ -19,52 +18,60 @@ SUMMARY_COLUMNS = [
     "side", "median_ms", "iqr_ms", "ci95_low_ms", "ci95_high_ms", "device_ms", "device_waited", "samples",
     "processes", "compile_s", "compile_kind", "compile_reason", "peak_memory_bytes", "peak_host_bytes", "host_method",
 ]  # fmt: skip
-MEMORY = ("peak_memory_bytes", "peak_host_bytes", "host_method")
 _ONE_PROCESS = "it was sampled in one process, so that nothing tells how much processes differ"
 
 
-def figures_of(found: list[Sampled], compile_s: float | None, caches: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Side → its part of ``summary.json``: the latency's geometric mean over the processes' medians, and the rest."""
-    figures: dict[str, dict[str, Any]] = {}
+def figures_of(
+    found: list[Sampled], compile_s: float | None, caches: CacheUse, settings: Settings
+) -> dict[str, SideFigures]:
+    """Side → its part of ``summary.json``: the latency's geometric mean over the processes' medians, and the rest.
+
+    Args:
+        found: by process.
+        compile_s: seconds of the test side's first step that compiled, and the ``caches`` that it met.
+        settings: the run's.
+    """
+    told = f"wall time of the first step, compilation included; {caches.kind}: {caches.reason}"
+    eager = settings.reference.uncompiled
+    compiled = {
+        "reference": (0.0, None, "eager compiles nothing") if eager else (None, None, "it was not timed apart"),
+        "test": (compile_s, caches.kind, told),
+    }
+    figures: dict[str, SideFigures] = {}
     for side in timing.SIDES:
         by_process = [sampled.column(side) for sampled in found]
         device = [times for sampled in found if (times := sampled.column(side, "device_ms"))]
         every = [value for samples in by_process for value in samples]
         latency = interval.latency(by_process)
-        figures[side] = {
-            "median_ms": latency.value,
-            "iqr_ms": timing.interquartile_range(every),
-            "ci95_ms": latency.ends,
-            "device_ms": interval.latency(device).value if device else None,
-            "device_waited": any(sampled.device_waited.get(side) for sampled in found) if device else None,
-            "samples": len(every),
-            "processes": len(found),
-            **dict.fromkeys(MEMORY),
-            **next((sampled.memory[side] for sampled in found if side in sampled.memory), {}),
-        }
-    figures["test"] |= {
-        "compile_s": compile_s,
-        "compile_kind": caches["kind"],
-        "compile_reason": f"wall time of the first step, compilation included; {caches['kind']}: {caches['reason']}",
-    }
+        memory = next((sampled.memory[side] for sampled in found if side in sampled.memory), {})
+        seconds, kind, reason = compiled[side]
+        figures[side] = SideFigures(
+            median_ms=latency.value,
+            iqr_ms=timing.interquartile_range(every),
+            ci95_ms=latency.ends,
+            device_ms=interval.latency(device).value if device else None,
+            device_waited=any(sampled.device_waited.get(side) for sampled in found) if device else None,
+            samples=len(every),
+            processes=len(found),
+            **memory,
+            compile_s=seconds,
+            compile_kind=kind,
+            compile_reason=reason,
+        )
     return figures
 
 
-def report_of(figures: dict[str, dict[str, Any]], found: list[Sampled], settings: Settings) -> StageResult:
+def report_of(figures: dict[str, SideFigures], found: list[Sampled]) -> StageResult:
     """The stage's result: passed, with what is not established said in the message and in ``summary.json``."""
-    if settings.reference.uncompiled:
-        figures["reference"] |= {"compile_s": 0.0, "compile_kind": None, "compile_reason": "eager compiles nothing"}
-    else:
-        figures["reference"] |= {"compile_s": None, "compile_kind": None, "compile_reason": "it was not timed apart"}
     reference, test = ([sampled.column(side) for sampled in found] for side in timing.SIDES)
     ratio = interval.speedup(reference, test)
     reason = not_established(found)
     rows = [{"process": sampled.index} | row for sampled in found for row in sampled.rows]
     table = []
     for side, figure in figures.items():
-        low, high = figure["ci95_ms"] or (None, None)
-        table.append({"side": side, **figure, "ci95_low_ms": low, "ci95_high_ms": high})
-    summary = figures | {
+        low, high = figure.ci95_ms or (None, None)
+        table.append({"side": side, **vars(figure), "ci95_low_ms": low, "ci95_high_ms": high})
+    summary = {side: vars(figure) for side, figure in figures.items()} | {
         "speedup": ratio.value,
         "speedup_ci95": ratio.ends,
         "established": reason is None,
@@ -76,7 +83,7 @@ def report_of(figures: dict[str, dict[str, Any]], found: list[Sampled], settings
         {
             files.SAMPLES.path: pd.DataFrame(rows, columns=SAMPLE_COLUMNS),
             files.BENCHMARK.path: pd.DataFrame(table, columns=SUMMARY_COLUMNS),
-            files.MACHINE.path: _environment(found, reason),
+            files.MACHINE.path: machine(found, reason),
         },
         {"benchmark": summary},
     )
@@ -96,7 +103,7 @@ def device_uses(found: list[Sampled]) -> list[DeviceUse]:
 
 
 def message(
-    figures: dict[str, dict[str, Any]], ratio: interval.Interval, reason: str | None, others_on_device: str = ""
+    figures: dict[str, SideFigures], ratio: interval.Interval, reason: str | None, others_on_device: str = ""
 ) -> str:
     """One line for a person; what is not established comes first.
 
@@ -107,13 +114,13 @@ def message(
         others_on_device: who else used the device, as text; empty where nobody did.
     """
     reference, test = figures["reference"], figures["test"]
-    text = f"{milliseconds(reference['median_ms'])} → {milliseconds(test['median_ms'])}, {ratio.value:.3g}×"
+    text = f"{milliseconds(reference.median_ms)} → {milliseconds(test.median_ms)}, {ratio.value:.3g}×"
     if ratio.low is not None and ratio.high is not None:
         text += f" (95 %: {ratio.low:.3g} to {ratio.high:.3g})"
-    text += f", {test['samples']} samples a side in {counted(test['processes'], 'process', 'processes')}"
-    if None not in (reference["device_ms"], test["device_ms"]):
-        text += f"; the device alone {milliseconds(reference['device_ms'])} → {milliseconds(test['device_ms'])}"
-        waited = [side for side in timing.SIDES if figures[side]["device_waited"]]
+    text += f", {test.samples} samples a side in {counted(test.processes, 'process', 'processes')}"
+    if reference.device_ms is not None and test.device_ms is not None:
+        text += f"; the device alone {milliseconds(reference.device_ms)} → {milliseconds(test.device_ms)}"
+        waited = [side for side in timing.SIDES if figures[side].device_waited]
         text += f" (waits for the host included: {', '.join(waited)})" if waited else ""
     if reason is not None:
         text = f"speed not established: {reason}; measured {text}"
@@ -121,47 +128,41 @@ def message(
         text += "; no difference established"
     if others_on_device:
         text += f"; {others_on_device}"
-    if test["compile_s"] is not None:
-        text += f"; first step {test['compile_s']:.3g} s ({test['compile_kind']})"
+    if test.compile_s is not None:
+        text += f"; first step {test.compile_s:.3g} s ({test.compile_kind})"
     return text
 
 
-def _environment(found: list[Sampled], reason: str | None) -> dict[str, Any]:
-    """``benchmark/environment.json``: what each process met, and whether it compiled anything."""
-    return {
-        "not_established": reason,
-        "others_on_device": told(device_uses(found)) or None,
-        "compiled_again": [compiled_again(sampled) for sampled in found],
-        "processes": [
-            {
-                "process": sampled.index,
-                "stopped": sampled.stopped,
-                "first_warm_step_s": sampled.warm,
-                "first_test_step": sampled.compiled,
-                "load": None
-                if sampled.load is None
-                else dataclasses.asdict(sampled.load) | {"taken": sampled.load.taken},
-                "device_use": None if sampled.device_use is None else sampled.device_use.to_json(),
-                "after": sampled.environment,
-            }
-            for sampled in found
-        ],
-    }
+def machine(found: list[Sampled], reason: str | None) -> Machine:
+    """``benchmark/environment.json``."""
+    processes = [
+        SampledProcess(
+            process=sampled.index,
+            stopped=sampled.stopped,
+            first_warm_step_s=dict(sampled.warm),
+            first_test_step=sampled.compiled,
+            load=sampled.load,
+            device_use=None if sampled.device_use is None else sampled.device_use.record,
+            after=sampled.environment,
+        )
+        for sampled in found
+    ]
+    return Machine(reason, told(device_uses(found)) or None, [compiled_again(sampled) for sampled in found], processes)
 
 
 def compiled_again(sampled: Sampled) -> str:
     """What one sampling process compiled, in words."""
-    caches = sampled.compiled["caches"]
-    if not sampled.compiled["loads"]:
+    caches = sampled.compiled.caches
+    if not sampled.compiled.loads:
         return "all: this backend's code can't be loaded by another process"
     parts = []
-    if caches["missed"]:
-        parts.append(f"{counted(caches['missed'], 'graph')} not found among the stored ones")
-    if caches["refused"]:
-        parts.append(f"{counted(caches['refused'], 'graph')} that torch can't store")
-    if caches["made"]:
-        parts.append(f"{counted(caches['made'], 'file')} by the compilers")
-    loaded = f"{counted(caches['loaded'], 'graph')} loaded"
+    if caches.missed:
+        parts.append(f"{counted(caches.missed, 'graph')} not found among the stored ones")
+    if caches.refused:
+        parts.append(f"{counted(caches.refused, 'graph')} that torch can't store")
+    if caches.made:
+        parts.append(f"{counted(caches.made, 'file')} by the compilers")
+    loaded = f"{counted(caches.loaded, 'graph')} loaded"
     return f"{', '.join(parts)}; {loaded}" if parts else f"nothing: {loaded}"
 
 

@@ -200,7 +200,7 @@ def summary(compiled: CompiledCase, graphs: dict[str, LoweredFacts]) -> Lowering
     return Lowering(
         backend=compiled.backend,
         compile_s=compiled.compile_s,
-        caches=dataclasses.asdict(compiled.caches),
+        caches=compiled.caches,
         inductor_options=compiled.options,
         graphs=graphs,
     )

@@ -1,6 +1,5 @@
 """Others on the device: what nvidia-smi tells, in its own format, and what is said where it tells nothing."""
 
-import dataclasses
 import json
 import os
 import stat
@@ -9,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from inductor_debug.models.config import ModelConfig
-from inductor_debug.stages.backends.compile_caches import CacheUse
-from inductor_debug.stages.benchmark.device_use import UNSEEN, DeviceUse, from_json, look, read, told
-from inductor_debug.stages.benchmark.interference import Load
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.measurements import CacheUse, Load
+from inductor_debug.stages.benchmark.device_use import UNSEEN, DeviceUse, look, of_record, read, told
 from inductor_debug.stages.benchmark.processes import Sampled
+from inductor_debug.stages.benchmark.sampling import environment
 from inductor_debug.stages.benchmark.tables import figures_of, report_of
+from inductor_debug.stages.contract import MemoryArtifacts
 from inductor_debug.stages.settings import Settings
 
 ONE, TWO = "GPU-5c1a0b7e-1111-2222-3333-444455556666", "GPU-99999999-1111-2222-3333-444455556666"
@@ -59,7 +60,7 @@ def test_without_the_program_it_is_said_that_nobody_looked(tmp_path: Path, monke
     monkeypatch.setenv("PATH", str(tmp_path))
     use = look()
     assert use == DeviceUse(None, "there is no nvidia-smi") and told([use]) == UNSEEN
-    assert from_json(use.to_json()) == use
+    assert of_record(use.record) == use
 
 
 def test_two_looks_are_joined_and_one_that_could_not_look_is_none() -> None:
@@ -77,16 +78,17 @@ def test_what_is_told() -> None:
 def process(index: int, use: DeviceUse | None) -> Sampled:
     """One process's samples, told as a sampling process tells them."""
     sampled = Sampled(index)
-    sampled.take({"event": "compiled", "seconds": 1.0, "loads": True, "caches": dataclasses.asdict(CacheUse())})
+    sampled.take({"event": "compiled", "seconds": 1.0, "loads": True, "caches": vars(CacheUse())})
     for side in ("reference", "test"):
         sampled.take({"event": "warm", "side": side, "seconds": 0.1})
         for number in range(3):
             sample = {"side": side, "index": number, "ms": 1.0 + number / 100, "device_ms": None, "started": number}
             sampled.take({"event": "sample", **sample})
-    load = Load(1.0, 2.0, 1.0, 1, own=1.0, others=0.0, waited=None, involuntary=0)
-    told_load = dataclasses.asdict(load) | {"taken": 0.0, "on_host": use is None}
-    used = None if use is None else json.loads(json.dumps(use.to_json()))
-    sampled.take({"event": "done", "stopped": "", "load": told_load, "environment": {}, "device_use": used,
+    load = Load(1.0, 2.0, 1.0, 1, own=1.0, others=0.0, waited=None, involuntary=0, taken=0.0)
+    told_load = vars(load) | {"on_host": use is None}
+    used = None if use is None else json.loads(json.dumps(vars(use.record)))
+    now = vars(environment())
+    sampled.take({"event": "done", "stopped": "", "load": told_load, "environment": now, "device_use": used,
                   "device_waited": {}})  # fmt: skip
     return sampled
 
@@ -102,11 +104,9 @@ def process(index: int, use: DeviceUse | None) -> Sampled:
 )
 def test_the_message_and_the_record_say_so_where_a_device_did_the_work(use: DeviceUse | None, said: str | None) -> None:
     found = [process(index, use) for index in range(2)]
-    caches = dataclasses.asdict(CacheUse())
-    result = report_of(figures_of(found, 1.0, caches), found, Settings(ModelConfig()))
+    result = report_of(figures_of(found, 1.0, CacheUse(), Settings(ModelConfig())), found)
     stored = result.artifacts["benchmark/environment.json"]
-    assert stored["others_on_device"] == said and result.summary["benchmark"]["established"] is True
+    assert files.MACHINE.read(MemoryArtifacts(result.artifacts)) == stored
+    assert stored.others_on_device == said and result.summary["benchmark"]["established"] is True
     assert said in result.message if said else "device" not in result.message
-    assert [item["device_use"] and item["device_use"]["reason"] for item in stored["processes"]] == [
-        use and use.reason
-    ] * 2
+    assert [item.device_use and item.device_use.reason for item in stored.processes] == [use and use.reason] * 2

@@ -8,13 +8,24 @@ import threading
 import numpy
 import pytest
 
+from inductor_debug.stages.artifacts.measurements import Load
 from inductor_debug.stages.benchmark import interval
-from inductor_debug.stages.benchmark.interference import SHARE, Load, LoadMeter, reason_against, usable_cores
+from inductor_debug.stages.benchmark.interference import SHARE, LoadMeter, reason_against, taken, usable_cores
 
 
 def load(others=0.0, usable=2.0, threads=2, on_host=True, wall=1.0):
     needed = max(1.0, min(threads, usable) if on_host else 1.0)
-    return Load(wall, usable, needed, threads, own=needed, others=others, waited=None, involuntary=0)
+    return Load(
+        wall,
+        usable,
+        needed,
+        threads,
+        own=needed,
+        others=others,
+        waited=None,
+        involuntary=0,
+        taken=taken(others, needed, usable),
+    )
 
 
 def test_cores_that_nobody_needed_may_be_taken():

@@ -11,6 +11,7 @@ import pytest
 
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import UserError, mistake_in
+from inductor_debug.stages.artifacts.measurements import Machine
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.processes import SamplingDied, SamplingRaised, ended, sample_in_process
 from inductor_debug.stages.benchmark.stage import BenchmarkStage
@@ -40,7 +41,7 @@ def variables(tmp_path):
     )
 
 
-def environment_of(result: StageResult) -> dict:
+def environment_of(result: StageResult) -> Machine:
     return result.artifacts["benchmark/environment.json"]
 
 
@@ -48,10 +49,10 @@ def environment_of(result: StageResult) -> dict:
 def test_without_a_stage_that_compiled_the_first_process_compiles_and_the_second_loads(variables, mode, graphs):
     context = StageContext(settings(mode=mode), MemoryArtifacts(), children=variables)
     result = BenchmarkStage(QUICK).run(context)
-    first, second = (item["first_test_step"] for item in environment_of(result)["processes"])
-    assert first["caches"]["kind"] == "cold" and first["caches"]["made"] > 0
-    assert [second["caches"][name] for name in ("loaded", "missed", "refused", "made")] == [graphs, 0, 0, 0]
-    assert second["caches"]["kind"] == "warm" and environment_of(result)["compiled_again"][1].startswith("nothing: ")
+    first, second = (item.first_test_step for item in environment_of(result).processes)
+    assert first.caches.kind == "cold" and first.caches.made > 0
+    assert [getattr(second.caches, name) for name in ("loaded", "missed", "refused", "made")] == [graphs, 0, 0, 0]
+    assert second.caches.kind == "warm" and environment_of(result).compiled_again[1].startswith("nothing: ")
     rows = result.artifacts["benchmark/samples.csv"]
     assert sorted(set(rows["process"])) == [0, 1] and len(rows) == 2 * 2 * 3
     figures = result.summary["benchmark"]
@@ -60,7 +61,7 @@ def test_without_a_stage_that_compiled_the_first_process_compiles_and_the_second
         assert low <= figures[side]["median_ms"] <= high and figures[side]["peak_memory_bytes"] > 0
     assert figures["speedup_ci95"][0] <= figures["speedup"] <= figures["speedup_ci95"][1]
     test = figures["test"]
-    assert (test["compile_s"], test["compile_kind"]) == (first["seconds"], "cold")
+    assert (test["compile_s"], test["compile_kind"]) == (first.seconds, "cold")
     assert "(cold)" in result.message
     assert "case" not in context.live  # nothing was built in this process
 
@@ -77,9 +78,7 @@ def test_what_cannot_be_loaded_is_compiled_again_and_said(variables):
     result = BenchmarkStage(QUICK).run(
         StageContext(settings(adapter="aot_eager"), MemoryArtifacts(), children=variables)
     )
-    assert (
-        environment_of(result)["compiled_again"] == ["all: this backend's code can't be loaded by another process"] * 2
-    )
+    assert environment_of(result).compiled_again == ["all: this backend's code can't be loaded by another process"] * 2
     assert result.summary["benchmark"]["test"]["compile_kind"] == "unknown"
 
 
