@@ -5,6 +5,7 @@ A stage writes below the folder of its name; ``repros/`` is every stage's.
 
 from typing import Any
 
+from inductor_debug.stages.artifacts.baseline import About
 from inductor_debug.stages.artifacts.comparison import Diagnosis, WorstElements
 from inductor_debug.stages.artifacts.guards import Guards
 from inductor_debug.stages.artifacts.kinds import File, Json, Table
@@ -77,9 +78,9 @@ COMPARISON_OPTIONS = Json("kerneldiff/options.json", dict[str, Any])
 DRIFT = Table("kerneldiff/drift.csv")
 JITTER = Table("kerneldiff/jitter.csv")
 PLOT = File("kerneldiff/plots/{file}")
-BASELINE = Json("kerneldiff/baseline/baseline.json", dict[str, Any])
+BASELINE = Json("kerneldiff/baseline/baseline.json", About)
 BASELINE_SIDE = File("kerneldiff/baseline/{name}.safetensors")
-FORMER_BASELINE = Json("kerneldiff/golden/golden.json", dict[str, Any])
+FORMER_BASELINE = Json("kerneldiff/golden/golden.json", About)
 """As earlier versions called it; it is read."""
 
 SAMPLES = Table("benchmark/samples.csv")

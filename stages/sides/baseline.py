@@ -20,9 +20,9 @@ import copy
 import hashlib
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -33,13 +33,14 @@ from inductor_debug.models.snapshot import same_bits
 from inductor_debug.models.stored import lies_within, read_json, shaped
 from inductor_debug.models.visible import visible
 from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.baseline import About, Stamp, StoredTensor
 from inductor_debug.stages.artifacts.comparison import Diagnosis
 from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.settings import ReferenceConfig, Settings
 from inductor_debug.stages.sides import fingerprint, packing
 from inductor_debug.stages.sides import running as sides
 from inductor_debug.stages.sides.aliased_copies import Contradiction, aliased_copies
-from inductor_debug.stages.sides.baseline_store import FILE, FILES, FOLDER, FORMER, SCHEMA, About, Stamped, digest
+from inductor_debug.stages.sides.baseline_store import FILE, FILES, FOLDER, FORMER, SCHEMA, digest
 
 log = logging.getLogger(__name__)
 
@@ -64,53 +65,53 @@ class Baseline:
 
     run: str
     folder: Path
-    about: dict[str, Any]
+    about: About
     replaced: int = 0
 
     @property
     def origin(self) -> str:
         """The run, with torch's version and the device that made the reference."""
-        made = self.about["made_with"]
-        device = self.reference.device or made["device"]
+        made = self.about.made_with
+        device = self.reference.device or made.device
         weights = f", whose weights were taken for {self.replaced} parameters and buffers" if self.replaced else ""
-        return f"{self.run} (torch {made['torch']}, {device}{weights})"
+        return f"{self.run} (torch {made.torch}, {device}{weights})"
 
     @property
     def reference(self) -> ReferenceConfig:
         """What the reference was."""
-        return ReferenceConfig(**self.about["reference"])
+        return ReferenceConfig(**vars(self.about.reference))
 
     def same_place(self, case: Case) -> bool:
         """True where this process would run the same eager kernels as the one that stored the reference."""
-        return bool(self.about["made_with"] == fingerprint.made_with(case))
+        return self.about.made_with == fingerprint.made_with(case)
 
     def check(self, settings: Settings, case: Case) -> None:
         """Raise ConfigurationError where the baseline is of another model, mode, dtype, precision or input shape."""
-        here, there = fingerprint.identity(settings), self.about["settings"]
+        here, there = fingerprint.identity(settings), self.about.settings
         keys = [key for key in {**there, **here} if here.get(key) != there.get(key) and not _is_path(here.get(key))]
         if keys:
             told, got = [f"{key}={there.get(key)}" for key in keys], [f"{key}={here.get(key)}" for key in keys]
             raise self._other(", ".join(told), ", ".join(got), " ".join(told))
-        for key, value in asdict(settings.reference).items():
-            stored = self.about["reference"][key]
+        for key, value in vars(settings.reference).items():
+            stored = getattr(self.about.reference, key)
             if value not in (None, "eager", stored):
                 cure = f"this run without reference.{key}, for the reference is not run"
                 raise self._other(f"reference.{key}={stored}", f"reference.{key}={value}", cure)
-        found = fingerprint.weights(case, content=False), fingerprint.inputs(case, content=False)
-        for what, tensors in zip(("weights", "inputs"), found, strict=True):
-            self._check_shapes(what, fingerprint.shapes(tensors), fingerprint.shapes(self.about[what]["tensors"]))
+        weights, inputs = fingerprint.named_weights(case), case.named_inputs()
+        for what, mine, theirs in (("weights", weights, self.about.weights), ("inputs", inputs, self.about.inputs)):
+            self._check_shapes(what, fingerprint.shapes(mine), fingerprint.stored_shapes(theirs))
 
     def foreign_weights(self, settings: Settings, case: Case) -> str:
         """How the case's parameters and buffers differ from those that gave the reference; empty where none does."""
-        mine, theirs = fingerprint.weights(case), self.about["weights"]["tensors"]
-        names = [name for name in theirs if mine[name]["sha256"] != theirs[name]["sha256"]]
+        mine, theirs = fingerprint.weights(case), self.about.weights.tensors
+        names = [name for name in theirs if mine[name].sha256 != theirs[name].sha256]
         if not names:
             return ""
-        made, here = self.about["made_with"], fingerprint.made_with(case)
-        differ = [key for key in ("torch", "machine", "cpu_capability") if made[key] != here[key]]
+        made, here = self.about.made_with, fingerprint.made_with(case)
+        differ = [key for key in ("torch", "machine", "cpu_capability") if getattr(made, key) != getattr(here, key)]
         cure = self._its_seed(settings) or "the weights of that run"
         if differ and not self._its_seed(settings):
-            places = [", ".join(f"{key} {place[key]}" for key in differ) for place in (made, here)]
+            places = [", ".join(f"{key} {getattr(place, key)}" for key in differ) for place in (made, here)]
             cure = (
                 f"stages.kerneldiff.store_baseline=true in that run, which stores its weights too, or a checkpoint: "
                 f"the same seed may draw other weights under {places[0]} than under {places[1]}"
@@ -127,16 +128,16 @@ class Baseline:
 
     def _its_seed(self, settings: Settings) -> str:
         """The option that gives this run the baseline's seed; empty where it has it."""
-        seed = self.about["seed"]
+        seed = self.about.seed
         return "" if seed == settings.seed else f"seed={seed} (this run has seed={settings.seed})"
 
     def case_with_weights(self, case: Case) -> Case:
         """``case`` with a copy of its module that has the stored weights; itself where none is stored or differs."""
-        file, records = "weights.safetensors", self.about["weights"]["tensors"]
-        if file not in self.about["files"]:
+        file, records = "weights.safetensors", self.about.weights.tensors
+        if file not in self.about.files:
             return case
         mine = fingerprint.weights(case)
-        names = [name for name, record in records.items() if mine[name]["sha256"] != record["sha256"]]
+        names = [name for name, record in records.items() if mine[name].sha256 != record.sha256]
         if not names:
             return case
         self.replaced = len(names)
@@ -152,7 +153,7 @@ class Baseline:
     def case_with_inputs(self, case: Case) -> Case:
         """``case`` with the stored inputs on its device, which share memory as its own do (:func:`aliased_copies`)."""
         loaded = self._load("inputs.safetensors")
-        records, mine = self.about["inputs"]["tensors"], case.named_inputs()
+        records, mine = self.about.inputs.tensors, case.named_inputs()
         stored = {name: self._restored(records[name], loaded, name).to(case.device) for name in mine}
         try:
             new = aliased_copies(mine, stored)
@@ -167,13 +168,13 @@ class Baseline:
 
     def both_sides(self, case: Case) -> tuple[sides.Side, sides.Side]:
         """The stored reference and gold as if they had run from ``case``, on its device; gold empty without one."""
-        random = self.about["random"]
+        random = self.about.random
         reference, gold = self._leaves("reference", case), self._leaves("gold", case)
         changed = {kind: set(reference[kind]) for kind in sides.STATE if kind in reference}
-        drew, state = random["drew"], bytes.fromhex(random["generator"])
+        drew, state = random.drew, bytes.fromhex(random.generator)
         return (
             sides.Side(reference, changed, drew, state),
-            sides.Side(gold, drew=drew, generator=bytes.fromhex(random["gold"])),
+            sides.Side(gold, drew=drew, generator=bytes.fromhex(random.gold)),
         )
 
     def repeated(
@@ -194,7 +195,7 @@ class Baseline:
         why = "perturbed references were not run, so the noise floor is that of one run: "
         if not self.reference.uncompiled:
             return None, f"{why}the reference was {self.reference.backend}"
-        device = torch.device(self.reference.device or self.about["made_with"]["device"])
+        device = torch.device(self.reference.device or self.about.made_with.device)
         device = case.device if device.type == case.device.type else device
         try:
             available_device(str(device))
@@ -212,20 +213,20 @@ class Baseline:
             return base, f"{done} the stored gold in float64"
         return None, f"{why}eager on {device} here gives neither the stored reference nor, in float64, the stored gold"
 
-    def _leaves(self, part: str, case: Case) -> sides.Leaves:
+    def _leaves(self, part: Literal["reference", "gold"], case: Case) -> sides.Leaves:
         loaded = {name: tensor.to(case.device) for name, tensor in self._load(f"{part}.safetensors").items()}
         try:
-            return packing.unpack(self.about["leaves"][part], loaded)
+            return packing.unpack(getattr(self.about.leaves, part), loaded)
         except (KeyError, ValueError, RuntimeError) as error:
-            raise self._damaged(f"{part}.safetensors does not hold what baseline.json lists: {error}") from error
+            raise _damaged(self.run, f"{part}.safetensors does not hold what baseline.json lists: {error}") from error
 
     def _restored(
-        self, record: dict[str, Any], loaded: dict[str, torch.Tensor], name: str, file: str = "inputs.safetensors"
+        self, record: StoredTensor, loaded: dict[str, torch.Tensor], name: str, file: str = "inputs.safetensors"
     ) -> torch.Tensor:
         try:
             return packing.unpack_tensor(record, loaded[name])
         except (KeyError, ValueError, RuntimeError) as error:
-            raise self._damaged(f"{file} does not hold what baseline.json lists: {error}") from error
+            raise _damaged(self.run, f"{file} does not hold what baseline.json lists: {error}") from error
 
     def _load(self, file: str) -> dict[str, torch.Tensor]:
         from safetensors import SafetensorError
@@ -234,11 +235,8 @@ class Baseline:
         try:
             loaded: dict[str, torch.Tensor] = load_file(self.folder / file)
         except (SafetensorError, OSError) as error:
-            raise self._damaged(f"{file} can't be read: {error}") from error
+            raise _damaged(self.run, f"{file} can't be read: {error}") from error
         return loaded
-
-    def _damaged(self, what: str) -> ConfigurationError:
-        return _error(self.run, f"is damaged: {what}", "a run whose files are as it wrote them", _made_again(self.run))
 
     def _check_shapes(self, what: str, mine: dict[str, Any], theirs: dict[str, Any]) -> None:
         names = [name for name in {**theirs, **mine} if mine.get(name) != theirs.get(name)]
@@ -268,36 +266,33 @@ def open_baseline(run: str) -> Baseline:
     if not (Path(run).expanduser() / place / main).exists() and Path(run).expanduser().joinpath(*FORMER).exists():
         place, main = FORMER
     folder = Path(run).expanduser() / place
-    baseline = Baseline(run, folder, {})
     try:
-        about = read_json(folder / main, root=folder.parents[1])
-        shaped(about, Stamped, folder / main)
-        told, schema = about.pop("sha256"), about["schema"]
-        if told != digest(about):
-            raise baseline._damaged(f"{main} has not the SHA-256 that it tells")
-        if schema != SCHEMA:
-            raise _error(run, f"holds a baseline of schema {schema}", f"schema {SCHEMA}", _made_again(run))
-        shaped(about, About, folder / main)
-        baseline.about = about
+        plain = read_json(folder / main, root=folder.parents[1])
+        stamp: Stamp = shaped(plain, Stamp, folder / main)
+        if stamp.sha256 != digest({key: value for key, value in plain.items() if key != "sha256"}):
+            raise _damaged(run, f"{main} has not the SHA-256 that it tells")
+        if stamp.schema != SCHEMA:
+            raise _error(run, f"holds a baseline of schema {stamp.schema}", f"schema {SCHEMA}", _made_again(run))
+        about: About = shaped(plain, About, folder / main)
     except FileNotFoundError:
         raise _missing(run) from None
     except DamagedError as error:
-        raise baseline._damaged(f"{main} can't be read: {error}") from error
-    for name, expected in about["files"].items():
+        raise _damaged(run, f"{main} can't be read: {error}") from error
+    for name, expected in about.files.items():
         baseline_file = folder / name
         if name not in FILES:
-            raise baseline._damaged(f"{main} lists the file {name!r}")
+            raise _damaged(run, f"{main} lists the file {name!r}")
         if not baseline_file.is_file():
-            raise baseline._damaged(f"{name} is missing")
+            raise _damaged(run, f"{name} is missing")
         if not lies_within(baseline_file, folder.parents[1]):
-            raise baseline._damaged(f"{name} is a link that leads out of the run")
+            raise _damaged(run, f"{name} is a link that leads out of the run")
         size = baseline_file.stat().st_size
-        if size != expected["bytes"]:
-            raise baseline._damaged(f"{name} has {size:,} bytes, {main} tells {expected['bytes']:,}")
+        if size != expected.bytes:
+            raise _damaged(run, f"{name} has {size:,} bytes, {main} tells {expected.bytes:,}")
         with baseline_file.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != expected["sha256"]:
-                raise baseline._damaged(f"{name} has another SHA-256 than {main} tells")
-    return baseline
+            if hashlib.file_digest(file, "sha256").hexdigest() != expected.sha256:
+                raise _damaged(run, f"{name} has another SHA-256 than {main} tells")
+    return Baseline(run, folder, about)
 
 
 def _missing(run: str) -> ConfigurationError:
@@ -313,6 +308,10 @@ def _missing(run: str) -> ConfigurationError:
         "a run's directory",
         "in that run: stages.kerneldiff.store_baseline=true",
     )
+
+
+def _damaged(run: str, what: str) -> ConfigurationError:
+    return _error(run, f"is damaged: {what}", "a run whose files are as it wrote them", _made_again(run))
 
 
 def _made_again(run: str) -> str:

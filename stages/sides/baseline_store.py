@@ -2,12 +2,19 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from inductor_debug.models.case import Case
 from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.baseline import (
+    About,
+    BaselineFile,
+    BaselineReference,
+    HashedTensors,
+    RandomState,
+    SideLeaves,
+)
 from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.settings import Settings
 from inductor_debug.stages.sides import fingerprint, packing
@@ -21,83 +28,6 @@ SCHEMA = 1
 LIMIT = 64 * 2**20
 """Bytes that a baseline takes at most, unless ``store_baseline=true`` forces it: any inference's outputs fit, and so
 does the training of a small model; ResNet-18's gradients take 141 MB (float32, and float64 for gold), BERT's 2.1 GB."""
-
-
-@dataclass(frozen=True)
-class Stamped:
-    """baseline.json: what any schema of it has."""
-
-    schema: int
-    sha256: str
-
-
-@dataclass(frozen=True)
-class _Reference:
-    backend: str
-    device: str | None
-    dtype: str | None
-
-
-@dataclass(frozen=True)
-class _MadeWith:
-    torch: str
-    device: str
-    machine: str
-    cpu_capability: str
-
-
-@dataclass(frozen=True)
-class _Random:
-    drew: bool
-    generator: str
-    gold: str
-
-
-@dataclass(frozen=True)
-class _Record:
-    """A tensor, or another leaf, as :mod:`stages.sides.packing` records it."""
-
-    type: str
-    dtype: str = ""
-    shape: list[int] = field(default_factory=list)
-    stored: str = ""
-    sha256: str = ""
-    kind: str = ""
-    path: str = ""
-    value: str | list[str] = ""
-
-
-@dataclass(frozen=True)
-class _Tensors:
-    sha256: str
-    tensors: dict[str, _Record]
-
-
-@dataclass(frozen=True)
-class _Leaves:
-    reference: list[_Record]
-    gold: list[_Record]
-
-
-@dataclass(frozen=True)
-class _File:
-    bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True)
-class About:
-    """baseline.json without the SHA-256 of itself."""
-
-    settings: dict[str, Any]
-    seed: int
-    reference: _Reference
-    made_with: _MadeWith
-    random: _Random
-    weights: _Tensors
-    inputs: _Tensors
-    leaves: _Leaves
-    files: dict[str, _File]
 
 
 def store(
@@ -142,21 +72,21 @@ def store(
             tensors = {key.removeprefix("input/"): tensor for key, tensor in tensors.items()}
         artifacts[files.BASELINE_SIDE.at(name)] = packing.serialise(tensors)
         tensors.clear()
-    about = {
-        "schema": SCHEMA,
-        "settings": fingerprint.identity(settings),
-        "seed": settings.seed,
-        "reference": asdict(settings.reference),
-        "made_with": fingerprint.made_with(case),
-        "random": {"drew": reference.drew, "generator": reference.generator.hex(), "gold": gold.generator.hex()},
-        "weights": {"sha256": digest(weights), "tensors": weights},
-        "inputs": {"sha256": digest(inputs), "tensors": inputs},
-        "leaves": {"reference": records["reference"], "gold": records["gold"]},
-        "files": {
-            Path(name).name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    about = About(
+        schema=SCHEMA,
+        settings=fingerprint.identity(settings),
+        seed=settings.seed,
+        reference=BaselineReference(**vars(settings.reference)),
+        made_with=fingerprint.made_with(case),
+        random=RandomState(reference.drew, reference.generator.hex(), gold.generator.hex()),
+        weights=HashedTensors(digest(jsonable(weights)), weights),
+        inputs=HashedTensors(digest(jsonable(inputs)), inputs),
+        leaves=SideLeaves(records["reference"], records["gold"]),
+        files={
+            Path(name).name: BaselineFile(len(content), hashlib.sha256(content).hexdigest())
             for name, content in artifacts.items()
         },
-    }
+    )
     artifacts[files.BASELINE.path] = jsonable(about) | {"sha256": digest(jsonable(about))}
     return artifacts, f"stored: {taken:,} bytes in {FOLDER}, {'with' if forced else 'without'} the weights"
 

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from inductor_debug.models.case import Case
+from inductor_debug.stages.artifacts.baseline import HashedTensor, HashedTensors, MadeWith
 from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.settings import Settings
 from inductor_debug.stages.sides import packing
@@ -29,57 +30,50 @@ def stored_weights(case: Case) -> dict[str, torch.Tensor]:
     return {name: packing.pack_tensor(tensor, name)[1] for name, tensor in named_weights(case).items()}
 
 
-def weights(case: Case, *, content: bool = True) -> dict[str, dict[str, Any]]:
-    """Dtype, shape and (with ``content``) the whole record (``packing.pack_tensor``) and SHA-256 of every parameter and
-    buffer, by name.
-
-    Raises:
-        CannotStore: with ``content``, a tensor whose bytes can't be had.
-    """
-    return _records(named_weights(case), content=content)
+def weights(case: Case) -> dict[str, HashedTensor]:
+    """The record and SHA-256 of every parameter and buffer, by name; CannotStore for one whose bytes can't be had."""
+    return _hashed(named_weights(case))
 
 
-def inputs(case: Case, *, content: bool = True) -> dict[str, dict[str, Any]]:
-    """The same of every input; with ``content``, one that is not strided can't be stored."""
+def inputs(case: Case) -> dict[str, HashedTensor]:
+    """The same of every input; one that is not strided can't be stored."""
     named = case.named_inputs()
     for name, tensor in named.items():
-        if content and tensor.layout != torch.strided:
+        if tensor.layout != torch.strided:
             raise packing.CannotStore(f"input {name} is a {str(tensor.layout).removeprefix('torch.')} tensor")
-    return _records(named, content=content)
+    return _hashed(named)
 
 
-def _records(named: dict[str, torch.Tensor], *, content: bool) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for name, tensor in named.items():
-        found[name] = {"dtype": dtype_name(tensor), "shape": list(tensor.shape)}
-        if content:
-            found[name] = packing.pack_tensor(tensor, name)[0] | {"sha256": packing.tensor_digest(tensor)}
-    return found
+def _hashed(named: dict[str, torch.Tensor]) -> dict[str, HashedTensor]:
+    return {
+        name: HashedTensor(**vars(packing.pack_tensor(tensor, name)[0]), sha256=packing.tensor_digest(tensor))
+        for name, tensor in named.items()
+    }
 
 
-def shapes(tensors: dict[str, dict[str, Any]]) -> dict[str, str]:
+def shapes(named: dict[str, torch.Tensor]) -> dict[str, str]:
     """Dtype and shape of each in words."""
-    return {name: f"{tensor['dtype']} {list(tensor['shape'])}" for name, tensor in tensors.items()}
+    return {name: f"{packing.dtype_name(tensor)} {[*tensor.shape]}" for name, tensor in named.items()}
 
 
-def dtype_name(tensor: torch.Tensor) -> str:
-    """``float32``."""
-    return str(tensor.dtype).removeprefix("torch.")
+def stored_shapes(stored: HashedTensors) -> dict[str, str]:
+    """The same of stored ones."""
+    return {name: f"{tensor.dtype} {tensor.shape}" for name, tensor in stored.tensors.items()}
 
 
-def made_with(case: Case) -> dict[str, Any]:
+def made_with(case: Case) -> MadeWith:
     """Versions, and what decides which of torch's kernels run."""
     import numpy
     import safetensors
 
     on_cuda = case.device.type == "cuda"
-    return {
-        "torch": torch.__version__,
-        "numpy": numpy.__version__,
-        "safetensors": safetensors.__version__,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "device": str(case.device),
-        "device_name": torch.cuda.get_device_name(case.device) if on_cuda else platform.machine(),
-    }
+    return MadeWith(
+        torch=torch.__version__,
+        numpy=numpy.__version__,
+        safetensors=safetensors.__version__,
+        python=platform.python_version(),
+        machine=platform.machine(),
+        cpu_capability=torch.backends.cpu.get_cpu_capability(),
+        device=str(case.device),
+        device_name=torch.cuda.get_device_name(case.device) if on_cuda else platform.machine(),
+    )

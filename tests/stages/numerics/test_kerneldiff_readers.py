@@ -335,5 +335,5 @@ def test_what_has_no_zero_is_not_compared_and_not_stored():
 def test_a_sparse_tensor_is_stored_as_it_is_compared():
     tensor = torch.sparse_coo_tensor([[0] * 300], torch.ones(300, dtype=torch.bfloat16), (2,))
     record, stored = packing.pack_tensor(tensor, "x")
-    assert record["shape"] == [2] and stored.tolist() == [300.0, 0.0]
+    assert record.shape == [2] and stored.tolist() == [300.0, 0.0]
     assert packing.tensor_digest(tensor) == packing.tensor_digest(stored)

@@ -12,6 +12,8 @@ from safetensors.torch import load, load_file, save_file
 from torch import nn
 
 from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.models.shapes import reader
+from inductor_debug.stages.artifacts.baseline import AnyLeaf
 from inductor_debug.stages.contract import StageContext, StageResult
 from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.sides import baseline as baseline
@@ -50,7 +52,7 @@ def test_a_baseline_by_its_former_name_is_read_and_damage_of_it_is_told(
     former = tmp_path.joinpath(*baseline_store.FORMER)
     (tmp_path / baseline_store.FOLDER).rename(former.parent)
     (former.parent / baseline_store.FILE).rename(former)
-    assert baseline.open_baseline(str(tmp_path)).about["files"].keys() >= {"reference.safetensors", "gold.safetensors"}
+    assert baseline.open_baseline(str(tmp_path)).about.files.keys() >= {"reference.safetensors", "gold.safetensors"}
     former.write_text("{")
     with pytest.raises(ConfigurationError, match=r"golden\.json can't be read"):
         baseline.open_baseline(str(tmp_path))
@@ -125,7 +127,8 @@ def test_every_kind_of_leaf_comes_back_as_it_was() -> None:
         "brain": torch.tensor([1.5], dtype=torch.bfloat16),
     }  # fmt: skip
     records, packed = packing.pack({"output": values, "gradient": tensors})
-    loaded = packing.unpack(json.loads(encode("a.json", records)), load(packing.serialise(packed)))
+    stored = reader(list[AnyLeaf])(json.loads(encode("a.json", records)))
+    loaded = packing.unpack(stored, load(packing.serialise(packed)))
     assert list(loaded["output"]) == list(values) and list(loaded["gradient"]) == list(tensors)
     assert [repr(value) for value in loaded["output"].values()] == [repr(value) for value in values.values()]
     for name, tensor in tensors.items():
