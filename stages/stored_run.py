@@ -11,6 +11,7 @@ from inductor_debug.models.errors import RunDirectoryError, UserError
 from inductor_debug.models.visible import visible
 from inductor_debug.stages.artifacts import files, kinds
 from inductor_debug.stages.artifacts.kinds import Content, File, Json, Row
+from inductor_debug.stages.artifacts.records import Summary
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import stage_note
 
@@ -62,12 +63,18 @@ class StoredRun:
 
     Args:
         folder: the run's folder, for messages.
-        summary: content of its ``summary.json``.
+        summary: content of its ``summary.json``: a mapping, for each stage, a package's too, declares a part of it.
+            What every run has is in :attr:`head`.
         artifacts: its files.
     """
 
     def __init__(self, folder: Path, summary: dict[str, Any], artifacts: Artifacts) -> None:
         self.folder, self.summary, self.artifacts = folder, summary, artifacts
+
+    @cached_property
+    def head(self) -> Summary:
+        """What ``summary.json`` holds whatever the stages: the run, its verdict, what became of each stage."""
+        return files.SUMMARY.shaped(self.summary)
 
     @cached_property
     def names(self) -> list[str]:
@@ -111,11 +118,11 @@ class StoredRun:
 
     def status(self, stage: str) -> str | None:
         """What became of a stage; None where it was not selected."""
-        return next((item["status"] for item in self.summary["stages"] if item["name"] == stage), None)
+        return next((item.status for item in self.head.stages if item.name == stage), None)
 
     def message(self, stage: str) -> str:
         """What a stage said."""
-        return next((item["message"] or "" for item in self.summary["stages"] if item["name"] == stage), "")
+        return next((item.message or "" for item in self.head.stages if item.name == stage), "")
 
     def lacks(self, what: str, stage: str, *changes: str, because: str = "") -> UserError:
         """The error for what the run does not hold: which stage makes it, and the command to type.

@@ -39,7 +39,7 @@ def runs_of(folders: Sequence[Path]) -> list[StoredRun]:
 def compare(runs: Sequence[StoredRun]) -> Analysis:
     """A row for each thing in which the runs differ, a column for each run, called by its number from 1."""
     names = [str(number) for number in range(1, len(runs) + 1)]
-    about = [{"run": name, "id": run_id(run.folder), "verdict": run.summary["verdict"]}
+    about = [{"run": name, "id": run_id(run.folder), "verdict": run.head.verdict}
              for name, run in zip(names, runs, strict=True)]  # fmt: skip
     parts: dict[str, Callable[[StoredRun], Mapping[str, Any]]] = {
         "compiled_by": _compiled_by,
@@ -50,7 +50,7 @@ def compare(runs: Sequence[StoredRun]) -> Analysis:
         tables.append(Table(part, (part, *names), [{part: row.pop("key")} | row for row in rows]))
     lowered = [bool(lowered_graphs(run)) for run in runs]
     told = []
-    unknown = [name for name, run in zip(names, runs, strict=True) if not run.summary.get("compiled_by")]
+    unknown = [name for name, run in zip(names, runs, strict=True) if not run.head.compiled_by]
     if unknown:
         told.append(f"compiled_by: not established of {', '.join(unknown)}, which did not record it")
     if any(lowered) and not all(lowered):
@@ -68,7 +68,7 @@ def differing(runs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[R
 
 def _compiled_by(run: StoredRun) -> dict[str, Any]:
     """What compiled it, by dotted key."""
-    return dict(flat(run.summary.get("compiled_by") or {}))
+    return dict(flat(run.head.compiled_by or {}))
 
 
 def _settings(run: StoredRun) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _settings(run: StoredRun) -> dict[str, Any]:
 def _results(run: StoredRun) -> dict[str, Any]:
     """The answers of ``summary.json``, what became of each stage, and what lowering counted."""
     facts = {key: value for key, value in run.summary.items() if key not in APART}
-    found = dict(_flat(facts)) | {f"stages.{stage['name']}": stage["status"] for stage in run.summary["stages"]}
+    found = dict(_flat(facts)) | {f"stages.{stage.name}": stage.status for stage in run.head.stages}
     if run.has(files.LOWERING):
         lowered = run.json(files.LOWERING)
         graphs = {graph: vars(facts) for graph, facts in lowered.graphs.items()}

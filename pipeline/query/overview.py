@@ -11,17 +11,15 @@ from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wa
 
 def summary(run: StoredRun, wanted: Wanted) -> Analysis:
     """The verdict, each stage, the main findings, and what else can be asked of this run."""
-    about = run.summary["run"]
     found = run.json(files.REPORT).findings if run.has(files.REPORT) else []
-    name = ", ".join(str(about.get(key)) for key in ("model", "accel", "backend", "dtype", "mode"))
-    told = [f"{name}: {run.summary['verdict']}", *found]
-    stages = run.summary["stages"]
+    name = ", ".join(str(getattr(run.head.run, key)) for key in ("model", "accel", "backend", "dtype", "mode"))
+    told = [f"{name}: {run.head.verdict}", *found]
     below = Counter(name.split("/")[0] for name in run.names if "/" in name)
     asked = [{"type": name, "question": kind.text, **_answered(run, kind)}
              for name, kind in questions().items()]  # fmt: skip
     folders = [{"folder": name, "files": count} for name, count in sorted(below.items()) if not name.startswith(".")]
     return Analysis(told, [
-        Table("stages", ("name", "status", "seconds", "message"), stages, files.SUMMARY.path),
+        Table("stages", ("name", "status", "seconds", "message"), [*map(vars, run.head.stages)], files.SUMMARY.path),
         Table("types", ("type", "held", "question", "otherwise"), asked),
         Table("folders", ("folder", "files"), folders),
     ])  # fmt: skip

@@ -71,7 +71,11 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a listing reads of summary.json; parts of other stages are theirs."""
+    """What is read of summary.json, whose other parts are as stages declare them: see ``Declaration.summary``.
+
+    Attributes:
+        compiled_by: part → key → value: see :mod:`pipeline.run.compiled_by`; None where it was not recorded.
+    """
 
     run: Run
     verdict: str
@@ -82,6 +86,7 @@ class Summary:
     benchmark: Benchmark | None = None
     guards: dict[str, Any] | None = None
     repros: list[dict[str, Any]] | None = None
+    compiled_by: Any = None
 
 
 @dataclass(frozen=True)

@@ -193,7 +193,7 @@ def _alike(rows: list[Row]) -> list[Row]:
 def _autotuning_options(run: StoredRun) -> Iterable[str]:
     """What to type: on the CPU a template wants weights that are constants."""
     yield "backend=inductor_max_autotune"
-    if run.summary["run"].get("device", "cpu") == "cpu":
+    if run.head.run.device in (None, "cpu"):
         yield "backend.inductor.freezing=true"
 
 
