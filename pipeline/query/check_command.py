@@ -120,7 +120,7 @@ def once(run: Path, asked: Asked, out: Path | None) -> Checked:
     failed = failed or bool(found.passed_over and violations.profile.strict)
     nodes = itertools.chain.from_iterable(graph.nodes for graph in graphs)
     code = {str(node.source): node.source.code for node in nodes if node.source}
-    lines = top_lines(map(vars, violations), code)
+    lines = top_lines(violations, code)
     return Checked(table, folder, "\n".join(filter(None, (message, found.unlooked, note))), failed, lines)
 
 

@@ -99,7 +99,7 @@ def _kernels(run: StoredRun) -> dict[str, Any]:
 
 def _outputs(run: StoredRun) -> dict[str, Any]:
     """Verdicts by tensor."""
-    return {f"{row['kind']} {row['path']}": row["verdict"] for row in run.table(files.OUTPUTS)}
+    return {f"{row.kind} {row.path}": row.verdict for row in files.OUTPUTS.records(run.artifacts) or []}
 
 
 def _flat(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 from inductor_debug.stages.artifacts.baseline import About
 from inductor_debug.stages.artifacts.comparison import Diagnosis, WorstElements
 from inductor_debug.stages.artifacts.guards import Guards
-from inductor_debug.stages.artifacts.kinds import File, Json, Table
+from inductor_debug.stages.artifacts.kinds import File, Json, RecordTable, Table
 from inductor_debug.stages.artifacts.lowering import EmulationFacts, Lowering, MappedNodes, Provenance
 from inductor_debug.stages.artifacts.measurements import Machine, ProfileFacts
 from inductor_debug.stages.artifacts.records import (
@@ -48,7 +48,7 @@ BREAKS = Json("capture/breaks.json", list[BreakRecord])
 RECOMPILES = Json("capture/recompiles.json", list[RecompileRecord])
 CAPTURED_GUARDS = Json("capture/guards.json", list[CapturedGuard])
 
-VIOLATIONS = Table("constrain/violations.csv", ViolationRow)
+VIOLATIONS = RecordTable("constrain/violations.csv", ViolationRow)
 BY_RULE = Table("constrain/summary.csv", RuleRow)
 DECLARED = Json("constrain/declared.json", Declared)
 """The rules that a backend declares of itself, where no profile took their place: what ``accel.*`` edits."""
@@ -68,7 +68,7 @@ VALUE = File("lower/values/{graph}/{name}")
 EMULATION = Table("lower/emulation.csv")
 EMULATION_FACTS = Json("lower/emulation.json", EmulationFacts)
 
-OUTPUTS = Table("kerneldiff/outputs.csv", OutputRow)
+OUTPUTS = RecordTable("kerneldiff/outputs.csv", OutputRow)
 WORST = Json("kerneldiff/worst.json", list[WorstElements])
 DIAGNOSIS = Json("kerneldiff/diagnosis.json", Diagnosis)
 REVIEWS = Table("kerneldiff/reviews.csv")

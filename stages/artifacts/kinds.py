@@ -87,10 +87,16 @@ class Cell:
 
     Attributes:
         pattern: of a whole cell. parse: a cell that is not empty, as JSON has it.
+        type: of what a record has of it.
     """
 
     pattern: str
     parse: Callable[[str], Any]
+    type: type
+
+    def held(self, cell: str) -> Any:
+        """The cell as a record has it."""
+        return None if cell == "" and self.type is not str else self.type(self.parse(cell))
 
 
 _WHOLE, _NUMBER = re.compile(r"-?(0|[1-9]\d{0,39})"), re.compile(r"-?\d{1,400}(\.\d{1,400})?([eE][-+]?\d{1,3})?")
@@ -108,11 +114,11 @@ def parsed(cell: str | None) -> Any:
     return number if math.isfinite(number) else cell
 
 
-TEXT = Cell(r"(?s:.*)", str)
-WHOLE = Cell(r"(-?\d{1,40})?", int)
-NUMBER = Cell(r"([-+]?(\d{1,400}(\.\d{0,400})?|\.\d{1,400})([eE][-+]?\d{1,3})?|nan|inf|-inf)?", parsed)
-TRUTH = Cell(r"True|False|", lambda cell: cell == "True")
-_OF_TYPE = {str: TEXT, int: WHOLE, float: NUMBER, bool: TRUTH}
+TEXT = Cell(r"(?s:.*)", str, str)
+WHOLE = Cell(r"(-?\d{1,40})?", int, int)
+NUMBER = Cell(r"([-+]?(\d{1,400}(\.\d{0,400})?|\.\d{1,400})([eE][-+]?\d{1,3})?|nan|inf|-inf)?", parsed, float)
+TRUTH = Cell(r"True|False|", lambda cell: cell == "True", bool)
+_OF_TYPE = {cell.type: cell for cell in (TEXT, WHOLE, NUMBER, TRUTH)}
 
 
 @functools.cache
@@ -151,10 +157,29 @@ class Table(File):
 
     def checks(self) -> dict[str, Column]:
         """What a reader asks of the columns."""
-        cells = _cells_of(self.row)
+        cells = self._known
         return {column.name: Column(re.compile(cells[column.name].pattern), column.default is MISSING)
                 for column in (fields(self.row) if self.row else ())}  # fmt: skip
 
+    @property
+    def _known(self) -> dict[str, Cell]:
+        return _cells_of(self.row)
+
     def _typed(self, name: str, cell: str) -> Any:
-        known = _cells_of(self.row).get(name)
+        known = self._known.get(name)
         return parsed(cell) if known is None or cell == "" else known.parse(cell)
+
+
+@dataclass(frozen=True)
+class RecordTable(Table, Generic[Content]):
+    """A table whose readers need no other columns than those of ``row``."""
+
+    row: type[Content]
+
+    def records(self, artifacts: Readable, *parts: str) -> list[Content] | None:
+        """Its rows; None where it is not stored. An empty cell is "" in a column of text, else None."""
+        rows, known = self.cells(artifacts, *parts), self._known
+        if rows is None:
+            return None
+        return [self.row(**{name: known[name].held(cell) for name, cell in row.items() if name in known})
+                for row in rows]  # fmt: skip

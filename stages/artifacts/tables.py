@@ -1,6 +1,6 @@
 """Rows of the stored tables, as far as a reader relies on their columns: others may hold anything.
 
-A column whose field has a default may be missing. An empty cell is None, whatever the type.
+A column whose field has a default may be missing.
 """
 
 from dataclasses import dataclass
@@ -18,8 +18,10 @@ class ViolationRow:
     effect: str
     severity: str
     suggestion: str
-    cost_bytes: int
-    cost_share: float
+    cost_bytes: int | None
+    cost_share: float | None
+    message: str = ""
+    finding: str = ""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from inductor_debug.models.errors import DamagedError
 from inductor_debug.stages.artifacts import files
-from inductor_debug.stages.artifacts.kinds import Row
+from inductor_debug.stages.artifacts.tables import ViolationRow
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.graph_pictures import draw_graph
 from inductor_debug.stages.graph_pictures.labels import rank
@@ -37,13 +37,13 @@ class Picture:
 
 def pictures(artifacts: Artifacts) -> list[Picture]:
     """One for each stored graph but the joint ones, by number and :data:`KINDS`."""
-    rows = files.VIOLATIONS.read(artifacts) or []
+    rows = files.VIOLATIONS.records(artifacts) or []
     stored = files.GRAPH.stored(artifacts)
     names = sorted((name for name in stored if _place(name)[1] in KINDS), key=lambda name: _order(*_place(name)))
     found: list[Picture] = []
     used = 0
     for name in names:
-        picture = _picture(artifacts, name, [row for row in rows if files.GRAPH.at(row["graph"]) == name])
+        picture = _picture(artifacts, name, [row for row in rows if files.GRAPH.at(row.graph) == name])
         if picture.svg is not None and used + len(picture.svg.encode()) > TOTAL:
             picture = Picture(picture.graph, picture.file, picture.findings, note="the page has enough pictures")
         used += len((picture.svg or "").encode())
@@ -61,7 +61,7 @@ def _order(number: str, kind: str) -> tuple[int, str, int]:
     return len(number), number, KINDS.index(kind)
 
 
-def _picture(artifacts: Artifacts, name: str, rows: Iterable[Row]) -> Picture:
+def _picture(artifacts: Artifacts, name: str, rows: Iterable[ViolationRow]) -> Picture:
     id, file = ".".join(_place(name)), name.removesuffix("json") + "svg"
     try:
         record = files.GRAPH.read(artifacts, id)
@@ -75,14 +75,13 @@ def _picture(artifacts: Artifacts, name: str, rows: Iterable[Row]) -> Picture:
     return Picture(id, file, len(findings), svg)
 
 
-def _findings(rows: Iterable[Row]) -> dict[str, tuple[str, str]]:
+def _findings(rows: Iterable[ViolationRow]) -> dict[str, tuple[str, str]]:
     """Node name → (its worst effect, every message); waived rows are left out."""
     found: dict[str, tuple[str, str]] = {}
     for row in rows:
-        if row.get("severity") == "waived":
+        if row.severity == "waived":
             continue
-        effect, message = str(row.get("effect")), str(row.get("message") or "")
-        before = found.get(row["node"])
-        worst = effect if before is None else min(before[0], effect, key=rank)
-        found[row["node"]] = (worst, message if before is None else f"{before[1]}; {message}")
+        before = found.get(row.node)
+        worst = row.effect if before is None else min(before[0], row.effect, key=rank)
+        found[row.node] = (worst, row.message if before is None else f"{before[1]}; {row.message}")
     return found

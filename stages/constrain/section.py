@@ -16,15 +16,15 @@ from inductor_debug.stages.rules.findings import by_finding, severity_of
 
 def violations(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) -> Row | None:
     """The section's data; ``total`` is None where the profile has no rules, so that nothing was checked."""
-    rows = files.VIOLATIONS.read(artifacts)
+    rows = files.VIOLATIONS.records(artifacts)
     if rows is None:
         return None
     stored = summary.get("violations") or {}
-    found = by_finding(rows, lambda row: row.get("finding"))
-    by = {f"by_{key}": dict(Counter(group[0][key] for group in found)) for key in ("rule", "effect")}
+    found = by_finding(rows, lambda row: row.finding)
+    by = {f"by_{key}": dict(Counter(getattr(group[0], key) for group in found)) for key in ("rule", "effect")}
     return {
         **by,
-        "by_severity": dict(Counter(severity_of(row["severity"] for row in group) for group in found)),
+        "by_severity": dict(Counter(severity_of(row.severity for row in group) for group in found)),
         "total": len(found) if rows or stored.get("total") is not None else None,
         "strict": stored.get("strict"),
         "by_rule_and_effect": [_shares(row) for row in files.BY_RULE.cells(artifacts) or []],

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from inductor_debug.stages.artifacts.tables import ViolationRow
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.rules.affected import AffectedOperations
@@ -19,6 +20,7 @@ COLUMNS = ["rule", "effect", "findings", "waived", "undecided", "nodes", "nodes_
 LINES = 10
 SUGGESTIONS = 3
 """So many different suggestions for one line are given in full."""
+AnyViolation = Violation | ViolationRow
 LAYERS = "/torch/nn/modules/"
 """Part of the path of a line that stands in where the model is a layer of torch's, or an ``nn.Sequential`` of them."""
 
@@ -71,20 +73,19 @@ def _row(rule: str, effect: str, group: list[Violation], affected: AffectedOpera
     }
 
 
-def top_lines(rows: Iterable[Mapping[str, Any]], code: Mapping[str, str]) -> list[dict[str, Any]]:
+def top_lines(rows: Iterable[AnyViolation], code: Mapping[str, str]) -> list[dict[str, Any]]:
     """The :data:`LINES` source lines that would repay a change most: by the bytes that their findings cost, then by the
     share of FLOPs, then by their number. A line of torch's own layers is one for each module.
 
     Args:
-        rows: of ``violations.csv``, as they are read.
+        rows: as they are found, or of ``violations.csv``.
         code: ``file:line`` → what stands there.
     """
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[AnyViolation]] = defaultdict(list)
     for row in rows:
-        if row["severity"] != "waived":
-            source = row["source"] or ""
-            layer = row["module"] if LAYERS in source else ""  # the line says nothing of the user's model
-            groups[source, layer or ""].append(row)
+        if row.severity != "waived":
+            layer = row.module if LAYERS in row.source else ""  # the line says nothing of the user's model
+            groups[row.source, layer].append(row)
     lines = [
         _line(source, group, ": ".join(filter(None, (layer and f"module {layer}", code.get(source, "")))))
         for (source, layer), group in groups.items()
@@ -93,41 +94,41 @@ def top_lines(rows: Iterable[Mapping[str, Any]], code: Mapping[str, str]) -> lis
     return lines[:LINES]
 
 
-def _line(source: str, group: list[Mapping[str, Any]], code: str) -> dict[str, Any]:
-    findings = by_finding(group, lambda row: row.get("finding"))
-    tried = Counter(text for rows in findings for text in {row["suggestion"] or "" for row in rows})
+def _line(source: str, group: list[AnyViolation], code: str) -> dict[str, Any]:
+    findings = by_finding(group, lambda row: row.finding)
+    tried = Counter(text for rows in findings for text in {row.suggestion for row in rows})
     return {
         "source": source or "(no source line recorded)",
         "code": code,
         "findings": len(findings),
-        "rules": ", ".join(sorted({f"{row['rule']} ({row['effect']})" for row in group})),
+        "rules": ", ".join(sorted({f"{row.rule} ({row.effect})" for row in group})),
         "cost_bytes": _cost(group),
         "flops_share": _flops_share(group),
         "suggestion": suggestions(tried),
     }
 
 
-def _cost(group: list[Mapping[str, Any]]) -> int:
+def _cost(group: list[AnyViolation]) -> int:
     """Bytes that a line costs, in the picture of it (Dynamo's, or AOTAutograd's) in which that is more."""
     pictures: Counter[bool] = Counter()
     for row in group:
-        pictures[row["graph"].endswith(".dynamo")] += row["cost_bytes"] or 0
+        pictures[row.graph.endswith(".dynamo")] += row.cost_bytes or 0
     return max(pictures.values())
 
 
-def _flops_share(group: list[Mapping[str, Any]]) -> float | None:
+def _flops_share(group: list[AnyViolation]) -> float | None:
     """Share of its graph's FLOPs that a line's operations take to the host, or lose; each operation once.
 
     Of several graphs the largest share: Dynamo's is another picture of AOTAutograd's.
     """
     shares: dict[str, dict[str, float]] = defaultdict(dict)
     for row in group:
-        if row["cost_share"] and (row["effect"] == "fallback" or row["rule"] == "operation"):
-            share, nodes = float(row["cost_share"]), shares[row["graph"]]
-            if row["rule"] == "dynamic_shape":  # of several symbols' operations, which may be the same
+        if row.cost_share and (row.effect == "fallback" or row.rule == "operation"):
+            share, nodes = row.cost_share, shares[row.graph]
+            if row.rule == "dynamic_shape":  # of several symbols' operations, which may be the same
                 nodes["symbols"] = max(share, nodes.get("symbols", 0.0))
             else:
-                nodes[f"node {row['node']}"] = share
+                nodes[f"node {row.node}"] = share
     return max((min(1.0, sum(nodes.values())) for nodes in shares.values()), default=None)
 
 

@@ -1,6 +1,7 @@
 """Every stored file is named once, what it holds is told, and its cells come back with their types."""
 
 import ast
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from inductor_debug.models.errors import DamagedError
 from inductor_debug.models.stored import parse_csv, parse_json
 from inductor_debug.pipeline.directory.names import own_names
 from inductor_debug.stages.artifacts import files
-from inductor_debug.stages.artifacts.kinds import File, Json, Table
+from inductor_debug.stages.artifacts.kinds import File, Json, RecordTable, Table
 from inductor_debug.stages.contract import MemoryArtifacts
 from inductor_debug.stages.graphs.records import GraphRecord
 
@@ -76,7 +77,11 @@ def test_cells_come_back_with_the_types_that_their_column_says() -> None:
         {"name": None, "count": -4, "time": 1000.0, "fused": None, "more": "inf"},
     ]
     assert [row["count"] for row in table.cells(artifacts) or []] == ["3", "", "-4"]
+    first, second, third = RecordTable("x.csv", Counted).records(artifacts) or []
+    assert first == Counted(3, "12", 0.5, fused=True) and third == Counted(-4, "", 1000.0, fused=None)  # type: ignore[arg-type]
+    assert second.time is not None and math.isnan(second.time) and (second.count, second.name) == (None, "true")
     assert Table("y.csv").read(artifacts) is None and Table("y.csv").cells(artifacts) is None
+    assert RecordTable("y.csv", Counted).records(artifacts) is None
 
 
 @pytest.mark.parametrize("cell", ["x", "1.5", "--1", " 1"])

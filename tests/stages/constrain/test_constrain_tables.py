@@ -9,6 +9,7 @@ from capture_models import case_of
 from constrain_graphs import call, graph, placeholder, tensor
 
 from inductor_debug.stages.accelerators.config import AccelConfig, Rule, Waiver
+from inductor_debug.stages.artifacts.tables import ViolationRow
 from inductor_debug.stages.capture.compilation import capture
 from inductor_debug.stages.constrain.tables import by_rule, top_lines
 from inductor_debug.stages.rules.engine import check
@@ -48,9 +49,8 @@ def test_nothing_found_is_an_empty_table() -> None:
 
 
 def test_the_lines_that_cost_most_come_first() -> None:
-    rows = [{"source": f"a.py:{line}", "severity": "warning", "rule": "alignment", "effect": "pad",
-             "graph": "g0.forward", "cost_bytes": line, "cost_share": None, "suggestion": "pad"}
-            for line in range(30)]  # fmt: skip
+    one = ViolationRow("g0.forward", "mm", "", "", "alignment", "pad", "warning", "pad", 0, None)
+    rows = [replace(one, source=f"a.py:{line}", cost_bytes=line) for line in range(30)]
     lines = top_lines(rows, {"a.py:29": "y = f(x)"})
     assert [line["source"] for line in lines] == [f"a.py:{line}" for line in range(29, 19, -1)]
     assert (lines[0]["code"], lines[0]["rules"]) == ("y = f(x)", "alignment (pad)")
@@ -149,8 +149,8 @@ def test_what_a_backward_graph_gets_of_its_forward_is_in_no_share_twice():
 
 def test_lines_of_equal_cost_are_ordered_by_the_flops_that_they_lose():
     def found(line, node, share, *, graph="g0.forward", cost=0):
-        row = {"source": f"a.py:{line}", "severity": "warning", "rule": "operation", "effect": "fallback"}
-        return row | {"node": node, "graph": graph, "cost_bytes": cost, "cost_share": share, "suggestion": "replace"}
+        what = ("operation", "fallback", "warning", "replace")
+        return ViolationRow(graph, node, "", f"a.py:{line}", *what, cost, share)
 
     rows = [found(1, "a", 0.1), found(2, "b", 0.3), found(2, "b", 0.3), found(2, "c", 0.2),
             found(2, "d", 0.4, graph="g0.dynamo"), found(3, "e", None), found(4, "f", 0.1, cost=9)]  # fmt: skip
@@ -261,7 +261,7 @@ def test_a_model_of_torchs_own_layers_has_lines_and_is_counted(layers):
     assert (row["nodes_share"], row["flops_share"]) == (1.0, 1.0)
     code = {str(node.source): node.source.code for graph in graphs for node in graph.nodes if node.source}
     begin = "def forward("
-    starts = [line["code"].partition(begin)[0] for line in top_lines(map(vars, rows), code)]
+    starts = [line["code"].partition(begin)[0] for line in top_lines(rows, code)]
     assert sorted(starts) == ([f"module {index}: " for index in range(layers)] or [""])
 
 
@@ -304,7 +304,7 @@ def test_a_symbolic_size_concerns_all_that_carry_it(value, findings, nodes, flop
     assert (row["flops"], row["flops_share"]) == (flops, 0.5)
     of_s0 = next(row for row in violations if row.measured == "s0")
     assert (of_s0.also, of_s0.cost_share) == (("mm", "relu", "cat", "sum"), 0.5)
-    assert max(line["flops_share"] for line in top_lines(map(vars, violations), {})) <= 1
+    assert max(line["flops_share"] for line in top_lines(violations, {})) <= 1
 
 
 def test_a_bounded_size_concerns_none_but_its_own():
