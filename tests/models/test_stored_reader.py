@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from inductor_debug.models.errors import ConfigurationError, DamagedError
-from inductor_debug.models.shapes import OMITTED, STORED, Number
+from inductor_debug.models.shapes import OMITTED, STORED, Mismatch, Number, reader
 from inductor_debug.models.stored import Column, parse_csv, parse_json, parse_yaml, read_bytes, read_own_yaml
 from inductor_debug.models.visible import visible, visible_lines
 from inductor_debug.stages.encoding import encode
@@ -102,6 +102,13 @@ def test_a_record_is_read_as_its_dataclass_and_written_as_it_was() -> None:
     assert found == Summary([Stage("a", "inf", [Stage("b", note="c")], "b", "r")], (1, 2.5), {"x": 1})
     assert encode("x.json", found) == encode("x.json", plain)
     assert parse_json(b'{"stages": []}', FILE, Summary) == Summary([])
+
+
+@pytest.mark.parametrize("content", [{"stages": [], "more": 1}, {"stages": [FINE | {"inner": [FINE | {"more": 1}]}]}])
+def test_a_key_that_no_field_has_is_refused_where_that_is_asked_for(content: Any) -> None:
+    assert reader(Summary)(content)
+    with pytest.raises(Mismatch, match="a mapping with 'more', valid: the keys "):
+        reader(Summary, exact=True)(content)
 
 
 @pytest.mark.parametrize(

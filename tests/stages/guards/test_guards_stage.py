@@ -62,6 +62,7 @@ def test_every_file_is_there_and_strict(masked: tuple[StageResult, MemoryArtifac
     assert stored["policies"]["dynamic"]["dynamic"] is True
     assert stored["graphs"][0]["dynamic_shapes"]["kept"] == len(stored["graphs"][0]["guards"]) - 2
     assert files.GUARDS.read(artifacts) == result.artifacts["guards/guards.json"]
+    assert list(stored["recompiles"][0])[:4] == ["variation", "step", "policy", "compile_id"]
 
 
 def test_keyword_inputs_in_a_dict_are_varied_by_building_anew(masked: tuple[StageResult, MemoryArtifacts]) -> None:
