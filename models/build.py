@@ -34,8 +34,8 @@ def build_case(
 ) -> Case:
     """Build a model and its inputs. The process's generators are left as they were found.
 
-    The callable that ``model_config.build._target_`` names runs on the CPU with every generator seeded, so that
-    equal seeds give equal weights on every device; the result is then cast and moved.
+    The callable that ``model_config.build._target_`` names runs on the CPU with every generator seeded: equal seeds
+    give equal weights on every device. The result is then cast and moved.
 
     Args:
         model_config: what to build.
@@ -48,9 +48,9 @@ def build_case(
         seed: of the weights and the inputs, and of every step that the case runs.
 
     Raises:
-        ConfigurationError: an unknown name or value anywhere in the above, arguments that the callable does not
-            take, a callable that returns something else, inputs that the module does not take, a device that is
-            not there. What the callable itself raises is passed on.
+        ConfigurationError: a name or value above is unknown; the callable does not take its arguments, or does not
+            return a module and inputs; the module does not take the inputs; the device is not there. What the callable
+            itself raises is passed on.
     """
     closed = (
         ("dtype", dtype, DTYPES),

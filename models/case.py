@@ -57,8 +57,8 @@ class Case:
         precision: "cast" or "autocast".
         tf32: which float32 operations may use TF32 on CUDA, one of ``models.config.TF32``.
         seed: given to every generator before each :meth:`run`.
-        gold: True where this is the float64 gold standard, see :meth:`to_gold`; ``precision`` is then still that of
-            the case that it was made from, and nothing is autocast.
+        gold: True where this is the float64 gold standard, see :meth:`to_gold`. Its ``precision`` is that of the case
+            that it was made from, but nothing is autocast.
         beside_gold: True where the modes that gold runs in are on and change nothing, see :meth:`copied`.
         draws: the random numbers of one step, which gold repeats; None: gold draws for itself. See :meth:`watch_draws`.
         match: "all" or "used" where this case, which is not gold, repeats :attr:`draws` too, whatever code it runs; see

@@ -1,8 +1,8 @@
 """torchvision beside a torch that its compiled library was not built for.
 
-PyPI's torchvision is built against PyPI's torch. Beside a CPU-only torch its C++ library can't be loaded, its
-operators are then never defined, and ``import torchvision`` raises; so does importing the parts of transformers
-that look for it. The models need none of those operators: defining the schemas that the import asks for is enough.
+PyPI's torchvision is built against PyPI's torch. Beside a CPU-only torch its C++ library can't be loaded, so its
+operators are not defined. ``import torchvision`` then raises, and so do the parts of transformers that look for it. The
+models need none of those operators: defining the schemas that the import asks for is enough.
 """
 
 import importlib.util

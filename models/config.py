@@ -17,9 +17,9 @@ class ModelConfig:
 
     Attributes:
         name: name of the configuration, used in the run directory's name.
-        build: ``{"_target_": "package.module.callable", **arguments}``. The callable gets the arguments plus
-            ``batch_size``, ``sequence_length`` and ``image_size`` where its signature names them, and returns a
-            module and its inputs: ``module, args`` or ``module, args, kwargs`` (args a tuple, kwargs a dict).
+        build: ``{"_target_": "package.module.callable", **arguments}``. The callable gets the arguments, plus
+            ``batch_size``, ``sequence_length`` and ``image_size`` where its signature names them. It returns ``module,
+            args`` or ``module, args, kwargs`` (args a tuple, kwargs a dict).
         batch_size: leading dimension of the inputs.
         sequence_length: tokens in a sequence, for models that read sequences.
         image_size: height and width in pixels, for models that read images.

@@ -1,4 +1,4 @@
-"""The errors a user can meet, in one place, at the lowest layer so that every layer can raise them.
+"""The errors that a user can meet. They are in the lowest layer, so that every layer can raise them.
 
 ::
 
@@ -26,7 +26,7 @@ class UserError(ValueError):
 class ConfigurationError(UserError):
     """A configuration or a command line that can't be run (exit code 2).
 
-    It is found before anything runs; what only compiling or running can tell ends the stage that meets it.
+    Most are found before anything runs. One that only compiling or running can tell ends its stage.
     """
 
 
@@ -47,9 +47,7 @@ class InternalError(RuntimeError):
 
 @contextmanager
 def own_code(doing: str) -> Iterator[None]:
-    """Inside is this tool's own code: what it raises becomes an :class:`InternalError`, user's mistakes excepted.
-
-    So do not the errors of memory that ran out, which are told as such.
+    """Turn what this tool's own code raises into an :class:`InternalError`, but for user's mistakes and out of memory.
 
     Args:
         doing: what the code does, for the message: "while it" and this.

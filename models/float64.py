@@ -87,8 +87,8 @@ def grouped_mm(
     Args:
         left: [M, K], or [G, M, K].
         right: [K, N], or [G, K, N].
-        offs: [G], where each group ends: along M where ``left`` alone has no group dimension, along N where ``right``
-            alone has none, along K where neither has; None where both have.
+        offs: [G], where each group ends: along M where only ``left`` has no group dimension, along N where only
+            ``right`` has none, along K where neither has one. None where both have one.
         bias: added to the result.
 
     Returns:

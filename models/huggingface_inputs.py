@@ -30,10 +30,10 @@ def make_inputs(
 ) -> dict[str, torch.Tensor]:
     """Inputs by forward's argument names.
 
-    Tokens are (batch, sequence) in int64 with an all-ones mask, and ``decoder_input_ids`` for an encoder-decoder;
-    images (batch, channels, height, width), videos with frames before the channels, audio (batch, samples) or
-    (batch, bins, frames) or (batch, frames, bins), in float32 from a normal distribution. What forward needs besides
-    is made by name, see :func:`models.huggingface_input_maker.complete`.
+    Tokens are int64 (batch, sequence) with an all-ones mask; an encoder-decoder gets ``decoder_input_ids`` too. All
+    else is float32 from a normal distribution: images (batch, channels, height, width), videos (batch, frames,
+    channels, height, width), audio (batch, samples), (batch, bins, frames) or (batch, frames, bins). What else forward
+    needs is made by name, see :func:`models.huggingface_input_maker.complete`.
 
     Args:
         model: a transformers model on the CPU.

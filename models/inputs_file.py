@@ -24,8 +24,8 @@ def replace_inputs(
         args, kwargs: the made inputs.
 
     Raises:
-        ConfigurationError: no such file, not safetensors, no tensors, a name that forward does not take, another
-            shape than that of the made input, or floats for integers.
+        ConfigurationError: the file is missing, is not safetensors or holds no tensor; a name that forward does not
+            take; another shape than that of the made input; or floats for integers.
     """
     loaded = _load(file)
     inputs = inputs_by_name(module, args, kwargs)

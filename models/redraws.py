@@ -33,8 +33,9 @@ from inductor_debug.models.torch_private import TorchDispatchMode, pytree
 aten = torch.ops.aten
 
 MATCHES = ("no", "same", "all", "used")
-"""How the draws of two sides belong together: not, or not to be told; each draws the same at the same state; one by
-one, in some order of memory; one by one, but for those that the first does not use."""
+"""How the draws of two sides match. "no": they do not, or it can't be told. "same": each draws the same at the same
+state. "all": one by one, in some order of memory. "used": as "all", without the draws that the first side does not
+use."""
 
 _BY_SHAPE = ("rand", "randn", "rand_like", "randn_like")
 """Their numbers depend on the shape alone."""

@@ -2,8 +2,8 @@
 
 A shape is ``Any``, ``str``, ``int``, ``float`` (whole numbers too), ``bool``, ``None``, a union of shapes, a
 ``Literal``, ``list[shape]``, ``dict[str, shape]``, ``tuple[shape, …]`` (a list of that length) or a dataclass (a
-mapping): keys without a default (and :data:`STORED`) must be there, and keys that it does not name may hold anything
-and are left out. The key of ``for_`` is ``for``, which no field can be called.
+mapping). Of a dataclass, keys without a default, and those marked :data:`STORED`, must be there. Keys that it does not
+name are left out, whatever they hold. The field ``for_`` has the key ``for``, which Python reserves.
 """
 
 import dataclasses

@@ -1,8 +1,8 @@
 """A selective state-space language model in the Mamba style.
 
-Sources: Gu and Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), sections 3.2 and
-3.4, for the block, its parameters and their initial values; Dao and Gu, "Transformers are SSMs" (2024), listing 1,
-for the segment sum that passes states from chunk to chunk.
+The block, its parameters and their initial values follow Gu and Dao, "Mamba: Linear-Time Sequence Modeling with
+Selective State Spaces" (2023), sections 3.2 and 3.4. The segment sum, which passes states from chunk to chunk, follows
+Dao and Gu, "Transformers are SSMs" (2024), listing 1.
 
 Shape suffixes::
 

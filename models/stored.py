@@ -1,4 +1,4 @@
-"""The one reader of what is stored: files that strangers may have made, or a disk has damaged.
+"""The one reader of stored files, which a stranger may have made or a disk damaged.
 
 Every file of a run, and every YAML file of a user's, is opened, limited and parsed here:
 
@@ -9,8 +9,8 @@ Every file of a run, and every YAML file of a user's, is opened, limited and par
 - CSV is whole: a name for each column, a cell for each name;
 - the content has the shape that its reader declares (:func:`shaped`).
 
-What is otherwise is a :class:`~models.errors.DamagedError`, one message that names the file, the place in it and what
-is valid there. A file that is not there is a FileNotFoundError, for that may be right.
+Anything else raises :class:`~models.errors.DamagedError`, whose message names the file, the place in it and what is
+valid there. A missing file raises FileNotFoundError, for a file may rightly be missing.
 """
 
 import csv

@@ -8,7 +8,7 @@ _HIDDEN = re.compile(r"[^\x20-\x7e]")
 def visible(text: str) -> str:
     """``text`` as one printable line: what is not printed as itself stands as its escape, ``\\u001b`` or ``\\n``.
 
-    Those are control characters (newline and tab too), what turns or hides text (bidirectional marks, zero widths),
+    They are control characters (newline and tab too), what turns or hides text (bidirectional marks, zero widths),
     separators other than a blank, and halves of a surrogate pair. Letters of any script stay.
     """
     return _HIDDEN.sub(_shown, text)

@@ -30,8 +30,8 @@ def refuse(content: bytes, path: Path, *, aliases: bool) -> None:
     Args:
         content: of the file.
         path: what a message calls it.
-        aliases: True for a user's own file, whose aliases count as what they repeat; False refuses every anchor, alias
-            and tag, for no stored file has one.
+        aliases: True for a user's own file, whose aliases count as what they repeat. False refuses every anchor, alias
+            and tag: no stored file has one.
     """
     import yaml
 
