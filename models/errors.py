@@ -15,12 +15,39 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Self
 
 from inductor_debug.models.torch_text import OUT_OF_MEMORY_ERROR, tells_out_of_memory
 
 
 class UserError(ValueError):
-    """A mistake of the user's. The message says what was got, what is valid and what to type next."""
+    """A mistake of the user's. The message says what was got, what is valid and what to type next.
+
+    The text is made of the parts: ``KEY: GOT (in PLACE); valid: VALID.``, and on a line of its own ``Try: HINT``.
+
+    Args:
+        got: what was got; alone it is the whole message.
+        key: the key, the option or the folder that it is about.
+        place: the override or the file that it came from.
+        valid: what is valid.
+        hint: what to type next.
+    """
+
+    def __init__(self, got: str, *, key: str = "", place: str = "", valid: str = "", hint: str = "") -> None:
+        super().__init__(got)
+        self.got, self.key, self.place, self.valid, self.hint = got, key, place, valid, hint
+
+    def __str__(self) -> str:
+        told = f"{self.key}: {self.got}" if self.key else self.got
+        told += f" (in {shortened(self.place)})" if self.place else ""
+        told += f"; valid: {self.valid}" if self.valid else ""
+        told += "." if self.valid or self.hint else ""
+        return f"{told}\nTry: {self.hint}" if self.hint else told
+
+    def with_parts(self, **parts: str) -> Self:
+        """The same mistake with some of its parts replaced."""
+        kept = {"key": self.key, "place": self.place, "valid": self.valid, "hint": self.hint}
+        return type(self)(self.got, **{**kept, **parts})
 
 
 class ConfigurationError(UserError):
@@ -167,7 +194,11 @@ def invalid_choice(
         example: what to type, ``{}`` being the closest choice; by default that choice for the key.
     """
     ordered = closest_first(str(given), choices)
-    location = f" (in {shortened(where)})" if where else ""
     example = example_of(key, "{}") if example is None else example
-    hint = f"\nTry: {example.replace('{}', ordered[0])}" if ordered else ""
-    return ConfigurationError(f"{key}: got {shown(given)}{location}; valid: {', '.join(ordered) or 'none'}.{hint}")
+    return ConfigurationError(
+        f"got {shown(given)}",
+        key=key,
+        place=where,
+        valid=", ".join(ordered) or "none",
+        hint=example.replace("{}", ordered[0]) if ordered else "",
+    )

@@ -65,7 +65,7 @@ class Range:
         """ConfigurationError where ``value``, under ``key``, is not one of the numbers."""
         if not self.holds(value):
             raise ConfigurationError(
-                f"{key}: got {shown(value)}; valid: {self.valid(value)}.\nTry: {example_of(key, self.example)}"
+                f"got {shown(value)}", key=key, valid=self.valid(value), hint=example_of(key, self.example)
             )
 
 
@@ -158,5 +158,5 @@ def check_declared(options: Any, key: str = "") -> None:
         if isinstance(value, str) and not value.strip() and item.default != value:
             typed = "null" if item.default is None else str(item.default).replace("???", "NAME")
             raise ConfigurationError(
-                f"{name}: got {shown(value)}; valid: a text that is not blank.\nTry: {example_of(name, typed)}"
+                f"got {shown(value)}", key=name, valid="a text that is not blank", hint=example_of(name, typed)
             )

@@ -108,8 +108,12 @@ class StoredRun:
         try:
             yield
         except FileNotFoundError as error:
-            told = f"{visible(str(self.folder))}: holds no {visible(name)}, so the answer is not known"
-            raise RunDirectoryError(f"{told}; valid: a whole run.\nTry: {self.rerun()}") from error
+            raise RunDirectoryError(
+                f"holds no {visible(name)}, so the answer is not known",
+                key=visible(str(self.folder)),
+                valid="a whole run",
+                hint=self.rerun(),
+            ) from error
 
     def table(self, file: kinds.Table | str, *parts: str) -> list[Row]:
         """A CSV file's rows, numbers and truth values as such, empty cells as None; [] where there is no such file."""
@@ -134,7 +138,7 @@ class StoredRun:
             because: why it is not there; by default what became of the stage.
         """
         reason = because or stage_note(self.summary["stages"], stage)
-        return UserError(f"{visible(str(self.folder))}: holds no {what}: {reason}.\nTry: {self.rerun(*changes)}")
+        return UserError(f"holds no {what}: {reason}", key=visible(str(self.folder)), hint=self.rerun(*changes))
 
     def rerun(self, *changes: str) -> str:
         """The command that runs it again."""

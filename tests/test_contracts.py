@@ -192,7 +192,6 @@ def literals_looked_for(tree: ast.AST) -> Iterator[str]:
 
 SENTENCES = {
     "models.huggingface": {"Unrecognized configuration class"},  # transformers'
-    "pipeline.config.hydra_errors": {"; valid"},  # where a message of ours says which file a value is from
     "pipeline.directory.manifest": {"model name"},  # a line of /proc/cpuinfo
     "stages.constrain.grid": {"int | None"},  # an annotation
 }

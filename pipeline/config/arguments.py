@@ -44,7 +44,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     def fail(message: str) -> NoReturn:
         given = message.rpartition(":")[2].strip()
         ordered = ", ".join(closest_first(given.partition("=")[0], flags()))
-        raise ConfigurationError(f"command line: {message}; valid flags: {ordered}.\nTry: python -m pipeline --help")
+        raise ConfigurationError(
+            f"{message}; valid flags: {ordered}", key="command line", hint="python -m pipeline --help"
+        )
 
     parser.error = fail  # type: ignore[method-assign]
     return parser.parse_intermixed_args(list(argv))
@@ -97,8 +99,11 @@ def _reject_duplicate_stages(override: str) -> None:
         if repeated:
             unique = ",".join(dict.fromkeys(listed))
             raise ConfigurationError(
-                f"stages: {', '.join(repeated)} is listed twice (in {override}); valid: each of "
-                f"{', '.join(closest_first(repeated[0], declared()))} at most once.\nTry: stages=[{unique}]"
+                f"{', '.join(repeated)} is listed twice",
+                key="stages",
+                place=override,
+                valid=f"each of {', '.join(closest_first(repeated[0], declared()))} at most once",
+                hint=f"stages=[{unique}]",
             )
 
 
@@ -109,8 +114,10 @@ def stored_config(path: str | None, name: str | None) -> Path | None:
     folder = Path(path).absolute() if path is not None else Path.cwd()
     if not folder.is_dir():
         raise ConfigurationError(
-            f"--config-path: no folder {folder}; valid: a folder that exists, such as a run's .hydra "
-            "(a relative path is taken from the working directory).\nTry: --config-path RUN/.hydra --config-name config"
+            f"no folder {folder}",
+            key="--config-path",
+            valid="a folder that exists, such as a run's .hydra (a relative path is taken from the working directory)",
+            hint="--config-path RUN/.hydra --config-name config",
         )
     stem = name or "config"
     file = folder / (stem if stem.endswith((".yaml", ".yml")) else f"{stem}.yaml")
@@ -132,8 +139,9 @@ def config_directory(path: str | None) -> Path | None:
         beside = [str(entry.name) for entry in sorted(folder.parent.glob("*")) if entry.is_dir()]
         choices = ", ".join(closest_first(folder.name, beside)) or "none"
         raise ConfigurationError(
-            f"--config-dir: no folder {folder}; folders beside it: {choices}.\n"
-            "Try: --config-dir FOLDER, with FOLDER/accel/my_chip.yaml for accel=my_chip"
+            f"no folder {folder}; folders beside it: {choices}",
+            key="--config-dir",
+            hint="--config-dir FOLDER, with FOLDER/accel/my_chip.yaml for accel=my_chip",
         )
     return folder
 
@@ -151,7 +159,10 @@ def check_mappings(folders: Sequence[Path], choices: Mapping[str, Any]) -> None:
         root = yaml.compose(file.read_bytes()) if file.is_file() else None
         if isinstance(root, yaml.ScalarNode) and root.value:
             raise ConfigurationError(
-                f"{file}: got the text {shown(root.value)}; valid: one 'key: value' a line.\nTry: name: {file.stem}"
+                f"got the text {shown(root.value)}",
+                key=str(file),
+                valid="one 'key: value' a line",
+                hint=f"name: {file.stem}",
             )
 
 

@@ -17,13 +17,18 @@ def check_hydra(node: Any) -> None:
     """What Hydra would meet only when the run starts, and where an empty text would be the working directory."""
     if not isinstance(node.verbose, bool | str) and not OmegaConf.is_list(node.verbose):
         raise ConfigurationError(
-            f"hydra.verbose: got {shown(node.verbose)}; valid: true, false, the name of a logger, or a list of names.\n"
-            "Try: hydra.verbose=true"
+            f"got {shown(node.verbose)}",
+            key="hydra.verbose",
+            valid="true, false, the name of a logger, or a list of names",
+            hint="hydra.verbose=true",
         )
     for key in ("run", "sweep"):
         if not str(OmegaConf.to_container(node[key])["dir"]).strip():  # type: ignore[index,call-overload]
             raise ConfigurationError(
-                f"hydra.{key}.dir: got ''; valid: a folder; . is the working directory.\nTry: hydra.{key}.dir=FOLDER"
+                "got ''",
+                key=f"hydra.{key}.dir",
+                valid="a folder; . is the working directory",
+                hint=f"hydra.{key}.dir=FOLDER",
             )
 
 
@@ -42,8 +47,10 @@ def check_count(overrides: Sequence[Any]) -> None:
     if total > MOST_RUNS:
         largest = max(counts, key=lambda line: counts[line])
         raise ConfigurationError(
-            f"--multirun: got {', '.join(counts)}, which makes {total:.3g} runs; valid: at most {MOST_RUNS:,}.\n"
-            f"Try: --multirun {largest.partition('=')[0].lstrip('+')}=VALUE,VALUE"
+            f"got {', '.join(counts)}, which makes {total:.3g} runs",
+            key="--multirun",
+            valid=f"at most {MOST_RUNS:,}",
+            hint=f"--multirun {largest.partition('=')[0].lstrip('+')}=VALUE,VALUE",
         )
 
 
@@ -53,6 +60,8 @@ def check_package(composed: Any, package: str) -> None:
     if not OmegaConf.is_config(found):
         parts = ", ".join(str(key) for key in composed if OmegaConf.is_config(composed._get_node(key)))
         raise ConfigurationError(
-            f"--package: got {shown(package)}, which is no part of the configuration; valid: {parts}, or a part of "
-            "them.\nTry: --cfg job --package model"
+            f"got {shown(package)}, which is no part of the configuration",
+            key="--package",
+            valid=f"{parts}, or a part of them",
+            hint="--cfg job --package model",
         )

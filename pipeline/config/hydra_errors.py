@@ -22,7 +22,7 @@ from inductor_debug.models.errors import (
     shown,
 )
 from inductor_debug.pipeline.config.help import CONF, GROUPS, options
-from inductor_debug.pipeline.config.keys import in_place, override_of, place_of, unknown_key
+from inductor_debug.pipeline.config.keys import override_of, place_of, unknown_key
 from inductor_debug.pipeline.config.schema import Config
 from inductor_debug.pipeline.config.schema_fields import (
     annotation_of,
@@ -94,13 +94,9 @@ def _where(chain: Sequence[BaseException], stored_file: str) -> str:
 
 def _placed(error: ConfigurationError, overrides: Sequence[str], choices: Mapping[str, Any]) -> ConfigurationError:
     """A check's message, with the override or the file that its key came from where it does not say so itself."""
-    first, newline, rest = str(error).partition("\n")
-    key = first.partition(":")[0]
-    group = key.partition(".")[0]
-    place = override_of(key, overrides) or (f"{group}/{choices[group]}.yaml" if choices.get(group) else "")
-    if "(in " in first or "; valid" not in first or not place:
-        return error
-    return ConfigurationError(first.replace("; valid", f"{in_place(place)}; valid", 1) + newline + rest)
+    group = error.key.partition(".")[0]
+    place = override_of(error.key, overrides) or (f"{group}/{choices[group]}.yaml" if choices.get(group) else "")
+    return error.with_parts(place=place) if error.valid and not error.place else error
 
 
 def _missing(error: Any, overrides: Sequence[str], folders: Sequence[Path]) -> ConfigurationError:
@@ -121,7 +117,7 @@ def _missing(error: Any, overrides: Sequence[str], folders: Sequence[Path]) -> C
         return wrong
     near = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", closest_first(name, choices)[0], override)
     near = re.sub(r"\[([\w,]*)\]", lambda listed: f"[{','.join(dict.fromkeys(listed[1].split(',')))}]", near)
-    return ConfigurationError(f"{str(wrong).partition(chr(10))[0]}\nTry: {near}")
+    return wrong.with_parts(hint=near)
 
 
 def _no_option(
@@ -129,17 +125,18 @@ def _no_option(
 ) -> ConfigurationError:
     """A name that no YAML file of a group has: one misspelt, a backend of torch's own, or the user's own file."""
     looked = ", ".join(str(folder / group) for folder in folders)
-    told = f"{group}: got {shown(name)}{in_place(override)}; valid: {', '.join(closest_first(name, choices))}"
+    valid = ", ".join(closest_first(name, choices))
+    missing = ConfigurationError(f"got {shown(name)}", key=group, place=override)
     flag = "" if any(folder != CONF for folder in folders) else "--config-dir FOLDER "
     own = f"FOLDER/{group}/{name}.yaml" if flag else f"{folders[0] / group / name}.yaml"
-    told += f"; a YAML file of your own, {own}, is found with --config-dir (looked in {looked})"
+    valid += f"; a YAML file of your own, {own}, is found with --config-dir (looked in {looked})"
     if group == "backend" and (registered := nearest(name, {*choices, *registered_names()})) not in (None, *choices):
-        told += f"; torch's own registry has {registered}"
-        return ConfigurationError(f"{told}.\nTry: backend=dynamo backend.name={registered}")
+        valid += f"; torch's own registry has {registered}"
+        return missing.with_parts(valid=valid, hint=f"backend=dynamo backend.name={registered}")
     near = nearest(name, choices)
     needed = {"custom": " model.build._target_=my_package.nets.build"}.get(near or "", "")
     hint = f"{group}={near}{needed}" if near else f"{flag}{group}={name}, with {own}"
-    return ConfigurationError(f"{told}.\nTry: {hint}")
+    return missing.with_parts(valid=valid, hint=hint)
 
 
 def _unreadable(error: Any) -> ConfigurationError:
@@ -152,8 +149,10 @@ def _unreadable(error: Any) -> ConfigurationError:
     if "=" in given:
         example = f"{shortened(key)}='VALUE'"
     return ConfigurationError(
-        f"command line: got {shown(given)}, which can't be read ({shortened(reason)}); valid: {valid}; keys: {near}.\n"
-        f"Try: {example}"
+        f"got {shown(given)}, which can't be read ({shortened(reason)})",
+        key="command line",
+        valid=f"{valid}; keys: {near}",
+        hint=example,
     )
 
 
@@ -167,8 +166,10 @@ def _yaml_error(error: Any) -> ConfigurationError:
     place = f"{mark.name}:{mark.line + 1}:{mark.column + 1}" if mark else "a YAML file"
     problem = " ".join(part for part in (error.context, error.problem) if part)
     return ConfigurationError(
-        f"{place}: not YAML ({problem}); valid: one 'key: value' a line, with keys of one block at one indentation.\n"
-        f"Try: correct line {mark.line + 1 if mark else '?'} and run again"
+        f"not YAML ({problem})",
+        key=place,
+        valid="one 'key: value' a line, with keys of one block at one indentation",
+        hint=f"correct line {mark.line + 1 if mark else '?'} and run again",
     )
 
 
@@ -182,14 +183,19 @@ def _key_error(error: Any, overrides: Sequence[str], where: str) -> Configuratio
         group = missing[1]
         deleted = next((typed for typed in overrides if typed.startswith(f"~{group}")), place)
         return ConfigurationError(
-            f"{group}: got none{in_place(deleted)}; valid: one of {', '.join(options(group))}.\n"
-            f"Try: {group}={options(group)[0]}"
+            "got none",
+            key=group,
+            place=deleted,
+            valid=f"one of {', '.join(options(group))}",
+            hint=f"{group}={options(group)[0]}",
         )
     if isinstance(error, InterpolationResolutionError):
         return ConfigurationError(
-            f"{key}: {_first_line(error)}{in_place(place)}; valid: ${{KEY}} with KEY one of "
-            f"{', '.join(fields_of(Config))}.\n"
-            f"Try: {key}=VALUE"
+            _first_line(error),
+            key=key,
+            place=place,
+            valid=f"${{KEY}} with KEY one of {', '.join(fields_of(Config))}",
+            hint=f"{key}=VALUE",
         )
     if "." not in key and key not in fields_of(Config) and dataclasses.is_dataclass(error.object_type):
         fields = fields_of(error.object_type)
@@ -199,13 +205,12 @@ def _key_error(error: Any, overrides: Sequence[str], where: str) -> Configuratio
             if key in fields:
                 hint = f"{key}: [VALUE]" if is_list(fields[key]) else f"{key}: VALUE"
                 return ConfigurationError(
-                    f"{key} of a {what}: {_first_line(error)}{in_place(place)}; valid: {describe(fields[key])}.\n"
-                    f"Try: {hint}"
+                    _first_line(error), key=f"{key} of a {what}", place=place, valid=describe(fields[key]), hint=hint
                 )
             near = ", ".join(closest_first(key, fields))
             first = near.partition(",")[0]
             hint = quoted(place.replace(key, first)) if place in overrides else f"{first}: VALUE"
-            return ConfigurationError(f"{key}: no such key of a {what}{in_place(place)}; valid: {near}.\nTry: {hint}")
+            return ConfigurationError(f"no such key of a {what}", key=key, place=place, valid=near, hint=hint)
     if isinstance(error, ValidationError):
         return _type_error(key, error, override, place)
     return unknown_key(key, overrides, where)
@@ -214,13 +219,13 @@ def _key_error(error: Any, overrides: Sequence[str], where: str) -> Configuratio
 def _type_error(key: str, error: Any, override: str, place: str) -> ConfigurationError:
     wanted = expected(key)
     if not wanted:
-        return ConfigurationError(f"{key}: {_first_line(error)}{in_place(place)}.\nTry: python -m pipeline --help")
+        return ConfigurationError(_first_line(error), key=key, place=place, hint="python -m pipeline --help")
     value = re.search(r"Value '(.*?)'", str(error))
     typed = override.partition("=")[2] if override.lstrip("+").partition("=")[0] == key else ""
     named = typed or (value[1] if value else "")
     got = shown(named) if named else _first_line(error)
     hint = example_of(re.sub(r"\[\d+\]$", "", key), wanted[1])
-    return ConfigurationError(f"{key}: got {got}{in_place(place)}; valid: {wanted[0]}.\nTry: {hint}")
+    return ConfigurationError(f"got {got}", key=key, place=place, valid=wanted[0], hint=hint)
 
 
 def _other(chain: Sequence[BaseException], overrides: Sequence[str], where: str) -> ConfigurationError:
@@ -230,7 +235,7 @@ def _other(chain: Sequence[BaseException], overrides: Sequence[str], where: str)
     wanted = expected(misshapen[1]) if misshapen else None
     if misshapen and wanted:
         return ConfigurationError(
-            f"{misshapen[1]}: got a {misshapen[2]}{in_place(where)}; valid: {wanted[0]}.\nTry: name: my_{misshapen[1]}"
+            f"got a {misshapen[2]}", key=misshapen[1], place=where, valid=wanted[0], hint=f"name: my_{misshapen[1]}"
         )
     deleted = re.search(r"Could not delete from config\. '([^']+)'", text)
     if deleted:
@@ -240,8 +245,11 @@ def _other(chain: Sequence[BaseException], overrides: Sequence[str], where: str)
         group = repeated[1]
         override = override_of(group, overrides)
         return ConfigurationError(
-            f"{group}: got a second value{in_place(override)}; valid: one of {', '.join(options(group))}.\n"
-            f"Try: {override.lstrip('+') or group + '=NAME'}"
+            "got a second value",
+            key=group,
+            place=override,
+            valid=f"one of {', '.join(options(group))}",
+            hint=override.lstrip("+") or group + "=NAME",
         )
     named = re.search(r"Could not override '([\w./@]+)", text) or re.search(r"config group '([\w/]+)'", text)
     if named:
@@ -252,23 +260,26 @@ def _other(chain: Sequence[BaseException], overrides: Sequence[str], where: str)
         key, _, value = override.partition("=")
         if key == "stages" or is_list(annotation_of(key)):
             return ConfigurationError(
-                f"{key}: got several values (in {override}); valid: a list [a,b], or several with --multirun.\n"
-                f"Try: {key}=[{value}], or --multirun {override}"
+                "got several values",
+                key=key,
+                place=override,
+                valid="a list [a,b], or several with --multirun",
+                hint=f"{key}=[{value}], or --multirun {override}",
             )
         none = "glob(" in value and key not in GROUPS  # which matches names of files
         hint = example_of(key, example_for(key)) if none else f"--multirun {quoted(_each_fitting(key, value))}"
         return ConfigurationError(
-            f"{key}: got several values (in {override}); valid: one value, or several with --multirun.\nTry: {hint}"
+            "got several values", key=key, place=override, valid="one value, or several with --multirun", hint=hint
         )
     plus = re.search(r"Either remove \+ prefix: '([^']+)'|groups is not supported: '\+\+([^']+)'", text)
     if plus:
         typed = plus[1] or plus[2]
         key = typed.lstrip("+").partition("=")[0]
         return ConfigurationError(
-            f"{key}: got a plus before a key that there is already; valid: {key}=VALUE.\nTry: {quoted(typed)}"
+            "got a plus before a key that there is already", key=key, valid=f"{key}=VALUE", hint=quoted(typed)
         )
     message = " ".join(line.strip() for line in text.splitlines() if line.strip())
-    return ConfigurationError(f"configuration: {message}{in_place(where)}.\nTry: python -m pipeline --help")
+    return ConfigurationError(message, key="configuration", place=where, hint="python -m pipeline --help")
 
 
 def _each_fitting(key: str, value: str) -> str:

@@ -10,7 +10,6 @@ from inductor_debug.models.errors import (
     example_of,
     invalid_choice,
     nearest,
-    shortened,
 )
 from inductor_debug.pipeline.config.help import GROUPS, options
 from inductor_debug.pipeline.config.renamed import RENAMED
@@ -25,8 +24,10 @@ def stage_not_selected(key: str, name: str, selected: list[str]) -> Configuratio
     """The error for an option of a stage that is not in the list."""
     listed = ", ".join(closest_first(name, selected)) or "none"
     return ConfigurationError(
-        f"{key}: the stage {name} is not selected, so its options have no effect; selected: {listed}; "
-        f"all stages: {', '.join(closest_first(name, declared()))}.\nTry: stages=[{','.join([*selected, name])}]"
+        f"the stage {name} is not selected, so its options have no effect; selected: {listed}; "
+        f"all stages: {', '.join(closest_first(name, declared()))}",
+        key=key,
+        hint=f"stages=[{','.join([*selected, name])}]",
     )
 
 
@@ -44,14 +45,17 @@ def unknown_key(key: str, overrides: Sequence[str] = (), where: str = "") -> Con
     if key in RENAMED:
         value = override.partition("=")[2] or "VALUE"
         return ConfigurationError(
-            f"{key}: got a former name{in_place(place)}; valid: {RENAMED[key]}.\nTry: {RENAMED[key]}={value}"
+            "got a former name", key=key, place=place, valid=RENAMED[key], hint=f"{RENAMED[key]}={value}"
         )
     if key in GROUPS:
         return invalid_choice(key, override.partition("=")[2], options(key), where=place)
     if parts[0] == "hydra":
         return ConfigurationError(
-            f"{key}: Hydra has no such key{in_place(place)}; valid: those that --cfg hydra prints.\n"
-            "Try: python -m pipeline --cfg hydra"
+            "Hydra has no such key",
+            key=key,
+            place=place,
+            valid="those that --cfg hydra prints",
+            hint="python -m pipeline --cfg hydra",
         )
     if parts[0] == "stages" and len(parts) > 1:
         name = parts[1]
@@ -64,15 +68,18 @@ def unknown_key(key: str, overrides: Sequence[str] = (), where: str = "") -> Con
         parent, bad, choices = _deepest(parts)
     if not choices:
         return ConfigurationError(
-            f"{key}: {parent[:-1]} has no keys of its own{in_place(place)}; valid: none.\n"
-            f"Try: {parent.rpartition('.')[0]}=VALUE"
+            f"{parent[:-1]} has no keys of its own",
+            key=key,
+            place=place,
+            valid="none",
+            hint=f"{parent.rpartition('.')[0]}=VALUE",
         )
     here = [f"{parent}{choice}" for choice in closest_first(bad, choices)]
     meant = [f"{parent}{found}"] if (found := nearest(bad, choices)) else _elsewhere(parts[-1], overrides)
     listed = ", ".join(dict.fromkeys([*meant, *here]))
     value = override.partition("=")[2] if override.lstrip("+").startswith(f"{key}=") else ""
     hint = example_of(meant[0], fitting(meant[0], value)) if meant else "python -m pipeline --help"
-    return ConfigurationError(f"{key}: no such key{in_place(place)}; valid: {listed}.\nTry: {hint}")
+    return ConfigurationError("no such key", key=key, place=place, valid=listed, hint=hint)
 
 
 def _elsewhere(name: str, overrides: Sequence[str]) -> list[str]:
@@ -87,7 +94,7 @@ def _unknown_stage(name: str, key: str, place: str) -> ConfigurationError:
     wrong = invalid_choice("stages", name, declared(), where=place)
     typed = place if name in place else f"{key}=VALUE"
     nearest = closest_first(name, declared())[0]
-    return ConfigurationError(f"{str(wrong).partition(chr(10))[0]}\nTry: {typed.replace(name, nearest, 1)}")
+    return wrong.with_parts(hint=typed.replace(name, nearest, 1))
 
 
 def _deepest(parts: Sequence[str]) -> tuple[str, str, list[str]]:
@@ -136,7 +143,3 @@ def selected_stages(overrides: Sequence[str]) -> list[str]:
         elif name.startswith("~stages."):
             selected = [stage for stage in selected if stage != name.partition(".")[2]]
     return selected
-
-
-def in_place(place: str) -> str:
-    return f" (in {shortened(place)})" if place else ""

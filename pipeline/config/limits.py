@@ -14,5 +14,5 @@ def memory_limit_of(text: str | int | float | None, key: str = "runner.memory_li
         return None
     size = parse_bytes(text)
     if size is None:
-        raise ConfigurationError(f"{key}: got {shown(text)}; valid: null, or {VALID_BYTES}.\nTry: {key}=8GiB")
+        raise ConfigurationError(f"got {shown(text)}", key=key, valid=f"null, or {VALID_BYTES}", hint=f"{key}=8GiB")
     return size

@@ -37,7 +37,10 @@ def to_config(composed: Any) -> Config:
     missing = sorted(OmegaConf.missing_keys(composed))
     if missing:
         raise ConfigurationError(
-            f"{missing[0]}: got no value; valid: a value for each of {', '.join(missing)}.\nTry: {missing[0]}=VALUE"
+            "got no value",
+            key=missing[0],
+            valid=f"a value for each of {', '.join(missing)}",
+            hint=f"{missing[0]}=VALUE",
         )
     config: Any = OmegaConf.to_object(composed)
     assert isinstance(config, Config), "the schema is the root of every composition"
@@ -79,8 +82,10 @@ def _check_backend(backend: BackendConfig) -> None:
     """``name`` is what a run is called: that of a backend which does not run it would be a false name."""
     if not backend.name.strip():
         raise ConfigurationError(
-            f"backend.name: got no value; valid: what is registered with torch ({', '.join(registered_names())}), "
-            "or what an installed package adds.\nTry: backend=dynamo backend.name=eager"
+            "got no value",
+            key="backend.name",
+            valid=f"what is registered with torch ({', '.join(registered_names())}), or what an installed package adds",
+            hint="backend=dynamo backend.name=eager",
         )
     if backend.adapter not in BUILT_IN or backend.adapter == "dynamo" or backend.name in BUILT_IN:  # see shown_name
         return
@@ -88,9 +93,11 @@ def _check_backend(backend: BackendConfig) -> None:
         installed = backend.name in installed_adapters()
         example = f"backend={backend.name}" if installed else f"backend=dynamo backend.name={backend.name}"
         raise ConfigurationError(
-            f"backend.name: got {backend.name!r} with backend.adapter={backend.adapter}, so that a run of "
-            f"{backend.adapter} would bear the name of another backend; valid: a name of your own.\n"
-            f"Try: {example}"
+            f"got {backend.name!r} with backend.adapter={backend.adapter}, so that a run of {backend.adapter} "
+            "would bear the name of another backend",
+            key="backend.name",
+            valid="a name of your own",
+            hint=example,
         )
 
 
@@ -103,20 +110,27 @@ def _check_model(config: Config) -> None:
     target = config.model.build.get("_target_")
     if not isinstance(target, str) or not _DOTTED.fullmatch(target):
         raise ConfigurationError(
-            f"model.build._target_: got {target!r}; valid: the dotted path of a callable that returns a module and "
-            "its inputs.\nTry: model.build._target_=my_package.my_module.build"
+            f"got {target!r}",
+            key="model.build._target_",
+            valid="the dotted path of a callable that returns a module and its inputs",
+            hint="model.build._target_=my_package.my_module.build",
         )
     if config.model.inputs is not None and not config.model.inputs.endswith(".safetensors"):
         raise ConfigurationError(
-            f"model.inputs: got {config.model.inputs!r}; valid: a .safetensors file.\n"
-            "Try: model.inputs=inputs.safetensors"
+            f"got {config.model.inputs!r}",
+            key="model.inputs",
+            valid="a .safetensors file",
+            hint="model.inputs=inputs.safetensors",
         )
 
 
 def _check_stages(config: Config) -> None:
     if not config.stages:
         raise ConfigurationError(
-            f"stages: got an empty list; valid: one or more of {', '.join(declared())}.\nTry: stages=[capture,report]"
+            "got an empty list",
+            key="stages",
+            valid=f"one or more of {', '.join(declared())}",
+            hint="stages=[capture,report]",
         )
     for options in config.stages.values():
         if hasattr(options, "check"):

@@ -30,5 +30,5 @@ def _answered(run: StoredRun, question: Question) -> Row:
     try:
         named(question.answer)(run, Wanted())
     except UserError as error:
-        return {"held": False, "otherwise": str(error).rpartition("Try: ")[2]}
+        return {"held": False, "otherwise": error.hint or str(error)}
     return {"held": True, "otherwise": None}

@@ -114,14 +114,16 @@ def parse_format(name: str, numerics: NumericsConfig, key: str = "accel.numerics
         if LEAST_BITS[0] <= exponent <= MOST_BITS[0] and LEAST_BITS[1] <= mantissa <= MOST_BITS[1]:
             return FloatFormat(name, exponent, mantissa)
         raise ConfigurationError(
-            f"{key}: got {name!r}; valid: 1-E-M with E from {LEAST_BITS[0]} to {MOST_BITS[0]} and M from "
-            f"{LEAST_BITS[1]} to {MOST_BITS[1]}.\nTry: {key}=1-6-9"
+            f"got {name!r}",
+            key=key,
+            valid=f"1-E-M with E from {LEAST_BITS[0]} to {MOST_BITS[0]} and M from {LEAST_BITS[1]} to {MOST_BITS[1]}",
+            hint=f"{key}=1-6-9",
         )
     block = re.fullmatch(r"bfp(\d+)", str(name))
     if block and 2 <= int(block[1]) <= 16:
         return BlockFormat(name, int(block[1]), numerics.block_size, numerics.block_axis)
     valid = [*closest_first(str(name), NAMED), "1-E-M, as 1-6-9", "bfp2 … bfp16"]
-    raise ConfigurationError(f"{key}: got {name!r}; valid: {', '.join(valid)}.\nTry: {key}={valid[0]}")
+    raise ConfigurationError(f"got {name!r}", key=key, valid=", ".join(valid), hint=f"{key}={valid[0]}")
 
 
 def validate_numerics(config: NumericsConfig) -> None:
@@ -133,13 +135,17 @@ def validate_numerics(config: NumericsConfig) -> None:
         found = parse_format(config.accumulate, config, "accel.numerics.accumulate")
         if isinstance(found, BlockFormat) or found.name == "float64":
             raise ConfigurationError(
-                f"accel.numerics.accumulate: got {config.accumulate!r}; valid: a format with an exponent of its own, "
-                "of at most 32 bits.\nTry: accel.numerics.accumulate=bfloat16"
+                f"got {config.accumulate!r}",
+                key="accel.numerics.accumulate",
+                valid="a format with an exponent of its own, of at most 32 bits",
+                hint="accel.numerics.accumulate=bfloat16",
             )
     elif config.accumulate_block is not None:
         raise ConfigurationError(
-            f"accel.numerics.accumulate_block: got {config.accumulate_block} without a format to round to; valid: "
-            f"both.\nTry: accel.numerics.accumulate=bfloat16 accel.numerics.accumulate_block={config.accumulate_block}"
+            f"got {config.accumulate_block} without a format to round to",
+            key="accel.numerics.accumulate_block",
+            valid="both",
+            hint=f"accel.numerics.accumulate=bfloat16 accel.numerics.accumulate_block={config.accumulate_block}",
         )
     check_declared(config, "accel.numerics")
     _validate_tile(config)
@@ -148,8 +154,10 @@ def validate_numerics(config: NumericsConfig) -> None:
     for pattern in config.fallback:
         if not isinstance(pattern, str) or not re.fullmatch(r"[\w.:*?\[\]!-]+", pattern):
             raise ConfigurationError(
-                f"accel.numerics.fallback: got {pattern!r}; valid: an operation's name or pattern.\n"
-                "Try: accel.numerics.fallback=[aten.sort]"
+                f"got {pattern!r}",
+                key="accel.numerics.fallback",
+                valid="an operation's name or pattern",
+                hint="accel.numerics.fallback=[aten.sort]",
             )
 
 
@@ -159,12 +167,17 @@ def _validate_storage(dtype: str, name: str, config: NumericsConfig, key: str) -
     found = parse_format(name, config, f"{key}.{dtype}")
     if found.name == "float64" and dtype != "float64":
         raise ConfigurationError(
-            f"{key}.{dtype}: got 'float64', which is wider; valid: a format of at most 32 bits.\n"
-            f"Try: {key}.{dtype}=bfloat16"
+            "got 'float64', which is wider",
+            key=f"{key}.{dtype}",
+            valid="a format of at most 32 bits",
+            hint=f"{key}.{dtype}=bfloat16",
         )
     if isinstance(found, BlockFormat) and dtype == "float64":
         raise ConfigurationError(
-            f"{key}.float64: got {name!r}; valid: a format with an exponent of its own.\nTry: {key}.float64=float32"
+            f"got {name!r}",
+            key=f"{key}.float64",
+            valid="a format with an exponent of its own",
+            hint=f"{key}.float64=float32",
         )
 
 
@@ -179,13 +192,17 @@ def _validate_tile(config: NumericsConfig) -> None:
             continue
         if at < len(config.tile) - 1 or tile_bytes(size) is None:
             raise ConfigurationError(
-                f"accel.numerics.tile: got {size!r}; valid: a whole number above 0 of elements, and for the last "
-                "dimension also bytes (128B).\nTry: accel.numerics.tile=[32,32]"
+                f"got {size!r}",
+                key="accel.numerics.tile",
+                valid="a whole number above 0 of elements, and for the last dimension also bytes (128B)",
+                hint="accel.numerics.tile=[32,32]",
             )
     if len(config.tile) > 2:
         raise ConfigurationError(
-            f"accel.numerics.tile: got {list(config.tile)}; valid: the sizes of the last one or two dimensions.\n"
-            "Try: accel.numerics.tile=[32,32]"
+            f"got {list(config.tile)}",
+            key="accel.numerics.tile",
+            valid="the sizes of the last one or two dimensions",
+            hint="accel.numerics.tile=[32,32]",
         )
 
 

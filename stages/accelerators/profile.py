@@ -79,7 +79,9 @@ def validate_profile(
     base = base or Profile(config.name)
     config = apply_environment(config, os.environ if environment is None else environment)
     if not isinstance(config.strict, bool | None):
-        raise ConfigurationError(f"accel.strict: got {config.strict!r}; valid: true or false. Try: accel.strict=true")
+        raise ConfigurationError(
+            f"got {config.strict!r}", key="accel.strict", valid="true or false", hint="accel.strict=true"
+        )
     written = [validated(rule, f"{base.name}.rules[{index}]") for index, rule in enumerate(base.rules)]
     written += [validated(rule, f"accel.rules[{index}]") for index, rule in enumerate(config.rules)]
     written = edited(written, config)
@@ -165,8 +167,9 @@ def with_overrides(config: Any, overrides: Mapping[str, Any]) -> Any:
             example = KINDS[SCALARS[key]].example if key in SCALARS else "null"
             why = str(error).partition("\n")[0]
             raise ConfigurationError(
-                f"accel.{error.full_key or key}: got {value!r} (in accel.{key}={value}): {why}.\n"
-                f"Try: accel.{key}={example}"
+                f"got {value!r} (in accel.{key}={value}): {why}",
+                key=f"accel.{error.full_key or key}",
+                hint=f"accel.{key}={example}",
             ) from error
     return config
 
@@ -192,8 +195,10 @@ def check_variables(environment: Mapping[str, str]) -> None:
         if name.startswith(PREFIX) and name not in VARIABLES:
             nearest = closest_first(name, VARIABLES)
             raise ConfigurationError(
-                f"{name}: got {environment[name]!r} (in the environment), but the mock has no such variable; valid: "
-                f"{', '.join(nearest)}.\nTry: unset {name}, or {nearest[0]}={environment[name]}"
+                f"got {environment[name]!r} (in the environment), but the mock has no such variable",
+                key=name,
+                valid=", ".join(nearest),
+                hint=f"unset {name}, or {nearest[0]}={environment[name]}",
             )
 
 
@@ -201,8 +206,10 @@ def _profile_path(given: str) -> Path:
     if given.endswith((".yaml", ".yml")) or os.sep in given:
         if not Path(given).is_file():
             raise ConfigurationError(
-                f"accel: got {given!r}, and there is no such file; valid: a .yaml file, or "
-                f"{', '.join(profile_names())}.\nTry: accel={nearest(Path(given).stem, profile_names()) or 'strict16'}"
+                f"got {given!r}, and there is no such file",
+                key="accel",
+                valid=f"a .yaml file, or {', '.join(profile_names())}",
+                hint=f"accel={nearest(Path(given).stem, profile_names()) or 'strict16'}",
             )
         return Path(given)
     if given not in profile_names():
@@ -220,11 +227,14 @@ def _validate_waiver(waiver: Waiver, key: str) -> None:
         raise invalid_choice(f"{key}.rule", waiver.rule, KINDS)
     if waiver.reason in ("", "???"):
         raise ConfigurationError(
-            f"{key}.reason: got {waiver.reason!r}; valid: why it is accepted.\nTry: reason: until the next chip"
+            f"got {waiver.reason!r}",
+            key=f"{key}.reason",
+            valid="why it is accepted",
+            hint="reason: until the next chip",
         )
     if (waiver.rule, waiver.source, waiver.target) == ("*", "*", "*"):
         raise ConfigurationError(
-            f"{key}: waives everything; valid: a rule, a source or a target.\nTry: rule: alignment"
+            "waives everything", key=key, valid="a rule, a source or a target", hint="rule: alignment"
         )
     if waiver.expires is not None:
         expiry(waiver, key)
@@ -238,7 +248,7 @@ def expiry(waiver: Waiver, key: str = "accel.waivers") -> datetime.date | None:
         return datetime.date.fromisoformat(str(waiver.expires))
     except ValueError:
         raise ConfigurationError(
-            f"{key}.expires: got {waiver.expires!r}; valid: a date as YYYY-MM-DD.\nTry: expires: 2027-01-31"
+            f"got {waiver.expires!r}", key=f"{key}.expires", valid="a date as YYYY-MM-DD", hint="expires: 2027-01-31"
         ) from None
 
 
@@ -251,13 +261,16 @@ def _boolean(key: str, text: str) -> bool:
 
 def _positive(key: str, text: str) -> int:
     if not re.fullmatch(r"\s*\+?[0-9]+\s*", text) or int(text) <= 0:
-        raise ConfigurationError(f"{key}: got {text!r} (in the environment); valid: a whole number above 0. "
-                                 f"Try: {key}=16")  # fmt: skip
+        raise ConfigurationError(
+            f"got {text!r}", key=key, place="the environment", valid="a whole number above 0", hint=f"{key}=16"
+        )
     return int(text)
 
 
 def _memory(key: str, text: str) -> int:
     found = parse_bytes(text)
     if found is None:
-        raise ConfigurationError(f"{key}: got {text!r} (in the environment); valid: {VALID_BYTES}. Try: {key}=16GiB")
+        raise ConfigurationError(
+            f"got {text!r}", key=key, place="the environment", valid=VALID_BYTES, hint=f"{key}=16GiB"
+        )
     return found

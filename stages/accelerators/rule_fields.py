@@ -37,7 +37,7 @@ def validated(rule: Rule, key: str) -> Written:
         raise invalid_choice(f"{key}.effect", effect, kind.effects, where=f"a rule {rule.rule}")
     if rule.value is None:
         raise ConfigurationError(
-            f"{value_key}: the rule {rule.rule!r} has none; valid: a value.\nTry: {example_of(value_key, kind.example)}"
+            f"the rule {rule.rule!r} has none", key=value_key, valid="a value", hint=example_of(value_key, kind.example)
         )
     value = kind.read(rule.value, value_key, kind.example)
     if rule.operations is not None and kind.operations:
@@ -73,8 +73,10 @@ def check_roles(roles: Sequence[str] | None, valid: Sequence[str], key: str) -> 
 def _not_empty(value: Sequence[str] | None, key: str) -> None:
     if value is not None and not value:
         raise ConfigurationError(
-            f"{key}: got []: the rule would look at nothing; valid: at least one, or null for the usual ones.\n"
-            f"Try: {example_of(key, 'null')}"
+            "got []: the rule would look at nothing",
+            key=key,
+            valid="at least one, or null for the usual ones",
+            hint=example_of(key, "null"),
         )
 
 

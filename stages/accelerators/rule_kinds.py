@@ -54,7 +54,7 @@ class Kind:
 
 def wrong_value(key: str, value: Any, valid: str, example: str) -> ConfigurationError:
     """The error for a value, ``key`` being what the user wrote."""
-    return ConfigurationError(f"{key}: got {shown(value)}; valid: {valid}.\nTry: {example_of(key, example)}")
+    return ConfigurationError(f"got {shown(value)}", key=key, valid=valid, hint=example_of(key, example))
 
 
 COUNT = Range(1, INT64, whole=True)
@@ -102,8 +102,10 @@ def _dtypes(value: Any, key: str, example: str) -> Any:
     if not value:
         none = "leave the rule out" if "[" in key else f"{key}=null"
         raise ConfigurationError(
-            f"{key}: got {value!r}, which would allow no dtype at all; valid: at least one.\n"
-            f"Try: {example_of(key, example)}, or for no rule {none}"
+            f"got {value!r}, which would allow no dtype at all",
+            key=key,
+            valid="at least one",
+            hint=f"{example_of(key, example)}, or for no rule {none}",
         )
     for dtype, example in dtypes_in(value):
         if str(dtype).removeprefix("torch.") not in DTYPES:

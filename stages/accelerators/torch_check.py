@@ -114,14 +114,15 @@ def _check_callable(pattern: str, key: str, value: object) -> None:
 
 def _group(key: str, pattern: str, what: str) -> ConfigurationError:
     return ConfigurationError(
-        f"{key}: got {pattern!r}, {what}; valid: its operations.\nTry: {example_of(key, f'[{pattern}.*]')}"
+        f"got {pattern!r}, {what}", key=key, valid="its operations", hint=example_of(key, f"[{pattern}.*]")
     )
 
 
 def _unknown(key: str, pattern: str, name: str, known: set[str]) -> ConfigurationError:
     nearest = closest_first(name, sorted(known))[:SHOWN]
     return ConfigurationError(
-        f"{key}: got {pattern!r}, which torch {torch.__version__} does not have; "
-        f"nearest of {len(known)}: {', '.join(nearest)}.\n"
-        f"Try: {example_of(key, f'[{nearest[0]}]')}"
+        f"got {pattern!r}, which torch {torch.__version__} does not have; "
+        f"nearest of {len(known)}: {', '.join(nearest)}",
+        key=key,
+        hint=example_of(key, f"[{nearest[0]}]"),
     )

@@ -63,8 +63,10 @@ def stored_config(content: Mapping[str, Any], file: str) -> AccelConfig:
         told = visible(str(value))
         why = "an interpolation, which is not resolved when a stored run is read" if "${" in told else "not its type"
         raise ConfigurationError(
-            f"check: {visible(file)} has no profile that can be read: {visible(key)} is {told[:200]!r}, {why}; valid: "
-            f"plain values.\nTry: {visible(key)}=VALUE, or accel=strict16"
+            f"{visible(file)} has no profile that can be read: {visible(key)} is {told[:200]!r}, {why}",
+            key="check",
+            valid="plain values",
+            hint=f"{visible(key)}=VALUE, or accel=strict16",
         ) from error
     assert isinstance(config, AccelConfig)
     return config

@@ -14,7 +14,9 @@ def constraints(run: StoredRun, wanted: Wanted) -> Analysis:
     if stored["total"] is None:
         reason = run.message("constrain") or "the profile has no rules"
         raise UserError(
-            f"{run.folder}: holds no violations: {reason}.\nTry: inductor-debug check {run.folder} accel=strict16"
+            f"holds no violations: {reason}",
+            key=str(run.folder),
+            hint=f"inductor-debug check {run.folder} accel=strict16",
         )
     lines = [dict(line) for line in stored["top_lines"]]
     return Analysis([run.message("constrain")], [

@@ -45,8 +45,10 @@ def check_options(vary: Iterable[str], dims: Mapping[str, Any], compiler: str) -
         numbers = named_dims(named).values() if isinstance(named, Mapping) else [None]
         if not all(isinstance(number, int) and not isinstance(number, bool) for number in numbers):
             raise ConfigurationError(
-                f"stages.guards.dims.{kind}: got {named!r}; valid: input names, each with the number of a dimension.\n"
-                f"Try: stages.guards.dims.{kind}.INPUT=0"
+                f"got {named!r}",
+                key=f"stages.guards.dims.{kind}",
+                valid="input names, each with the number of a dimension",
+                hint=f"stages.guards.dims.{kind}.INPUT=0",
             )
 
 

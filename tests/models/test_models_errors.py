@@ -1,8 +1,10 @@
 """What an error came from, through what torch and Python wrap around it."""
 
+import pickle
+
 import pytest
 
-from inductor_debug.models.errors import root_cause, wrapped
+from inductor_debug.models.errors import ConfigurationError, UserError, invalid_choice, root_cause, wrapped
 from inductor_debug.pipeline.run.worker import headline, is_out_of_memory
 from inductor_debug.stages.backends.strict_error import ProfileViolated, violation_in
 from inductor_debug.stages.sides.running import describe
@@ -55,3 +57,12 @@ def test_a_violation_is_found_below_its_wrapping() -> None:
     assert violation_in(chain()[-1]) is None
     with pytest.raises(Failed):
         raise Failed(violated)
+
+
+def test_a_users_mistake_is_told_by_its_parts() -> None:
+    mistake = invalid_choice("dtype", "float33", ("float16", "float32"))
+    assert (mistake.key, mistake.place, mistake.hint) == ("dtype", "", "dtype=float32")
+    placed = mistake.with_parts(place="my.yaml", hint="dtype=float16")
+    told = "dtype: got 'float33' (in my.yaml); valid: float32, float16.\nTry: dtype=float16"
+    assert type(placed) is ConfigurationError and str(placed) == told == str(pickle.loads(pickle.dumps(placed)))
+    assert str(UserError("nothing ran")) == "nothing ran" and str(UserError("no run", hint="ls")) == "no run.\nTry: ls"

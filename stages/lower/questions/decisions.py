@@ -35,8 +35,9 @@ def fusion(run: StoredRun, wanted: Wanted) -> Analysis:
     graphs = [graph for graph in wanted_graphs(run, wanted) if run.has(files.FUSIONS, graph)]
     if not graphs:
         raise UserError(
-            f"{run.folder}: holds no fusions: its backend tells kernels, and not what it fused.\n"
-            f"Try: inductor-debug analyze {run.folder} --type kernels"
+            "holds no fusions: its backend tells kernels, and not what it fused",
+            key=str(run.folder),
+            hint=f"inductor-debug analyze {run.folder} --type kernels",
         )
     facts = run.json(files.LOWERING).graphs
     launches = {graph: launches_of(run, graph) for graph in graphs}
@@ -149,9 +150,11 @@ def _known(launches: Mapping[str, Sequence[LaunchRecord]], decided: Mapping[str,
         lines = {line.code: None for launch in every for line in launch.sources if line.own}
         option, known = ("--node", nodes) if alone.nodes else ("--line", lines)
         near = closest_first(given, known)[:NEAREST]
-        hint = f"\nTry: {option} {shlex.quote(near[0])}" if near else ""
         raise UserError(
-            f"{option}: got {given!r}, of which no fusion was decided; valid: {', '.join(near) or 'none'}, ….{hint}"
+            f"got {given!r}, of which no fusion was decided",
+            key=option,
+            valid=f"{', '.join(near) or 'none'}, …",
+            hint=f"{option} {shlex.quote(near[0])}" if near else "",
         )
 
 

@@ -25,7 +25,7 @@ def wanted_graphs(run: StoredRun, wanted: Wanted) -> list[str]:
     if wanted.graph is None:
         return graphs
     if wanted.graph not in graphs:
-        raise UserError(f"--graph: got {wanted.graph!r}; valid: {', '.join(graphs)}.\nTry: --graph {graphs[0]}")
+        raise UserError(f"got {wanted.graph!r}", key="--graph", valid=", ".join(graphs), hint=f"--graph {graphs[0]}")
     return [wanted.graph]
 
 

@@ -41,8 +41,9 @@ def kernels(run: StoredRun, wanted: Wanted) -> Analysis:
     launches = [launch for graph in graphs for launch in launches_of(run, graph)]
     if not launches:
         raise UserError(
-            f"{run.folder}: holds no kernels: its graphs hold no operation that needs a kernel.\n"
-            f"Try: inductor-debug analyze {run.folder}"
+            "holds no kernels: its graphs hold no operation that needs a kernel",
+            key=str(run.folder),
+            hint=f"inductor-debug analyze {run.folder}",
         )
     chosen = [launch for launch in launches if matches(launch, wanted)]
     if not chosen:
@@ -136,8 +137,10 @@ def _nothing_found(launches: Sequence[LaunchRecord], wanted: Wanted) -> UserErro
         near = closest_first(wanted.lines[0], code)[:NEAREST]
         shown = ", ".join(f"{Path(item).name} ({code[item]})" for item in near)
         return UserError(
-            f"--line: got {wanted.lines[0]!r}, from which no kernel came; valid: FILE:LINE, FILE or a part of a line's "
-            f"code, such as {shown or 'none'}.\nTry: --line {Path(near[0]).name if near else 'FILE'}"
+            f"got {wanted.lines[0]!r}, from which no kernel came",
+            key="--line",
+            valid=f"FILE:LINE, FILE or a part of a line's code, such as {shown or 'none'}",
+            hint=f"--line {Path(near[0]).name if near else 'FILE'}",
         )
     names = dict.fromkeys(launch.name for launch in launches)
     nodes = dict.fromkeys(node for launch in launches for node in launch.nodes)
@@ -145,10 +148,11 @@ def _nothing_found(launches: Sequence[LaunchRecord], wanted: Wanted) -> UserErro
         for name in given:
             if not any(is_kernel(launch, name) or name in launch.nodes for launch in launches):
                 near = closest_first(name, known)[:NEAREST]
-                hint = f"\nTry: {option} {near[0]}" if near else ""
-                return UserError(f"{option}: got {name!r}; valid: {', '.join(near) or 'none'}, ….{hint}")
+                valid, hint = f"{', '.join(near) or 'none'}, …", f"{option} {near[0]}" if near else ""
+                return UserError(f"got {name!r}", key=option, valid=valid, hint=hint)
     asked = [*wanted.lines, *wanted.kernels, *wanted.nodes]
     return UserError(
-        f"--line, --kernel, --node: no one kernel has {' and '.join(map(repr, asked))}; each is in other kernels.\n"
-        "Try: one of them alone, or --type fusion with both"
+        f"no one kernel has {' and '.join(map(repr, asked))}; each is in other kernels",
+        key="--line, --kernel, --node",
+        hint="one of them alone, or --type fusion with both",
     )

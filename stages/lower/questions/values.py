@@ -59,14 +59,18 @@ def _chosen_values(rows: list[Row], wanted: Wanted) -> list[Row]:
     """
     graphs = list(dict.fromkeys(str(row["graph"]) for row in rows))
     if wanted.graph is not None and wanted.graph not in graphs:
-        raise UserError(f"--graph: got {wanted.graph!r}; valid: {', '.join(graphs)}.\nTry: --graph {graphs[0]}")
+        raise UserError(f"got {wanted.graph!r}", key="--graph", valid=", ".join(graphs), hint=f"--graph {graphs[0]}")
     names = dict.fromkeys(str(row["kernel"]) for row in rows if row["kernel"])
     asked = [kernel_of(name) for name in wanted.kernels]
     for name in asked:
         if not any(name in known for known in names):
             near = closest_first(name, names)[:NEAREST]
-            hint = f"\nTry: --kernel {near[0]}" if near else ""
-            raise UserError(f"--kernel: got {name!r}, of which no value is told; valid: {', '.join(near)}, ….{hint}")
+            raise UserError(
+                f"got {name!r}, of which no value is told",
+                key="--kernel",
+                valid=f"{', '.join(near)}, …",
+                hint=f"--kernel {near[0]}" if near else "",
+            )
     return [row for row in rows if all(name in str(row["kernel"] or "") for name in asked)
             and wanted.graph in (None, row["graph"])]  # fmt: skip
 
