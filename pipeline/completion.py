@@ -1,6 +1,6 @@
 """Tab completion of ``inductor-debug`` and of ``python -m pipeline`` for bash, zsh and fish.
 
-``inductor-debug completion SHELL`` prints a script; the shell's function in it asks ``inductor-debug complete``, or
+``inductor-debug completion SHELL`` prints a script. The shell's function in it asks ``inductor-debug complete``, or
 ``python -m inductor_debug complete``, for the words that may stand at the cursor.
 """
 
@@ -222,8 +222,8 @@ def main(arguments: Sequence[str], app: "Typer") -> int:
     """``SHELL LINE [POINT [BREAKS]]``: print the candidates, one a line, as that shell takes them.
 
     Args:
-        arguments: the shell; the command line; how much of it is before the cursor; the characters at which the shell
-            divides words, of which it keeps what stands before the last one.
+        arguments: the shell; the command line; characters of it before the cursor; the characters at which the shell
+            divides words. The shell keeps what stands before the last of those.
         app: the commands.
     """
     shell, line, *rest = [*arguments, "", ""][: max(len(arguments), 2)]

@@ -1,7 +1,7 @@
 """The one door to the terminal for what stored runs hold: tables, sentences, JSON and errors.
 
-Whatever passes here is printable: a control character of a stored text is shown as its escape, so that it can move no
-cursor, color nothing and forge no line.
+Whatever passes here is printable. A control character of a stored text is shown as its escape: it can move no cursor,
+color nothing and forge no line.
 """
 
 import json

@@ -37,8 +37,8 @@ def digest(content: Any) -> str:
 def stored_fingerprint(directory: Path) -> str | None:
     """:func:`fingerprint` of the configuration that a run's directory holds; options that it lacks have their defaults.
 
-    None where it can't be established: there is none, it can't be read, the schema has other keys by now, or it names
-    what was looked up elsewhere (an interpolation).
+    None where there is no configuration, it can't be read, the schema has other keys by now, or it has an
+    interpolation, whose value was looked up elsewhere.
     """
     try:
         content = with_names_of_today(read_yaml(directory / CONFIGURATION, dict[str, Any], directory))

@@ -22,8 +22,8 @@ _LINE = re.compile(r"^(?P<file>.+):(?P<line>\d+)$")
 def compute_digest(directory: RunDirectory, inputs: Mapping[str, list[str]]) -> tuple[str, dict[str, list[str]]]:
     """SHA-256 over the canonical columns of stored artifacts, and the inputs that it covers.
 
-    The digest does not depend on the run directory's path, which is replaced wherever it occurs in a value, nor on the
-    folder that a package is in: see :func:`source_place`.
+    The digest does not depend on the run directory's path, which is replaced wherever it occurs in a value. It does not
+    depend on the folder that a package is in either: see :func:`source_place`.
 
     Args:
         inputs: artifact → CSV columns, or JSON keys of each record; empty for the whole artifact.

@@ -2,7 +2,7 @@
 
 The lock is an ``flock`` on the owner's file: the system lets go of it when the last process that holds it ends,
 however it ends. The parent holds it, and so does the guard of a worker (:mod:`pipeline.run.guard`), which outlives all
-that the worker started: a directory is free when nobody is left who could write into it.
+that the worker started. So a directory is free when nobody is left who could write into it.
 """
 
 import contextlib

@@ -88,8 +88,8 @@ class Against:
 def against(run: Path, asked: Asked) -> Against:
     """The profile that is asked for, or the run's own: with ``accel=none`` what its backend declares.
 
-    The profile ``mock`` is what MOCK_* make of it: those of this process where it is asked for by name; of the run's
-    own those that were in force there, so that a check finds what the run found.
+    The variables MOCK_* edit the profile ``mock``. Asked for by name, it is edited by those of this process; the run's
+    own by those that the run had, so that a check finds what the run found.
 
     Raises:
         ConfigurationError: there is no such profile, or a value of it or of a variable MOCK_* can't be read.

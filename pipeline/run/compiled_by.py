@@ -8,10 +8,10 @@
     set_by_run  such variables that the run set itself
     model       versions of the libraries, and SHA-256 of the model's own files, that its modules are from
     device      name, processor's instructions, threads
-    options     options of TorchInductor, TorchDynamo and AOTAutograd that differ from their defaults, by compiler, as
-                they were in force where that compiler compiled the case
-    options_before   what those of them were once the model was built that were others when it was compiled (None: the
-                default): the model, the backend or torch set them since
+    options     by compiler (TorchInductor, TorchDynamo, AOTAutograd), those of its options that differed from their
+                defaults when it compiled the case
+    options_before   of options that changed between building and compiling the model, the earlier value (None: the
+                default); the model, the backend or torch changed them
 
 The last four are told by the worker, once the model is built and again once it is compiled; None where no stage needed
 torch.

@@ -1,9 +1,9 @@
 """The process between the parent and a worker: ``python -I -S guard.py LIFELINE LOCK EVENTS LIMIT COMMAND…``.
 
-It starts the worker, and ends all that the worker started as soon as the worker or the parent has ended, however: the
-lifeline is a pipe whose other end the parent alone holds, and processes whose own parent died become the guard's
-children. It holds the run's lock, so that the directory is free only when nobody is left who could write into it. It
-copies what they print to its standard output, the run's log, of which a limit keeps the start and the end.
+It starts the worker. When the worker or the parent has ended, in whatever way, it ends all that the worker started. The
+lifeline is a pipe whose other end only the parent holds; processes whose own parent died become the guard's children.
+The guard holds the run's lock, so that the directory is free only when nobody is left who could write into it. It
+copies what they print to its standard output, the run's log; of a log beyond the limit it keeps the start and the end.
 
 A program of its own with the standard library alone, so that it starts in milliseconds. It ends as the worker did: with
 its exit code, or by its signal.

@@ -1,7 +1,7 @@
 """Makes a stored run again with what compiled it: its variables, or a refusal.
 
-A stored run is data from strangers: of its variables only switches are taken over (:func:`compiled_by.restorable`),
-never a path, a program or a name that something is imported by.
+A stored run is data from strangers. Of its variables only switches are restored (:func:`compiled_by.restorable`): never
+a path, a program or a name that is imported.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """Runs the stages of one configuration in worker processes and leaves a complete run directory.
 
-The parent (this module) composes nothing and computes nothing: it starts a worker, listens to its events, watches its
-memory and its time, and writes down what became of each stage. A worker that dies costs one stage; the next worker
-goes on with the rest.
+The parent (this module) composes nothing and computes nothing. It starts a worker, listens to its events, watches its
+memory and time, and records the outcome of each stage. A worker that dies costs one stage; the next worker goes on with
+the rest.
 """
 
 import contextlib
@@ -71,16 +71,16 @@ def run(
         directory: the run directory; made if it is not there. What an earlier run of the same configuration left there
             is removed first, with ``runner.overwrite`` what any earlier run left.
         overrides: what the user typed, recorded in ``summary.json``.
-        keep_rejected: keep the directory of a configuration that can't be run, with ``configuration_error.json`` in
-            it (a sweep's table reads it), instead of removing what the run left there.
+        keep_rejected: keep the directory of a configuration that can't be run instead of removing what the run left
+            there. It holds ``configuration_error.json``, which a sweep's table reads.
         flags: those of the command line that the overrides need to mean the same, recorded in ``summary.json``.
         stage_classes: stages beyond the registry's, name → ``"module:Class"``.
         expected: of a stored run that is made again, what compiled it.
         files: path in the run directory → text to store there first (Hydra's record of the configuration).
 
     Returns:
-        0 every stage passed; 1 a verdict failed; 2 the configuration can't be run (the message is on stderr);
-        3 a stage crashed, ran out of memory or timed out, or the disk is full.
+        0: every stage passed. 1: a verdict failed. 2: the configuration can't be run; the message is on stderr. 3: a
+        stage crashed, ran out of memory or timed out, or the disk is full.
 
     Raises:
         DirectoryRefused: the directory is another's, or can't be written; nothing in it was changed.
@@ -309,7 +309,7 @@ class Runner:
 
     def _environment(self) -> dict[str, str]:
         """The worker's variables. With ``runner.cache=false`` every cache is private to the run and removed after it:
-        a compilation is then as cold as it claims, and nothing is written outside the run directory."""
+        the compilation is cold, and nothing is written outside the run directory."""
         cache = _shared_cache(self.options) if self.options.cache else self.rundir.make_cache()
         environment = dict(os.environ)
         for variable, folder in _CACHES.items():

@@ -43,8 +43,8 @@ class Watch:
     def over_limit(self) -> int | None:
         """Bytes in use where the tree is beyond the limit, else None.
 
-        The sum of resident sizes counts shared pages once a process, so that a sum beyond the limit is confirmed with
-        what is unique to each process before anybody is killed for it.
+        The sum of resident sizes counts a shared page once for each process. So a sum beyond the limit is confirmed
+        with the memory that is unique to each process.
         """
         if self.memory_limit is None:
             return None

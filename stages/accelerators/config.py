@@ -29,19 +29,19 @@ class Rule:
         rule: alignment, rank, size, tile, dtype, layout, memory_tensor, memory_peak, operation, dynamic_shape, custom.
         effect: reject, pad, cast, copy or fallback; None is the rule's usual one: of dtype cast
             for a mapping, reject for a list.
-        dims: of alignment: last, last2, first, contraction, all; of size: all, last, last2, first; of tile: all, or
+        dims: of alignment: last, last2, first, contraction, all. Of size: all, last, last2, first. Of tile: all, or
             free, which leaves out the dimension that an operand of a product contracts.
-        roles: activation, parameter, index (integer and bool tensors); of dtype, alignment and tile also compute (what
-            matrix products, convolutions and attention multiply, of every dtype, and no bias), of dtype storage (what
-            is no index), of alignment and tile result (what such products give).
+        roles: activation, parameter, index (integer and bool tensors). Of dtype, alignment and tile also compute: what
+            matrix products, convolutions and attention multiply, of every dtype, without biases. Of dtype also storage:
+            all but indices. Of alignment and tile also result: what such products give.
         unit: of alignment and layout: elements or bytes; of memory_tensor: bytes, or span_bytes (from the first to the
             last byte that its strides reach).
         operations: only what these operations read and make; ``!aten.add`` leaves one out.
-        value: a limit, a list or a mapping, by rule: alignment 16; rank 4; size 65535 or {min: 1, max: 65535}; tile
-            [32, 32], of the last dimensions; dtype [float16] (allowed) or {float64: float32} (what one becomes); layout
-            contiguous, channels_last or {stride: 16, offset: 128}; memory in bytes or as 16GiB; operation [aten.lu]
-            (denied) or {allow: [aten.add]}; dynamic_shape static or bounded; custom {_target_: package.module.function,
-            …}.
+        value: a limit, a list or a mapping, by rule. Alignment: 16. Rank: 4. Size: 65535 or {min: 1, max: 65535}. Tile:
+            [32, 32], of the last dimensions. Dtype: [float16] (allowed) or {float64: float32} (what one becomes).
+            Layout: contiguous, channels_last or {stride: 16, offset: 128}. Memory: bytes, or 16GiB. Operation:
+            [aten.lu] (denied) or {allow: [aten.add]}. Dynamic_shape: static or bounded. Custom: {_target_:
+            package.module.function, …}.
         source: where the number was published. version: of that source.
     """
 
@@ -60,9 +60,9 @@ class Rule:
 class NumericsConfig:
     """How an accelerator's numbers differ from torch's, for ``backend=emulated``. Empty: they do not.
 
-    A format is ``bfloat16``, ``float16``, ``float32``, ``tf32``, ``float8_e4m3fn``, ``float8_e5m2``, a split of sign,
-    exponent and mantissa bits such as ``1-6-9``, or a block format ``bfp8`` (``bfpN``: N bits an element and an
-    exponent for each block). :mod:`stages.accelerators.number_formats` says what each means.
+    A format is ``bfloat16``, ``float16``, ``float32``, ``tf32``, ``float8_e4m3fn`` or ``float8_e5m2``; or sign,
+    exponent and mantissa bits, such as ``1-6-9``; or a block format ``bfpN`` (N bits an element, one exponent a block).
+    :mod:`stages.accelerators.number_formats` says what each means.
 
     Attributes:
         storage: dtype of a tensor → format in which the accelerator keeps it. Every operation's floating outputs are
@@ -141,13 +141,13 @@ class AccelConfig:
         layout: contiguous or channels_last.
         max_tensor_bytes: largest tensor, in bytes: a number, with a unit where wanted (16GiB).
         max_peak_bytes: most bytes alive at once in one graph, written in the same way.
-        denied: operations not supported: an overload (aten.add.Tensor), a packet (aten.add), a namespace
-            pattern (``aten.linalg_*``) or a Python target (torch.nn.functional.relu); the same list serves Dynamo
-            and aten graphs.
+        denied: operations not supported: an overload (aten.add.Tensor), a packet (aten.add), a namespace pattern
+            (``aten.linalg_*``) or a Python target (torch.nn.functional.relu). The same list serves Dynamo and aten
+            graphs.
         allowed: the only operations supported, written as in ``denied``.
         dynamic_shapes: static (no symbolic size) or bounded (every symbolic size has a largest value).
-        rules: rules in full form, added to those that the scalars give; a scalar edits the rule that it names: the one
-            for all operations where others are for some, and one with a value of the scalar's form.
+        rules: rules in full form, added to those that the scalars give. A scalar edits the rule that it names: the one
+            for all operations, with a value of the scalar's form.
         waivers: accepted findings.
         numerics: what ``backend=emulated`` emulates.
         peaks: what it can do at best, with which the stage ``profile`` compares.

@@ -16,8 +16,8 @@
 =====================  =====================================================================================
 
 Every rounding is to nearest, ties to even, and only once. A number is too large where it would round to one beyond the
-format's largest; it becomes infinity, or NaN where there is none, or with ``saturate`` the largest number, as an
-infinity does then. A NaN stays one.
+format's largest. It becomes infinity, or NaN in a format without infinity. With ``saturate`` it becomes the largest
+number, and so does an infinity. NaN stays NaN.
 """
 
 import re

@@ -31,8 +31,8 @@ def unfamiliar(profile: Profile, graphs: Iterable[GraphRecord]) -> list[str]:
 def confirm_names(profile: Profile, graphs: Iterable[GraphRecord] = ()) -> str:
     """ConfigurationError for an operation or a dtype that torch does not have, the nearest ones named.
 
-    Torch is imported only for names that are :func:`unfamiliar`; those of a library that is not imported, and all of
-    them where torch is not installed, are let through with a warning.
+    Torch is imported only for names that are :func:`unfamiliar`. A name of a library that is not imported passes with a
+    warning; where torch is not installed, every name does.
 
     Returns:
         In words what torch was asked for, or could not be; empty where no name was unfamiliar.

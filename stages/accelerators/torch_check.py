@@ -28,8 +28,8 @@ def check_names(profile: Profile, *, libraries: bool = True) -> None:
 
     Args:
         profile: whose names are checked.
-        libraries: False where a library that registers operators of its own may not be imported here: one of a
-            namespace that is unlike all that are is let through with a warning.
+        libraries: False where a library that registers operators may not be imported here. An operation of an unknown
+            namespace then passes with a warning.
     """
     for item in profile.written or completed(profile).written:
         if item.rule.rule == "dtype":

@@ -1,8 +1,8 @@
 """A profile's YAML as typed configuration without OmegaConf, whose import costs more than a whole check.
 
 Only content that needs no judgement is taken: known keys, values of exactly the field's type, no interpolation, no key
-twice. For anything else of a user's own file the answer is None, and OmegaConf validates, converts or refuses it as it
-does in the pipeline; of a stored run's it is an error, for OmegaConf would look its interpolations up.
+twice. For anything else in a user's own file the answer is None: OmegaConf then validates, converts or refuses it, as
+it does in the pipeline. In a stored run's file it is an error, for OmegaConf would resolve its interpolations.
 """
 
 import functools

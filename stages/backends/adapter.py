@@ -82,9 +82,9 @@ class AcceleratorAdapter(ABC):
         """Violations of one graph. Default: those of :meth:`capabilities`.
 
         An override says what no profile can. The constrain stage then asks it for every graph that :meth:`compile`
-        would get, whatever ``accel`` names: at the level ``aot`` forward and backward, and Dynamo's where those were
-        not captured; at the level ``dynamo`` Dynamo's. It may begin with ``super().check(graph)``: rows of the
-        capabilities are told apart and counted once.
+        would get, whatever ``accel`` names. At the level ``dynamo`` those are Dynamo's graphs; at the level ``aot``
+        forward and backward, or Dynamo's where those were not captured. It may begin with ``super().check(graph)``:
+        rows of the capabilities are told apart and counted once.
         """
         return check(graph, completed(self.capabilities()))
 

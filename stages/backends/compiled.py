@@ -116,8 +116,8 @@ def load_case(case: Case, adapter: AcceleratorAdapter) -> CompiledCase:
 def compiled_case(context: StageContext) -> CompiledCase:
     """This process's compiled case: what an earlier stage made, or made now.
 
-    A strict profile that the mock backends find broken leaves its reproductions, and an emulation that ends, as at an
-    index that wrapped around, its findings, whatever the stage makes of the error.
+    Where the mock backends find a strict profile broken, its reproductions are stored, whatever the stage makes of the
+    error. So are the findings of an emulation that ends early, as at an index that wrapped around.
     """
     if "compiled" not in context.live:
         adapter = build_adapter(context.settings)

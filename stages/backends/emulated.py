@@ -22,7 +22,7 @@ from inductor_debug.stages.settings import BackendConfig
 class EmulatedAdapter(AcceleratorAdapter):
     """Executes AOTAutograd's forward and backward with the numerics of a profile.
 
-    Attention is traced as the matmuls and the softmax that it is made of, so that each is emulated; a graph given to
+    Attention is traced as its matmuls and its softmax, so that each is emulated. A graph given to
     :meth:`compile` is taken as it is.
 
     Args:

@@ -110,8 +110,8 @@ def _normalized_over_another(site: Site) -> Tensor:
 
 
 def _another_dimension(site: Site, dims: Sequence[int], *, equal: bool) -> int:
-    """The last dimension of the first argument that is not in ``dims``, larger than 1 and, where ``equal``, of the
-    size of the last of ``dims``, so that the result keeps its shape."""
+    """The last dimension of the first argument that is not in ``dims`` and is larger than 1. Where ``equal``, it has
+    the size of the last of ``dims``: the result keeps its shape."""
     shape = site.args[0].shape
     taken = {dim % len(shape) for dim in dims}
     size = shape[dims[-1]]

@@ -4,8 +4,8 @@ Dynamo's graphs (``mock``), or AOTAutograd's forward and backward, apart (``aot_
 
     torch.compile(model, backend="mock", options={"profile": "strict16", "execute": "inductor"})
 
-The first call is what a user waits for, so a graph that fits is checked on records without source lines, modules and
-FLOPs; they are made where something was found.
+A graph is first checked on records without source lines, modules and FLOPs, for the user waits for the first call.
+Those are made only where something was found.
 """
 
 import itertools
@@ -48,7 +48,7 @@ class MockAdapter(AcceleratorAdapter):
         profile: the rules; the profile called ``mock`` by default, with MOCK_STRICT, MOCK_ALIGNMENT and MOCK_MAX_MEMORY
             applied.
         options: how to execute, and what a violation leaves.
-        run: True in the pipeline: what a violation leaves is stored in the run's directory, by the runner; and
+        run: True in the pipeline. The runner then stores what a violation leaves in the run's directory, and
             TorchInductor draws the random numbers that eager draws.
     """
 
@@ -278,10 +278,9 @@ def mock_backend(
 
     Args:
         mode: ``mode=`` of torch.compile: TorchInductor executes, in that mode.
-        options: ``options=`` of torch.compile: ``profile`` (name or path, default ``mock`` with MOCK_STRICT,
-            MOCK_ALIGNMENT and MOCK_MAX_MEMORY applied), the fields of
-            :class:`~stages.backends.mock_options.MockOptions` (``execute``, ``mode``, ``repro_dir``,
-            ``verified_repros``); other keys override the profile's fields.
+        options: ``options=`` of torch.compile. ``profile`` is a name or path, by default ``mock`` with MOCK_STRICT,
+            MOCK_ALIGNMENT and MOCK_MAX_MEMORY applied. ``execute``, ``mode``, ``repro_dir`` and ``verified_repros`` are
+            fields of :class:`~stages.backends.mock_options.MockOptions`. Other keys override the profile's fields.
 
     Raises:
         ProfileViolated: the profile is strict and the graph breaks it.

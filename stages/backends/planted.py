@@ -52,9 +52,9 @@ class PlantedFault(AcceleratorAdapter):
         graphs: ids of the graphs compiled since :meth:`dynamo_backend`.
 
     Raises:
-        ConfigurationError: when built, for a fault, graph id, strength or inner adapter that does not exist; when the
-            compiled graph is first run, for a node that it does not have or that can't have the fault; from
-            :meth:`validate_compiled`, for a graph that was never compiled.
+        ConfigurationError: When built: the fault, graph id, strength or inner adapter does not exist. When the compiled
+            graph first runs: it does not have the node, or the node can't have the fault. From
+            :meth:`validate_compiled`: the graph was never compiled.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ def stepper(case: Case, function: Callable[..., Any]) -> Callable[[], None]:
 class DeviceClock:
     """Takes steps of ``case`` through ``function`` and tells how long the device took for each, by CUDA events.
 
-    The device is kept busy until the host has queued the step, as far as the host can run ahead: the time is then the
+    The device is kept busy until the host has queued the step, as far as the host can run ahead. The time is then the
     device's work alone, without its waiting for the host. A step that itself waits for the device (``item()``) takes
     that lead away.
 

@@ -13,8 +13,8 @@ class BenchmarkConfig:
     repeats: timed calls of each side in each process at least.
     max_repeats: timed calls of each side in each process at most.
     relative_ci: a process stops once the 95 % interval of its own ratio of medians is this narrow, relative to it.
-    budget_s: seconds of timing after which it stops, ``repeats`` or not, all processes together and their start aside;
-        each side gets at least 3 samples in each process.
+    budget_s: seconds of timing after which it stops, even without ``repeats``: of all processes together, without their
+        start. Each side gets at least 3 samples in each process.
     """
 
     processes: int = whole(5, least=2)

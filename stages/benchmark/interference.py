@@ -1,7 +1,7 @@
 """What else the machine did while a process sampled, and whether that could carry the result.
 
-A neighbour does not slow both sides alike: a side that divides its work over all cores waits for the slowest of them,
-so that a ratio of two sides can be off by any factor, and off alike in every process. No interval shows that.
+A neighbour does not slow both sides alike. A side that divides its work over all cores waits for the slowest of them.
+So a ratio of two sides can be wrong by any factor, and wrong alike in every process. No interval shows that.
 """
 
 import math

@@ -1,10 +1,10 @@
 """95 % intervals that cover the spread between processes.
 
-A process differs from the next by where its memory lies, by its threads' places and by the machine's state: more than
-the samples within it tell. What is averaged is therefore one figure a process (the logarithm of a median, or of a
-ratio of medians), and its interval is Student's t with one degree of freedom less than there are processes. Of 5
-processes it covers 95 % where those logarithms are normal, and was simulated to cover that where a tenth of them are
-outliers. A bootstrap in two levels, processes and then samples, covered 83 % where processes differ by 10 %
+Processes differ in where their memory lies, where their threads run and the machine's state. The samples within one
+process do not show that. So one figure a process is averaged: the logarithm of a median, or of a ratio of medians. Its
+interval is Student's t with one degree of freedom less than there are processes. Of 5 processes it covers 95 % where
+those logarithms are normal, and was simulated to cover that where a tenth of them are outliers. A bootstrap in two
+levels, processes and then samples, covered 83 % where processes differ by 10 %
 (``tests/stages/benchmark/test_benchmark_interval.py``).
 """
 

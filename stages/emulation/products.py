@@ -1,9 +1,9 @@
 """Matmuls and convolutions whose partial sums are rounded.
 
-A product's terms along the contraction (K) are taken in blocks of ``accumulate_block``: a block's terms are
-multiplied and added up in the container (float32), the block's sum is added to the running sum, and that is rounded
-to ``accumulate``. A convolution's K is its weight's input channels, kernel rows and kernel columns, in that order, as
-in the matmul with unfolded patches that it equals. A bias, and beta times addmm's first operand, is added to the last
+A product's terms along the contraction (K) are taken in blocks of ``accumulate_block``. A block's terms are multiplied
+and added up in the container (float32). The block's sum is added to the running sum, which is then rounded to
+``accumulate``. A convolution's K is its weight's input channels, kernel rows and kernel columns, in that order, as in
+the matmul with unfolded patches that it equals. A bias, and beta times addmm's first operand, is added to the last
 running sum, and the result rounded once more.
 """
 
@@ -134,8 +134,8 @@ def _convolution_backward(
     groups: int,
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:
-    """The weight's gradient sums over positions of one image, then over images; the input's over output channels,
-    and patches that overlap are added up wide, as the bias's gradient is."""
+    """The weight's gradient sums over positions of one image, then over images. The input's gradient sums over output
+    channels. Patches that overlap are added up wide, as the bias's gradient is."""
     if transposed or weight.dim() != 4:
         raise NotEmulated("the backward of a convolution that is not two-dimensional, or is transposed")
     batch, outputs = gradient.shape[:2]

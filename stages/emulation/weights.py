@@ -15,9 +15,9 @@ Key = tuple[object, ...]
 class WeightCache:
     """Rounded copies of parameters, of views of them, and of what was made from their rounded copies.
 
-    The weights are held, so that their memory is not given to another tensor meanwhile; an entry is valid at its
-    source's version counter alone, which every in-place write raises (an optimizer's step among them). A write
-    through ``.data`` raises none and is not seen.
+    The weights are held, so that their memory is not given to another tensor meanwhile. An entry is valid at one
+    version counter of its source; every in-place write raises that, an optimizer's step too. A write through ``.data``
+    raises none and is not seen.
 
     Attributes:
         hits, misses: look-ups of weights that found an entry, and that had to round.

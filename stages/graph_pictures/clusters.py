@@ -1,8 +1,8 @@
 """Operations put together so that what they make is still without cycles.
 
-Folding a module to one box can close a cycle: a residual block's own sum lies between its children, and one ReLU
-module can be called before and after a convolution. So a module is not a box, a *visit* of it is: an operation joins
-the box of its module only where nothing that it reads comes, by way of another box, from that very box.
+Folding a module to one box can close a cycle. A residual block's own sum lies between its children. One ReLU module can
+be called before and after a convolution. So a box is not a module but a *visit* of it. An operation joins its module's
+box only where nothing that it reads comes from that box by way of another.
 """
 
 import heapq
@@ -15,8 +15,9 @@ from inductor_debug.stages.graph_pictures.flow import Flow
 def cluster(flow: Flow, numbers: Sequence[int], key: Callable[[int], Hashable | None]) -> list[list[int]]:
     """Groups of operations with the same key, such that the graph over the groups has no cycle.
 
-    An operation joins the latest group of its key, where it continues that group: it follows it, or reads it, or reads
-    nothing that the group does not depend on already. What takes one of several results goes with what made them.
+    An operation joins the latest group of its key where it continues that group. It does where it follows it, reads it,
+    or reads nothing that the group does not depend on already. What takes one of several results goes with what made
+    them.
 
     Args:
         flow: the graph.

@@ -1,7 +1,7 @@
 """A layered drawing's layers and orders: longest paths, then barycenters (Sugiyama, Tagawa and Toda 1981).
 
-Every net gets one trunk: a vertical line from the layer of what makes the results down to the last layer before a
-reader, from which the readers branch off. So twelve readers of one mask cost one line, not twelve.
+Every net gets one trunk, from which its readers branch off: a vertical line from the layer of what makes the results
+down to the last layer before a reader. So twelve readers of one mask cost one line, not twelve.
 """
 
 from bisect import bisect_right, insort
