@@ -54,8 +54,8 @@ class StageContext:
         left: see :meth:`leave`.
         compiled_with: called with the compilers' options that were in force where the case was compiled
             (``stages.torch_internals.compiler_options.CompilationOptions``).
-        children: environment variables for processes in which a stage measures, without those that the run set for bit
-            reproduction alone; None where a stage must do all in this process (a debugger, a notebook).
+        children: environment variables for processes in which a stage measures, without those that the run set only for
+            bit reproduction. None where a stage must do all in this process (a debugger, a notebook).
     """
 
     settings: Settings

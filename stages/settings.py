@@ -66,11 +66,12 @@ class BackendConfig:
         name: one of :data:`BUILT_IN` but dynamo; for ``adapter=dynamo`` any backend registered with torch. See
             :attr:`shown` for what reports call it.
         adapter: which adapter stands behind it: one of :data:`BUILT_IN`, one that an installed package adds, or the
-            dotted path of a callable that returns an AcceleratorAdapter (one that takes ``accel`` gets the profile).
+            dotted path of a callable that returns an AcceleratorAdapter. A callable that takes ``accel`` gets the
+            profile.
         options: arguments of the adapter.
         inductor: TorchInductor configuration patched for this run alone; any of its keys.
-        dynamo: TorchDynamo configuration patched for this run alone, in every stage that compiles, whatever the
-            backend; any of its keys.
+        dynamo: TorchDynamo configuration patched for this run alone, in every stage that compiles, for every backend;
+            any of its keys.
         _target_: the dotted path, in the spelling that Hydra's users know; it takes the place of ``adapter``.
     """
 

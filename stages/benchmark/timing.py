@@ -43,8 +43,8 @@ def interleave(
 ) -> Samples:
     """Time ``calls["reference"]`` and ``calls["test"]`` in turn, the order reversed every round.
 
-    A round is one call of each, so that a drift of the machine meets both sides alike. Ends once each side has
-    ``repeats`` samples and the ratio's 95 % interval is at most ``relative_ci`` times the ratio wide, at
+    A round is one call of each, so that a drift of the machine meets both sides alike. Timing ends once each side has
+    ``repeats`` samples and the ratio's 95 % interval is at most ``relative_ci`` times the ratio wide. It also ends at
     ``max_repeats``, or when ``budget_s`` is spent and each side has :data:`LEAST` samples. Calls must synchronise.
 
     Args:

@@ -13,8 +13,8 @@ class BisectConfig:
     """Attributes:
     max_probes: compilations after which the search gives up, and says how far it came.
     options: look among TorchInductor's options, or the backend's own flags, too, for one that makes the fault go away.
-    isolate: True runs the probes in a process of their own, which a crash ends and a hang is ended in; False in the
-        worker; None in a process of their own where kerneldiff left no diagnosis: it may have been killed.
+    isolate: True runs the probes in a process of their own, which may crash or hang. False runs them in the worker.
+        None chooses a process of their own where kerneldiff left no diagnosis: it may have been killed.
     timeout_s: seconds that one probe may take before it counts as a hang; only in a process of their own.
     """
 

@@ -131,10 +131,9 @@ class Prober:
         self._definitions: dict[str, str] = {}
 
     def facts(self) -> dict[str, Any]:
-        """What the search must know of the backend: ``name``; ``links`` of the chain below it; ``inductor``: it is
-        TorchInductor as this project runs it; ``switch_key``: below which its own switches are typed; ``own_front``:
-        not our AOTAutograd; ``disabled_passes``: torch's option of that name is there; and by group the options to
-        try.
+        """What the search must know of the backend. ``name``, and ``links`` of the chain below it. ``inductor``: it is
+        TorchInductor as this project runs it. ``switch_key``: below which its own switches are typed. ``own_front``:
+        not our AOTAutograd. ``disabled_passes``: torch has the option of that name. And by group the options to try.
         """
         adapter = self._adapter()
         return {

@@ -176,7 +176,7 @@ class Bisection:
             no switch in it explains the fault. ``not_established``: the fault did not repeat, or the search ended
             before it had an answer.
         answer: one line for a person.
-        fault: what was looked for: ``kind`` (defect, raised), ``failure``, ``message``; None where there is none.
+        fault: what was looked for: ``kind`` (defect, raised), ``failure`` and ``message``. None where there is none.
         subsystem: ``dynamo``, ``aot_autograd``, ``decompositions``, ``backend`` or ``inductor``; else None.
         group, names: what within it: one of :data:`SINGULAR`'s keys, and the switches that it takes together.
         faults: these switches by the fault that goes away without them (:mod:`stages.bisect.independence`). Those in

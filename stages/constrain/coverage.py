@@ -54,11 +54,11 @@ def coverage(models: Mapping[str, Sequence[GraphRecord]], profile: Profile) -> "
             none.
         profile: what may refuse them; one without rules refuses nothing.
 
-    Columns: ``reads`` and ``makes`` the dtypes of its operands and of all of its results, each once in their order;
-    ``models`` and ``names`` that use it; ``calls`` and their share, share of the known FLOPs; ranks, largest size of a
-    dimension and bytes of the largest tensor, of operands and results alike; ``example`` the shapes of the call that
-    has it, operands before the arrow; ``refused`` calls, for which the profile has a finding whose effect is reject or
-    fallback, and ``undecided`` ones, of which that can't be told.
+    Columns: ``reads`` and ``makes`` are the dtypes of its operands and of all of its results, each once in their order.
+    ``models`` and ``names`` use it. Beside ``calls`` stand their share of all, and of the known FLOPs. Ranks, the
+    largest size of a dimension and the bytes of the largest tensor are of operands and results alike. ``example`` is
+    the shapes of the call with that tensor, operands before the arrow. For ``refused`` calls the profile has a finding
+    whose effect is reject or fallback; for ``undecided`` ones that can't be told.
     """
     import pandas
 

@@ -103,9 +103,9 @@ def check_grid(
         grid: fields and their values.
         base: what ``config`` itself edits: a backend's own rules.
 
-    Columns: ``findings`` (errors and warnings), ``undecided``, ``waived``, ``nodes`` that a finding concerns and
-    ``cost_bytes`` of the findings together, both as in ``summary.csv`` (empty: not known), and ``findings_RULE`` for
-    each rule that any point has. No point stops at an error.
+    Columns: ``findings`` (errors and warnings), ``undecided``, ``waived``, and ``findings_RULE`` for each rule that any
+    point has. ``nodes`` that a finding concerns, and ``cost_bytes`` of the findings together, are as in ``summary.csv``
+    (empty: not known). No point stops at an error.
     """
     import pandas
 

@@ -28,12 +28,13 @@ LAYERS = "/torch/nn/modules/"
 def by_rule(violations: Violations, graphs: Iterable[GraphRecord]) -> "pandas.DataFrame":
     """One row for each rule and effect with findings, the most findings first.
 
-    Columns: ``nodes`` operations that such a finding concerns (see :class:`~stages.rules.affected.AffectedOperations`),
-    ``nodes_share`` of all operations; ``cost_bytes`` what the findings cost together, ``bytes_share`` over the bytes
-    that all tensors of the graphs take, each once, inputs and parameters included, views not; ``flops`` of those
-    operations, ``flops_share`` of all FLOPs that are known. No share but that of padding's and copies' bytes is above
-    1. All are of AOTAutograd's graphs where there are any; where it can't be told what of them a finding in Dynamo's
-    concerns, ``nodes``, ``cost_bytes`` and ``flops`` are None: not known. Waived findings count under ``waived`` alone.
+    Columns: ``nodes`` is the operations that such a finding concerns (see
+    :class:`~stages.rules.affected.AffectedOperations`), ``nodes_share`` their share of all. ``cost_bytes`` is what the
+    findings cost together, ``bytes_share`` that over the bytes of all tensors of the graphs: each once, with inputs and
+    parameters, without views. ``flops`` is of those operations, ``flops_share`` over all FLOPs that are known. No share
+    but that of padding's and copies' bytes is above 1. All are of AOTAutograd's graphs where there are any. Where it
+    can't be told which of their operations a finding in Dynamo's graphs concerns, ``nodes``, ``cost_bytes`` and
+    ``flops`` are None. Waived findings count only under ``waived``.
     """
     import pandas
 

@@ -2,11 +2,11 @@
 
 An accelerator that keeps tensors in tiles pads their last dimensions to the tile's sizes. A kernel that runs over whole
 tiles and minds no mask reads the padding. So an operation whose result depends on more than its own position is run
-twice: as it is, and over operands padded to whole tiles with NaN (``poison``) or zero. NaN in the part of the padded
-result that is the result, where the unpadded one has none, is a leak; of what only chooses values (sort, topk), a
-value that is another one. Zeros change a value by as little as one part in the number of its terms, which may be less
-than what another order of additions does in the result's dtype: with them both are run in float64.
-The emulation goes on with the unpadded result, so that one leak does not hide the next.
+twice: as it is, and over operands padded to whole tiles with NaN (``poison``) or zero. It leaks where the padded
+result, cut to the unpadded one's shape, has a NaN that the unpadded one does not have. An operation that only chooses
+values (sort, topk) leaks where a value differs. Zeros may change a value by only one part in the number of its terms,
+less than another order of additions does in the result's dtype. So with zeros both are run in float64. The emulation
+goes on with the unpadded result, so that one leak does not hide the next.
 
 What can't leak is not run twice: elementwise operations read their own position alone; views, copies, concatenation
 and look-ups move what is valid, and each result is padded anew. Of a matmul, only padding along the contraction can
@@ -58,9 +58,9 @@ UNIT_ROUNDOFF = 2.0**-53
 """Of float64, in which an operation is run to see whether zeros in the padding change it."""
 
 CHANGED = UNIT_ROUNDOFF**0.5
-"""Change over the result's root mean square from which zeros are said to reach it. Half way, on a logarithmic scale,
-between what one zero more does to a mean of N values (1 / N of it) and what another order of N additions does (N unit
-roundoffs), whatever N is."""
+"""Change over the result's root mean square from which zeros are said to reach it. One zero more changes a mean of N
+values by 1 / N of it; another order of N additions changes it by N unit roundoffs. This is half way between them on a
+logarithmic scale, for every N."""
 
 HALF_TO_FLOAT = ("_softmax", "_log_softmax")
 """Take as third argument whether half precision becomes float32, which float64 does not."""

@@ -31,11 +31,11 @@ def peak_live(
 ) -> tuple[int | None, str]:
     """Peak of the bytes alive at once when nodes run in order, and the node at which it is reached.
 
-    Parameters, buffers, constants and inputs are the caller's and live throughout; saved activations and tangents
-    are freed after their last use, as AOTAutograd's boxed calls do, but for those that are views of the caller's;
-    everything else lives from the node that makes it to the last that reads it or a view of it; the graph's outputs
-    live to the end. A node's inputs and outputs are alive together. A storage counts once and whole, whichever part
-    of it keeps it alive. Scratch memory inside kernels is not known here.
+    Parameters, buffers, constants and inputs are the caller's and live throughout. Saved activations and tangents are
+    freed after their last use, as AOTAutograd's boxed calls do, unless they are views of the caller's. Everything else
+    lives from the node that makes it to the last that reads it or a view of it. The graph's outputs live to the end. A
+    node's inputs and outputs are alive together. A storage counts once and whole, whichever part of it keeps it alive.
+    Scratch memory inside kernels is not known here.
 
     Args:
         graph: the graph.

@@ -227,8 +227,9 @@ SHARED = frozenset(("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_tran
 def settled(node: NodeRecord, nodes: Mapping[str, NodeRecord]) -> bool:
     """Whether it is known to which operators a call comes.
 
-    It is of an overload, of what was looked at, of an operator called by ``auto_functionalized``, and of what has
-    nothing to do with tensors: arithmetic on sizes, a switch of autocast, the choice of one of several results.
+    It is known of an overload, of a node with ``dispatched``, and of an operator that ``auto_functionalized`` calls. It
+    is also known of what has nothing to do with tensors: arithmetic on sizes, a switch of autocast, the choice of one
+    of several results.
     """
     if node.dispatched is not None:
         return True

@@ -49,8 +49,8 @@ class TensorRecord:
         device: e.g. ``"cpu"`` or ``"cuda:0"``.
         storage_offset: in elements.
         hints: the concrete shape that symbolic sizes had in this case (equal to ``shape`` where it is concrete).
-        storage_bytes: of the whole storage that the tensor is in, where those are other than its dense bytes (part of
-            a packed tensor, an expanded one); None where they are the same, or not known. Views that the graph itself
+        storage_bytes: of the whole storage that the tensor is in, where they differ from its dense bytes (part of a
+            packed tensor, an expanded one). None where they are the same, or not known. Views that the graph itself
             makes have none: their storage is that of what they look at. Equal tensors may differ in it.
         storage_hint: what symbolic ``storage_bytes`` were in this case.
         layout: without the ``torch.`` prefix: ``"strided"``; ``"jagged"`` (a nested tensor: the size that differs by

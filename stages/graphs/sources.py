@@ -79,9 +79,9 @@ def calls_of(frame: FrameType | None) -> list[SourceLine]:
 class SourceFinder:
     """Finds the model's own frame in a stack.
 
-    The innermost frame wins among, in this order: a file outside torch, the standard library and installed packages,
-    or a file of an installed package that defines one of the model's modules (of transformers and torchvision their
-    ``models`` folder only); then any file outside torch; then any file but those of Dynamo and FX.
+    The innermost frame in a file of the model's own wins. Such a file is outside torch, the standard library and
+    installed packages, or it is of a package and defines one of the model's modules (of transformers and torchvision
+    only in their ``models`` folder). Next comes any file outside torch, then any file but those of Dynamo and FX.
 
     Args:
         module: the model; its modules' classes tell which installed packages are the model's own.

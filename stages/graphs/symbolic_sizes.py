@@ -55,8 +55,8 @@ def is_multiple(size: Size, limit: int, symbols: Symbols, value: int | None, *, 
         item: units an element takes: its bytes, or 1.
 
     Returns:
-        True where it is whatever the symbols are; False where it is not in this case, or for no value in the range;
-        None where it is in this case, but need not be, or nothing is known.
+        True: it is one for all values of the symbols. False: it is not in this case, or for no value in the range.
+        None: it is in this case but need not be, or nothing is known.
     """
     if guaranteed_factor(size) * item % limit == 0:
         return True
@@ -74,8 +74,8 @@ def product(left: Size, right: Size) -> Size:
 def is_equal(left: Size, right: Size, symbols: Symbols) -> bool:
     """Whether two sizes are equal whatever their symbols are, for symbols of at least 2.
 
-    Expressions are compared at :data:`PROBES` places of the symbols' ranges: two different polynomials agree at a
-    random one of many thousand with a chance of their degree over that number.
+    Expressions are compared at :data:`PROBES` random places of the symbols' ranges. At one of N places two different
+    polynomials agree with a chance of their degree over N.
     """
     if isinstance(left, int) and isinstance(right, int):
         return left == right

@@ -17,8 +17,8 @@ COMPILERS = ("aot_eager", "backend")
 class GuardsConfig:
     """Attributes:
     vary: what is varied, of ``batch``, ``length``, ``dtype`` and ``contiguity``.
-    dims: which dimension of which input is the batch or the length, where building the case with other sizes does
-        not tell: ``{batch: {x: 0}, length: {x: 1}}``, inputs named as in ``kerneldiff/outputs.csv``.
+    dims: which dimension of which input is the batch or the length, where building the case with other sizes does not
+        tell. Inputs are named as in ``kerneldiff/outputs.csv``: ``{batch: {x: 0}, length: {x: 1}}``.
     compiler: ``aot_eager`` runs AOTAutograd's graphs by torch, which is quick; ``backend`` compiles with the run's
         own backend, whose code generator may add guards and refuse inputs.
     """

@@ -12,9 +12,9 @@ on), and ``dynamic=True``."""
 
 REUSED, RECOMPILED, NEW_FRAMES, LIMIT_HIT = "reused", "recompiled", "new_frames", "limit_hit"
 REFUSED_BY_COMPILER, REFUSED_BY_MODEL, NOT_ESTABLISHED = "refused_by_compiler", "refused_by_model", "not_established"
-"""Outcomes of a call that was made: what was compiled served; a guard failed and a frame was compiled again; frames
-that had not run before were compiled; a frame is left to Python, for a limit was reached; only the compiled model
-raises. Of the other two, the first raises in eager as well, the second could not be made."""
+"""Outcomes of a call, in order. The compiled code served. A guard failed and a frame was compiled again. Frames that
+had not run before were compiled. A limit was reached and a frame is left to Python. Only the compiled model raises.
+Eager raises as well. The call could not be made."""
 
 
 @dataclass

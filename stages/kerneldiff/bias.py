@@ -1,11 +1,10 @@
 """Is a wide noise floor noise at all? Asked of outputs and losses that a floor of most of the digits let pass.
 
-Rounding noise is another one at other weights. What a model computes otherwise in another dtype (``if x.dtype ==
-torch.float16: x = x.clamp(...)``, a constant that the format can't hold) is nearly the same at weights and inputs that
-are perturbed by some units of roundoff, and float64, which goes another way, is no standard for it: its distance from
-the reference would let zeros pass. So the reference and gold are run again, perturbed
-(:mod:`stages.sides.perturbed`), and where their difference stays what it was in every draw, the floor does not
-decide.
+Rounding noise changes with the weights. A difference by dtype does not: ``if x.dtype == torch.float16: x =
+x.clamp(...)``, or a constant that the format can't hold. It is nearly the same at weights and inputs perturbed by some
+units of roundoff. Float64 takes the other way and is no standard for it: its distance from the reference would let
+zeros pass. So the reference and gold are run again, perturbed (:mod:`stages.sides.perturbed`). Where their difference
+stays the same in every draw, the floor does not decide.
 
 Some rounding stays as well: of constants, or of a sum that grows until the next term is lost. Rotary positions in
 bfloat16 are such constants: eager's cosines are 14 % off, and a compiler's, rounded less often, are not. Where a floor

@@ -21,8 +21,8 @@ class KernelDiffConfig(ComparisonLimits):
         learning_rate: of these steps.
         store_baseline: store the reference under kerneldiff/baseline, for a run with ``baseline``. None: where it takes
             at most 64 MiB (baseline_store.LIMIT); true: whatever it takes, and the weights too; false: never.
-        baseline: directory of the run whose stored reference is compared with; the reference is then not run here,
-            save for perturbed references of what exceeds the floor (see ``Baseline.repeated``; ``perturbations=0``:
+        baseline: directory of the run whose stored reference is compared with. The reference is then not run here,
+            except for perturbed references of what exceeds the floor (see ``Baseline.repeated``; ``perturbations=0``:
             never).
     """
 

@@ -18,8 +18,8 @@ from inductor_debug.stages.sides import running as sides
 from inductor_debug.stages.sides.matched_draws import OTHERS, Draws
 
 REPEATABLE = 16
-"""Units of roundoff, of an output's RMS, that two runs of the reference may lie apart: operations that add up in no
-fixed order on a device differ by some."""
+"""Units of roundoff, of an output's RMS, by which two runs of the reference may differ. On a device some operations add
+up in no fixed order."""
 
 
 class RandomDraws:
@@ -118,9 +118,9 @@ def of_draws(
 ) -> Found:
     """Judgements of what random draws make meaningless; the note is what was found, in words.
 
-    Where the test side's draws differ from the reference's, a difference says nothing about the backend: what fails is
-    ``not_established``, the structure too, for another layer may have been dropped. What passes stands: no floor is so
-    wide that other numbers would be within it. Where gold's draws differ, the floor measures dropout masks, not
+    Where the test side's draws differ from the reference's, a difference says nothing about the backend. What fails is
+    ``not_established``; so is the structure, for another layer may have been dropped. What passes stands: no floor is
+    so wide that other numbers would be within it. Where gold's draws differ, the floor measures dropout masks, not
     rounding. They do where gold left a generator in another state. Equal states are no proof of equal draws. So a floor
     above the square root of the unit roundoff (half the digits) in an output says the same of gold. Then only bits and
     the tolerance count: a row that keeps neither is ``not_established``.

@@ -21,7 +21,7 @@ def fusions(schedule: "Schedule") -> pd.DataFrame:
     """One row a decision of the scheduler: ``first`` and ``second`` as the IR names them.
 
     A fused node is one row for each member after the first. Of what was not fused there are the pairs for which the
-    compiler gave a reason; the same pair may be refused more than once (``times``), and fused in the end with others.
+    compiler gave a reason. A pair may be refused more than once (``times``), and fused in the end with others.
     """
     rows: list[FusionRow] = []
     for node in schedule.nodes:

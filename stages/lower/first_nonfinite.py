@@ -1,8 +1,7 @@
 """In which launch a NaN or an infinity came up: told from what was printed of the values around.
 
-A launch that writes one and reads none is where it was born. Of a value that nothing was printed of (its launch was
-filtered out, or the printer passes over it) nothing is known, so that it may have been born in the launch that wrote
-it, or before.
+A launch that writes one and reads none is where it was born. Nothing is known of a value that was not printed: its
+launch was filtered out, or the printer passes over it. It may have been born in the launch that wrote it, or before.
 """
 
 import re
@@ -38,8 +37,8 @@ def births(memory: Memory, known: Mapping[Value, str], state: str) -> dict[Value
         state: ``nan`` or ``inf``.
 
     Returns:
-        value → one ``kernel:handle``, or several where it is not known in which of them, the nearest first; in the
-        place of a launch the name of what the graph was given, or of a buffer of which it is not known who wrote it.
+        value → one ``kernel:handle``, or several, the nearest first, where it is not known in which. In place of a
+        launch stands the name of what the graph was given, or of a buffer whose writer is not known.
     """
     found: dict[Value, list[str]] = {}
     for index, launch in enumerate(memory.launches):

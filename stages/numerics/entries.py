@@ -1,8 +1,8 @@
 """What a sparse tensor stores, by flat index of the dense tensor, a bounded piece at a time.
 
-Every layout is a list of *entries*: dense blocks of equal size. An entry starts at a flat index, its origin, and is
-made of ``run`` neighbors, then ``run`` more that lie ``pitch`` elements behind those, and so on: the rows of a BSR
-block, or the dense dims of a hybrid tensor, which are one run.
+Every layout is a list of *entries*: dense blocks of equal size. An entry starts at a flat index, its origin. It is
+``run`` neighbors, then ``run`` more that lie ``pitch`` elements behind those, and so on. Those are the rows of a BSR
+block; the dense dims of a hybrid tensor are one run.
 """
 
 from abc import ABC, abstractmethod

@@ -17,9 +17,9 @@ class SparseReader(Reader):
     Duplicates are added in float64, complex128 or int64 and rounded to the dtype once (integers wrap, bools are or'ed).
     A missing element is 0, and so is a stored -0.0, as in ``to_dense()``.
 
-    Of each block of entries it is known between which flat indices they lie. A window of the dense tensor is filled
-    from the blocks that reach into it: a few where entries are stored in row-major order, and where they are not all of
-    them, once a window.
+    Of each block of entries the range of its flat indices is known. A window of the dense tensor is filled from the
+    blocks that reach into it. They are few where entries are stored in row-major order; otherwise they may be all, for
+    every window.
     """
 
     def __init__(self, tensor: torch.Tensor) -> None:

@@ -16,8 +16,8 @@ LEAVES = (bool, int, float, complex, str, bytes, type(None))
 def flatten(value: Any, path: str = "output") -> dict[str, Any]:
     """Leaves of ``value`` by path, in the structure's own order.
 
-    Dicts, ModelOutputs, lists, tuples, namedtuples and dataclasses are entered, and objects of a user's own classes
-    that hold tensors (a key-value cache), of which tensors, numbers, strings and None count. A tensor, a number, a
+    Dicts, ModelOutputs, lists, tuples, namedtuples and dataclasses are entered. So are objects of a user's own classes
+    that hold tensors (a key-value cache): of them tensors, numbers, strings and None count. A tensor, a number, a
     string and None are leaves, and so is an object of any other type; a NumPy array is a tensor. An empty container is
     one leaf, the container itself, so that ``[]`` against ``[tensor]`` shows. A jagged nested tensor has its offsets as
     a leaf of their own. Top-level fields are named without ``path``: ``logits``, not ``output.logits``; top-level items

@@ -262,9 +262,9 @@ def finish_kernel(
     Args:
         reference, test, table, lane_error, lane_tile, program_error, program_index, histogram, tiles: as for
             :func:`figures_kernel`, which filled them.
-        results: int64, on the device or in the host's pinned memory: the columns; the ``K`` worst of each lane, as
-            [K, K, K, 4]: error and both values as float64 bits, and the index, error -1 where there is none (with
-            fewer programs than ``K`` the same elements stand there more than once); the histogram.
+        results: int64, on the device or in the host's pinned memory: the columns, the ``K`` worst of each lane, the
+            histogram. The worst are [K, K, K, 4]: error and both values as float64 bits, and the index. Error is -1
+            where there is none. With fewer programs than ``K`` the same elements stand there more than once.
         first: flat index of the first element.
         S: a power of two, at least the tiles of a program.
         P: a power of two, at least ``programs``.

@@ -1,8 +1,8 @@
 """What the device can do at best: measured here, or as the accelerator's profile names it.
 
-Bandwidth is measured by copying one array into another, both together well over the last-level caches, FLOP/s by a
-product of square matrices in each dtype concerned, with the case's own threads and TF32 setting. Both are medians of
-several runs and are kept short: they are what a good kernel reaches here, not a data sheet's figure.
+Bandwidth is measured by copying one array into another, both together well over the last-level caches. FLOP/s are
+measured by a product of square matrices in each dtype concerned, with the case's threads and TF32 setting. Both are
+medians of several short runs: what a good kernel reaches here, not a data sheet's figure.
 """
 
 import math

@@ -87,8 +87,8 @@ class Operand:
 def contracted(node: NodeRecord) -> list[Operand]:
     """The operands that a node contracts; none for another operation.
 
-    A convolution's channels in groups are a group's size times ``groups`` in the input and in a weight whose first
-    dimension is contracted, a group's size in a weight whose second is:
+    Channels in groups: the input has a group's size times ``groups`` of them, and so has a weight whose first dimension
+    is contracted. A weight whose second dimension is contracted has a group's size.
 
     ====================  ===============================  ==============================
     of                    normal                           transposed
@@ -141,8 +141,8 @@ def looked_at(graph: GraphRecord, rule: Rule, *,
     """The tensors that ``rule`` looks at, those of products under the roles ``compute`` and ``result`` among them.
 
     Yields:
-        A tensor, and which of its dimensions is contracted where it is read (None: none, or several together); an
-        undecided row for an operation of which that can't be read.
+        A tensor, and which of its dimensions is contracted where it is read (None: none, or several together). For an
+        operation of which that can't be read, an undecided row.
     """
     roles = set(rule.roles or ())
     if not roles or roles - set(PRODUCT_ROLES):

@@ -1,9 +1,9 @@
 """Which rows are one finding.
 
-A finding is what a user changes once. Of the rule ``operation`` that is one call in the source: Dynamo's graph has it
-under the user's name, AOTAutograd's forward and backward graphs as the operations that it became. Each of these graphs
-has a row where a deny or an allow list names one of them. Of every other rule it is one row, for no tensor is looked at
-in two graphs. A call that Dynamo traced several times (a loop, a second graph) is several.
+A finding is what a user changes once. Of the rule ``operation`` that is one call in the source. Dynamo's graph has it
+under the user's name; AOTAutograd's forward and backward graphs have the operations that it became. Each of these
+graphs has a row where a deny or an allow list names one of them. Of every other rule it is one row, for no tensor is
+looked at in two graphs. A call that Dynamo traced several times (a loop, a second graph) is several.
 """
 
 from collections.abc import Callable, Iterable

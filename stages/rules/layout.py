@@ -12,8 +12,8 @@ from inductor_debug.stages.rules.violation import Violation
 def layout(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
     """One row for each tensor whose strides or storage offset are not the layout's; the cost is a copy of it.
 
-    ``contiguous`` concerns every tensor; ``channels_last`` those of rank 4 and 5; ``{stride: N, offset: M}`` asks that
-    every stride but those of 1, and the storage offset, are multiples, in ``unit``. Strides of dimensions of size 1
+    ``contiguous`` concerns every tensor, ``channels_last`` those of rank 4 and 5. ``{stride: N, offset: M}`` asks for
+    multiples, in ``unit``: of N every stride but those of 1, of M the storage offset. Strides of dimensions of size 1
     don't matter, nor those of empty tensors. A symbolic stride that fits in this case, but need not, is undecided.
     """
     for checked in chosen(graph, rule, forward_checked=forward_checked):

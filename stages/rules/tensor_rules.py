@@ -39,7 +39,7 @@ def dtype(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> I
     """One row for each tensor whose dtype is not in the list ``rule.value``, or is a key of that mapping.
 
     The cost is the tensor's bytes. With the role ``compute`` the operands of matrix products, convolutions and
-    attention are looked at, at each node that reads them; an operation whose operands can't be told is undecided.
+    attention are looked at, at each node that reads them. An operation whose operands can't be told is undecided.
     """
     becomes = {_bare(key): _bare(value) for key, value in rule.value.items()} if isinstance(rule.value, Mapping) else {}
     allowed = [] if becomes else [_bare(item) for item in rule.value]

@@ -26,7 +26,7 @@ FORMER = tuple(files.FORMER_BASELINE.path.rsplit("/", 1))
 FILES = tuple(f"{name}.safetensors" for name in ("inputs", "reference", "gold", "weights"))
 SCHEMA = 1
 LIMIT = 64 * 2**20
-"""Bytes that a baseline takes at most, unless ``store_baseline=true`` forces it: any inference's outputs fit, and so
+"""Bytes that a baseline takes at most, unless ``store_baseline=true`` forces it. An inference's outputs fit, and so
 does the training of a small model; ResNet-18's gradients take 141 MB (float32, and float64 for gold), BERT's 2.1 GB."""
 
 

@@ -79,8 +79,8 @@ def aot_placeholders(
 ) -> dict[str, PlaceholderInfo]:
     """Roles of an AOT graph's placeholders by node name.
 
-    A forward's input keeps the Dynamo placeholder's role wherever it appears, in the backward too; what the forward
-    computed for the backward is "saved"; a gradient that comes in is "tangent".
+    A forward's input keeps the Dynamo placeholder's role wherever it appears, in the backward too. What the forward
+    computed for the backward is "saved". A gradient that comes in is "tangent".
 
     Args:
         graph: forward or backward, of FX.

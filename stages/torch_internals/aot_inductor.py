@@ -4,8 +4,8 @@ Relies on ``torch._inductor.compile_fx.compile_fx_aot`` (its ``inner_compile`` a
 compilation returns has ``filename`` and ``device_type``), on the files ``*.wrapper.cpp`` and ``*.kernel.cpp`` beside
 the library, on ``torch._C._aoti.AOTIModelContainerRunnerCpu`` and ``…Cuda``, on
 ``torch._inductor.debug.dump_inductor_provenance_info`` and ``_inductor_kernel_stack_trace``, on
-``torch._inductor.runtime.cache_dir_utils.cache_dir``, on ``torch._guards.{tracing, TracingContext, detect_fake_mode}``,
-and of the printer of intermediate values on the options ``aot_inductor.debug_intermediate_value_printer`` and
+``torch._inductor.runtime.cache_dir_utils.cache_dir``, on ``torch._guards.{tracing, TracingContext, detect_fake_mode}``.
+For the printer of intermediate values it relies on the options ``aot_inductor.debug_intermediate_value_printer`` and
 ``aot_inductor.filtered_kernel_names``, and on
 ``torch._inductor.codegen.debug_utils.DebugPrinterManager.set_printer_args``, which is told of every launch.
 """

@@ -1,9 +1,9 @@
 """Dynamo's messages on graph breaks, read.
 
-Relies on the layout that ``torch._dynamo.exc.format_graph_break_message`` gives a message (the reason; an explanation,
-hints, the developer's context, each behind its title; the page on the web), on the reasons of
-``torch/_dynamo/graph_break_registry.json`` that :class:`BreakKind` tells apart, and on the hints of
-``torch._dynamo.graph_break_hints`` that say no more than to report an issue.
+Relies on the layout that ``torch._dynamo.exc.format_graph_break_message`` gives a message: the reason, then an
+explanation, hints and the developer's context, each behind its title, then the page on the web. Relies also on the
+reasons of ``torch/_dynamo/graph_break_registry.json`` that :class:`BreakKind` tells apart, and on those hints of
+``torch._dynamo.graph_break_hints`` that only ask to report an issue.
 """
 
 import enum

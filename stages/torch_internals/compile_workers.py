@@ -1,7 +1,7 @@
 """The processes that TorchInductor compiles Triton kernels in, and what it raises for an exception in one.
 
 Relies on ``SubprocException``, whose message is that exception's traceback, and on ``torch._inductor.async_compile.
-{_pool_set, shutdown_compile_workers}``: the second asks each pool of this process to end, and waits for the pool's
+{_pool_set, shutdown_compile_workers}``. The second asks each pool of this process to end, and waits for the pool's
 ``process``, where it has one. The next compilation starts another pool.
 """
 

@@ -47,11 +47,11 @@ class RecordContext:
         sources: finds the user's line.
         modules: ``id(module)`` → its path in the model.
         tensors: ``id(tensor)`` → (path, "parameter" or "buffer").
-        by_sequence: autograd sequence number → (line, module path) of the forward node that had it; filled while
-            graphs are recorded, read for backward nodes that carry no line of their own.
+        by_sequence: autograd sequence number → (line, module path) of the forward node that had it. Filled while graphs
+            are recorded, read for backward nodes that carry no line of their own.
         origins: autograd sequence number → the Dynamo graph's calls that had it; filled and read likewise.
-        inputs: identity of a storage → (the forward's placeholder that is in it, the storage, held so that the
-            identity stays its own); filled while a joint or forward graph is recorded, read for the backward.
+        inputs: identity of a storage → (the forward's placeholder that is in it, the storage). The storage is held so
+            that the identity stays its own. Filled while a joint or forward graph is recorded, read for the backward.
     """
 
     sources: SourceFinder

@@ -83,10 +83,10 @@ def mentioned_launches(source_code: str) -> dict[str, int]:
 def find_launches(lowered: "LoweredGraph", generated: Collection[str]) -> list[Launch]:
     """The launches of a lowered graph, in order.
 
-    Inductor names with each launch also nodes that only led to it: of an external call, all that went into what it is
-    given; of a generated kernel that prepares an operand, the call that it is for, and that call's other operands. An
-    external call is told by its name (``extern_kernels.addmm``, ``torch.ops.aten.convolution.default``), and what a
-    generated kernel can't have computed by its not reading what that would need.
+    Inductor names with each launch also nodes that only led to it. Of an external call those are all that went into its
+    operands. Of a generated kernel that prepares an operand they are the call that it is for and that call's other
+    operands. An external call is told by its name (``extern_kernels.addmm``, ``torch.ops.aten.convolution.default``). A
+    generated kernel can't have computed a node whose inputs it does not read.
 
     Args:
         generated: the kernels that the module defines.
@@ -301,7 +301,7 @@ def launch_buffers(source_code: str, buffers: Collection[str]) -> dict[str, list
 def launch_statements(lines: Sequence[str]) -> dict[str, range]:
     """``kernel:handle`` → the lines of the statement that launches it; an empty range where there is none nearby.
 
-    The module may be Python, or C++ with TorchInductor's C++ wrapper: in both a comment with the handle stands before
+    The module may be Python, or C++ with TorchInductor's C++ wrapper. In both a comment with the handle stands before
     the statement, with declarations or the choice of a stream between them.
     """
     return {launch: _statement(lines, index + 1, kernel_of(launch)) for index, launch in _mentioned(lines)}

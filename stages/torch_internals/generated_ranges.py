@@ -1,8 +1,8 @@
 """Ranges for the profiler around the launches of a generated module: a rewriting of its text.
 
-In a Python wrapper the statement becomes ``with RANGE("graph|kernel:handle"): statement`` on the lines that it is on;
-in a C++ wrapper a range is opened on the line before the statement and closed on the one after it. Nothing else of the
-module changes, so that what runs between the ranges is what ran without them.
+In a Python wrapper the statement becomes ``with RANGE("graph|kernel:handle"): statement``, on the same lines. In a C++
+wrapper a range is opened on the line before the statement and closed on the line after it. Nothing else of the module
+changes, so that what runs between the ranges is what ran without them.
 """
 
 import ast

@@ -23,8 +23,7 @@ COMPILED = (".so", ".gch", ".pch", ".cubin", ".hsaco", ".spv")
 def graphs_stored() -> Iterator[None]:
     """While open, what is compiled with ``fx_graph_cache`` on is stored, and nothing is looked up.
 
-    It is stored as if nothing had been recorded: the recording passes are left out of the key, for they change nothing,
-    and a process that loads the graph has none.
+    The key leaves out the recording passes: they change nothing, and a process that loads the graph has none.
     """
     from torch._inductor import config
     from torch._inductor.codecache import FxGraphCache

@@ -1,9 +1,9 @@
 """What TorchDynamo holds each compiled frame to, beyond the guards that it exports, and the limits that it hits.
 
-Relies on ``torch._dynamo.guards.guard_manager_testing_hook_fn`` (called with a compilation's guards as soon as they
-are built; its builder has ``f_code``, ``no_tensor_aliasing_names`` and ``check_fn_manager.output_graph`` with
-``input_source_to_sizes_strides`` and ``aotautograd_guards``), and on ``convert_frame.exceeds_recompile_limit``, which
-tells the limit by its name in ``torch._dynamo.config``; ``SymNode.maybe_as_int`` gives a symbol's value.
+Relies on ``torch._dynamo.guards.guard_manager_testing_hook_fn``, called with a compilation's guards as soon as they are
+built. Its builder has ``f_code``, ``no_tensor_aliasing_names`` and ``check_fn_manager.output_graph`` with
+``input_source_to_sizes_strides`` and ``aotautograd_guards``. Relies on ``convert_frame.exceeds_recompile_limit``, which
+tells the limit by its name in ``torch._dynamo.config``, and on ``SymNode.maybe_as_int`` for a symbol's value.
 """
 
 import contextlib

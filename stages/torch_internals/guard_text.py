@@ -1,8 +1,8 @@
 """The text of guards, and of the reason for a recompilation, read.
 
-Relies on the names that Dynamo gives to what guards are on (``L['x']``, ``G['name']``, numbered globals), and on its
-words for a failure: ``0/0: tensor 'x' size mismatch at index 1. expected 8, actual 6``, or the condition itself with a
-comment that names its line. ``check_tensor(…)`` is ours: :mod:`stages.torch_internals.dynamo` writes it.
+Relies on Dynamo's names for what a guard is on: ``L['x']``, ``G['name']``, numbered globals. Relies on its words for a
+failure: ``0/0: tensor 'x' size mismatch at index 1. expected 8, actual 6``, or the condition itself with a comment that
+names its line. ``check_tensor(…)`` is ours: :mod:`stages.torch_internals.dynamo` writes it.
 """
 
 import enum

@@ -241,8 +241,8 @@ class LoadingCompiler:
 def _as_cpp_wrapper(kwargs: Mapping[str, Any]) -> contextlib.AbstractContextManager[Any]:
     """What a C++ wrapper needs of the other options.
 
-    Up to torch 2.12 a backward that is compiled later goes without, where the option is not set for the whole process:
-    on CUDA it then asserts that a kernel's parameters are known.
+    Up to torch 2.12 a backward that is compiled later does not get them, unless the option is set for the whole
+    process. On CUDA it then asserts that a kernel's parameters are known.
     """
     from torch._inductor.compile_fx import get_cpp_wrapper_config
 
@@ -269,8 +269,8 @@ def _with_nodes(
 
 @contextlib.contextmanager
 def _private_provenance() -> Iterator[None]:
-    """Empty provenance tables for a backward: compile_fx makes fresh ones for the forward alone, and without them
-    a backward's kernels get no node mapping and stay in tables that the next backward reads."""
+    """Empty provenance tables for a backward, for compile_fx makes fresh ones only for the forward. Without them a
+    backward's kernels get no node mapping, and stay in tables that the next backward reads."""
     import torch._inductor.debug as inductor_debug
 
     with inductor_debug.reset_provenance_globals():

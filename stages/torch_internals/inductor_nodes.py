@@ -136,7 +136,7 @@ def post_grad_nodes(
     """The call nodes of a graph that Inductor compiles.
 
     A node on which nothing is recorded (a gradient's sum, the copy into a buffer that the model updates) has the lines
-    and the origins of what it reads last; one that scatters, those of the node in whose place it is.
+    and the origins of what it reads last. One that scatters has those of the node that it replaced.
 
     Args:
         gm: the graph.

@@ -66,8 +66,8 @@ class ScheduledNode:
         origins: names of post-grad nodes, as :func:`stages.torch_internals.inductor_nodes.post_grad_nodes` names them.
         kind: ``extern``, ``template``, ``user`` (a Triton kernel of the model's own), ``nop``, ``generated``, or
             ``output`` (one result of an external call with several, which is another node's).
-        accessed: buffer → how many of its elements are read or written at most, an element as often as the loops come
-            to it; only buffers of generated loops, where that is known.
+        accessed: buffer → how many of its elements are read or written at most. An element counts as often as the loops
+            come to it. Only buffers of generated loops, where that is known.
         copies: buffer that it writes → the buffer whose elements it has, where loops only load and store them.
     """
 

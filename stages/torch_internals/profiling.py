@@ -1,7 +1,7 @@
 """Ranges that cost the profiler little, and what it calls its events.
 
-Relies on ``torch._C._profiler._RecordFunctionFast``, which TorchInductor itself puts around Triton's launches: recorded
-as an operator is, so that what is launched inside it is told to be its own; and on its like for generated C++,
+Relies on ``torch._C._profiler._RecordFunctionFast``, which TorchInductor itself puts around Triton's launches. It is
+recorded as an operator is, so that what is launched inside it counts as its own. For generated C++ relies on its like,
 ``torch::aot_inductor::RAIIAtenRecordFunctionHandle``.
 """
 

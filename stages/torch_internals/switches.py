@@ -1,9 +1,9 @@
 """The switches of torch's compiler, thrown by a rule of ours: passes, patterns, lowerings, decompositions.
 
 The places are those of ``torch._inductor.compiler_bisector``: where the compiler is about to apply something it asks
-``CompilerBisector.disable_subsystem``. Here that question is answered from memory. The bisector's own state is kept in
-files of the cache directory, where another program's unfinished bisection replaces the backend of every
-``torch.compile``; while a switchboard is installed nothing is read from there.
+``CompilerBisector.disable_subsystem``. Here that question is answered from memory. The bisector's own state is in files
+of the cache directory, where another program's unfinished bisection replaces the backend of every ``torch.compile``.
+While a switchboard is installed nothing is read from there.
 
 Relies on ``CompilerBisector.{disable_subsystem,get_backend,get_subsystem,get_config_change,bisection_enabled}``;
 ``GraphTransformObserver.{apply_graph_pass,apply_gm_pass,gm,subsystem}``; ``PatternMatcherPass.{apply,patterns}`` with
