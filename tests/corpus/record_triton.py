@@ -1,17 +1,19 @@
 """Records the Triton code that the installed torch generates: ``python tests/corpus/record_triton.py``, without a GPU.
 
-Leaves in ``tests/corpus/torch-VERSION/`` the module ``triton_inference.txt``, and in ``triton.json`` its launches by
-torch's own provenance table, the scheduler's buffers, and its fused nodes, each with its members.
+Leaves in ``tests/corpus/torch-VERSION/`` the modules ``triton_inference.txt``, ``triton_forward.txt`` and
+``triton_backward.txt``. ``triton.json`` has of each its launches by torch's own provenance table, the scheduler's
+buffers, and its fused nodes, each with its members.
 
-Tensors are fake, and what torch asks of the device is answered with the properties of an H100; nothing is built or
-launched. It takes a build of torch with CUDA, but no driver. Of training there is nothing: autograd asks the driver for
-the device itself.
+What torch asks of the device is answered with the properties of an H100; nothing is built or launched. It takes a build
+of torch with CUDA, but no driver. Inference is traced on fake CUDA tensors. Training is traced on the CPU, for autograd
+asks the driver for the device itself; its graphs are moved to CUDA before TorchInductor gets them.
 """
 
 import contextlib
 import copy
+import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +25,8 @@ import torch._inductor.async_compile
 import torch._inductor.fx_passes.joint_graph
 import triton
 from torch._functorch.aot_autograd import make_boxed_func
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._pytree import tree_map_only
 from triton.backends.compiler import GPUTarget
 
 HERE = Path(__file__).resolve().parent
@@ -31,7 +34,9 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
 from record import lowered, portable, write  # noqa: E402 - this folder's
 
-from inductor_debug.stages.torch_internals.inductor import RecordingCompiler  # noqa: E402
+from inductor_debug.stages.torch_internals.inductor import LoweredGraph, RecordingCompiler  # noqa: E402
+
+GPU = torch.device("cuda:0")
 
 H100 = SimpleNamespace(
     name="NVIDIA H100", major=9, minor=0, gcnArchName="", multi_processor_count=132, regs_per_multiprocessor=65536,
@@ -54,12 +59,26 @@ class Driver:
 
 
 class PrintingCompiler(RecordingCompiler):
-    """Records what was generated; the graph itself runs in its place."""
+    """Records what is generated for CUDA; the graph itself runs in its place."""
 
-    def _inner_compile(self, common: Any, gm: torch.fx.GraphModule, *rest: Any, **more: Any) -> Callable[..., Any]:
+    def _inner_compile(
+        self, common: Any, gm: torch.fx.GraphModule, inputs: Sequence[Any], *rest: Any, **more: Any
+    ) -> Callable[..., Any]:
         as_it_was = copy.deepcopy(gm)
-        super()._inner_compile(common, gm, *rest, **more)
+        super()._inner_compile(common, gm, moved(gm, inputs), *rest, **more)
         return make_boxed_func(as_it_was.forward)
+
+
+def moved(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> list[Any]:
+    """The inputs on CUDA; so are then the graph's example values, and what it makes itself."""
+    on_gpu = functools.partial(tree_map_only, torch.Tensor, lambda tensor: tensor.to(GPU))
+    valued = [node for node in gm.graph.nodes if "val" in node.meta]
+    with next(value.fake_mode for node in valued if isinstance(value := node.meta["val"], FakeTensor)):
+        for node in valued:
+            node.meta["val"] = on_gpu(node.meta["val"])
+            if "device" in node.kwargs:
+                node.kwargs = {**node.kwargs, "device": GPU}
+        return [on_gpu(value) for value in inputs]
 
 
 def always(value: Any) -> Callable[..., Any]:
@@ -68,7 +87,7 @@ def always(value: Any) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def pretended_gpu() -> Iterator[None]:
-    """Inside, tensors are fake, made on ``cuda:0``, and what is generated is for an H100."""
+    """Inside, what is generated for ``cuda:0`` is for an H100."""
     torch._C._ensureCUDADeviceGuardSet()  # as fake tensors do where there is no GPU
     answers = {
         "is_available": True, "device_count": 1, "current_device": 0, "get_device_properties": H100,
@@ -95,23 +114,28 @@ def pretended_gpu() -> Iterator[None]:
         stack.enter_context(mock.patch.object(torch._subclasses.fake_tensor, "init_gpu_context", always(None)))
         stack.enter_context(mock.patch.object(torch._inductor.async_compile.AsyncCompile, "triton", always(None)))
         triton.runtime.driver.set_active(Driver())  # and stays: putting it back would look for a real one
-        stack.enter_context(FakeTensorMode())
-        stack.enter_context(torch.device("cuda:0"))
         yield
+
+
+def found_in(graph: LoweredGraph) -> dict[str, Any]:
+    return {
+        "launches": sorted({*graph.kernel_nodes, *graph.kernel_stacks}),
+        "buffers": sorted({buffer for node in graph.schedule.nodes for buffer in node.writes}),
+        "fused": {node.name: node.members for node in graph.schedule.nodes if len(node.members) > 1},
+    }
 
 
 def main() -> None:
     folder = HERE / f"torch-{'.'.join(torch.__version__.split('.')[:2])}"
     with pretended_gpu():
-        (graph,) = lowered(PrintingCompiler())
-    (folder / "triton_inference.txt").write_text(portable(graph.source_code))
-    facts = {
-        "torch": torch.__version__,
-        "launches": sorted({*graph.kernel_nodes, *graph.kernel_stacks}),
-        "buffers": sorted({buffer for node in graph.schedule.nodes for buffer in node.writes}),
-        "fused": {node.name: node.members for node in graph.schedule.nodes if len(node.members) > 1},
-    }
-    write(folder / "triton.json", facts)
+        with FakeTensorMode(), GPU:
+            (inference,) = lowered(PrintingCompiler())
+        forward, backward = lowered(PrintingCompiler(), training=True)
+    graphs = {"triton_inference": inference, "triton_forward": forward, "triton_backward": backward}
+    for name, graph in graphs.items():
+        (folder / f"{name}.txt").write_text(portable(graph.source_code))
+    modules = {name: found_in(graph) for name, graph in graphs.items()}
+    write(folder / "triton.json", {"torch": torch.__version__, "modules": modules})
 
 
 if __name__ == "__main__":

@@ -42,8 +42,8 @@ from inductor_debug.stages.torch_internals.versions import NEWEST, OLDEST
 CORPUS = Path(__file__).parents[2] / "corpus"
 VERSIONS = sorted(CORPUS.glob("torch-*"), key=lambda folder: int(folder.name.rpartition(".")[2]))
 PYTHON = ("python_inference", "python_forward", "python_backward")
-TRITON = "triton_inference"
-MODULES = (*PYTHON, "cpp_wrapper", "aot_inductor", TRITON)
+TRITON = ("triton_inference", "triton_forward", "triton_backward")
+MODULES = (*PYTHON, "cpp_wrapper", "aot_inductor", *TRITON)
 
 each_version = pytest.mark.parametrize("folder", VERSIONS, ids=lambda folder: folder.name)
 each_module = pytest.mark.parametrize("module", MODULES)
@@ -54,7 +54,7 @@ def read(folder: Path, name: str) -> Any:
 
 
 def facts(folder: Path, module: str) -> dict[str, list[str]]:
-    return read(folder, "triton") if module == TRITON else read(folder, "facts")["modules"][module]
+    return read(folder, "triton" if module in TRITON else "facts")["modules"][module]
 
 
 def text_of(folder: Path, module: str) -> str:
@@ -81,7 +81,7 @@ def test_the_kernels_are_those_that_torch_launches(folder: Path, module: str) ->
     kernels = {kernel.name: kernel for kernel in split(text_of(folder, module))}
     assert set(kernels) == generated(facts(folder, module)["launches"]) != set()
     for kernel in kernels.values():
-        if module == TRITON:
+        if module in TRITON:
             assert kernel.kind == "triton" and f"def {kernel.name}(" in kernel.source and "@triton.jit" in kernel.source
         else:
             assert kernel.kind == "cpp" and "for(int64_t" in kernel.source and kernel.source.rstrip().endswith("}")
@@ -106,7 +106,7 @@ def test_a_launch_is_given_buffers(folder: Path, module: str) -> None:
     known = facts(folder, module)
     given = launch_buffers(text_of(folder, module), known["buffers"])
     assert sorted(given) == known["launches"] and all(given.values())
-    if module in (*PYTHON, TRITON):  # a library's product writes where it is told to, last
+    if module in (*PYTHON, *TRITON):  # a library's product writes where it is told to, last
         lines = text_of(folder, module).splitlines()
         for launch, span in launch_statements(lines).items():
             out = re.search(r"out=(\w+)", "\n".join(lines[span.start : span.stop]))
@@ -124,7 +124,7 @@ def test_memory_that_is_used_again_is_known(folder: Path, module: str) -> None:
 
 
 @each_version
-@pytest.mark.parametrize("module", (*PYTHON, "cpp_wrapper", TRITON))
+@pytest.mark.parametrize("module", (*PYTHON, "cpp_wrapper", *TRITON))
 def test_each_launch_gets_a_range(folder: Path, module: str) -> None:
     ranges = Ranges()
     changed = ranges.rewrite("g0.forward", text_of(folder, module))
@@ -146,8 +146,9 @@ def test_a_stored_module_tells_where_each_launch_is_mentioned(folder: Path, modu
 
 
 @each_version
-def test_a_fused_node_is_called_after_its_members(folder: Path) -> None:
-    fused: Any = facts(folder, TRITON)["fused"]
+@pytest.mark.parametrize("module", TRITON)
+def test_a_fused_node_is_called_after_its_members(folder: Path, module: str) -> None:
+    fused: Any = facts(folder, module)["fused"]
     assert fused
     for name, members in fused.items():
         assert fused_members(name) == members
