@@ -5,9 +5,9 @@ three ways, each of which rounds once, to nearest, ties to even:
 
 - torch's own cast there and back, for float32 to bfloat16, float16 or float32;
 - on the bits, where the format has the container's exponent: a carry out of the mantissa is then the next exponent;
-- else by adding and subtracting 1.5·2^(c-m)·2^e, whose last place is the format's last place at exponent e (c and m:
-  mantissa bits of container and format): the addition rounds as the container does. e is not less than the
-  exponent of the format's subnormals.
+- else by adding and subtracting 1.5·2^(c-m)·2^e (c and m: mantissa bits of container and format). Its last place is the
+  format's last place at exponent e, so the addition rounds as the container does. e is not less than the exponent of
+  the format's subnormals.
 """
 
 from dataclasses import dataclass

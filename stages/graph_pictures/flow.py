@@ -17,8 +17,8 @@ CASTS = ("prims.convert_element_type.default", "aten._to_copy.default")
 class Flow:
     """What folding and drawing ask of a record. Operations are its calls, each numbered after those that it reads.
 
-    The order is the record's order, with two exceptions that come right before their first reader: views of what comes
-    into the graph, and in a joint graph what only the backward reads. So each is beside what it belongs to.
+    The order is the record's order, with two exceptions: views of what comes into the graph, and in a joint graph what
+    only the backward reads. They come right before their first reader, beside what they belong to.
 
     Attributes:
         record: the record.
@@ -113,7 +113,7 @@ class Flow:
         """The module in which a tensor had the readers whose gradients are added.
 
         It is the innermost module that made all the gradients. But it lies within the innermost numbered module (a
-        layer of many) that made the last of them: what comes from the layer above has only passed along a residual
+        layer of many) that made the last of them. What comes from the layer above has only passed along a residual
         connection.
         """
         together, last = common(paths), paths[-1]

@@ -144,15 +144,15 @@ class NodeRecord:
         source: the user's line, or None where torch recorded none.
         flops: floating-point operations (a multiply-add is two), or None where no formula is known.
         aliases: True where the output is a view of an input (allocates nothing).
-        shares: of a placeholder whose memory another has, the name of the first that has it: of this graph, or, of
-            what a forward saved, an input of that forward; else "".
+        shares: of a placeholder whose memory another has, the name of the first that has it; else "". It is a
+            placeholder of this graph or, of what a forward saved, an input of that forward.
         value: of a node that makes an integer (a symbolic size), what it is; None for every other node.
-        dispatched: the aten overloads that the call comes to, for a node whose target does not tell: of a Dynamo graph
-            what was seen when it was run on its example values, of a higher-order operator what the graphs inside it
-            call; None where that was not looked at, or could not be found out.
-        body: of a higher-order operator whose graphs call Python callables (in a Dynamo graph), these calls, in order,
-            those of graphs inside them too: what AOTAutograd makes of them no longer has the user's names. Node names
-            are those of the graph inside. None for every other node, and where they are not known.
+        dispatched: the aten overloads that the call comes to, for a node whose target does not tell. Of a Dynamo graph
+            they were seen when it ran on its example values; of a higher-order operator they are what the graphs inside
+            it call. None where that was not looked at, or could not be found out.
+        body: of a higher-order operator in a Dynamo graph, the Python callables that its graphs call, in order, those
+            of graphs inside them too. What AOTAutograd makes of them no longer has the user's names. Node names are
+            those of the graph inside. None for every other node, and where they are not known.
         origins: of an AOT operation, a gradient's too, the calls of the Dynamo graph that it came from, by name;
             empty of Dynamo's own nodes, and where torch lost them.
     """

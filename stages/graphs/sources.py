@@ -80,8 +80,9 @@ class SourceFinder:
     """Finds the model's own frame in a stack.
 
     The innermost frame in a file of the model's own wins. Such a file is outside torch, the standard library and
-    installed packages, or it is of a package and defines one of the model's modules (of transformers and torchvision
-    only in their ``models`` folder). Next comes any file outside torch, then any file but those of Dynamo and FX.
+    installed packages. Or it is of an installed package and defines one of the model's modules; of transformers and
+    torchvision it is then in their ``models`` folder. Next comes any file outside torch, then any file but those of
+    Dynamo and FX.
 
     Args:
         module: the model; its modules' classes tell which installed packages are the model's own.

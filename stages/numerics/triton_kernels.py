@@ -1,7 +1,7 @@
 """Triton kernels of the one-pass comparison on a device. Launched by :mod:`stages.numerics.device_pass` alone.
 
 Program ``p`` of :func:`figures_kernel` reads tiles ``p``, ``p + programs``, …, each ``T`` lanes of ``V`` neighbouring
-elements. Every figure is kept by lane in registers, in float64 (counts in 16 bits), and leaves the program once, as a
+elements. Every figure is kept by lane in registers, in float64 (counts in 16 bits). It leaves the program once, as a
 column of its row of ``table``. :func:`finish_kernel` adds the rows up in a fixed order, so that two runs give the same
 bits.
 """

@@ -39,7 +39,7 @@ class ErrorCounts:
 
     Attributes:
         density: int64 ``[SIDE, SIDE]``, elements by size of the error (rows) and of the reference (columns). Bin
-            ``SIDE - 1`` holds what is not finite, bin ``i`` half octave ``lowest + i - 1``, and bin 0 zeros and what
+            ``SIDE - 1`` holds what is not finite, bin ``i`` half octave ``lowest + i - 1``. Bin 0 holds zeros and what
             lies below (by 19 powers of ten and more below the largest).
         lowest: half octave of bin 1, for the errors and for the reference.
         bins: elements by size of the error in the bins of :mod:`stages.numerics.histogram`.

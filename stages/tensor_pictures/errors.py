@@ -29,8 +29,8 @@ class Piece:
     """Errors on the CPU.
 
     Attributes:
-        error: |test - reference| in float32, or in float64 where float32 can't hold it; 0 where the sides are equal
-            (NaN with NaN, and an infinity with itself, included), infinite where one side alone is not finite.
+        error: |test - reference| in float32, or in float64 where float32 can't hold it. 0 where the sides are equal:
+            NaN equals NaN, and an infinity itself. Infinite where only one side is not finite.
         magnitude: |reference| in the same dtype.
         finite: False where either side may hold what is not finite.
         marks: None where both sides are finite throughout, or where they were not asked for.

@@ -5,7 +5,7 @@ two spellings were corrected then (the transposed view is ``t``, and attention's
 The rule looks at the last dimension of every floating tensor, each once, where it is made; a dimension of size 1 does
 not count.
 
-ResNet-18, images of 224: activations are (N, C, H, W), so the last dimension is the width: 112 behind the first
+ResNet-18, images of 224: activations are (N, C, H, W). So the last dimension is the width: 112 behind the first
 convolution, 56 behind the max-pool and in layer1, then 28, 14, 7. The average pool leaves width 1, which does not
 count; its flattened output has 512 elements, the classifier's 1000. Of the parameters the 7×7 and 3×3 kernels end in 7
 and 3, the 1×1 ones in 1, batch statistics in 64 to 512, the classifier's bias in 1000; its weight (1000, 512) is read

@@ -1,8 +1,8 @@
 """How often a benchmark's interval tells the truth: fresh commands, the same code on both sides or 1.2 times the work.
 
-Each command is a whole run of the stage ``benchmark`` on a small model, both sides behind ``aot_eager``; in a planted
-pair the test side does one product in five twice. Commands run ``--parallel`` at a time, each on
-``--cores`` cores of its own, with ``--busy`` further processes on the same cores that never rest.
+Each command is a whole run of the stage ``benchmark`` on a small model, both sides behind ``aot_eager``. In a planted
+pair the test side does one product in five twice. Commands run ``--parallel`` at a time, each on ``--cores`` cores of
+its own, with ``--busy`` further processes on the same cores that never rest.
 
 Usage: ``python tests/performance/aa_pairs.py [--pairs 40] [--planted 40] [--parallel 1] [--cores 1] [--busy 0]
 [--json FILE]``. Prints counts with 95 % Wilson intervals:

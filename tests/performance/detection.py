@@ -1,8 +1,8 @@
 """How large an error is called a defect: noise planted in one middle weight, against the verdict.
 
-For a model in a dtype, whole units in the last place are added to a share of the elements of its middle weight, in
-steps from far under to far over the noise floor of an output. The test side is eager with the changed weight, so the
-noise is the only fault. Its effect on the output is computed independently of the comparison: the RMS of the float64
+For a model in a dtype, whole units in the last place are added to a share of the elements of its middle weight. The
+steps go from far under to far over the noise floor of an output. The test side is eager with the changed weight, so the
+noise is the only fault. The effect on the output is computed without the comparison. It is the RMS of the float64
 model's output with the changed weight less that with the right one, over the RMS of eager's own rounding error.
 
 Usage: ``python tests/performance/detection.py [--model bert] [--dtype bfloat16] [--seeds 3] [--out DIR]``. Writes

@@ -2,8 +2,8 @@
 
 One eager run is one draw of the rounding noise. Of one element that draw may come out near zero, and in a training step
 with batch normalization eager adds up in float64 on the CPU, where Inductor adds in float32. Two models whose result is
-one element, and two such training steps in float32, are compiled once; each seed draws new weights and inputs, and is
-judged by one draw of the noise and again with all of them. Then the same with one result wrong by a thousandth.
+one element, and two such training steps in float32, are compiled once. Each seed draws new weights and inputs. It is
+judged by one draw of the noise, and again with all of them. Then the same with one result wrong by a thousandth.
 
 Usage: ``python tests/performance/false_alarms.py [--seeds 100]``. Prints one line a model: seeds called a defect by one
 draw, by all draws, and (by all draws) with the error.

@@ -2,7 +2,7 @@
 
 Usage: ``python tests/performance/mock_first_call.py [--runs 12] [--pairs eager:mock ...] [--layers 12]``. Rounds as in
 :mod:`side_by_side`. Each process imports torch and transformers, builds BertModel (random weights, batch 1, 128 tokens,
-inference), runs it once without compiling, and then takes the figure: CPU seconds (user + system) of ``torch.compile``
+inference) and runs it once without compiling. The figure is then the CPU seconds (user + system) of ``torch.compile``
 and the first call. ``whole`` is the CPU of the process from its start to the end of that call. Prints one JSON line a
 pair.
 

@@ -75,8 +75,8 @@ def compare(
         cold: an environment variable that names an empty folder, another one for each process.
 
     Returns:
-        of each figure that both print its ``ratio`` (the median of the rounds' ratios, test over reference), its
-        ``interval``, ``ratios``, the ``medians`` of reference and test, and ``least``, the least of each: other work on
+        Of each figure that both print: its ``ratio`` (the median of the rounds' ratios, test over reference), its
+        ``interval``, ``ratios``, the ``medians`` of reference and test, and ``least``, the least of each. Other work on
         the machine only ever adds to CPU time. Each round is told on the standard error.
     """
     pairs = core_pairs()

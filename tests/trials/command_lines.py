@@ -1,9 +1,9 @@
 """What wrong command lines get: ``python tests/trials/command_lines.py [--seed N] [--processes N] [--sample N]``.
 
 Every line of :mod:`wrong_lines` is given to the entry, in a folder of its own; some of them to real processes as well.
-Each must end with exit code 2 and one short message that says what was got and what is valid, leave no file, execute
-nothing, and what stands behind ``Try:`` must compose and pass every check when it is typed. Printed are the lines that
-do not, and the counts by kind; exit code 1 where there is one.
+Each must end with exit code 2 and one short message that says what was got and what is valid. It must leave no file and
+execute nothing. What stands behind ``Try:`` must compose and pass every check when it is typed. Printed are the lines
+that do not, and the counts by kind; exit code 1 where there is one.
 """
 
 import argparse

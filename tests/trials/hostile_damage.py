@@ -1,9 +1,9 @@
 """Ways in which a stored run can be damaged, or made to harm whoever reads it.
 
 Each is a function of a run's folder. What a disk or a killed process does leaves the manifest as it was
-(:data:`DAMAGE`); what a person does who wants it to be believed tells the new SHA-256 in the manifest
-(:data:`HOSTILE`), and is one or more of: a payload that would create :data:`MARKER`, a look at the variable
-:data:`SECRET`, a text that steers a terminal, a bomb, a way out of the folder.
+(:data:`DAMAGE`). A person who wants to be believed writes the new SHA-256 into the manifest (:data:`HOSTILE`). That
+damage is one or more of: a payload that would create :data:`MARKER`, a look at the variable :data:`SECRET`, a text that
+steers a terminal, a bomb, a way out of the folder.
 """
 
 import hashlib

@@ -3,10 +3,10 @@
 Every configuration class that ``AutoModel`` has a model for is made small, built as ``model=huggingface`` builds it,
 and takes the eager step that precedes a run's first stage. Small means few layers, words and experts (``FEW``); where
 that does not start, narrow as well (``NARROW``); where that is not built either, as the class itself makes it. The best
-outcome counts. It prints a line a class: ``starts``, ``exit 2`` (the inputs don't fit; the message says what to type),
-``not built`` (the class wants settings of its own, a package that is not there, or more than ``SECONDS`` or
-``MEMORY``), ``exit 3`` (anything else, and there should be none); then totals. ``--json FILE`` keeps the outcomes;
-``--but FILE`` leaves out what starts in such a file.
+outcome counts. It prints a line a class, then totals. ``starts``. ``exit 2``: the inputs don't fit; the message says
+what to type. ``not built``: the class wants settings of its own, a package that is not there, or more than ``SECONDS``
+or ``MEMORY``. ``exit 3``: anything else, and there should be none. ``--json FILE`` keeps the outcomes; ``--but FILE``
+leaves out what starts in such a file.
 """
 
 import argparse

@@ -1,8 +1,9 @@
 """Kills and faults at random points of a small run: ``python tests/trials/kills.py --count 100 --seed 0``.
 
-After each, what is left is judged from outside: no process of the run's lives, the exit code is a documented one that
-fits, nothing printed is a traceback, summary and manifest agree with each other and with every file, all records are of
-one run, ``show`` and ``list`` say what the summary says, and no file outside the run's directory has changed.
+After each, what is left is judged from outside. No process of the run's lives. The exit code is a documented one that
+fits, and nothing printed is a traceback. Summary and manifest agree with each other and with every file, and all
+records are of one run. ``show`` and ``list`` say what the summary says. No file outside the run's directory has
+changed.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Whether this checkout finds what another commit finds: ten frozen jobs on both, the same machine, no cache.
 
 Each job (``frozen_jobs.yaml``) runs once with the code of the commit, in a worktree of its own, and once with that of
-this checkout as it stands. Compared are the exit codes, the stages' statuses, every part of ``summary.json`` that is no
-time, place or version, and all that a run's digest covers: graphs, violations, figures and verdicts. Where the digests'
+this checkout as it stands. It compares the exit codes, the stages' statuses, every part of ``summary.json`` that is no
+time, place or version, and what a run's digest covers: graphs, violations, figures, verdicts. Where the digests'
 content is read, this checkout's code reads both.
 
 Usage: ``make same-as COMMIT=HEAD~1`` or ``python tests/trials/same_as.py COMMIT [--jobs bert,strict] [--keep FOLDER]

@@ -1,7 +1,7 @@
 """The estimated peak of live memory against the storage that is alive while the same AOT graph is executed.
 
-The meter shares no code with the estimate: ``fx.Interpreter`` runs the graph on the step's own tensors and drops each
-value after its last use, and at every node the storages that its environment still holds are added up, each once.
+The meter shares no code with the estimate. ``fx.Interpreter`` runs the graph on the step's own tensors and drops each
+value after its last use. At every node the storages that its environment still holds are added up, each once.
 """
 
 import itertools
