@@ -250,7 +250,7 @@ def _within(target: str, root: str) -> bool:
 
 
 def _damage(path: Path, what: str, valid: str) -> DamagedError:
-    return DamagedError(f"{visible(str(path))}: {what}; valid: {valid}.")
+    return DamagedError(what, key=visible(str(path)), valid=valid)
 
 
 def _kind_of_file(mode: int) -> str:

@@ -67,9 +67,8 @@ def _is_tagged(event: Any) -> bool:
 
 def _refused(path: Path, event: Any, what: str) -> DamagedError:
     line = event.start_mark.line + 1
-    return DamagedError(
-        f"{visible(str(path))}:{line}: got {what}; valid: plain YAML of at most {DEPTH} levels and {NODES:,} values."
-    )
+    valid = f"plain YAML of at most {DEPTH} levels and {NODES:,} values"
+    return DamagedError(f"got {what}", key=f"{visible(str(path))}:{line}", valid=valid)
 
 
 @functools.cache

@@ -97,10 +97,10 @@ class StoredFolder:
         try:
             yield
         except DamagedError as error:
-            raise DamagedError(f"{error}\nTry: inductor-debug rerun {visible(str(self.path))}") from error
+            raise error.with_parts(hint=f"inductor-debug rerun {visible(str(self.path))}") from error
 
     def _damaged(self, name: str, what: str) -> DamagedError:
-        return DamagedError(f"{visible(str(self.path / name))}: {what}; valid: a run whose files are as it wrote them.")
+        return DamagedError(what, key=visible(str(self.path / name)), valid="a run whose files are as it wrote them")
 
     def _files(self) -> Iterator[str]:
         for folder, files in stored.files_below(self.path):

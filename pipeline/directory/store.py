@@ -35,11 +35,6 @@ HYDRA = ".hydra/config.yaml"
 _NEAREST = 3
 
 
-def first_line(error: Exception) -> str:
-    """A message without what to type."""
-    return str(error).partition("\n")[0]
-
-
 def find_runs(root: Path, unlisted: Callable[[str], None] | None = None) -> list[Path]:
     """Run directories below ``root`` (or ``root`` itself), oldest first, those without a result included.
 
@@ -104,8 +99,12 @@ def read_summary(run: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise _without_summary(run) from None
     if found["verdict"] not in EXIT_CODES:
-        told = f"{visible(str(run / SUMMARY))}: verdict is {visible(repr(found['verdict']))}"
-        raise DamagedError(f"{told}; valid: {', '.join(EXIT_CODES)}.\nTry: inductor-debug rerun {visible(str(run))}")
+        raise DamagedError(
+            f"verdict is {visible(repr(found['verdict']))}",
+            key=visible(str(run / SUMMARY)),
+            valid=", ".join(EXIT_CODES),
+            hint=f"inductor-debug rerun {visible(str(run))}",
+        )
     return found
 
 
@@ -139,7 +138,7 @@ def row(run: Path) -> dict[str, Any]:
     try:
         summary = files.SUMMARY.shaped(read_summary(run))
     except DamagedError as error:
-        return dict.fromkeys(COLUMNS) | {"run": str(run), "verdict": DAMAGED, DAMAGE: first_line(error)}
+        return dict.fromkeys(COLUMNS) | {"run": str(run), "verdict": DAMAGED, DAMAGE: str(error.with_parts(hint=""))}
     except RunDirectoryError:
         verdict = "rejected" if _rejection(run) else NO_RESULT
         return dict.fromkeys(COLUMNS) | {"run": str(run), **_configured(run), "verdict": verdict, DAMAGE: None}

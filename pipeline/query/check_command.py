@@ -56,8 +56,7 @@ def _captured_anew(run: Path) -> Iterator[None]:
     try:
         yield
     except DamagedError as error:
-        again = f"Try: inductor-debug rerun {visible(str(run))} stages=[capture]"
-        raise DamagedError(f"{store.first_line(error)}\n{again}") from error
+        raise error.with_parts(hint=f"inductor-debug rerun {visible(str(run))} stages=[capture]") from error
 
 
 def _valid(found: Against, graphs: Iterable[GraphRecord]) -> "tuple[Profile, str]":

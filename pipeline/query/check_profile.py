@@ -148,14 +148,15 @@ def _variables(run: Path) -> dict[str, str]:
     try:
         manifest = files.MANIFEST.read(StoredFolder(run))
     except DamagedError as error:
-        unknown = "So the variables MOCK_* of the run are not known."
-        raise DamagedError(f"{store.first_line(error)} {unknown}\nTry: accel=mock") from error
+        unknown = "So the variables MOCK_* of the run are not known"
+        raise error.with_parts(valid=f"{error.valid}. {unknown}", hint="accel=mock") from error
     if manifest is None:  # nothing says that there were any
         return {}
     if manifest.environment is None:
         raise DamagedError(
-            f"{visible(str(run / MANIFEST))}: has no environment, so the variables MOCK_* of the run are not known.\n"
-            "Try: accel=mock"
+            "has no environment, so the variables MOCK_* of the run are not known",
+            key=visible(str(run / MANIFEST)),
+            hint="accel=mock",
         )
     return {name: value for name, value in manifest.environment.items() if name.startswith(PREFIX)}
 
@@ -220,7 +221,7 @@ def _own_profile(run: Path, changes: Mapping[str, Any]) -> AccelConfig:
         told = (
             f"{visible(str(run))} holds no {store.HYDRA}."
             if isinstance(error, FileNotFoundError)
-            else store.first_line(error)
+            else str(error.with_parts(hint=""))
         )
         raise RunDirectoryError(f"check: no profile of the run can be read: {told}\nTry: accel=strict16") from error
     replaced = [key for key, value in changes.items() if not isinstance(value, Mapping)]
@@ -251,16 +252,18 @@ def _declared(run: Path) -> "tuple[Profile | None, str]":
     from inductor_debug.stages.settings import may_declare
 
     folder, shown = StoredFolder(run), visible(str(run))
-    backend, again = store.row(run)["backend"], f"Try: inductor-debug rerun {shown} stages=[capture,constrain]"
+    backend, again = store.row(run)["backend"], f"inductor-debug rerun {shown} stages=[capture,constrain]"
     if not folder.has(files.DECLARED.path):
         known = backend is None or not may_declare(backend) or (run / "constrain").is_dir()
         missing = f"the rules that the backend {backend} may declare are not checked"
-        return None, "" if known else f"note: {missing}: the stage constrain, which stores them, did not run.\n{again}"
+        note = f"note: {missing}: the stage constrain, which stores them, did not run.\nTry: {again}"
+        return None, "" if known else note
     try:
         stored = folder.read_json(files.DECLARED.path)
         own = "; what its own check would find is not known here" if stored["own_check"] else ""
         return read_profile(stored), f"note: the rules are those that the backend {backend} declares{own}"
     except DamagedError as error:
-        raise DamagedError(f"{store.first_line(error)}\n{again}") from error
+        raise error.with_parts(hint=again) from error
     except TypeError as error:  # a field that a rule has not
-        raise DamagedError(f"{shown}/{files.DECLARED.path}: can't be read: {visible(str(error))}.\n{again}") from error
+        told = f"can't be read: {visible(str(error))}"
+        raise DamagedError(told, key=f"{shown}/{files.DECLARED.path}", hint=again) from error

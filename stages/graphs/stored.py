@@ -82,4 +82,4 @@ def _references(value: Any) -> list[str]:
 
 
 def _damaged(path: Path, what: str, valid: str) -> DamagedError:
-    return DamagedError(f"{visible(str(path))}: {visible(what)}; valid: {valid}.")
+    return DamagedError(visible(what), key=visible(str(path)), valid=valid)

@@ -78,7 +78,7 @@ def _decisions(run: StoredRun, graph: str) -> list[Row]:
         if node.source:
             file, _, number = node.source.rpartition(":")
             if not number.isdecimal() or len(number) > DIGITS:
-                raise DamagedError(f"{run.folder}: a node's source is {node.source!r}; valid: FILE:LINE.")
+                raise DamagedError(f"a node's source is {node.source!r}", key=str(run.folder), valid="FILE:LINE")
             lines[node.node].append(known.get(node.source) or LineRecord(file, int(number), "", own=False))
     rows = []
     for row in run.table(files.FUSIONS, graph):
