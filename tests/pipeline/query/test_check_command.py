@@ -70,7 +70,9 @@ def test_what_a_graph_break_hides_is_not_called_fit(
         assert "what runs outside the graphs is not counted (1 graph break)" in capsys.readouterr().err
     (run / "capture/breaks.json").write_text("[")
     assert main(["check", str(run), "accel=strict16", *out]) == 2
-    assert "capture/breaks.json: not JSON" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    again = f"Try: inductor-debug rerun {run} stages=[capture]\n"
+    assert "capture/breaks.json: not JSON" in told and told.count("Try: ") == 1 and told.endswith(again)
 
 
 def test_a_grid_over_bytes_takes_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
