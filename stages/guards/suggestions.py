@@ -48,7 +48,7 @@ _KNOWN_FAILURES = {
     FailureKind.ALIASING: "Let inputs share memory in every call or in none: each compiles for itself.",
     FailureKind.SYMBOLIC_SIZE: "The traced code needs this of a symbolic size: sizes that keep to it share "
     "one compilation.",
-    FailureKind.VALUE: "A Python value that the code reads is a constant in the graph: give it as a tensor, or keep "
+    FailureKind.VALUE: "A Python value that the code reads is a constant in the graph. Give it as a tensor, or keep "
     "it as it is (integers of modules: torch._dynamo.config.allow_unspec_int_on_nn_module = True).",
 }
 
@@ -70,8 +70,8 @@ def for_recompile(guard: str, dynamic: bool | None) -> str:
             )
         if dynamic:
             return (
-                "A constant with dynamic=True too: the traced code needs this very size, or another dimension had the "
-                "same size in the first call (torch gives equal sizes one symbol): compile with sizes that differ."
+                "A constant with dynamic=True too. The traced code needs this very size, or another dimension had the "
+                "same size in the first call: torch gives equal sizes one symbol. Compile with sizes that differ."
             )
         return (
             f"torch._dynamo.mark_dynamic({place}) before the first call, or torch.compile(dynamic=True): each new size "
