@@ -1,22 +1,70 @@
-"""Coordinates of a layered drawing.
+"""A drawing in rows: parts below what they read, and the lines between them.
 
-Within a row, places are the least squares of the distances to what each vertex is tied to, under the row's order and
-gaps: an isotonic regression, solved by pooling adjacent violators. Rows take turns until they hardly move.
+A line to the next row goes straight there. One that goes further runs down a lane at the right of the rows that it
+passes, so that it crosses no part. What several parts read has one line, from which they branch off.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Literal
 
-from inductor_debug.stages.graph_pictures.layers import GAP, Item, Link, Vertex, assign, order_rows, vertices
+from inductor_debug.stages.graph_pictures.grouping import Box
+from inductor_debug.stages.graphs.records import NodeRecord
 
+GAP = 26.0
+"""Pixels between neighboring parts."""
+WIDEST = 1300.0
+"""Pixels of a row, gaps included; what comes on top goes to the next."""
 THIN = 14.0
-"""Width that a line without a label takes in a row, its distance from others included."""
+"""Pixels between neighboring lines."""
 LABEL = 15.0
 """Height of a label on a line."""
-ROUNDS = 40
-"""Passes over the rows, each downward or upward, the last six minding both sides."""
+BEND, DROP = 12.0, 30.0
+"""Height in which lines come to their labels, and from there to the next row."""
 EDGE = 12.0
-"""How far from a box's corner a line may enter it."""
+"""How far from a part's corner a line may enter it."""
+SWEEPS = 7
+"""Passes over the rows, each downward or upward, in search of short lines; the last one is downward."""
+
+Shape = Literal["box", "stack", "frame", "input", "output", "entry", "exit"]
+
+
+@dataclass
+class Part:
+    """One thing in a picture.
+
+    Attributes:
+        shape: what it is drawn as; an entry or an exit, where lines pass a frame's border, is not drawn.
+        width, height: in pixels.
+        title, lines: its text. tooltip: what it says when pointed at.
+        box: the box, for a box, a stack or a frame.
+        node: the placeholder, for an input.
+        inside: of a frame, what is in it, and ``head`` the height of the text above that.
+        x, y: its left upper corner, in its scene.
+    """
+
+    shape: Shape
+    width: float = 0.0
+    height: float = 0.0
+    title: str = ""
+    lines: list[str] = field(default_factory=list)
+    tooltip: list[str] = field(default_factory=list)
+    box: Box | None = None
+    node: NodeRecord | None = None
+    inside: "Scene | None" = None
+    head: float = 0.0
+    x: float = 0.0
+    y: float = 0.0
+
+    @property
+    def middle(self) -> float:
+        return self.x + self.width / 2
+
+    @property
+    def shown(self) -> bool:
+        return self.shape not in ("entry", "exit")
 
 
 @dataclass(frozen=True)
@@ -30,223 +78,214 @@ class Line:
 
 
 @dataclass
-class Route:
-    """How a link is drawn.
+class Wire:
+    """What some parts read of another, and how it is drawn.
 
     Attributes:
-        lines: its lines from the source down.
-        tips: where it enters its targets.
-        label: the middle of its label, or None.
+        source, targets: positions of parts in the scene.
+        tensors: numbers of the operations whose results it carries. node: the input that it carries instead.
+        label: its text, and ``room`` the pixels that it needs. tooltip: what it says when pointed at.
+        kept: True from a joint graph's forward to its backward: such a line ends at a frame's border.
+        leaves, enters: where it passes a frame's border, in pixels from the frame's left side; by target.
+        path, tips: its lines from the source down, and where it enters each target.
+        label_at: the middle of its label.
     """
 
-    lines: list[Line]
-    tips: list[tuple[float, float]]
-    label: tuple[float, float] | None = None
+    source: int
+    targets: list[int]
+    tensors: tuple[int, ...] = ()
+    label: str = ""
+    tooltip: str = ""
+    node: NodeRecord | None = None
+    kept: bool = False
+    room: float = THIN
+    leaves: float | None = None
+    enters: dict[int, float] = field(default_factory=dict)
+    path: list[Line] = field(default_factory=list)
+    tips: dict[int, tuple[float, float]] = field(default_factory=dict)
+    label_at: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass
-class Layout:
-    """Places in pixels from the drawing's left upper corner.
+class Scene:
+    """A drawing, or the inside of a frame. Places are in pixels from its left upper corner."""
 
-    Attributes:
-        places: left upper corner of each item.
-        routes: of each link.
-        width, height: of the whole.
-    """
-
-    places: list[tuple[float, float]]
-    routes: list[Route]
+    parts: list[Part]
+    wires: list[Wire]
     width: float = 0.0
     height: float = 0.0
 
 
-def lay_out(items: Sequence[Item], links: Sequence[Link]) -> Layout:
-    """Place items in layers, readers below what they read.
+def lay_out(parts: list[Part], wires: list[Wire]) -> Scene:
+    """Give every part and every wire its place.
 
     Args:
-        items: what to place.
-        links: who reads whom; without cycles.
+        parts: each after those that it reads, but for inputs and entries, which read none.
+        wires: who reads whom.
     """
-    if not items:
-        return Layout([], [])
-    layer = assign(items, links)
-    found = vertices(items, links, layer, THIN)
-    rows = order_rows(found)
-    x = _across(found, rows, links)
-    left = min(x[index] - vertex.width / 2 for index, vertex in enumerate(found))
-    x = [round(place - left, 1) for place in x]
-    ports = _ports(items, links, found, x)
-    tops, bottoms = _down(items, found, rows, x)
-    places = [(round(x[index] - item.width / 2, 1), tops[2 * layer[index]]) for index, item in enumerate(items)]
-    routes = _routes(items, links, layer, found, x, ports, tops, bottoms)
-    width = max(x[index] + vertex.width / 2 for index, vertex in enumerate(found))
-    return Layout(places, routes, round(width, 1), bottoms[-1])
+    scene = Scene(parts, wires)
+    if parts:
+        rows = _rows(parts, wires)
+        leaving: dict[int, list[Wire]] = defaultdict(list)
+        for wire in wires:
+            leaving[wire.source].append(wire)
+        _across(parts, wires, rows, [
+            max(part.width, sum(wire.room for wire in leaving[index])) for index, part in enumerate(parts)
+        ])  # fmt: skip
+        _Drawing(scene, rows).draw(leaving)
+    return scene
 
 
-def _gap(left: Vertex, right: Vertex) -> float:
-    apart = GAP if left.item >= 0 and right.item >= 0 else 8.0
-    return (left.width + right.width) / 2 + apart
+def _rows(parts: Sequence[Part], wires: Sequence[Wire]) -> list[list[int]]:
+    """The parts by row: below all that they read, and what reads nothing right above its first reader."""
+    sources, readers = _neighbors(parts, wires)
+    used: dict[int, float] = defaultdict(float)
+    first = int(any(part.shape == "entry" for part in parts))
+    row = {index: 0 if part.shape == "entry" else first for index, part in enumerate(parts) if not sources[index]}
+
+    def fits(index: int, place: int) -> bool:
+        return not used[place] or used[place] + parts[index].width + GAP <= WIDEST
+
+    for index in (index for index in range(len(parts)) if sources[index]):
+        row[index] = max(row[source] for source in sources[index]) + 1
+        while not fits(index, row[index]):
+            row[index] += 1
+        used[row[index]] += parts[index].width + GAP
+    for index, part in enumerate(parts):
+        if not sources[index] and part.shape != "entry" and readers[index]:
+            lowest = min(row[reader] for reader in readers[index]) - 1
+            row[index] = next((place for place in range(lowest, first, -1) if fits(index, place)), first)
+            used[row[index]] += part.width + GAP
+    last = max(row.values()) + 1
+    row |= {index: last for index, part in enumerate(parts) if part.shape in ("output", "exit")}
+    return [[index for index in sorted(row) if row[index] == place] for place in sorted({*row.values()})]
 
 
-def _offset(vertex: Vertex, other: Vertex, links: Sequence[Link]) -> float:
-    """Where a line between an item and a trunk meets the item, from the item's middle; 0 where that is open."""
-    link = links[max(vertex.link, other.link)]
-    item = vertex if vertex.item >= 0 else other
-    if item.item < 0:
-        return 0.0
-    fixed = link.leaves if item.item == link.source else link.enters.get(item.item)
-    return 0.0 if fixed is None else fixed - item.width / 2
+def _neighbors(parts: Sequence[Part], wires: Sequence[Wire]) -> tuple[list[list[int]], list[list[int]]]:
+    """Of each part those that it reads, and those that read it."""
+    sources: list[list[int]] = [[] for _ in parts]
+    readers: list[list[int]] = [[] for _ in parts]
+    for wire in wires:
+        for target in wire.targets:
+            sources[target].append(wire.source)
+            readers[wire.source].append(target)
+    return sources, readers
 
 
-def _across(found: Sequence[Vertex], rows: Sequence[Sequence[int]], links: Sequence[Link]) -> list[float]:
-    x = [0.0] * len(found)
-    for row in rows:
-        place = 0.0
-        for position, index in enumerate(row):
-            place += _gap(found[row[position - 1]], found[index]) if position else 0.0
-            x[index] = place
-        middle = (x[row[0]] + x[row[-1]]) / 2 if row else 0.0
+def _across(parts: Sequence[Part], wires: Sequence[Wire], rows: list[list[int]], room: Sequence[float]) -> None:
+    """Order each row by what its parts read and who reads them, and center it. ``room``: of each part's column."""
+    neighbors = _neighbors(parts, wires)
+    middle = [0.0] * len(parts)
+
+    def pack(row: Sequence[int]) -> None:
+        left = -(sum(room[index] for index in row) + GAP * (len(row) - 1)) / 2
         for index in row:
-            x[index] -= middle
-    for turn in range(ROUNDS):
-        sides = ("up", "down") if turn >= ROUNDS - 6 else (("up",) if turn % 2 == 0 else ("down",))
-        for row in rows if turn % 2 == 0 else reversed(rows):
-            _settle(found, row, links, x, sides)
+            middle[index] = left + room[index] / 2
+            left += room[index] + GAP
+
+    def wanted(index: int) -> float:
+        return fmean(middle[other] for other in near[index]) if near[index] else middle[index]
+
     for row in rows:
-        for position, index in enumerate(row):
-            if found[index].link >= 0:
-                _straighten(found, row, position, x)
-    return x
+        pack(row)
+    for sweep in range(SWEEPS):
+        near = neighbors[sweep % 2]
+        for row in rows[:: -1 if sweep % 2 else 1]:
+            row.sort(key=wanted)
+            pack(row)
+    left = min(middle[index] - room[index] / 2 for index in range(len(parts)))
+    for index, part in enumerate(parts):
+        part.x = middle[index] - left - part.width / 2
 
 
-def _straighten(found: Sequence[Vertex], row: Sequence[int], position: int, x: list[float]) -> None:
-    """Take a trunk straight down, where nothing is in its way."""
-    index = row[position]
-    (above, _) = found[index].up[0]
-    low = high = x[above]
-    if position:
-        left = row[position - 1]
-        low = x[left] + (found[left].width + found[index].width) / 2 + 1
-    if position + 1 < len(row):
-        right = row[position + 1]
-        high = x[right] - (found[right].width + found[index].width) / 2 - 1
-    if found[above].link >= 0 and low <= x[above] <= high:
-        x[index] = x[above]
+class _Drawing:
+    """Draws the wires of parts whose rows and ``x`` are known, and gives the parts their ``y``."""
 
+    def __init__(self, scene: Scene, rows: Sequence[Sequence[int]]) -> None:
+        self.scene, self.parts = scene, scene.parts
+        self.row = {index: number for number, row in enumerate(rows) for index in row}
+        self.tops: list[float] = []
+        self.bottoms: list[float] = []
+        self.ends: list[float] = []  # of each row, where its labels end
+        self.right: list[float] = []  # of each row, where what is in it ends
+        labelled = {self.row[wire.source] for wire in scene.wires if wire.label}
+        y = 0.0
+        for number, row in enumerate(rows):
+            self.tops.append(y)
+            self.bottoms.append(y + max(self.parts[index].height for index in row))
+            self.ends.append(self.bottoms[-1] + BEND + (LABEL if number in labelled else 0.0))
+            self.right.append(max(self.parts[index].x + self.parts[index].width for index in row))
+            y = self.ends[-1] + DROP
+            for index in row:
+                self.parts[index].y = self.tops[-1]
 
-def _settle(
-    found: Sequence[Vertex], row: Sequence[int], links: Sequence[Link], x: list[float], sides: tuple[str, ...]
-) -> None:
-    wanted, weights, starts = [], [], []
-    start = 0.0
-    for position, index in enumerate(row):
-        vertex = found[index]
-        near = [pair for side in sides for pair in getattr(vertex, side)]
-        total, weight = 0.01 * x[index], 0.01
-        for other, pull in near:
-            shift = _offset(vertex, found[other], links)
-            total += pull * (x[other] + (shift if found[other].item >= 0 else -shift))
-            weight += pull
-        start += _gap(found[row[position - 1]], vertex) if position else 0.0
-        wanted.append(total / weight - start)
-        weights.append(weight)
-        starts.append(start)
-    for index, place, start in zip(row, _isotonic(wanted, weights), starts, strict=True):
-        x[index] = place + start
+    def draw(self, leaving: Mapping[int, list[Wire]]) -> None:
+        slots = [pair for index, wires in sorted(leaving.items()) for pair in self._slots(index, wires)]
+        enters: dict[int, list[tuple[float, Wire]]] = defaultdict(list)
+        for wire, slot in sorted(slots, key=lambda pair: self._length(pair[0])):  # the shortest lanes are innermost
+            row = self.row[wire.source]
+            last, lane = self._lane(wire)
+            self._leave(wire, slot, row)
+            if last > row + 1:
+                wire.path.append(Line(slot, self.ends[row], lane, self.tops[row + 1]))
+                wire.path.append(Line(lane, self.tops[row + 1], lane, self.ends[last - 1]))
+            for target in wire.targets:
+                enters[target].append((slot if self.row[target] == row + 1 else lane, wire))
+        for target, found in enters.items():
+            self._enter(target, sorted(found, key=lambda pair: pair[0]))
+        self.scene.width, self.scene.height = max(self.right), self.bottoms[-1]
 
+    def _length(self, wire: Wire) -> int:
+        return max(self.row[target] for target in wire.targets) - self.row[wire.source]
 
-def _isotonic(wanted: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """The non-decreasing numbers that are nearest to the wanted ones in weighted least squares."""
-    pools: list[tuple[float, float, int]] = []
-    for value, weight in zip(wanted, weights, strict=True):
-        pools.append((value, weight, 1))
-        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
-            (left, left_weight, left_count), (right, right_weight, right_count) = pools[-2:]
-            both = left_weight + right_weight
-            merged = ((left * left_weight + right * right_weight) / both, both, left_count + right_count)
-            pools[-2:] = [merged]
-    return [value for value, _, count in pools for _ in range(count)]
+    def _slots(self, index: int, wires: Sequence[Wire]) -> list[tuple[Wire, float]]:
+        """Where the lines of one part have their labels, side by side; those that take a lane are at the right."""
 
+        def order(wire: Wire) -> tuple[bool, float]:
+            return self._length(wire) > 1, fmean(self.parts[target].middle for target in wire.targets)
 
-Port = tuple[int, int]
-"""A link's number and an item's: where the one meets the other."""
+        row, found = self.row[index], []
+        left = self.parts[index].middle - sum(wire.room for wire in wires) / 2
+        for wire in sorted(wires, key=order):
+            found.append((wire, left + wire.room / 2))
+            left += wire.room
+        self.right[row] = max(self.right[row], left)
+        return found
 
+    def _lane(self, wire: Wire) -> tuple[int, float]:
+        """The wire's last row, and the ``x`` of its lane, right of all that is in the rows between."""
+        row = self.row[wire.source]
+        last = row + self._length(wire)
+        passed = range(row + 1, last)
+        lane = max((self.right[number] for number in passed), default=0.0) + THIN
+        for number in passed:
+            self.right[number] = lane
+        return last, lane
 
-def _ports(
-    items: Sequence[Item], links: Sequence[Link], found: Sequence[Vertex], x: Sequence[float]
-) -> dict[Port, float]:
-    """Where lines leave and enter items: straight below or above their trunk where that is within the item."""
-    sides: dict[tuple[int, bool], list[tuple[float, int]]] = {}
-    for index, vertex in enumerate(found):
-        if vertex.link < 0:
-            continue
-        for neighbors, enters in ((vertex.up, False), (vertex.down, True)):
-            for other, _ in neighbors:
-                if found[other].item >= 0:
-                    sides.setdefault((other, enters), []).append((x[index], vertex.link))
-    ports: dict[Port, float] = {}
-    for (item, _), ends in sides.items():
-        ends.sort()
-        low, high = x[item] - items[item].width / 2, x[item] + items[item].width / 2
-        edge = min(EDGE, items[item].width / 2)
-        apart = min(THIN, (high - low - 2 * edge) / max(len(ends) - 1, 1))
-        wanted = [min(max(place, low + edge), high - edge) - apart * turn for turn, (place, _) in enumerate(ends)]
-        spread = [place + apart * turn for turn, place in enumerate(_isotonic(wanted, [1.0] * len(wanted)))]
-        excess = max(0.0, spread[-1] - (high - edge)) if spread[-1] > high - edge else min(0.0, spread[0] - low - edge)
-        for place, (_, link) in zip(spread, ends, strict=True):
-            fixed = links[link].leaves if links[link].source == item else links[link].enters.get(item)
-            ports[link, item] = round(place - excess if fixed is None else low + fixed, 1)
-    return ports
-
-
-def _down(
-    items: Sequence[Item], found: Sequence[Vertex], rows: Sequence[Sequence[int]], x: Sequence[float]
-) -> tuple[list[float], list[float]]:
-    """Top and bottom of every row; gaps grow with how far lines go across."""
-    tops, bottoms = [], []
-    y = 0.0
-    for number, row in enumerate(rows):
-        if number % 2:
-            height = LABEL if any(found[index].width > THIN for index in row) else 0.0
+    def _leave(self, wire: Wire, slot: float, row: int) -> None:
+        part = self.parts[wire.source]
+        bottom, bend, end = part.y + part.height, self.bottoms[row] + BEND, self.ends[row]
+        if wire.leaves is None:
+            edge = min(EDGE, part.width / 2)
+            leaves = min(max(slot, part.x + edge), part.x + part.width - edge)
         else:
-            height = max((items[found[index].item].height for index in row if found[index].item >= 0), default=0.0)
-        tops.append(round(y, 1))
-        bottoms.append(round(y + height, 1))
-        far = [abs(x[other] - x[index]) - found[index].width / 2 for index in row for other, _ in found[index].down]
-        y += height + min(34.0, 12.0 + max([0.0, *far]) / 14)
-    return tops, bottoms
+            leaves = part.x + wire.leaves
+        if leaves == slot:
+            wire.path = [Line(slot, bottom, slot, end)]
+        else:
+            wire.path = [Line(leaves, bottom, leaves, self.bottoms[row]), Line(leaves, self.bottoms[row], slot, bend)]
+            wire.path.append(Line(slot, bend, slot, end))
+        wire.label_at = slot, bend + LABEL / 2
 
-
-def _routes(
-    items: Sequence[Item],
-    links: Sequence[Link],
-    layer: Sequence[int],
-    found: Sequence[Vertex],
-    x: Sequence[float],
-    ports: dict[Port, float],
-    tops: Sequence[float],
-    bottoms: Sequence[float],
-) -> list[Route]:
-    routes: list[Route] = []
-    for link in links:
-        row = 2 * layer[link.source]
-        start = ports[len(routes), link.source]
-        low = tops[row] + items[link.source].height
-        lines = [Line(start, low, start, bottoms[row])] if bottoms[row] > low else []
-        routes.append(Route(lines, []))
-    trunks = sorted((vertex.link, vertex.row, index) for index, vertex in enumerate(found) if vertex.link >= 0)
-    for number, row, index in trunks:
-        link, route = links[number], routes[number]
-        (above, _) = found[index].up[0]
-        from_x = ports[number, link.source] if found[above].item >= 0 else x[above]
-        route.lines.append(Line(from_x, bottoms[row - 1], x[index], tops[row]))
-        if bottoms[row] > tops[row]:
-            route.lines.append(Line(x[index], tops[row], x[index], bottoms[row]))
-        if link.label and found[above].item >= 0:
-            route.label = (x[index], (tops[row] + bottoms[row]) / 2)
-        for other, _ in found[index].down:
-            if found[other].item >= 0:
-                tip = (ports[number, found[other].item], tops[row + 1])
-                route.lines.append(Line(x[index], bottoms[row], *tip))
-                route.tips.append(tip)
-    return routes
+    def _enter(self, target: int, wires: Sequence[tuple[float, Wire]]) -> None:
+        """Lines come to a part side by side; a single one straight down where that is within the part."""
+        part, row = self.parts[target], self.row[target]
+        edge = min(EDGE, part.width / 2)
+        low, high = part.x + edge, part.x + part.width - edge
+        apart = min(THIN, (high - low) / max(len(wires) - 1, 1))
+        for number, (x, wire) in enumerate(wires):
+            place = part.middle + apart * (number - (len(wires) - 1) / 2) if len(wires) > 1 else min(max(x, low), high)
+            if target in wire.enters:
+                place = part.x + wire.enters[target]
+            wire.path.append(Line(x, self.ends[row - 1], place, self.tops[row]))
+            wire.tips[target] = place, self.tops[row]

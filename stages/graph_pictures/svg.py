@@ -7,19 +7,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from inductor_debug.stages.drawing import shorten
 from inductor_debug.stages.graph_pictures.labels import Words, cells
-from inductor_debug.stages.graph_pictures.layout import Line, Route
-from inductor_debug.stages.graph_pictures.scene import (
-    LINE,
-    PADDING,
-    ROW,
-    SMALL,
-    Part,
-    Scene,
-    Wire,
-    all_parts,
-    origin,
-    settle,
-)
+from inductor_debug.stages.graph_pictures.layout import Line, Part, Scene, Wire
+from inductor_debug.stages.graph_pictures.scene import LINE, PADDING, ROW, SMALL, all_parts
 
 MARGIN = 20.0
 EFFECTS = {"reject": "#cc3311", "fallback": "#ee7733", "copy": "#aa3377", "cast": "#4477aa", "pad": "#997700"}
@@ -58,11 +47,10 @@ class Writer:
         height = high
         body: list[str] = []
         if scene is not None:
-            width = max(width, scene.layout.width)
-            settle(scene, MARGIN + (width - scene.layout.width) / 2, high)
-            height += scene.layout.height
+            width = max(width, scene.width)
+            height += scene.height
             self._name(all_parts(scene))
-            body = self._scene(scene, MARGIN + (width - scene.layout.width) / 2, high)
+            body = self._scene(scene, MARGIN + (width - scene.width) / 2, high)
         size = (_figure(width + 2 * MARGIN), _figure(height + MARGIN))
         return "\n".join([
             f'<svg{self.namespace} class="graph-picture" role="img" width="{size[0]}" '
@@ -95,28 +83,25 @@ class Writer:
         return found
 
     def _scene(self, scene: Scene, x: float, y: float) -> list[str]:
-        """Wires first, so that boxes lie over them."""
-        found = []
-        for wire, route in zip(scene.wires, scene.layout.routes, strict=True):
-            tips = [tip for target, tip in zip(sorted(wire.targets), route.tips, strict=True)
-                    if scene.parts[target].shape != "port"]  # fmt: skip
-            found += self._wire(wire, route, tips, x, y)
+        """What is at a point; wires first, so that boxes lie over them."""
+        found = [f'<g transform="translate({_figure(x)} {_figure(y)})">']
+        for wire in scene.wires:
+            found += self._wire(wire, [tip for target, tip in sorted(wire.tips.items()) if scene.parts[target].shown])
         for part in scene.parts:
-            if part.shape != "port":
+            if part.shown:
                 found += self._part(part)
-        return found
+        return [*found, "</g>"]
 
-    def _wire(self, wire: Wire, route: Route, tips: Sequence[tuple[float, float]], x: float, y: float) -> list[str]:
-        path = " ".join(_curve(line, x, y) for line in _merged(route.lines))
+    def _wire(self, wire: Wire, tips: Sequence[tuple[float, float]]) -> list[str]:
         found = [f'<g class="wire{" kept" * wire.kept}">']
         if wire.tooltip:
             found.append(f"<title>{content(wire.tooltip)}</title>")
-        found.append(f'<path d="{path}"/>')
+        found.append(f'<path d="{" ".join(map(_curve, wire.path))}"/>')
         if tips:
-            tip = " ".join(f"M{_figure(x + a)} {_figure(y + b)}l-3.5 -7h7z" for a, b in tips)
+            tip = " ".join(f"M{_figure(x)} {_figure(y)}l-3.5 -7h7z" for x, y in tips)
             found.append(f'<path class="tip" d="{tip}"/>')
-        if wire.label and route.label is not None:
-            middle, center = x + route.label[0], y + route.label[1]
+        if wire.label:
+            middle, center = wire.label_at
             wide = SMALL * cells(wire.label) + 4
             found.append(_rect(middle - wide / 2, center - 6.5, wide, 13))
             found.append(
@@ -157,7 +142,7 @@ class Writer:
             found.append(_rect(part.x, part.y, part.width, part.head - 4, 4, style))
         found += self._text(part)
         if part.inside is not None:
-            found += self._scene(part.inside, *origin(part))
+            found += self._scene(part.inside, part.x + (part.width - part.inside.width) / 2, part.y + part.head)
         return [*found, "</g>"]
 
     def _shade(self, part: Part) -> str:
@@ -197,24 +182,10 @@ def _rect(x: float, y: float, width: float, height: float, corner: int = 0, styl
     return f'<rect x="{_figure(x)}" y="{_figure(y)}" width="{_figure(width)}" height="{_figure(height)}"{more}/>'
 
 
-def _merged(lines: Sequence[Line]) -> list[Line]:
-    """Straight lines that continue each other as one."""
-    found: list[Line] = []
-    for line in lines:
-        last = found[-1] if found else None
-        if last and line.x == line.to_x == last.x == last.to_x and line.y == last.to_y:
-            found[-1] = Line(last.x, last.y, line.to_x, line.to_y)
-        else:
-            found.append(line)
-    return found
-
-
-def _curve(line: Line, x: float, y: float) -> str:
-    start, end = f"{_figure(x + line.x)} {_figure(y + line.y)}", f"{_figure(x + line.to_x)} {_figure(y + line.to_y)}"
-    if line.x == line.to_x:
-        return f"M{start}V{_figure(y + line.to_y)}"
-    middle = _figure(y + (line.y + line.to_y) / 2)
-    return f"M{start}C{_figure(x + line.x)} {middle} {_figure(x + line.to_x)} {middle} {end}"
+def _curve(line: Line) -> str:
+    x, to_x, to_y, middle = map(_figure, (line.x, line.to_x, line.to_y, (line.y + line.to_y) / 2))
+    start = f"M{x} {_figure(line.y)}"
+    return f"{start}V{to_y}" if line.x == line.to_x else f"{start}C{x} {middle} {to_x} {middle} {to_x} {to_y}"
 
 
 def _figure(value: float) -> str:

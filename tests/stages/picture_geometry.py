@@ -36,32 +36,39 @@ def parse(picture: str) -> Group:
     return _group(ElementTree.fromstring(picture))
 
 
-def _group(element: ElementTree.Element) -> Group:
+def _group(element: ElementTree.Element, x: float = 0.0, y: float = 0.0) -> Group:
+    """What is drawn in an element, from the picture's left upper corner; ``x``, ``y``: where the element's own is."""
     found = Group()
     for child in element:
         kinds = child.get("class", "").split()
-        if "wire" in kinds:
+        moved = re.fullmatch(r"translate\((\S+) (\S+)\)", child.get("transform", ""))
+        if moved:
+            inner = _group(child, x + float(moved[1]), y + float(moved[2]))
+            found.parts += inner.parts
+            found.wires += inner.wires
+            found.labels += inner.labels
+        elif "wire" in kinds:
             found.wires += [points for path in child.iter(f"{SVG}path") if path.get("class") != "tip"
-                            for points in _points(path.get("d", ""))]  # fmt: skip
-            found.labels += [_rect(rect) for rect in child.iter(f"{SVG}rect")]
+                            for points in _points(path.get("d", ""), x, y)]  # fmt: skip
+            found.labels += [_rect(rect, x, y) for rect in child.iter(f"{SVG}rect")]
         elif "part" in kinds:
-            rects = [_rect(rect) for rect in child.findall(f"{SVG}rect")]
+            rects = [_rect(rect, x, y) for rect in child.findall(f"{SVG}rect")]
             head = rects[-1]
             rect = rects[0] if "frame" in kinds else rects[-1]
             nodes = child.get("data-nodes")
             texts = ["".join(text.itertext()) for text in (*child.findall(f"{SVG}text"), *child.findall(f"{SVG}a"))]
             tooltip = child.findtext(f"{SVG}title") or ""
             names = None if nodes is None else json.loads(nodes)
-            found.parts.append(Drawn(kinds, rect, head, names, texts, tooltip, _group(child)))
+            found.parts.append(Drawn(kinds, rect, head, names, texts, tooltip, _group(child, x, y)))
     return found
 
 
-def _rect(element: ElementTree.Element) -> Rect:
-    x, y, width, height = (float(element.get(key, "nan")) for key in ("x", "y", "width", "height"))
-    return x, y, x + width, y + height
+def _rect(element: ElementTree.Element, x: float, y: float) -> Rect:
+    left, top, width, height = (float(element.get(key, "nan")) for key in ("x", "y", "width", "height"))
+    return x + left, y + top, x + left + width, y + top + height
 
 
-def _points(path: str) -> list[list[tuple[float, float]]]:
+def _points(path: str, left: float, top: float) -> list[list[tuple[float, float]]]:
     """Each stroke of a path, as points from its start to its end."""
     found = []
     for stroke in path.split("M")[1:]:
@@ -77,7 +84,7 @@ def _points(path: str) -> list[list[tuple[float, float]]]:
                  (1 - t) ** 3 * y + 3 * (1 - t) ** 2 * t * b + 3 * (1 - t) * t * t * d + t**3 * f)
                 for t in steps
             ])  # fmt: skip
-    return found
+    return [[(left + x, top + y) for x, y in points] for points in found]
 
 
 def all_parts(group: Group) -> list[Drawn]:
