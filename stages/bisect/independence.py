@@ -12,7 +12,8 @@ Where none of these tells, the switches stay together, and the answer says that 
 
 from collections.abc import Callable, Collection, Sequence
 
-from inductor_debug.stages.bisect.records import DEFECT, PRESENT, RAISED, Probe
+from inductor_debug.stages.bisect.kinds import Fault, Verdict
+from inductor_debug.stages.bisect.records import Probe
 from inductor_debug.stages.torch_internals.switch_records import Switch
 
 Ask = Callable[[frozenset[Switch], str], Probe]
@@ -56,22 +57,22 @@ class Independence:
     def _left_apart(self, first: str, second: str) -> bool:
         """Whether what is left without the one, and without the other, can't be one fault."""
         one, other = self._alone[first], self._alone[second]
-        if not one.fault == other.fault == PRESENT:
+        if not one.fault == other.fault == Fault.PRESENT:
             return False
         differ = not one.outcome.same_result(other.outcome)
-        raised = one.outcome.verdict == RAISED
+        raised = one.outcome.verdict == Verdict.RAISED
         if raised != differ:
             return differ
         both = self._ask(self._off_but(first, second), f"what is it with {first} and {second} on?")
         if raised:  # it fails at the first of two faults; where all three differ, words that change say nothing
             return both.outcome.same_result(one.outcome) or both.outcome.same_result(other.outcome)
-        return both.outcome.verdict == DEFECT and not both.outcome.same_result(one.outcome)
+        return both.outcome.verdict == Verdict.DEFECT and not both.outcome.same_result(one.outcome)
 
     def _by_itself(self, name: str) -> bool:
         """Whether the fault is at this very switch: it raises there, or the operation fails compiled by itself."""
         if not self._operations:
             alone = self._alone[name]
-            return alone.fault == PRESENT and alone.outcome.raised_at == name
+            return alone.fault == Fault.PRESENT and alone.outcome.raised_at == name
         off = frozenset(switch for switch in self._operations if switch.key != name)
         probe = self._ask(off, f"does {name} fail when it is compiled by itself?")
-        return probe.outcome.verdict in (DEFECT, RAISED)
+        return probe.outcome.verdict in (Verdict.DEFECT, Verdict.RAISED)

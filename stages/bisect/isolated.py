@@ -14,7 +14,9 @@ import time
 from multiprocessing.connection import Connection
 from typing import Any
 
-from inductor_debug.stages.bisect.records import RAISED, Outcome, Setting
+from inductor_debug.stages.bisect.kinds import Verdict
+from inductor_debug.stages.bisect.records import Outcome, Setting
+from inductor_debug.stages.child_processes import signal_name
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.settings import Settings
@@ -80,7 +82,7 @@ class IsolatedProber:
             self._process.join()
             code = self._process.exitcode
             self.close()
-            return _ended(f"killed by {_signal_name(-code)}" if code < 0 else f"its process left with code {code}")
+            return _ended(f"killed by {signal_name(-code)}" if code < 0 else f"its process left with code {code}")
         if isinstance(answer, BaseException):
             raise answer
         return answer
@@ -95,11 +97,7 @@ class IsolatedProber:
 
 
 def _ended(how: str) -> Outcome:
-    return Outcome(RAISED, how, f"the test side ended its process: {how}", "not_established", died=True)
-
-
-def _signal_name(number: int) -> str:
-    return signal.Signals(number).name if number in {item.value for item in signal.Signals} else f"signal {number}"
+    return Outcome(Verdict.RAISED, how, f"the test side ended its process: {how}", "not_established", died=True)
 
 
 def _serve(connection: Connection, settings: Settings, options: KernelDiffConfig) -> None:

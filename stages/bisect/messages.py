@@ -10,15 +10,10 @@ from inductor_debug.stages.artifacts.records import (
     PatternRecord,
     RemedyRecord,
 )
-from inductor_debug.stages.bisect.records import BACKEND, DECOMPOSITIONS, UNKNOWN, Bisection
+from inductor_debug.stages.bisect.kinds import Link, Verdict
+from inductor_debug.stages.bisect.records import Bisection
 from inductor_debug.stages.formatting import counted
-from inductor_debug.stages.torch_internals.switch_records import (
-    DECOMPOSITION,
-    LOWERINGS,
-    OPTION_GROUPS,
-    SINGULAR,
-    Application,
-)
+from inductor_debug.stages.torch_internals.switch_records import OPTION_GROUPS, Application, Group
 
 HIDES = "that hides it, and is not necessarily where it is"
 FEWER = "with fewer of them off something else fails"
@@ -41,7 +36,7 @@ def cost(result: Bisection) -> str:
 def _finding(result: Bisection, facts: dict[str, Any]) -> str:
     if result.verdict == "none":
         return _none(result)
-    if result.verdict == UNKNOWN:
+    if result.verdict == Verdict.UNKNOWN:
         return _not_established(result)
     where = _subsystem(result, facts)
     if result.verdict == "subsystem":
@@ -78,9 +73,9 @@ def _not_established(result: Bisection) -> str:
 def _subsystem(result: Bisection, facts: dict[str, Any]) -> str:
     name = str(facts.get("name", "backend"))
     words = {"inductor": "TorchInductor", "dynamo": "Dynamo", "aot_autograd": "AOTAutograd"}
-    if result.subsystem == DECOMPOSITIONS:
+    if result.subsystem == Link.DECOMPOSITIONS:
         return f"the decompositions of {'TorchInductor' if facts.get('inductor') else name}"
-    if result.subsystem == BACKEND:
+    if result.subsystem == Link.BACKEND:
         return f"the backend {name}"
     if result.subsystem == "inductor" and not facts.get("inductor"):
         return f"TorchInductor behind the backend {name}"
@@ -109,14 +104,14 @@ def _one_or_several(names: list[str]) -> str:
 def _switches(result: Bisection, names: list[str]) -> str:
     """``the lowering of aten.erf.default at erf, nets.py:3: …``; no place where none was tried apart."""
     assert result.group is not None
-    noun = SINGULAR[result.group]
+    noun = result.group.singular
     chosen = [item for item in result.applications if item.key in names]
     if len(names) > 1:
         plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
         places = (f"{name}{_nodes([item for item in chosen if item.key == name])}" for name in names)
         told = _names([*places] if result.located else names)
         return f"{len(names)} {plural} together: {told}"
-    of = "of " if result.group in (LOWERINGS, DECOMPOSITION) else ""
+    of = "of " if result.group in (Group.LOWERINGS, Group.DECOMPOSITION) else ""
     share = ""
     if len(result.names) == 1 and result.applied > 1:
         count = len(chosen)
@@ -190,7 +185,7 @@ def record_of(result: Bisection) -> BisectionRecord:
         answer=result.answer,
         fault=result.fault,
         subsystem=result.subsystem,
-        kind=None if result.group is None else SINGULAR[result.group],
+        kind=None if result.group is None else result.group.singular,
         relation=_relation(result),
         names=result.names,
         faults=result.faults,

@@ -11,7 +11,7 @@ from torch import Tensor, fx
 from torch.fx.passes.utils.fuser_utils import fuse_as_graphmodule
 
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
-from inductor_debug.stages.torch_internals.switch_records import OPERATIONS
+from inductor_debug.stages.torch_internals.switch_records import Group
 from inductor_debug.stages.torch_internals.switches import Switchboard, piece_of_a_graph, seen
 
 
@@ -48,7 +48,7 @@ def pieces_of(gm: fx.GraphModule, board: Switchboard) -> list[tuple[bool, list[f
         if node.target is operator.getitem and node.args[0] in run_of:
             run = run_of[node.args[0]]
         else:
-            on = not board.asked(OPERATIONS, str(node.target), [seen(node, "")])
+            on = not board.asked(Group.OPERATIONS, str(node.target), [seen(node, "")])
             if not runs or runs[-1][0] != on:
                 runs.append((on, []))
             run = runs[-1][1]

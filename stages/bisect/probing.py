@@ -13,23 +13,11 @@ from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
 from inductor_debug.stages.backends.eager import AotEagerAdapter, EagerAdapter
 from inductor_debug.stages.backends.inductor_switches import inductor_switches
+from inductor_debug.stages.bisect.kinds import CONFIG_MODULES, Link, Verdict
 from inductor_debug.stages.bisect.messages import as_python
 from inductor_debug.stages.bisect.options import OF_AOT, OF_DYNAMO, option_values
 from inductor_debug.stages.bisect.partial import PartialAdapter
-from inductor_debug.stages.bisect.records import (
-    AOT,
-    BACKEND,
-    CONFIG_MODULES,
-    DECOMPOSITIONS,
-    DEFECT,
-    DYNAMO,
-    OK,
-    RAISED,
-    UNCOMPILED,
-    UNKNOWN,
-    Outcome,
-    Setting,
-)
+from inductor_debug.stages.bisect.records import Outcome, Setting
 from inductor_debug.stages.contract import StageContext
 from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
@@ -40,15 +28,7 @@ from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.torch_internals import dynamo
 from inductor_debug.stages.torch_internals.compile_workers import first_raised
 from inductor_debug.stages.torch_internals.inductor_options import patched_config
-from inductor_debug.stages.torch_internals.switch_records import (
-    AOT_OPTIONS,
-    DECOMPOSITION,
-    DYNAMO_OPTIONS,
-    FLAGS,
-    OPERATIONS,
-    OPTIONS,
-    Application,
-)
+from inductor_debug.stages.torch_internals.switch_records import Application, Group
 from inductor_debug.stages.torch_internals.switches import (
     Switchboard,
     definition_of,
@@ -143,10 +123,10 @@ class Prober:
             "switch_key": adapter.switch_key,
             "own_front": adapter.own_front,
             "disabled_passes": "disabled_passes" in inductor_defaults(),
-            OPTIONS: list(self._values(OPTIONS, adapter)),
-            FLAGS: list(self._values(FLAGS, adapter)),
-            DYNAMO_OPTIONS: OF_DYNAMO,
-            AOT_OPTIONS: OF_AOT,
+            Group.OPTIONS: list(self._values(Group.OPTIONS, adapter)),
+            Group.FLAGS: list(self._values(Group.FLAGS, adapter)),
+            Group.DYNAMO_OPTIONS: OF_DYNAMO,
+            Group.AOT_OPTIONS: OF_AOT,
         }
 
     def probe(self, setting: Setting) -> Outcome:
@@ -173,63 +153,65 @@ class Prober:
         outcome.seconds = time.perf_counter() - began
         outcome.graphs = made[0].given if made else 0
         outcome.applications = [self._located(item) for item in board.applications]
-        if outcome.verdict == RAISED and board.applications:
+        if outcome.verdict == Verdict.RAISED and board.applications:
             outcome.raised_at = board.applications[-1].key
         return outcome
 
     @contextlib.contextmanager
     def _switched(self, setting: Setting, board: Switchboard) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(patched_config(self._changed(OPTIONS, setting, self._adapter())))
-            for group in (DYNAMO_OPTIONS, AOT_OPTIONS):
+            stack.enter_context(patched_config(self._changed(Group.OPTIONS, setting, self._adapter())))
+            for group in (Group.DYNAMO_OPTIONS, Group.AOT_OPTIONS):
                 values = dict(as_python(switch.key) for switch in setting.off if switch.group == group)
                 stack.enter_context(patched_options(CONFIG_MODULES[group], values))
             stack.enter_context(installed(board, fallback=setting.fallback, undecomposed=setting.undecomposed))
             yield
 
-    def _values(self, group: str, adapter: AcceleratorAdapter) -> dict[str, tuple[str, Any]]:
+    def _values(self, group: Group, adapter: AcceleratorAdapter) -> dict[str, tuple[str, Any]]:
         """Options to try as typed → (name, value): TorchInductor's, or of another adapter its own (``flags``).
 
         TorchInductor's are tried behind any backend, which may call it.
         """
         device, by_inductor = self._context.case.device.type, adapter.inductor_options() is not None
-        if group == FLAGS:
+        if group == Group.FLAGS:
             return {} if by_inductor else option_values(adapter.switches(device))
         return option_values(adapter.switches(device) if by_inductor else inductor_switches({}, device))
 
-    def _changed(self, group: str, setting: Setting, adapter: AcceleratorAdapter) -> dict[str, Any]:
+    def _changed(self, group: Group, setting: Setting, adapter: AcceleratorAdapter) -> dict[str, Any]:
         """Options of the group that the setting changes."""
         values = self._values(group, adapter)
         return dict(values.get(switch.key) or as_python(switch.key) for switch in setting.off if switch.group == group)
 
-    def _links(self, adapter: AcceleratorAdapter) -> list[str]:
+    def _links(self, adapter: AcceleratorAdapter) -> list[Link]:
         """The links of the chain below the backend. One that compiles nothing adds nothing to theirs, so that a fault
         behind it is Dynamo's or AOTAutograd's.
         """
+        links = [Link.UNCOMPILED, Link.DYNAMO, Link.AOT]
         if adapter.as_traced:
-            return [UNCOMPILED, DYNAMO] if adapter.level == "dynamo" else [UNCOMPILED, DYNAMO, AOT]
-        links = [UNCOMPILED, DYNAMO, AOT]
-        return [*links, DECOMPOSITIONS] if adapter.level == "aot" and adapter.decompositions else links
+            return links[:2] if adapter.level == "dynamo" else links
+        return [*links, Link.DECOMPOSITIONS] if adapter.level == "aot" and adapter.decompositions else links
 
     def _compiled(self, setting: Setting, board: Switchboard) -> CompiledCase:
         case = self._context.case
-        if setting.link == UNCOMPILED:
+        if setting.link == Link.UNCOMPILED:
             return Uncompiled(case)
         return compile_case(case, self._linked(setting, board))
 
     def _linked(self, setting: Setting, board: Switchboard) -> AcceleratorAdapter:
-        if setting.link == DYNAMO:
+        if setting.link == Link.DYNAMO:
             return EagerAdapter()
-        if setting.link == AOT:
+        if setting.link == Link.AOT:
             return AotEagerAdapter()
         adapter = self._adapter()
-        if setting.link == DECOMPOSITIONS:
+        if setting.link == Link.DECOMPOSITIONS:
             return _Decomposed(adapter.decompositions or {})
-        assert setting.link == BACKEND
-        changed = self._changed(OPTIONS if adapter.inductor_options() is not None else FLAGS, setting, adapter)
+        assert setting.link == Link.BACKEND
+        changed = self._changed(
+            Group.OPTIONS if adapter.inductor_options() is not None else Group.FLAGS, setting, adapter
+        )
         if changed:
             adapter = adapter.switched(changed)
-        if setting.split or any(switch.group == OPERATIONS for switch in setting.off):
+        if setting.split or any(switch.group == Group.OPERATIONS for switch in setting.off):
             return PartialAdapter(adapter, board)
         return adapter
 
@@ -237,7 +219,7 @@ class Prober:
         """With the model's own line of each node, in the place of its stack trace."""
         if self._finder is None:
             self._finder = SourceFinder(self._context.case.module)
-        if application.group == DECOMPOSITION:
+        if application.group == Group.DECOMPOSITION:
             application.definition = self._decomposed_by(application.key)
         for node in application.nodes:
             line = self._finder.find(node.trace)
@@ -258,13 +240,13 @@ def outcome_of(comparison: Comparison) -> Outcome:
     """What a comparison comes to."""
     error, compared_as = comparison.error, comparison.verdict
     if error is not None and error.get("side") == "test":
-        return Outcome(RAISED, failure_class(error), comparison.message, compared_as, told=told_by(error))
+        return Outcome(Verdict.RAISED, failure_class(error), comparison.message, compared_as, told=told_by(error))
     if compared_as == "not_established":
-        return Outcome(UNKNOWN, "", comparison.message, compared_as)
+        return Outcome(Verdict.UNKNOWN, "", comparison.message, compared_as)
     rows = {f"{row.kind} {row.path}": row for row in comparison.rows}
     errors = {name: (_number(row.rmse), row.verdict == "defect") for name, row in rows.items()}
     other_figures = {name: _other_figures(row) for name, row in rows.items()}
-    verdict = DEFECT if compared_as == "defect" else OK
+    verdict = Verdict.DEFECT if compared_as == "defect" else Verdict.OK
     return Outcome(verdict, "", comparison.message, compared_as, errors=errors, other_figures=other_figures)
 
 

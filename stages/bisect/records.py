@@ -5,24 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from inductor_debug.stages.torch_internals.switch_records import (
-    AOT_OPTIONS,
-    DYNAMO_OPTIONS,
-    OPTIONS,
-    Application,
-    Switch,
-)
-
-UNCOMPILED, DYNAMO, AOT, DECOMPOSITIONS, BACKEND = "uncompiled", "dynamo", "aot_autograd", "decompositions", "backend"
-CHAIN = (UNCOMPILED, DYNAMO, AOT, DECOMPOSITIONS, BACKEND)
-"""How much of the compiler is there, each link with what the one before has."""
-
-CONFIG_MODULES = {
-    OPTIONS: "torch._inductor.config",
-    DYNAMO_OPTIONS: "torch._dynamo.config",
-    AOT_OPTIONS: "torch._functorch.config",
-}
-"""Group of options → the module that holds them."""
+from inductor_debug.stages.bisect.kinds import Link, Verdict
+from inductor_debug.stages.torch_internals.switch_records import Application, Group, Switch
 
 
 @dataclass(frozen=True)
@@ -30,7 +14,7 @@ class Setting:
     """What one probe compiles with.
 
     Attributes:
-        link: how much of the compiler, one of :data:`CHAIN`.
+        link: how much of the compiler, one of :class:`Link`.
         off: what is turned off in it.
         fallback: overloads whose lowering is replaced by a call of the operator, as ``make_fallback`` does it.
         undecomposed: overloads taken out of TorchInductor's table of decompositions.
@@ -38,7 +22,7 @@ class Setting:
         watched: passes of which the nodes that they change are to be told.
     """
 
-    link: str = BACKEND
+    link: Link = Link.BACKEND
     off: frozenset[Switch] = frozenset()
     fallback: tuple[str, ...] = ()
     undecomposed: tuple[str, ...] = ()
@@ -59,12 +43,9 @@ def _order(switch: Switch) -> tuple[str, str, int]:
     return switch.group, switch.key, -1 if switch.occurrence is None else switch.occurrence
 
 
-def keys_of(applications: Iterable[Application], group: str) -> list[str]:
+def keys_of(applications: Iterable[Application], group: Group) -> list[str]:
     """Keys of a group, in the order in which they were first applied."""
     return list(dict.fromkeys(item.key for item in applications if item.group == group))
-
-
-OK, DEFECT, RAISED, UNKNOWN = "ok", "defect", "raised", "not_established"
 
 
 @dataclass
@@ -114,7 +95,7 @@ class Outcome:
 
     def same_fault(self, other: "Outcome") -> bool:
         """Whether both are faults of one kind: defects, or failures of the same class."""
-        return self.verdict == other.verdict != OK and self.failure == other.failure
+        return self.verdict == other.verdict != Verdict.OK and self.failure == other.failure
 
 
 _NOTHING = (0.0, 0.0, 0.0, "")
@@ -124,9 +105,6 @@ def _close(first: float, second: float) -> bool:
     """Within a tenth, which rounding does not come to; two that are not finite are."""
     finite = [math.isfinite(item) for item in (first, second)]
     return abs(first - second) <= 0.1 * max(first, second) if all(finite) else not any(finite)
-
-
-PRESENT, GONE, OTHER = "present", "gone", "other"
 
 
 @dataclass
@@ -178,7 +156,7 @@ class Bisection:
         answer: one line for a person.
         fault: what was looked for: ``kind`` (defect, raised), ``failure`` and ``message``. None where there is none.
         subsystem: ``dynamo``, ``aot_autograd``, ``decompositions``, ``backend`` or ``inductor``; else None.
-        group, names: what within it: one of :data:`SINGULAR`'s keys, and the switches that it takes together.
+        group, names: what within it: a :class:`Group`, and the switches that it takes together.
         faults: these switches by the fault that goes away without them (:mod:`stages.bisect.independence`). Those in
             one list were not told apart: it is not established whether they are one fault or several.
         ended: the probes were used up after the switches were found, and before all that is told of them was asked.
@@ -192,11 +170,11 @@ class Bisection:
         probes: all of them.
     """
 
-    verdict: str = UNKNOWN
+    verdict: str = Verdict.UNKNOWN
     answer: str = ""
     fault: dict[str, Any] | None = None
     subsystem: str | None = None
-    group: str | None = None
+    group: Group | None = None
     names: list[str] = field(default_factory=list)
     faults: list[list[str]] = field(default_factory=list)
     ended: bool = False
@@ -213,7 +191,7 @@ class Bisection:
     @property
     def compilations(self) -> int:
         """Probes that compiled anything."""
-        return sum(probe.setting.link != UNCOMPILED for probe in self.probes)
+        return sum(probe.setting.link != Link.UNCOMPILED for probe in self.probes)
 
     @property
     def seconds(self) -> float:

@@ -5,7 +5,7 @@ QuickXplain (U. Junker, AAAI 2004) with a third answer: a setting in which somet
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from inductor_debug.stages.bisect.records import GONE, OTHER
+from inductor_debug.stages.bisect.kinds import Fault
 from inductor_debug.stages.torch_internals.switch_records import Switch
 
 MOST = 4
@@ -60,9 +60,9 @@ class Search:
         if not switches:
             return None
         state = self._state(off | frozenset(switches))
-        if state == GONE:
+        if state == Fault.GONE:
             return list(switches)
-        if state != OTHER or len(switches) == 1:
+        if state != Fault.OTHER or len(switches) == 1:
             return None
         for half in _halves(switches):
             found = self._enough(off, half)
@@ -78,10 +78,10 @@ class Search:
         while len(switches) > 1:
             first, second = _halves(switches)
             state = self._state(frozenset(first))
-            if state == OTHER and self._state(frozenset(second)) != GONE:
+            if state == Fault.OTHER and self._state(frozenset(second)) != Fault.GONE:
                 return None
-            switches = first if state == GONE else second
-        return switches if self._state(frozenset(switches)) == GONE else None
+            switches = first if state == Fault.GONE else second
+        return switches if self._state(frozenset(switches)) == Fault.GONE else None
 
     def _needed(self, off: frozenset[Switch], switches: list[Switch]) -> list[Switch]:
         """A smallest part of ``switches`` that is enough on top of ``off``; all of them are."""
@@ -95,10 +95,10 @@ class Search:
             found = self._enough(off, half)
             if found is not None:
                 return self._needed(off, found)
-        if OTHER in (self._state(off | frozenset(first)), self._state(off | frozenset(second))):
+        if Fault.OTHER in (self._state(off | frozenset(first)), self._state(off | frozenset(second))):
             self.narrow = False
         right = self._needed(off | frozenset(first), second)
-        if self._state(off | frozenset(right)) == GONE:
+        if self._state(off | frozenset(right)) == Fault.GONE:
             return right
         return [*self._needed(off | frozenset(right), first), *right]
 

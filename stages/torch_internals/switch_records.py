@@ -1,33 +1,39 @@
 """What can be turned off in torch's compiler, and what the compiler did with it."""
 
+import enum
 from dataclasses import dataclass, field
 
-PRE_GRAD, JOINT, POST_GRAD = "pre_grad_passes", "joint_graph_passes", "post_grad_passes"
-PASSES = (PRE_GRAD, JOINT, POST_GRAD)
-PATTERNS, OPTIONS, CUDAGRAPHS, LOWERINGS = "patterns", "options", "cudagraphs", "lowerings"
-DECOMPOSITION, OPERATIONS = "decompositions", "operations"
-DYNAMO_OPTIONS, AOT_OPTIONS, FLAGS = "dynamo_options", "aot_options", "flags"
-OPTION_GROUPS = (DYNAMO_OPTIONS, AOT_OPTIONS, OPTIONS, FLAGS)
+
+class Group(enum.StrEnum):
+    """What a switch is of. ``singular``: what one of them is called."""
+
+    singular: str
+
+    PRE_GRAD = "pre_grad_passes", "pre-grad pass"
+    JOINT = "joint_graph_passes", "joint-graph pass"
+    POST_GRAD = "post_grad_passes", "post-grad pass"
+    PATTERNS = "patterns", "pattern"
+    OPTIONS = "options", "option"
+    CUDAGRAPHS = "cudagraphs", "CUDA graph"
+    LOWERINGS = "lowerings", "lowering"
+    DECOMPOSITION = "decompositions", "decomposition"
+    DYNAMO_OPTIONS = "dynamo_options", "option"
+    AOT_OPTIONS = "aot_options", "option"
+    FLAGS = "flags", "option"
+    OPERATIONS = "operations", "operation"
+
+    def __new__(cls, value: str, singular: str) -> "Group":
+        made = str.__new__(cls, value)
+        made._value_, made.singular = value, singular
+        return made
+
+
+PASSES = (Group.PRE_GRAD, Group.JOINT, Group.POST_GRAD)
+OPTION_GROUPS = (Group.DYNAMO_OPTIONS, Group.AOT_OPTIONS, Group.OPTIONS, Group.FLAGS)
 """Switches that are set to another value; ``flags`` are those of a backend that is not TorchInductor."""
 
 EVERY = "*"
 """The key of the switch that stands for all of its group."""
-
-SINGULAR = {
-    PRE_GRAD: "pre-grad pass",
-    JOINT: "joint-graph pass",
-    POST_GRAD: "post-grad pass",
-    PATTERNS: "pattern",
-    OPTIONS: "option",
-    CUDAGRAPHS: "CUDA graph",
-    LOWERINGS: "lowering",
-    DECOMPOSITION: "decomposition",
-    DYNAMO_OPTIONS: "option",
-    AOT_OPTIONS: "option",
-    FLAGS: "option",
-    OPERATIONS: "operation",
-}
-"""Group → what one of its switches is called."""
 
 
 @dataclass(frozen=True, order=True)
@@ -35,14 +41,14 @@ class Switch:
     """One thing that can be turned off.
 
     Attributes:
-        group: one of :data:`SINGULAR`.
+        group: what it is of.
         key: a pass's name, an operator's overload, a pattern's name, or ``option=value`` for an option that is set to
             another value; :data:`EVERY` for all of the group.
         occurrence: which of its applications in one compilation of the case, from 0; None for all of them.
     """
 
-    group: str
-    key: str
+    group: Group
+    key: str = EVERY
     occurrence: int | None = None
 
     def __str__(self) -> str:
@@ -84,7 +90,7 @@ class Application:
         definition: ``function file:line`` of the code behind the switch, where it is known.
     """
 
-    group: str
+    group: Group
     key: str
     occurrence: int
     nodes: list[NodeSeen] = field(default_factory=list)

@@ -31,23 +31,11 @@ from torch._guards import TracingContext
 from torch._inductor.virtualized import V
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
-from inductor_debug.stages.torch_internals.switch_records import (
-    CUDAGRAPHS,
-    DECOMPOSITION,
-    JOINT,
-    LOWERINGS,
-    PASSES,
-    PATTERNS,
-    POST_GRAD,
-    PRE_GRAD,
-    Application,
-    NodeSeen,
-    Switch,
-)
+from inductor_debug.stages.torch_internals.switch_records import PASSES, Application, Group, NodeSeen, Switch
 
 _OVERLOAD = re.compile(r"OpOverload\(op='([^']+)', overload='([^']+)'\)")
 _MOST_NODES = 16
-_GROUPS = {"decomposition": DECOMPOSITION, "lowerings": LOWERINGS, "cudagraphs": CUDAGRAPHS} | {
+_GROUPS = {"decomposition": Group.DECOMPOSITION, "lowerings": Group.LOWERINGS, "cudagraphs": Group.CUDAGRAPHS} | {
     name: name for name in PASSES
 }
 """torch's name of a subsystem → ours; what else torch asks for is left on."""
@@ -70,7 +58,7 @@ class Switchboard:
         self._counts: Counter[tuple[str, str]] = Counter()
         self.running: Application | None = None
 
-    def asked(self, group: str, key: str, nodes: list[NodeSeen] | None = None, definition: str = "") -> bool:
+    def asked(self, group: Group, key: str, nodes: list[NodeSeen] | None = None, definition: str = "") -> bool:
         """Note one application; True where it is off.
 
         Args:
@@ -81,7 +69,7 @@ class Switchboard:
         occurrence = self._counts[group, key]
         self._counts[group, key] += 1
         made = Application(group, key, occurrence, nodes or [], definition=definition)
-        if group == PATTERNS and self.running is not None:
+        if group == Group.PATTERNS and self.running is not None:
             made.within = (self.running.group, self.running.key, self.running.occurrence)
         self.applications.append(made)
         return any(switch.covers(group, key, occurrence) for switch in self.off)
@@ -147,8 +135,8 @@ def overload(name: str) -> Any:
     return getattr(getattr(getattr(torch.ops, namespace), packet), which)
 
 
-def _answer(board: Switchboard, group: str, debug_info: Callable[[], str] | None) -> bool:
-    if group == LOWERINGS:
+def _answer(board: Switchboard, group: Group, debug_info: Callable[[], str] | None) -> bool:
+    if group == Group.LOWERINGS:
         from torch._inductor.lowering import lowerings
 
         node = V.graph.current_node
@@ -156,7 +144,7 @@ def _answer(board: Switchboard, group: str, debug_info: Callable[[], str] | None
         definition = definition_of(lowerings.get(node.target))
         return board.asked(group, str(node.target), [seen(node, graph)], definition)
     key = debug_info() if debug_info is not None else group
-    if group == DECOMPOSITION:
+    if group == Group.DECOMPOSITION:
         found = _OVERLOAD.search(key)
         name = ".".join((found[1].replace("::", "."), found[2])) if found else key
         trace = fx.traceback.get_current_meta().get("stack_trace") or ""
@@ -172,7 +160,7 @@ def seen(node: fx.Node, graph: str) -> NodeSeen:
     return NodeSeen(graph, node.name, str(node.target), node.meta.get("stack_trace") or "")
 
 
-_GRAPH_OF = {PRE_GRAD: "dynamo", JOINT: "joint", POST_GRAD: ""}
+_GRAPH_OF = {Group.PRE_GRAD: "dynamo", Group.JOINT: "joint", Group.POST_GRAD: ""}
 
 
 @contextlib.contextmanager
@@ -252,7 +240,7 @@ def _checked(board: Switchboard, entry: Any, check: Callable[[Any], Any], match:
         return allowed
     name, definition = pattern_identity(entry, check)
     nodes = [seen(node, "") for node in match.nodes[:_MOST_NODES]]
-    return False if board.asked(PATTERNS, name, nodes, definition) else allowed
+    return False if board.asked(Group.PATTERNS, name, nodes, definition) else allowed
 
 
 def pattern_identity(entry: Any, check: Callable[[Any], Any]) -> tuple[str, str]:

@@ -4,7 +4,8 @@ import os
 import signal
 from typing import Any
 
-from inductor_debug.stages.bisect.records import OK, Outcome
+from inductor_debug.stages.bisect.kinds import Verdict
+from inductor_debug.stages.bisect.records import Outcome
 
 
 def ended_by_a_signal(connection: Any, *given: Any) -> None:
@@ -16,7 +17,7 @@ def ended_by_a_signal(connection: Any, *given: Any) -> None:
         elif not setting.off:
             os.kill(os.getpid(), signal.SIGSEGV)
         else:
-            connection.send(Outcome(OK, message=str(os.getpid())))
+            connection.send(Outcome(Verdict.OK, message=str(os.getpid())))
 
 
 def never_answers(connection: Any, *given: Any) -> None:

@@ -5,17 +5,9 @@ from typing import Any
 
 from inductor_debug.stages.bisect.config import BisectConfig
 from inductor_debug.stages.bisect.engine import Investigation
-from inductor_debug.stages.bisect.records import BACKEND, CHAIN, DEFECT, OK, RAISED, Bisection, Outcome, Setting
-from inductor_debug.stages.torch_internals.switch_records import (
-    AOT_OPTIONS,
-    DYNAMO_OPTIONS,
-    FLAGS,
-    LOWERINGS,
-    OPERATIONS,
-    OPTIONS,
-    Application,
-    NodeSeen,
-)
+from inductor_debug.stages.bisect.kinds import Link, Verdict
+from inductor_debug.stages.bisect.records import Bisection, Outcome, Setting
+from inductor_debug.stages.torch_internals.switch_records import Application, Group, NodeSeen
 
 
 class Compiler:
@@ -30,9 +22,9 @@ class Compiler:
         self, rule: Callable[[str, set[str]], str], keys: dict[str, list[str]], inductor: bool = True, **facts: Any
     ) -> None:
         self.rule, self.keys = rule, keys
-        self._facts = {"name": "made_up", "links": list(CHAIN[:-1]), "inductor": inductor, "own_front": True}
+        self._facts = {"name": "made_up", "links": list(Link)[:-1], "inductor": inductor, "own_front": True}
         self._facts |= {"disabled_passes": True, "switch_key": "backend.inductor" if inductor else "backend.options"}
-        self._facts |= {OPTIONS: [], DYNAMO_OPTIONS: [], AOT_OPTIONS: [], FLAGS: []} | facts
+        self._facts |= {Group.OPTIONS: [], Group.DYNAMO_OPTIONS: [], Group.AOT_OPTIONS: [], Group.FLAGS: []} | facts
         self.settings: list[Setting] = []
 
     def facts(self) -> dict[str, Any]:
@@ -53,7 +45,7 @@ def bisected(compiler: Compiler, **config: Any) -> Bisection:
 
 
 def behind(link: str, rule: Callable[[set[str]], str]) -> Callable[[str, set[str]], str]:
-    return lambda where, off: rule(off) if where == link else OK
+    return lambda where, off: rule(off) if where == link else Verdict.OK
 
 
 class TwoFaults(Compiler):
@@ -71,23 +63,23 @@ class TwoFaults(Compiler):
         wrong: dict[tuple[str, int], dict[str, float]],
         combined: Callable[[Iterable[float]], float] = max,
     ) -> None:
-        super().__init__(lambda link, off: OK, {})
+        super().__init__(lambda link, off: Verdict.OK, {})
         self.wrong, self.combined = wrong, combined
         self.applied = [
-            Application(LOWERINGS, key, keys[:place].count(key), [NodeSeen("", f"node_{place}", key)])
+            Application(Group.LOWERINGS, key, keys[:place].count(key), [NodeSeen("", f"node_{place}", key)])
             for place, key in enumerate(keys)
         ]
 
     def probe(self, setting: Setting) -> Outcome:
         self.settings.append(setting)
-        on = [] if setting.link != BACKEND else [
+        on = [] if setting.link != Link.BACKEND else [
             errors for place, errors in self.wrong.items()
-            if not any(switch.covers(LOWERINGS, *place) for switch in setting.off)
+            if not any(switch.covers(Group.LOWERINGS, *place) for switch in setting.off)
             and place[0] not in setting.fallback
         ]  # fmt: skip
         names = {name for errors in on for name in errors}
         errors = {name: (self.combined(each.get(name, 0.0) for each in on), True) for name in names}
-        return Outcome(DEFECT if on else OK, "", "", "", 0.5, 1, list(self.applied), errors=errors)
+        return Outcome(Verdict.DEFECT if on else Verdict.OK, "", "", "", 0.5, 1, list(self.applied), errors=errors)
 
 
 OPERATIONS_OF_A_MODEL = ["mm", "gelu", "mm", "add", "mm", "gelu", "mm", "add"]
@@ -102,21 +94,23 @@ class Failing(TwoFaults):
         at: key of what the compiler comes to last before it raises; default: the operation.
     """
 
-    def __init__(self, keys: list[str], fails: dict[str, str], group: str = LOWERINGS, at: str | None = None) -> None:
+    def __init__(
+        self, keys: list[str], fails: dict[str, str], group: str = Group.LOWERINGS, at: str | None = None
+    ) -> None:
         super().__init__(keys, {})
         self.fails, self.at, self.group = fails, at, group
         for application in self.applied:
             application.group = group
-        self._facts["inductor"] = group == LOWERINGS
+        self._facts["inductor"] = group == Group.LOWERINGS
 
     def probe(self, setting: Setting) -> Outcome:
         self.settings.append(setting)
-        for application in self.applied if setting.link == BACKEND else []:
+        for application in self.applied if setting.link == Link.BACKEND else []:
             off = any(switch.covers(self.group, application.key, application.occurrence) for switch in setting.off)
             if application.key in self.fails and not off and application.key not in setting.fallback:
                 kind, _, told = self.fails[application.key].rpartition(": ")
-                at = (application.key if self.at is None else self.at) * (self.group != OPERATIONS)
+                at = (application.key if self.at is None else self.at) * (self.group != Group.OPERATIONS)
                 come_to = self.applied.index(application) + 1 if at else None  # operations are noted before any fails
                 applied = self.applied[:come_to]
-                return Outcome(RAISED, kind or "NotSupported", "", "", 0.5, 1, applied, told=told, raised_at=at)
-        return Outcome(OK, "", "", "", 0.5, 1, list(self.applied))
+                return Outcome(Verdict.RAISED, kind or "NotSupported", "", "", 0.5, 1, applied, told=told, raised_at=at)
+        return Outcome(Verdict.OK, "", "", "", 0.5, 1, list(self.applied))

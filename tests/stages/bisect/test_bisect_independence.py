@@ -10,10 +10,11 @@ from made_up_compilers import OPERATIONS_OF_A_MODEL, Compiler, Failing, TwoFault
 from torch import Tensor, fx, nn
 
 from inductor_debug.stages.bisect.api import bisect
+from inductor_debug.stages.bisect.kinds import Verdict
 from inductor_debug.stages.bisect.messages import answer, record_of
 from inductor_debug.stages.bisect.probing import told_by
-from inductor_debug.stages.bisect.records import DEFECT, OK, Outcome
-from inductor_debug.stages.torch_internals.switch_records import LOWERINGS, OPERATIONS, OPTIONS
+from inductor_debug.stages.bisect.records import Outcome
+from inductor_debug.stages.torch_internals.switch_records import Group
 
 NOT_TOLD = "(not established: one fault that any of the 2 keeps, or several)"
 
@@ -49,11 +50,13 @@ def test_of_three_each_pair_is_asked_once() -> None:
 
 
 def test_two_wrong_results_of_one_size_differ_in_other_figures() -> None:
-    first = Outcome(DEFECT, errors={"output": (2.0, True)}, other_figures={"output": (1.0, 0.0, 0.0, "")})
+    first = Outcome(Verdict.DEFECT, errors={"output": (2.0, True)}, other_figures={"output": (1.0, 0.0, 0.0, "")})
     for other_figures in ((0.1, 0.0, 0.0, ""), (1.0, 3.0, 0.0, ""), (1.0, 0.0, 0.0, "dtype: float64")):
-        assert not first.same_result(Outcome(DEFECT, errors=first.errors, other_figures={"output": other_figures}))
+        assert not first.same_result(
+            Outcome(Verdict.DEFECT, errors=first.errors, other_figures={"output": other_figures})
+        )
     assert first.same_result(
-        Outcome(DEFECT, errors={"output": (2.1, True)}, other_figures={"output": (1.05, 0.0, 0.0, "")})
+        Outcome(Verdict.DEFECT, errors={"output": (2.1, True)}, other_figures={"output": (1.05, 0.0, 0.0, "")})
     )
 
 
@@ -76,14 +79,14 @@ def test_a_failure_that_either_operation_leads_to_is_not_called_two() -> None:
 
 def test_operations_that_fail_compiled_by_themselves_are_two_whatever_they_say() -> None:
     for fails in ({"gelu": "no", "add": "no"}, {"gelu": "First: no", "add": "Second: no"}):
-        result = bisected(Failing(OPERATIONS_OF_A_MODEL, fails, OPERATIONS))
+        result = bisected(Failing(OPERATIONS_OF_A_MODEL, fails, Group.OPERATIONS))
         assert (result.verdict, sorted(result.faults)) == ("found", [["add"], ["gelu"]]), result.answer
         assert "something else fails" not in result.answer
 
 
 def test_two_options_are_told_as_what_the_faults_go_away_with() -> None:
-    rule = behind("backend", lambda off: OK if {"x=1", "y=2"} <= off else DEFECT)
-    result = bisected(Compiler(rule, {LOWERINGS: list("abc")}, **{OPTIONS: ["x=1", "y=2"]}))
+    rule = behind("backend", lambda off: Verdict.OK if {"x=1", "y=2"} <= off else Verdict.DEFECT)
+    result = bisected(Compiler(rule, {Group.LOWERINGS: list("abc")}, **{Group.OPTIONS: ["x=1", "y=2"]}))
     assert f"the fault goes away with x=1 and y=2 {NOT_TOLD}" in result.answer
     result.faults = [["x=1"], ["y=2"]]
 

@@ -31,7 +31,7 @@ from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
 from inductor_debug.stages.settings import BackendConfig, Settings
 from inductor_debug.stages.sides.running import describe
-from inductor_debug.stages.torch_internals.switch_records import LOWERINGS, OPERATIONS, Switch
+from inductor_debug.stages.torch_internals.switch_records import Group, Switch
 from inductor_debug.stages.torch_internals.switches import Switchboard, inductor_defaults, installed
 
 aten = torch.ops.aten
@@ -93,7 +93,7 @@ def test_operations_left_to_torch_give_what_they_give(mode: str, off: list[str])
     torch._dynamo.reset()
     torch.manual_seed(0)
     case = Case("s", Several().train(), (torch.randn(4, 6),), {}, mode, torch.float32, torch.device("cpu"))
-    board = Switchboard([Switch(OPERATIONS, key) for key in off])
+    board = Switchboard([Switch(Group.OPERATIONS, key) for key in off])
     given: list[list[str]] = []
 
     class Noted(AotEagerAdapter):
@@ -168,7 +168,7 @@ def prober(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> A
 
 @pytest.mark.parametrize("prober", ["ended_by_a_signal"], indirect=True)
 def test_a_probe_that_is_killed_is_a_failure_and_the_next_has_a_new_process(prober: IsolatedProber) -> None:
-    off = Setting(off=frozenset({Switch(LOWERINGS, "a")}))
+    off = Setting(off=frozenset({Switch(Group.LOWERINGS, "a")}))
     assert prober.facts() == {"name": "child"}
     first, killed, second = prober.probe(off), prober.probe(Setting()), prober.probe(off)
     assert (killed.verdict, killed.failure, killed.died) == ("raised", "killed by SIGSEGV", True)

@@ -5,12 +5,14 @@ from collections.abc import Callable, Collection
 import pytest
 from made_up_compilers import OPERATIONS_OF_A_MODEL, Compiler, TwoFaults, behind, bisected
 
+from inductor_debug.stages.bisect.kinds import Link, Verdict
 from inductor_debug.stages.bisect.messages import record_of
-from inductor_debug.stages.bisect.records import AOT, BACKEND, CHAIN, DEFECT, DYNAMO, OK, RAISED, UNKNOWN
 from inductor_debug.stages.bisect.search import MOST, Search, TooMany
-from inductor_debug.stages.torch_internals.switch_records import DYNAMO_OPTIONS, LOWERINGS, OPTIONS, POST_GRAD, Switch
+from inductor_debug.stages.torch_internals.switch_records import Group, Switch
 
-LETTERS = [Switch(LOWERINGS, letter) for letter in "abcdefghij"]
+OK, DEFECT, RAISED = Verdict.OK, Verdict.DEFECT, Verdict.RAISED
+
+LETTERS = [Switch(Group.LOWERINGS, letter) for letter in "abcdefghij"]
 
 
 def search(gone: Callable[[set[str]], str], switches: Collection[Switch] = LETTERS) -> tuple[list[str] | None, int]:
@@ -65,13 +67,13 @@ def test_a_set_is_not_called_smallest_where_a_smaller_one_could_not_be_tried() -
 
 def from_link(link: str) -> Callable[[str, set[str]], str]:
     """A fault from that link of the chain on."""
-    return lambda where, off: DEFECT if CHAIN.index(where) >= CHAIN.index(link) else OK
+    return lambda where, off: DEFECT if list(Link).index(where) >= list(Link).index(link) else OK
 
 
-@pytest.mark.parametrize("link", [DYNAMO, AOT, BACKEND])
+@pytest.mark.parametrize("link", [Link.DYNAMO, Link.AOT, Link.BACKEND])
 def test_the_first_faulty_link_is_the_subsystem(link: str) -> None:
     result = bisected(Compiler(from_link(link), {}))
-    assert (result.verdict, result.subsystem) == ("subsystem", "inductor" if link == BACKEND else link)
+    assert (result.verdict, result.subsystem) == ("subsystem", "inductor" if link == Link.BACKEND else link)
     assert "no single switch in it explains the fault" in result.answer
 
 
@@ -86,25 +88,25 @@ def test_no_fault_is_nothing_to_bisect() -> None:
 
 
 def test_what_could_not_be_compared_is_not_established() -> None:
-    result = bisected(Compiler(lambda link, off: UNKNOWN, {}))
+    result = bisected(Compiler(lambda link, off: Verdict.UNKNOWN, {}))
     assert result.verdict == "not_established" and len(result.probes) == 1
 
 
 def test_an_option_of_dynamo_is_told_in_python() -> None:
-    rule = from_link(DYNAMO)
+    rule = from_link(Link.DYNAMO)
     compiler = Compiler(
         lambda link, off: OK if "suppress_errors=true" in off else rule(link, off), {},
-        **{DYNAMO_OPTIONS: ["a=1", "suppress_errors=true"]},
+        **{Group.DYNAMO_OPTIONS: ["a=1", "suppress_errors=true"]},
     )  # fmt: skip
     result = bisected(compiler)
-    assert (result.verdict, result.subsystem, result.names) == ("found", DYNAMO, ["suppress_errors=true"])
+    assert (result.verdict, result.subsystem, result.names) == ("found", Link.DYNAMO, ["suppress_errors=true"])
     assert result.remedy is not None
     assert result.remedy.text == "import torch._dynamo.config; torch._dynamo.config.suppress_errors = True"
 
 
 def test_two_lowerings_that_are_both_wrong_are_both_named() -> None:
-    rule = behind(BACKEND, lambda off: OK if {"b", "d"} <= off else DEFECT)
-    result = bisected(Compiler(rule, {LOWERINGS: list("abcde")}))
+    rule = behind(Link.BACKEND, lambda off: OK if {"b", "d"} <= off else DEFECT)
+    result = bisected(Compiler(rule, {Group.LOWERINGS: list("abcde")}))
     assert (result.verdict, result.names) == ("found", ["b", "d"])
     assert "the fault goes away without 2 lowerings together: b and d" in result.answer
 
@@ -119,7 +121,7 @@ def test_two_faults_that_have_nothing_to_do_with_each_other_are_told_as_two() ->
     assert told + "one goes away without the lowering of gelu at node_5; " in result.answer
     assert len(compiler.settings) <= 30
     off = next(probe for probe in result.probes if probe.number == result.confirmed["off"])
-    assert off.setting.off == {Switch(LOWERINGS, "gelu", 1), Switch(LOWERINGS, "mm", 3)}
+    assert off.setting.off == {Switch(Group.LOWERINGS, "gelu", 1), Switch(Group.LOWERINGS, "mm", 3)}
 
 
 def test_one_fault_that_two_operations_keep_is_one() -> None:
@@ -150,84 +152,92 @@ def test_no_place_is_named_that_was_not_tried() -> None:
 
 
 def test_what_was_seen_is_data() -> None:
-    rule = behind(BACKEND, lambda off: OK if "c" in off else DEFECT)
-    found = record_of(bisected(Compiler(rule, {LOWERINGS: list("abc")})))
+    rule = behind(Link.BACKEND, lambda off: OK if "c" in off else DEFECT)
+    found = record_of(bisected(Compiler(rule, {Group.LOWERINGS: list("abc")})))
     assert (found.relation, found.names, found.faults) == ("goes_away_without", ["c"], [["c"]])
     assert "TorchInductor: the fault goes away without the lowering of c; that hides it, and is not" in found.answer
-    assert record_of(bisected(Compiler(from_link(DYNAMO), {}))).relation is None
+    assert record_of(bisected(Compiler(from_link(Link.DYNAMO), {}))).relation is None
 
 
 def test_an_option_is_typed_and_its_lowerings_are_told() -> None:
-    rule = behind(BACKEND, lambda off: OK if off & {"cpp.simdlen=1", "c"} else DEFECT)
-    result = bisected(Compiler(rule, {LOWERINGS: list("abcde")}, **{OPTIONS: ["x=1", "cpp.simdlen=1", "y=2"]}))
-    assert (result.group, result.names, result.also) == (OPTIONS, ["cpp.simdlen=1"], ["c"])
+    rule = behind(Link.BACKEND, lambda off: OK if off & {"cpp.simdlen=1", "c"} else DEFECT)
+    result = bisected(
+        Compiler(rule, {Group.LOWERINGS: list("abcde")}, **{Group.OPTIONS: ["x=1", "cpp.simdlen=1", "y=2"]})
+    )
+    assert (result.group, result.names, result.also) == (Group.OPTIONS, ["cpp.simdlen=1"], ["c"])
     assert record_of(result).relation == "goes_away_with"
     assert "the fault goes away with cpp.simdlen=1; it goes away too without the lowering of c; " in result.answer
     assert result.remedy is not None and result.remedy.text == "backend.inductor.cpp.simdlen=1"
 
 
 def test_options_are_left_alone_where_the_user_says_so() -> None:
-    rule = behind(BACKEND, lambda off: OK if off & {"x=1", "c"} else DEFECT)
-    result = bisected(Compiler(rule, {LOWERINGS: list("abc")}, **{OPTIONS: ["x=1"]}), options=False)
-    assert (result.group, result.names) == (LOWERINGS, ["c"])
+    rule = behind(Link.BACKEND, lambda off: OK if off & {"x=1", "c"} else DEFECT)
+    result = bisected(Compiler(rule, {Group.LOWERINGS: list("abc")}, **{Group.OPTIONS: ["x=1"]}), options=False)
+    assert (result.group, result.names) == (Group.LOWERINGS, ["c"])
 
 
 def test_passes_that_it_takes_together_are_one_quoted_override() -> None:
-    rule = behind(BACKEND, lambda off: OK if {"p", "r"} <= off or "disabled_passes=p,r" in off else DEFECT)
-    result = bisected(Compiler(rule, {POST_GRAD: list("pqr")}))
+    rule = behind(Link.BACKEND, lambda off: OK if {"p", "r"} <= off or "disabled_passes=p,r" in off else DEFECT)
+    result = bisected(Compiler(rule, {Group.POST_GRAD: list("pqr")}))
     assert result.remedy is not None
     assert result.remedy.text == "backend.inductor.disabled_passes=\"'p,r'\""
 
 
 def test_what_could_not_be_told_apart_is_narrowed_down() -> None:
-    rule = behind(BACKEND, lambda off: OK if {"a", "b"} <= off else f"{RAISED} Other" if "a" in off else DEFECT)
-    result = bisected(Compiler(rule, {LOWERINGS: list("abcd")}))
+    rule = behind(
+        Link.BACKEND,
+        lambda off: OK if {"a", "b"} <= off else f"{RAISED} Other" if "a" in off else DEFECT,
+    )
+    result = bisected(Compiler(rule, {Group.LOWERINGS: list("abcd")}))
     assert (result.verdict, result.names) == ("narrowed", ["a", "b"])
     assert "2 lowerings together: a and b; with fewer of them off something else fails" in result.answer
 
 
 def test_a_lowering_is_not_taken_for_the_pass_that_leads_to_it() -> None:
     """Without the pass no such node is made, so the fault is gone too; but a wrong graph would stay wrong."""
-    lowering = behind(BACKEND, lambda off: OK if off & {"p", "c"} else DEFECT)
-    result = bisected(Compiler(lowering, {LOWERINGS: list("abc"), POST_GRAD: list("pq")}))
-    assert (result.group, result.names) == (LOWERINGS, ["c"])
-    wrong_pass = behind(BACKEND, lambda off: OK if "p" in off else DEFECT)
-    result = bisected(Compiler(wrong_pass, {LOWERINGS: list("abc"), POST_GRAD: list("pq")}))
-    assert (result.group, result.names) == (POST_GRAD, ["p"])
+    lowering = behind(Link.BACKEND, lambda off: OK if off & {"p", "c"} else DEFECT)
+    result = bisected(Compiler(lowering, {Group.LOWERINGS: list("abc"), Group.POST_GRAD: list("pq")}))
+    assert (result.group, result.names) == (Group.LOWERINGS, ["c"])
+    wrong_pass = behind(Link.BACKEND, lambda off: OK if "p" in off else DEFECT)
+    result = bisected(Compiler(wrong_pass, {Group.LOWERINGS: list("abc"), Group.POST_GRAD: list("pq")}))
+    assert (result.group, result.names) == (Group.POST_GRAD, ["p"])
 
 
 def test_without_a_pass_the_compiler_fails_otherwise() -> None:
     """All passes off, something else breaks: that is no way for the fault to go away."""
-    rule = behind(BACKEND, lambda off: f"{RAISED} Other" if "needed" in off else OK if "bad" in off else DEFECT)
-    result = bisected(Compiler(rule, {POST_GRAD: ["a", "needed", "b", "bad"]}))
+    rule = behind(
+        Link.BACKEND,
+        lambda off: f"{RAISED} Other" if "needed" in off else OK if "bad" in off else DEFECT,
+    )
+    result = bisected(Compiler(rule, {Group.POST_GRAD: ["a", "needed", "b", "bad"]}))
     assert (result.verdict, result.names) == ("found", ["bad"])
     assert {probe.fault for probe in result.probes if "needed" in str(probe.setting.words)} <= {"other"}
 
 
 def test_another_failure_is_not_the_fault_that_was_looked_for() -> None:
-    rule = behind(BACKEND, lambda off: f"{RAISED} Second" if "a" in off else f"{RAISED} First")
-    result = bisected(Compiler(rule, {LOWERINGS: ["a", "b"]}))
+    rule = behind(Link.BACKEND, lambda off: f"{RAISED} Second" if "a" in off else f"{RAISED} First")
+    result = bisected(Compiler(rule, {Group.LOWERINGS: ["a", "b"]}))
     assert result.verdict == "subsystem" and result.fault is not None and result.fault["failure"] == "First"
 
 
 def test_another_failure_lower_in_the_chain_is_not_the_fault() -> None:
-    failures = {DYNAMO: f"{RAISED} Second", BACKEND: f"{RAISED} First"}
+    failures = {Link.DYNAMO: f"{RAISED} Second", Link.BACKEND: f"{RAISED} First"}
     assert bisected(Compiler(lambda link, off: failures.get(link, OK), {})).subsystem == "inductor"
 
 
 def test_a_defect_in_the_place_of_a_crash_is_not_gone() -> None:
-    rule = behind(BACKEND, lambda off: DEFECT if "a" in off else f"{RAISED} First")
-    assert bisected(Compiler(rule, {LOWERINGS: ["a", "b"]})).verdict == "subsystem"
+    rule = behind(Link.BACKEND, lambda off: DEFECT if "a" in off else f"{RAISED} First")
+    assert bisected(Compiler(rule, {Group.LOWERINGS: ["a", "b"]})).verdict == "subsystem"
 
 
 def test_a_fault_that_does_not_repeat_is_not_established() -> None:
     answers = iter([DEFECT, *[OK] * 50])
-    result = bisected(Compiler(lambda link, off: next(answers), {LOWERINGS: list("ab")}))
+    result = bisected(Compiler(lambda link, off: next(answers), {Group.LOWERINGS: list("ab")}))
     assert result.verdict == "not_established" and "does not repeat" in result.answer
 
 
 def test_the_search_ends_where_its_probes_are_used_up() -> None:
-    compiler = Compiler(behind(BACKEND, lambda off: DEFECT), {LOWERINGS: list("abc")})
+    compiler = Compiler(behind(Link.BACKEND, lambda off: DEFECT), {Group.LOWERINGS: list("abc")})
     result = bisected(compiler, max_probes=4)
     assert result.verdict == "not_established" and len(compiler.settings) == 4
     assert "4 probes did not suffice (stages.bisect.max_probes)" in result.answer
@@ -235,10 +245,13 @@ def test_the_search_ends_where_its_probes_are_used_up() -> None:
 
 def test_every_probe_but_those_of_the_chain_keeps_all_else_on() -> None:
     """The last word is a probe with the culprit alone off, and one with nothing off."""
-    compiler = Compiler(behind(BACKEND, lambda off: OK if "c" in off else DEFECT), {LOWERINGS: list("abcdefgh")})
+    compiler = Compiler(
+        behind(Link.BACKEND, lambda off: OK if "c" in off else DEFECT),
+        {Group.LOWERINGS: list("abcdefgh")},
+    )
     result = bisected(compiler)
     off, on = (result.probes[result.confirmed[key] - 1] for key in ("off", "on"))
-    assert off.setting.off == {Switch(LOWERINGS, "c")} and not on.setting.off
+    assert off.setting.off == {Switch(Group.LOWERINGS, "c")} and not on.setting.off
     assert [probe.number for probe in result.probes] == list(range(1, len(compiler.settings) + 1))
 
 
