@@ -1,16 +1,16 @@
 """The errors of a tensor of any rank as a matrix of block maxima, and the true neighborhood of its worst element."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy
 import torch
-from torch.nn.functional import pad
 
 from inductor_debug.stages.numerics.comparable import comparable
-from inductor_debug.stages.numerics.readers import Side, region, span
+from inductor_debug.stages.numerics.one_pass import chunks
+from inductor_debug.stages.numerics.readers import Side, region
 from inductor_debug.stages.tensor_pictures.errors import CHUNK, Piece, errors_of
 
 CELLS = 256
@@ -93,31 +93,23 @@ def canvas_of(reference: Side, test: Side) -> Canvas:
     found = matrix_shape(reference.shape)
     block = (math.ceil(found.rows / CELLS) or 1, math.ceil(found.columns / CELLS) or 1)
     size = (math.ceil(found.rows / block[0]), math.ceil(found.columns / block[1]))
-    cells = torch.full(size, -1.0, dtype=torch.float64)
-    marked = torch.zeros(3, *size, dtype=torch.float64)
+    cells = torch.full((4, math.prod(size)), -1.0, dtype=torch.float64)  # errors, and where each kind of mark is
     top = magnitude = largest = 0.0
-    worst, total = None, reference.numel()
-    for first, stop in _bands(found.rows, block[0], max(1, CHUNK // max(found.columns, 1)), total):
-        start, end = first * found.columns, min(stop * found.columns, total)
-        piece = errors_of(span(reference, start, end), span(test, start, end))
-        rows = slice(first // block[0], (stop - 1) // block[0] + 1)
-
-        def reduce(values: torch.Tensor, shape: tuple[int, int] = (stop - first, found.columns)) -> torch.Tensor:
-            return _block_maxima(values, shape, block)
-
-        maxima = reduce(piece.error).double()
-        torch.maximum(cells[rows], maxima, out=cells[rows])
-        if piece.marks:
-            for index, mark in enumerate((piece.marks.nan, piece.marks.infinite, piece.marks.both_nan)):
-                if mark.any():
-                    torch.maximum(marked[index, rows], reduce(mark.float()).double(), out=marked[index, rows])
-        highest = maxima.max().item()
+    worst = None
+    for offset, pieces in chunks([reference, test], CHUNK):
+        piece = errors_of(*pieces)
+        flat = torch.arange(offset, offset + len(piece.error))
+        cell = flat // found.columns // block[0] * size[1] + flat % found.columns // block[1]
+        for layer, values in zip(cells, (piece.error, *piece.marks), strict=False):
+            layer.scatter_reduce_(0, cell, values.double(), "amax")
+        highest = piece.error.max().item()
         if highest > largest:
-            largest, worst = highest, start + int(piece.error.argmax().item())
+            largest, worst = highest, offset + int(piece.error.argmax().item())
         tops = _finite_tops(piece, highest)
         top, magnitude = max(top, tops[0]), max(magnitude, tops[1])
-    error = torch.where(cells < 0, math.nan, cells).numpy()
-    nan, infinite, both_nan = (marked > 0).numpy()
+    cells = cells.view(4, *size)
+    error = torch.where(cells[0] < 0, math.nan, cells[0]).numpy()
+    nan, infinite, both_nan = (cells[1:] > 0).numpy()
     return Canvas(found, block, error, nan, infinite, both_nan, top, magnitude, worst)
 
 
@@ -128,33 +120,6 @@ def _finite_tops(piece: Piece, highest: float) -> tuple[float, float]:
     if math.isinf(highest):
         highest = piece.error.nan_to_num(posinf=0.0).max().item()
     return highest, piece.magnitude.nan_to_num(0.0, 0.0).max().item()
-
-
-def _bands(rows: int, block: int, most: int, total: int) -> Iterator[tuple[int, int]]:
-    """Ranges of at most ``most`` rows: whole blocks of rows, or else parts of one block."""
-    if not total:
-        return
-    step = most // block * block
-    for first in range(0, rows, step or block):
-        stop = min(first + (step or block), rows)
-        for start in range(first, stop, step or most):
-            yield start, min(start + (step or most), stop)
-
-
-def _block_maxima(values: torch.Tensor, shape: tuple[int, int], block: tuple[int, int]) -> torch.Tensor:
-    """The largest of each block of ``values``, row-major in ``shape`` (their end may be missing)."""
-    rows, columns = shape
-    if values.numel() < rows * columns:
-        values = pad(values, (0, rows * columns - values.numel()), value=-1.0)
-    values = values.view(rows, columns)
-    if block[0] > 1:
-        if rows % block[0] and rows > block[0]:
-            values = pad(values, (0, 0, 0, -rows % block[0]), value=-1.0)
-        values = values.view(-1, min(block[0], rows), columns).amax(1)
-    if block[1] > 1:
-        values = pad(values, (0, -columns % block[1]), value=-1.0) if columns % block[1] else values
-        values = values.view(values.shape[0], -1, block[1]).amax(2)
-    return values
 
 
 @dataclass
@@ -206,10 +171,7 @@ def zoom_of(reference: Side, test: Side, index: list[int]) -> Zoom:
     left, right = region(reference, where), region(test, where)
     shape = (1, *left.shape)[-2:] if left.ndim else (1, 1)
     piece = errors_of(left.reshape(-1), right.reshape(-1))
-    if piece.marks:
-        marks = [mark.view(shape).numpy() for mark in (piece.marks.nan, piece.marks.infinite, piece.marks.both_nan)]
-    else:
-        marks = [numpy.zeros(shape, dtype=bool) for _ in range(3)]
+    marks = [mark.view(shape).numpy() for mark in piece.marks or torch.zeros(3, *shape, dtype=torch.bool)]
     return Zoom(index, dims, starts, piece.error.double().view(shape).numpy(), *marks)
 
 

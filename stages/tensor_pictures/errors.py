@@ -1,27 +1,15 @@
 """The errors of two tensors a piece at a time, in any dtype, layout and on any device, as the pictures need them."""
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from inductor_debug.stages.numerics import formats
-from inductor_debug.stages.numerics.readers import Reader, Side
 
 CHUNK = 32_000
 """Elements handled at a time, below the size from which torch splits an operation over threads (see ``one_pass.py``).
 Twice as many as there: counts of pairs of bins are added up once a chunk."""
-
-
-@dataclass
-class Marks:
-    """Where a piece is not a number, or infinite: on one side alone (``nan``, ``infinite``), or NaN on both."""
-
-    nan: torch.Tensor
-    infinite: torch.Tensor
-    both_nan: torch.Tensor
 
 
 @dataclass
@@ -33,13 +21,14 @@ class Piece:
             NaN equals NaN, and an infinity itself. Infinite where only one side is not finite.
         magnitude: |reference| in the same dtype.
         finite: False where either side may hold what is not finite.
-        marks: None where both sides are finite throughout, or where they were not asked for.
+        marks: where one side alone is NaN, where one alone is infinite, and where both are NaN; empty where both sides
+            are finite throughout, or where they were not asked for.
     """
 
     error: torch.Tensor
     magnitude: torch.Tensor
     finite: bool = True
-    marks: Marks | None = None
+    marks: tuple[torch.Tensor, ...] = ()
 
 
 def errors_of(reference: torch.Tensor, test: torch.Tensor, *, marked: bool = True) -> Piece:
@@ -71,32 +60,4 @@ def errors_of(reference: torch.Tensor, test: torch.Tensor, *, marked: bool = Tru
     if not marked:
         return Piece(error, magnitude, False)
     nan = nan_left ^ nan_right
-    return Piece(error, magnitude, False, Marks(nan, error.isinf() & ~nan, both_nan))
-
-
-def box_axis(sizes: Sequence[int], limit: int = CHUNK) -> int:
-    """The first axis behind which there are no more than ``limit`` elements."""
-    return next(axis for axis in range(len(sizes)) if math.prod(sizes[axis + 1 :]) <= limit)
-
-
-def boxes(sides: Sequence[Side], limit: int = CHUNK) -> Iterator[tuple[tuple[int, ...], int, list[torch.Tensor]]]:
-    """Sides of one shape and rank ≥ 1 in boxes of no more than ``limit`` elements, in row-major order.
-
-    Yields:
-        the index on the axes before :func:`box_axis`, the first index on it, and ``[length, everything behind]``.
-    """
-    sizes = sides[0].shape
-    axis = box_axis(sizes, limit)
-    row = math.prod(sizes[axis + 1 :])
-    step = max(1, limit // row)
-    offset = 0
-    for lead in itertools.product(*map(range, sizes[:axis])):
-        inner = [side if isinstance(side, Reader) else side[lead] for side in sides]
-        for start in range(0, sizes[axis], step):
-            length = min(step, sizes[axis] - start)
-            boxed = [
-                side.read(offset, length * row) if isinstance(side, Reader) else side.narrow(0, start, length)
-                for side in inner
-            ]
-            yield lead, start, [box.reshape(length, -1) for box in boxed]
-            offset += length * row
+    return Piece(error, magnitude, False, (nan, error.isinf() & ~nan, both_nan))

@@ -16,7 +16,6 @@ from inductor_debug.stages.numerics.readers import region
 from inductor_debug.stages.sides import packing
 from inductor_debug.stages.tensor_pictures.canvas import canvas_of, zoom_of
 from inductor_debug.stages.tensor_pictures.error_counts import count_errors
-from inductor_debug.stages.tensor_pictures.errors import boxes
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # CSR is in beta, ComplexHalf is experimental
 
@@ -310,16 +309,6 @@ def test_a_region_is_the_part_of_the_tensor_that_is_named():
     tensor = sparse_of(whole_of((5, 6, 7)), "duplicates")
     for where in ([slice(1, 4), 2, slice(0, 7)], [4, slice(5, 6), 0], [0, 1, 2]):
         assert region(comparable(tensor), where).equal(tensor.to_dense()[tuple(where)])
-
-
-@pytest.mark.parametrize("shape", [(20, 15), (3, 50), (50,), (3, 4, 5, 6)])
-def test_boxes_of_a_reader_are_those_of_the_tensor(shape):
-    tensor = whole_of(shape)
-    for (lead, start, box), expected in zip(
-        boxes([comparable(tensor.to_sparse()), tensor], 37), boxes([tensor, tensor], 37), strict=True
-    ):
-        assert (lead, start) == expected[:2]
-        assert box[0].equal(expected[2][0]) and box[1].equal(expected[2][0])
 
 
 def test_what_has_no_zero_is_not_compared_and_not_stored():

@@ -19,7 +19,6 @@ from inductor_debug.stages.numerics.readers import span
 from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.tensor_pictures.canvas import CELLS, canvas_of, matrix_shape, unravel, zoom_of
 from inductor_debug.stages.tensor_pictures.error_counts import SIDE, count_errors
-from inductor_debug.stages.tensor_pictures.errors import boxes
 from inductor_debug.stages.tensor_pictures.plots import draw, draw_summary, pictures
 from inductor_debug.stages.tensor_pictures.summary import LINES, apart, lines_of
 
@@ -235,15 +234,12 @@ def test_sides_on_different_devices_are_drawn():
 
 @settings(max_examples=40, deadline=None)
 @given(SHAPES, LAYOUTS, st.randoms(use_true_random=False))
-def test_spans_and_boxes_are_the_tensor(shape, layout, randoms):
+def test_a_span_is_a_part_of_the_tensor(shape, layout, randoms):
     tensor = pair_of(shape, layout)[0]
     flat = tensor.reshape(-1)
     start = randoms.randrange(tensor.numel())
     stop = randoms.randint(start + 1, tensor.numel())
     assert torch.equal(span(tensor, start, stop), flat[start:stop])
-    if shape:
-        found = [box.reshape(-1) for _, _, [box] in boxes([tensor], 37)]
-        assert torch.equal(torch.cat(found), flat) and max(map(len, found)) <= 37
 
 
 @given(SHAPES)
