@@ -135,8 +135,8 @@ def _compiled(graphs: Sequence[GraphRecord], level: str) -> list[GraphRecord]:
     if level == "dynamo":
         return [graph for graph in graphs if graph.kind == "dynamo"]
     aot = [graph for graph in graphs if graph.kind in ("forward", "backward")]
-    numbers = {graph.id.partition(".")[0] for graph in aot}
-    return aot + [graph for graph in graphs if graph.kind == "dynamo" and graph.id.partition(".")[0] not in numbers]
+    numbers = {graph.number for graph in aot}
+    return aot + [graph for graph in graphs if graph.kind == "dynamo" and graph.number not in numbers]
 
 
 def _wrong_type(what: str, got: Any, valid: type) -> ConfigurationError:

@@ -12,7 +12,7 @@ from inductor_debug.stages.constrain.rulebook import rulebook
 from inductor_debug.stages.constrain.tables import by_rule
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import counted, describe_breaks
-from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.graphs.records import GraphRecord, number_of
 from inductor_debug.stages.rules.graph_rules import check_custom
 from inductor_debug.stages.rules.repros import write_repros
 from inductor_debug.stages.rules.violations import COLUMNS, Violations, unused_waivers
@@ -117,7 +117,7 @@ def message_of(violations: Violations, looked: bool = True) -> str:
     if not looked:
         return f"nothing was checked: the profile {profile.name} has no rules"
     if not violations.rows:
-        one = len({_number(id) for id in violations.graphs}) == 1
+        one = len({number_of(id) for id in violations.graphs}) == 1
         return f"{_describe_graphs(violations.graphs)} {'fits' if one else 'fit'} {profile.name}"
     counts = violations.by_severity
     found = sum(counts.get(severity, 0) for severity in ("error", "warning"))
@@ -135,8 +135,4 @@ def _describe_graphs(ids: Iterable[str]) -> str:
     """``1 graph (seen as dynamo, forward)``: Dynamo's and AOTAutograd's are pictures of one graph of the model."""
     ids = list(ids)
     kinds = dict.fromkeys(id.rpartition(".")[2] for id in ids)
-    return f"{counted(len({_number(id) for id in ids}), 'graph')} (seen as {', '.join(kinds)})"
-
-
-def _number(graph_id: str) -> str:
-    return graph_id.partition(".")[0]
+    return f"{counted(len({number_of(id) for id in ids}), 'graph')} (seen as {', '.join(kinds)})"

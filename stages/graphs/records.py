@@ -7,7 +7,7 @@ A node name is only ever used together with its graph's id (``g0.dynamo``, ``g0.
 import functools
 import importlib.util
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -196,6 +196,11 @@ class GraphRecord:
     nodes: list[NodeRecord]
     symbols: dict[str, dict[str, int | None]] = field(default_factory=dict)
 
+    @property
+    def number(self) -> str:
+        """See :func:`number_of`."""
+        return number_of(self.id)
+
     def node(self, name: str) -> NodeRecord:
         """The node called ``name``; KeyError where there is none."""
         for node in self.nodes:
@@ -225,8 +230,6 @@ def _to_json(node: NodeRecord) -> dict[str, Any]:
     return record | {key: first.get(key) for key in ("shape", "dtype", "stride", "device")}
 
 
-def known_total(sizes: Iterable[int | None]) -> int | None:
-    """The sum of sizes; None where one of them is not known."""
-    found = list(sizes)
-    known = [size for size in found if size is not None]
-    return sum(known) if len(known) == len(found) else None
+def number_of(graph_id: str) -> str:
+    """``g0`` of ``g0.forward``: what Dynamo's graph and the AOT graphs that came of it have in common."""
+    return graph_id.partition(".")[0]

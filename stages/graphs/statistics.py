@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from inductor_debug.stages.graphs.known import known_total
 from inductor_debug.stages.graphs.liveness import peak_live
 from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord
 
@@ -62,9 +63,7 @@ def statistics(graphs: Iterable[GraphRecord]) -> "pandas.DataFrame":
 
 
 def _bytes(nodes: Iterable[NodeRecord]) -> int | None:
-    sizes = [tensor.nbytes for node in nodes for tensor in node.outputs]
-    known = [size for size in sizes if size is not None]
-    return sum(known) if len(known) == len(sizes) else None
+    return known_total(tensor.nbytes for node in nodes for tensor in node.outputs)
 
 
 def _row(graph: GraphRecord, scope: str, nodes: list[NodeRecord]) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from inductor_debug.stages.artifacts.lowering import (
     PreGradNode,
     Provenance,
 )
-from inductor_debug.stages.graphs.records import ITEM_BYTES, SourceLine, known_total
+from inductor_debug.stages.graphs.known import known_total
+from inductor_debug.stages.graphs.records import ITEM_BYTES, SourceLine
 from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.lower.attribution import Part, Parts
 from inductor_debug.stages.torch_internals.generated_kernels import Kernel

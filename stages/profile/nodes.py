@@ -11,7 +11,8 @@ from torch import Tensor, fx
 
 from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter, run_as_traced
-from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord, known_total
+from inductor_debug.stages.graphs.known import known_total
+from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord
 from inductor_debug.stages.lower.attribution import Part
 from inductor_debug.stages.profile.observation import BACKWARD
 from inductor_debug.stages.profile.work import FLOATING, Work

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from inductor_debug.stages.graphs.operation_names import Operation
-from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord
+from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord, number_of
 from inductor_debug.stages.rules.checked_tensors import CALLS, SHARED_ROLES, tensors
 from inductor_debug.stages.rules.violation import Violation
 
@@ -34,7 +34,7 @@ class AffectedOperations:
         calls = [node for graph in self.counted for node in graph.nodes if _counts(node)]
         nbytes = 0
         for graph in self.counted:
-            shown = graph.kind == "backward" and f"{_group(graph.id)}.forward" in self._ids
+            shown = graph.kind == "backward" and f"{number_of(graph.id)}.forward" in self._ids
             found = tensors(graph, forward_checked=shown)
             nbytes += sum(item.tensor.nbytes or 0 for item in found if not item.node.aliases)
         return len(calls), nbytes, sum(node.flops or 0 for node in calls)
@@ -100,7 +100,7 @@ class AffectedOperations:
             yield place
         elif node.op in ("placeholder", "get_attr"):
             yield from self._reading(graph, name)
-            other = f"{_group(graph)}.backward"
+            other = f"{number_of(graph)}.backward"
             again = self._nodes.get(other, {}).get(name)
             if graph != other and other in self._ids and again is not None and again.role in SHARED_ROLES:
                 yield from self._reading(other, name)
@@ -139,7 +139,7 @@ class AffectedOperations:
         there = {
             (other.id, item.name): item
             for other in self.counted
-            if _group(other.id) == _group(graph)
+            if number_of(other.id) == number_of(graph)
             for item in other.nodes
             if _counts(item) and _where(item) == _where(node)
         }
@@ -158,10 +158,6 @@ class AffectedOperations:
 
 def _counts(node: NodeRecord) -> bool:
     return node.op in CALLS and node.target != GETITEM
-
-
-def _group(graph_id: str) -> str:
-    return graph_id.rpartition(".")[0]
 
 
 def _where(node: NodeRecord) -> tuple[str, str]:

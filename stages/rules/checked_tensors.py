@@ -8,6 +8,7 @@ from typing import Any
 
 from inductor_debug.stages.accelerators.config import Rule
 from inductor_debug.stages.accelerators.rule_kinds import TENSOR_ROLES
+from inductor_debug.stages.graphs.known import known_product
 from inductor_debug.stages.graphs.operation_names import Operation, matches, settled
 from inductor_debug.stages.graphs.records import (
     GETITEM,
@@ -74,14 +75,7 @@ class CheckedTensor:
     @property
     def nbytes(self) -> int | None:
         """Dense bytes in this case, or None where a size or the dtype's width is unknown."""
-        item = ITEM_BYTES.get(self.tensor.dtype)
-        if item is None:
-            return None
-        for size in self.sizes:
-            if size is None:
-                return None
-            item *= size
-        return item
+        return known_product([ITEM_BYTES.get(self.tensor.dtype), *self.sizes])
 
     def violation(self, rule: Rule, *, measured: object, limit: object, message: str, suggestion: str,
                   undecided: bool = False, cost: int | None = None, share: float | None = None,
@@ -127,9 +121,7 @@ def byte_bounds(tensor: TensorRecord, symbols: Symbols) -> tuple[int | None, int
     item, ends = ITEM_BYTES.get(tensor.dtype), [bounds(size, symbols) for size in tensor.shape]
     if item is None:
         return None, None
-    least = math.prod(max(low or 0, 0) for low, _ in ends)
-    highs = [high for _, high in ends if high is not None]
-    return item * least, item * math.prod(highs) if len(highs) == len(ends) else None
+    return item * math.prod(max(low or 0, 0) for low, _ in ends), known_product([item, *(high for _, high in ends)])
 
 
 def storage_bounds(tensor: TensorRecord, symbols: Symbols) -> tuple[int | None, int | None]:
@@ -206,7 +198,7 @@ def identity(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeReco
         if known and producer.outputs[position] == node.outputs[0]:
             return identity(graph, nodes, producer, position)
     shared = graph.kind == "backward" and node.op in ("placeholder", "get_attr") and node.role in SHARED_ROLES
-    place = f"{graph.id.rpartition('.')[0]}.forward" if shared else graph.id
+    place = f"{graph.number}.forward" if shared else graph.id
     return f"{place}/{node.name}[{index}]"
 
 

@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from inductor_debug.stages.graphs.records import GETITEM, GraphRecord
+from inductor_debug.stages.graphs.known import known_total
+from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, number_of
 from inductor_debug.stages.rules.checked_tensors import CALLS, SHARED_ROLES
 from inductor_debug.stages.rules.violation import Violation
 
@@ -25,9 +26,7 @@ class Storages:
         while place is not None:
             (graph, name), place = place, self._base(*place)
         node = self._nodes.get(graph, {}).get(name)
-        sizes = [None] if node is None else [tensor.nbytes for tensor in node.outputs]
-        known = [size for size in sizes if size is not None]
-        return f"{graph}/{name}", sum(known) if len(known) == len(sizes) else None
+        return f"{graph}/{name}", None if node is None else known_total(tensor.nbytes for tensor in node.outputs)
 
     def _base(self, graph: str, name: str) -> tuple[str, str] | None:
         """What a view or a ``getitem`` is of, or a backward graph got of its forward; None for what has memory."""
@@ -37,7 +36,7 @@ class Storages:
         if node.op in CALLS:
             view = node.aliases or node.target == GETITEM
             return (graph, node.inputs[0]) if view and node.inputs else None
-        forward = f"{graph.rpartition('.')[0]}.forward"
+        forward = f"{number_of(graph)}.forward"
         shared = graph != forward and node.role in SHARED_ROLES and name in self._nodes.get(forward, {})
         return (forward, name) if shared else None
 

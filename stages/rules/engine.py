@@ -76,7 +76,7 @@ def check(
         confirm_names(profile, records)
     rows: list[Violation] = []
     for graph in records:
-        kinds = {other.kind for other in records if _group(other) == _group(graph)}
+        kinds = {other.kind for other in records if other.number == graph.number}
         for rule in profile.rules:
             rows.extend(_with_share(_apply(rule, graph, kinds), graph) if rule.effect == "fallback"
                         else _apply(rule, graph, kinds))  # fmt: skip
@@ -108,7 +108,3 @@ def _with_share(rows: Iterator[Violation], graph: GraphRecord) -> Iterator[Viola
     for row in rows:
         own = [number for name in {row.node, *row.also} if (number := flops[name]) is not None]
         yield row if not own or not total else row.but(cost_share=sum(own) / total)
-
-
-def _group(graph: GraphRecord) -> str:
-    return graph.id.rpartition(".")[0]

@@ -9,7 +9,7 @@ looked at in two graphs. A call that Dynamo traced several times (a loop, a seco
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.graphs.records import GraphRecord, number_of
 from inductor_debug.stages.rules.violation import Violation
 
 Row = TypeVar("Row")
@@ -58,7 +58,7 @@ def _is_call(row: Violation) -> bool:
 
 
 def _call(row: Violation, name: str) -> Key:
-    return (row.effect, row.graph.rpartition(".")[0], name)
+    return (row.effect, number_of(row.graph), name)
 
 
 def _inside(row: Violation) -> Key:

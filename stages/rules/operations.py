@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from inductor_debug.stages.accelerators.config import Rule
 from inductor_debug.stages.accelerators.profile import Profile
+from inductor_debug.stages.graphs.known import known_total
 from inductor_debug.stages.graphs.operation_names import Operation, matches, settled
 from inductor_debug.stages.graphs.records import GETITEM, HIGHER_ORDER, GraphRecord, NodeRecord
 from inductor_debug.stages.rules.checked_tensors import CALLS, has_body, identity, row
@@ -162,6 +163,4 @@ def _denied(graph: GraphRecord, node: NodeRecord, rule: Rule, pattern: str, tota
 
 def _nbytes(node: NodeRecord) -> int | None:
     """Bytes of what a node makes; None where it makes nothing, or a size is not known."""
-    sizes = [tensor.nbytes for tensor in node.outputs]
-    known = [size for size in sizes if size is not None]
-    return sum(known) if known and len(known) == len(sizes) else None
+    return known_total(tensor.nbytes for tensor in node.outputs) if node.outputs else None

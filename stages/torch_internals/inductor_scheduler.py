@@ -13,7 +13,6 @@ autotuned operation).
 """
 
 import contextlib
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +23,7 @@ from unittest import mock
 from torch._inductor.dependencies import MemoryDep, WeakDep
 from torch._inductor.virtualized import V
 
+from inductor_debug.stages.graphs.known import known_product
 from inductor_debug.stages.graphs.records import Size
 
 _MEMBERS = re.compile(r"(.*?op\d+)(?:_|$)")
@@ -244,9 +244,7 @@ def _accesses(member: Any, dependency: Any) -> int | None:
         symbols = dependency.index.free_symbols
         pairs = zip(dependency.var_names, dependency.size, strict=True)
         sizes = [size for variable, size in pairs if variable in symbols]
-    hints = [_hint(size) for size in sizes]
-    known = [hint for hint in hints if hint is not None]
-    return math.prod(known) if len(known) == len(hints) else None
+    return known_product(map(_hint, sizes))
 
 
 def _buffers() -> Iterator[BufferInfo]:
@@ -267,8 +265,6 @@ def _buffers() -> Iterator[BufferInfo]:
 def _buffer(name: str, role: str, value: Any) -> BufferInfo:
     sizes, dtype = list(value.get_size()), value.get_dtype()
     stride = value.maybe_get_stride()
-    hints = [_hint(size) for size in sizes]
-    known = [hint for hint in hints if hint is not None]
     return BufferInfo(
         name=name,
         role=role,
@@ -276,7 +272,7 @@ def _buffer(name: str, role: str, value: Any) -> BufferInfo:
         stride=[] if stride is None else [_size(item) for item in stride],
         dtype=str(dtype).removeprefix("torch."),
         device=str(value.get_device()),
-        bytes=math.prod(known) * dtype.itemsize if len(known) == len(hints) else None,
+        bytes=known_product([*map(_hint, sizes), dtype.itemsize]),
         origin=_origin(name, role, value),
         graph=graph_prefix(),
     )
