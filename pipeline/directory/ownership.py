@@ -16,13 +16,14 @@ import stat
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from inductor_debug.models.errors import RunDirectoryError
+from inductor_debug.models.shapes import Mismatch, reader
 from inductor_debug.pipeline.config.fingerprint import digest, stored_fingerprint
 from inductor_debug.pipeline.directory.names import (
     CACHE_PREFIX,
@@ -66,12 +67,12 @@ class Owner:
 
     identity: str
     configuration: str
-    pid: int = 0
-    host: str = ""
-    process_started: float = 0.0
-    started: str = ""
-    not_ours: list[str] = field(default_factory=list)
-    jobs: list[str] = field(default_factory=list)
+    pid: int
+    host: str
+    process_started: float
+    started: str
+    not_ours: list[str]
+    jobs: list[str]
 
     @classmethod
     def now(cls, configuration: str, jobs: Iterable[str] = ()) -> "Owner":
@@ -273,16 +274,11 @@ def _locked(path: Path, name: str, key: str) -> int:
 def _read_owner(descriptor: int) -> Owner | None:
     """What the owner's file holds; None where that is nothing, or no owner."""
     found = parsed(os.pread(descriptor, _READ_LIMIT, 0)) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
-    if not isinstance(found, dict):
+    try:
+        owner: Owner = reader(Owner)(found)
+    except Mismatch:
         return None
-    texts = all(isinstance(found.get(key), str) for key in ("identity", "configuration", "host", "started"))
-    numbers = isinstance(found.get("pid"), int) and isinstance(found.get("process_started"), int | float)
-    lists = all(isinstance(found.get(key), list) for key in ("not_ours", "jobs"))
-    if not (texts and numbers and lists) or not all(
-        isinstance(name, str) for name in found["not_ours"] + found["jobs"]
-    ):
-        return None
-    return Owner(**{item.name: found[item.name] for item in dataclasses.fields(Owner)})
+    return owner
 
 
 def _write_owner(lock: int, owner: Owner) -> None:
