@@ -75,12 +75,7 @@ def relaid(
 
 def _dense(shape: Iterable[int], order: Iterable[int]) -> list[int]:
     """Strides without gaps, the dimensions in ``order``, the quickest first."""
-    sizes, step = list(shape), 1
-    strides = [0] * len(sizes)
-    for dim in order:
-        strides[dim] = step
-        step *= max(sizes[dim], 1)
-    return strides
+    return list(torch.empty_permuted([*shape], [*order][::-1], device="meta").stride())
 
 
 def _like(copy: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:

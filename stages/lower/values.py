@@ -27,7 +27,6 @@ note            why there is no file
 """
 
 import contextlib
-import os
 import tempfile
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -103,7 +102,7 @@ class ValueObserver:
             try:
                 with (
                     copied_stdout(text),
-                    _working_directory(folder) if self.level == SAVE else contextlib.nullcontext(),
+                    contextlib.chdir(folder) if self.level == SAVE else contextlib.nullcontext(),
                 ):
                     return run()
             finally:
@@ -311,24 +310,8 @@ def described(tensor: Tensor) -> dict[str, Any]:
 
 
 def _columns(item: PrintedValue) -> dict[str, Any]:
-    return {
-        "kernel": item.kernel,
-        "when": item.when,
-        "buffer": item.buffer,
-        "elements": item.elements,
-        "dtype": item.dtype,
-        "shape": item.shape,
-        "stride": item.stride,
-        "device": item.device,
-        "mean": item.mean,
-        "min": item.minimum,
-        "max": item.maximum,
-        "state": item.state,
-        "born": "",
-        "value": item.value,
-        "file": "",
-        "note": "",
-    }
+    figures = {"min": item.minimum, "max": item.maximum, "state": item.state}
+    return vars(item) | figures | {"born": "", "file": "", "note": ""}
 
 
 def _file(graph_id: str, call: int, launch: int, kernel: str) -> str:
@@ -341,13 +324,3 @@ def _same(before: Tensor | None, after: Tensor) -> bool:
         return False
     first, second = (tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (before, after))
     return torch.equal(first, second)
-
-
-@contextlib.contextmanager
-def _working_directory(folder: str) -> Iterator[None]:
-    before = os.getcwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
