@@ -16,7 +16,7 @@ from inductor_debug.stages.artifacts.comparison import Worst
 from inductor_debug.stages.numerics import formats
 from inductor_debug.stages.numerics.device_pass import DeviceFigures
 from inductor_debug.stages.numerics.histogram import BINS, bins_of
-from inductor_debug.stages.numerics.readers import Side, region
+from inductor_debug.stages.numerics.readers import Side, region, unravel
 from inductor_debug.stages.numerics.sums import Dot, Spread, Total, decibel
 
 Number = bool | int | float | complex
@@ -321,15 +321,7 @@ class Accumulator:
         figures.cosine = self.dot.cosine(self.left, self.right)
         figures.snr_db = decibel(self.left, self.errors)
         for error, flat in self.candidates:
-            index = _unravel(flat, self.shape)
+            index = unravel(flat, self.shape)
             sides = self.known.get(flat) or (region(reference, [*index]).item(), region(test, [*index]).item())
             figures.worst.append(Worst(index, *sides, error))
         return figures
-
-
-def _unravel(flat: int, shape: torch.Size) -> list[int]:
-    index = []
-    for size in reversed(shape):
-        flat, position = divmod(flat, size)
-        index.append(position)
-    return index[::-1]

@@ -5,7 +5,9 @@ the range that it is asked for.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
+import numpy
 import torch
 
 
@@ -72,6 +74,11 @@ def span(side: Side, start: int, stop: int) -> torch.Tensor:
     if stop % row:
         parts.append(span(side[whole], 0, stop - whole * row))
     return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+
+def unravel(flat: int, shape: Sequence[int]) -> list[int]:
+    """The index of the ``flat``-th element in row-major order."""
+    return [int(position) for position in numpy.unravel_index(flat, tuple(shape))]
 
 
 def region(side: Side, where: list[int | slice]) -> torch.Tensor:

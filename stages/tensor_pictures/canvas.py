@@ -173,8 +173,3 @@ def zoom_of(reference: Side, test: Side, index: list[int]) -> Zoom:
     piece = errors_of(left.reshape(-1), right.reshape(-1))
     marks = [mark.view(shape).numpy() for mark in piece.marks or torch.zeros(3, *shape, dtype=torch.bool)]
     return Zoom(index, dims, starts, piece.error.double().view(shape).numpy(), *marks)
-
-
-def unravel(flat: int, shape: Iterable[int]) -> list[int]:
-    """The index of the ``flat``-th element in row-major order."""
-    return [int(position) for position in numpy.unravel_index(flat, tuple(shape))]

@@ -8,10 +8,10 @@ import numpy
 
 from inductor_debug.stages.drawing import COLORS, drawing, number, shorten
 from inductor_debug.stages.numerics.comparable import comparable
-from inductor_debug.stages.numerics.readers import Side
+from inductor_debug.stages.numerics.readers import Side, unravel
 from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.tensor_pictures import curves, matrix
-from inductor_debug.stages.tensor_pictures.canvas import Canvas, canvas_of, unravel, zoom_of
+from inductor_debug.stages.tensor_pictures.canvas import Canvas, canvas_of, zoom_of
 from inductor_debug.stages.tensor_pictures.error_counts import count_errors
 
 

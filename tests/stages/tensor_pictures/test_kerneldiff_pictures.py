@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from inductor_debug.stages.numerics import histogram
 from inductor_debug.stages.numerics.comparison import compare_tensors
-from inductor_debug.stages.numerics.readers import span
+from inductor_debug.stages.numerics.readers import span, unravel
 from inductor_debug.stages.numerics.records import TensorComparison
-from inductor_debug.stages.tensor_pictures.canvas import CELLS, canvas_of, matrix_shape, unravel, zoom_of
+from inductor_debug.stages.tensor_pictures.canvas import CELLS, canvas_of, matrix_shape, zoom_of
 from inductor_debug.stages.tensor_pictures.error_counts import SIDE, count_errors
 from inductor_debug.stages.tensor_pictures.plots import draw, draw_summary, pictures
 from inductor_debug.stages.tensor_pictures.summary import LINES, apart, lines_of
