@@ -105,29 +105,16 @@ def rulebook(settings: Settings) -> Rulebook:
     if not isinstance(declared, Profile):
         raise _wrong_type(f"capabilities() of the adapter {adapter.name}", declared, Profile)
     declared, own = completed(declared), adapter.own_check()
-    if accel.name != "none":
-        profile = validate_profile(accel)
-        return Rulebook(
-            profile,
-            backend=adapter.name,
-            replaced=0 if declared.rules == profile.rules else len(declared.rules),  # a mock enforces accel
-            declared=declared,
-            own_check=own,
-            level=adapter.level,
-            strict=accel.strict,
-        )
-    if not declared.rules and own is None:
+    alone = accel.name == "none"
+    if alone and not declared.rules and own is None:
         return Rulebook(validate_profile(accel), strict=accel.strict)
-    return Rulebook(
-        validate_profile(accel, base=declared),
-        declared_by="backend",
-        backend=adapter.name,
-        edited=replace(accel, description="") != AccelConfig(),
-        declared=declared,
-        own_check=own,
-        level=adapter.level,
-        strict=accel.strict,
-    )
+    profile = validate_profile(accel, base=declared if alone else None)
+    book = Rulebook(profile, backend=adapter.name, declared=declared, own_check=own, level=adapter.level,
+                    strict=accel.strict)  # fmt: skip
+    if alone:
+        return replace(book, declared_by="backend", edited=replace(accel, description="") != AccelConfig())
+    same = declared.rules == profile.rules  # a mock enforces accel
+    return replace(book, replaced=0 if same else len(declared.rules))
 
 
 def _compiled(graphs: Sequence[GraphRecord], level: str) -> list[GraphRecord]:
