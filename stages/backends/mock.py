@@ -8,6 +8,7 @@ A graph is first checked on records without source lines, modules and FLOPs, for
 Those are made only where something was found.
 """
 
+import functools
 import itertools
 import logging
 import os
@@ -220,23 +221,17 @@ class AotMockAdapter(MockAdapter):
         return backend
 
 
-def mock(config: BackendConfig, accel: AccelConfig | None) -> MockAdapter:
-    """The adapter of a configuration; ConfigurationError for an option that it does not take."""
-    return _configured(MockAdapter, config, accel)
-
-
-def aot_mock(config: BackendConfig, accel: AccelConfig | None) -> MockAdapter:
-    """The adapter of a configuration; ConfigurationError for an option that it does not take."""
-    return _configured(AotMockAdapter, config, accel)
-
-
 def _configured(kind: type[MockAdapter], config: BackendConfig, accel: AccelConfig | None) -> MockAdapter:
+    """The adapter of a configuration; ConfigurationError for an option that it does not take."""
     options, rest = split_options(config.options, key="backend.options")
     if rest or options.repro_dir is not None:
         key = next(iter(rest), "repro_dir")
         raise invalid_choice("backend.options", key, ["execute", "mode", "verified_repros"])
     return kind(None if accel is None or accel.name == "none" else accel, options, run=True)
 
+
+mock = functools.partial(_configured, MockAdapter)
+aot_mock = functools.partial(_configured, AotMockAdapter)
 
 _adapters: dict[tuple[Any, ...], MockAdapter] = {}
 """What a call of torch.compile asked for → its adapter, so that graphs are numbered and the profile is read once."""

@@ -3,11 +3,13 @@
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 
 from inductor_debug.models.errors import DamagedError, UserError, closest_first
 from inductor_debug.models.stored import DIGITS
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.lowering import LaunchRecord, LineRecord, LoweredFacts
+from inductor_debug.stages.artifacts.tables import CandidateRow
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.lower.questions.graphs import wanted_graphs
 from inductor_debug.stages.lower.questions.kernels import NEAREST, StoredLaunch, is_line, launches_of
@@ -18,16 +20,7 @@ REASON_COLUMNS = ("reason", "pairs", "times")
 FUSION_COLUMNS = ("graph", "fused", "reason", "times", "first", "first_source", "second", "second_source",
                   "first_nodes", "second_nodes")  # fmt: skip
 KERNEL_COLUMNS = ("graph", "kernel", "kind", "nodes")
-AUTOTUNING_COLUMNS = (
-    "graph",
-    "operation",
-    "inputs",
-    "choice",
-    "milliseconds",
-    "fastest",
-    "times_the_best",
-    "operations",
-)
+AUTOTUNING_COLUMNS = ("graph", *(field.name for field in fields(CandidateRow)), "times_the_best", "operations")
 
 
 def fusion(run: StoredRun, wanted: Wanted) -> Analysis:
