@@ -2,7 +2,7 @@
 
 from itertools import takewhile
 
-from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord, TensorRecord
+from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord
 from inductor_debug.stages.graphs.statistics import is_call
 
 Path = tuple[str, ...]
@@ -131,10 +131,6 @@ class Flow:
         """True where the operation makes an integer (a symbolic size) and no tensor."""
         node = self.operations[number]
         return node.value is not None and not node.outputs
-
-    def tensors(self, number: int) -> list[TensorRecord]:
-        """The tensors that an operation makes."""
-        return self.operations[number].outputs
 
     def placeholder(self, role: str) -> list[NodeRecord]:
         """The placeholders of a role."""

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any
 
 from inductor_debug.stages.graph_pictures.clusters import cluster, ordered
 from inductor_debug.stages.graph_pictures.flow import Flow, Path, common
@@ -205,7 +206,7 @@ class _Folding:
 
     def _frames(self, boxes: list[Box], budget: int, depth: int) -> int:
         """Unfold one box of each kind, the kind with most operations first; gives what is left of the budget."""
-        kinds: dict[tuple[bool, int], list[Box]] = defaultdict(list)
+        kinds: dict[tuple[bool, Any], list[Box]] = defaultdict(list)
         for box in boxes:
             if box.whole and len(box.drawn) > 1:
                 depth_of_box = len(box.paths[0] if box.members else box.path)

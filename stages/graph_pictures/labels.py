@@ -138,7 +138,7 @@ class Words:
 
     def tensors(self, numbers: Sequence[int]) -> str:
         """What a line between boxes carries: shape and dtype where it is one tensor, else how many."""
-        made = [tensor for number in numbers for tensor in self.flow.tensors(number)]
+        made = [tensor for number in numbers for tensor in self.flow.operations[number].outputs]
         if len(made) == 1:
             return tensor_words(made[0])
         return counted(len(made), "tensor") if made else ""
@@ -192,7 +192,7 @@ class Words:
             if not self.flow.is_item(number):
                 name = short_target(self.flow.operations[number].target)
                 counts[name] += 1
-                sizes[name] += sum(tensor.nbytes or 0 for tensor in self.flow.tensors(number))
+                sizes[name] += sum(tensor.nbytes or 0 for tensor in self.flow.operations[number].outputs)
         words, left = "", False
         for name, count in sorted(counts.items(), key=lambda pair: (-pair[1], -sizes[pair[0]])):
             more = f"{words}{', ' if words else ''}{f'{count} ' if count > 1 else ''}{name}"
@@ -208,7 +208,7 @@ class Words:
         made = [
             tensor.nbytes
             for number in box.numbers
-            for tensor in self.flow.tensors(number)
+            for tensor in self.flow.operations[number].outputs
             if not self.flow.operations[number].aliases and not self.flow.is_item(number)
         ]
         known = [size for size in made if size is not None]

@@ -11,30 +11,23 @@ class Likeness:
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
-        self._known: dict[tuple[tuple[int, ...], int], tuple[int, int]] = {}
-        self._numbers: dict[Any, int] = {}
+        self._known: dict[tuple[tuple[int, ...], int], tuple[Any, ...]] = {}
 
-    def same(self, numbers: Sequence[int], depth: int) -> int:
-        """A number that is equal for parts with the same operations, arguments, shapes and wiring.
+    def same(self, numbers: Sequence[int], depth: int) -> tuple[Any, ...]:
+        """What is equal for parts with the same operations, arguments, shapes and wiring; hashable.
 
         Args:
             numbers: the part.
             depth: parts of the path that are the part's own name, e.g. 3 for ``encoder.layer.0``.
         """
-        return self._both(numbers, depth)[0]
-
-    def kind(self, numbers: Sequence[int], depth: int) -> int:
-        """A number that is equal for parts with the same operations in the same modules, whatever the sizes."""
-        return self._both(numbers, depth)[1]
-
-    def _both(self, numbers: Sequence[int], depth: int) -> tuple[int, int]:
         key = (tuple(numbers), depth)
         if key not in self._known:
-            exact = self._signature(numbers, depth)
-            kind = tuple(line[:2] for line in exact)
-            numbered = self._numbers.setdefault(exact, len(self._numbers))
-            self._known[key] = numbered, self._numbers.setdefault(("kind", kind), len(self._numbers))
+            self._known[key] = self._signature(numbers, depth)
         return self._known[key]
+
+    def kind(self, numbers: Sequence[int], depth: int) -> tuple[Any, ...]:
+        """What is equal for parts with the same operations in the same modules, whatever the sizes; hashable."""
+        return tuple(line[:2] for line in self.same(numbers, depth))
 
     def _signature(self, numbers: Sequence[int], depth: int) -> tuple[Any, ...]:
         inner = {self.flow.operations[number].name: position for position, number in enumerate(numbers)}
