@@ -1,6 +1,6 @@
 """Boxes and what they say: a picture before it is written as SVG."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from inductor_debug.stages.formatting import counted
@@ -8,7 +8,6 @@ from inductor_debug.stages.graph_pictures.flow import Flow, Path
 from inductor_debug.stages.graph_pictures.grouping import Box
 from inductor_debug.stages.graph_pictures.labels import MOST, Words, cells, fitted, tensor_words
 from inductor_debug.stages.graph_pictures.layout import THIN, Part, Scene, Shape, Wire, lay_out
-from inductor_debug.stages.graph_pictures.nets import Net, nets
 from inductor_debug.stages.graphs.records import NodeRecord
 
 TITLE, LINE, SMALL = 7.3, 6.7, 6.1
@@ -43,7 +42,7 @@ class Composer:
     def scene(self, boxes: Sequence[Box]) -> Scene:
         """The whole picture."""
         parts = [self._part(box, ()) for box in boxes]
-        wires = [self._wire(net) for net in nets(self.flow, boxes)]
+        wires = self._wires(boxes)
         inputs = [node for role in ("input", "tangent") for node in self.flow.placeholder(role) if node.outputs]
         if len(inputs) <= INPUTS:
             for node in inputs:
@@ -76,14 +75,28 @@ class Composer:
             if wire.source == source and wire.tensors == tensors and not wire.kept:
                 wire.targets.append(target)
                 return
-        wires.append(self._wire(Net(source, tensors, (target,))))
+        wires.append(self._wire(source, tensors, [target]))
 
-    def _wire(self, net: Net) -> Wire:
-        lines = [self.words.node(self.flow.operations[number]) for number in net.tensors[:8]]
-        lines += ["…"] if len(net.tensors) > 8 else []
-        label = self.words.tensors(net.tensors)
+    def _wires(self, boxes: Sequence[Box]) -> list[Wire]:
+        """Between boxes of one scope: one wire for all readers of the same results. Symbolic sizes have none."""
+        box_of = {number: index for index, box in enumerate(boxes) for number in box.numbers}
+        read: dict[tuple[int, int], set[int]] = defaultdict(set)
+        for number, target in box_of.items():
+            for source in self.flow.reads[number]:
+                if source in box_of and box_of[source] != target and not self.flow.is_size(source):
+                    read[box_of[source], target].add(source)
+        together: dict[tuple[int, tuple[int, ...], bool], list[int]] = defaultdict(list)
+        for (source, target), tensors in sorted(read.items()):
+            kept = boxes[target].backward and not boxes[source].backward
+            together[source, tuple(sorted(tensors)), kept].append(target)
+        return [self._wire(source, made, targets, kept) for (source, made, kept), targets in together.items()]
+
+    def _wire(self, source: int, tensors: tuple[int, ...], targets: list[int], kept: bool = False) -> Wire:
+        lines = [self.words.node(self.flow.operations[number]) for number in tensors[:8]]
+        lines += ["…"] if len(tensors) > 8 else []
+        label = self.words.tensors(tensors)
         room = SMALL * cells(label) + 12 if label else THIN
-        return Wire(net.source, list(net.targets), net.tensors, label, "\n".join(lines), kept=net.kept, room=room)
+        return Wire(source, targets, tensors, label, "\n".join(lines), kept=kept, room=room)
 
     def _part(self, box: Box, scope: Path) -> Part:
         shape: Shape = "frame" if box.inside else "stack" if box.members else "box"
@@ -110,7 +123,7 @@ class Composer:
         scope = box.paths[0] if box.members else box.path
         boxes = box.inside
         parts = [self._part(inner, scope) for inner in boxes]
-        inner_wires = [self._wire(net) for net in nets(self.flow, boxes)]
+        inner_wires = self._wires(boxes)
         entries: dict[int, Part] = {}
         exits: dict[int, Part] = {}
         for number, wire in enumerate(wires):
