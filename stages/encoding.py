@@ -1,9 +1,12 @@
-"""How a result becomes bytes: strict JSON, CSV with stable columns."""
+"""How a result becomes bytes, and a file: strict JSON, CSV with stable columns, written whole or not at all."""
 
 import dataclasses
 import io
 import json
 import math
+import os
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from inductor_debug.models.shapes import fields_of
@@ -37,3 +40,21 @@ def encode(name: str, content: Any) -> bytes:
         content.to_csv(buffer, index=False, lineterminator="\n")
         return buffer.getvalue().encode()
     return (json.dumps(jsonable(content), indent=1, allow_nan=False) + "\n").encode()
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write ``content`` to ``path`` whole or not at all: a temporary file beside it, fsync, then a rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes files that only their owner can read
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -25,29 +25,11 @@ from inductor_debug.pipeline.directory.names import (
 )
 from inductor_debug.pipeline.directory.ownership import Claim, holds_run, read_owner
 from inductor_debug.pipeline.directory.removal import files_below, remove_files, remove_trees
-from inductor_debug.stages.encoding import encode
+from inductor_debug.stages.encoding import encode, write_atomically
 
 _RESERVED = 2 << 20
 FULL = "the disk is full"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write ``content`` to ``path`` whole or not at all: a temporary file beside it, fsync, then a rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes files that only their owner can read
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def run_id(path: Path) -> str:

@@ -16,11 +16,10 @@ from inductor_debug.models.visible import visible
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.folder import StoredFolder
 from inductor_debug.pipeline.directory.folders import made
-from inductor_debug.pipeline.directory.rundir import write_atomically
 from inductor_debug.pipeline.query.check_profile import Against, Asked, against
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.records import BreakRecord
-from inductor_debug.stages.encoding import encode
+from inductor_debug.stages.encoding import encode, write_atomically
 from inductor_debug.stages.formatting import describe_breaks
 from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.graphs.stored import checked_graph

@@ -10,8 +10,9 @@ from inductor_debug.models.errors import DamagedError
 from inductor_debug.models.stored import read_json, read_text, shaped
 from inductor_debug.pipeline.directory import summary
 from inductor_debug.pipeline.directory.names import CONFIGURATION_ERROR, SUMMARY
-from inductor_debug.pipeline.directory.rundir import run_id, write_atomically
+from inductor_debug.pipeline.directory.rundir import run_id
 from inductor_debug.stages.artifacts.files import shape_of
+from inductor_debug.stages.encoding import write_atomically
 
 TABLE = "sweep.csv"
 _BENCHMARK = ("median_ms", "compile_s", "peak_memory_bytes")

@@ -1,7 +1,5 @@
 """The error of a strict profile that a graph breaks, with what it leaves on disk."""
 
-import csv
-import io
 import os
 import tempfile
 from collections.abc import Sequence
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING
 from inductor_debug.models.errors import wrapped
 from inductor_debug.stages.accelerators.profile import REPRO_DIRECTORY
 from inductor_debug.stages.artifacts.files import REPRO
+from inductor_debug.stages.encoding import encode, write_atomically
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.graphs.records import NO_LINE, is_torchs
 
@@ -49,7 +48,7 @@ class ProfileViolated(RuntimeError):
         self.repros = repros
         self.rows = [row for row in violations if row.severity != "waived"]
         self.findings = [rows for group in violations.findings if (rows := unwaived(group))]
-        self.files = {TABLE: _table(violations)} | ({} if repros is None else repros.files)
+        self.files = {TABLE: encode(TABLE, violations.table).decode()} | ({} if repros is None else repros.files)
         self.folder, self.problem = folder, ""
         super().__init__()
 
@@ -88,7 +87,7 @@ class ProfileViolated(RuntimeError):
             path.mkdir(parents=True, exist_ok=True)
             self.folder = str(path)
             for name, content in self.files.items():
-                _write(path / name, content)
+                write_atomically(path / name, content.encode())
         except OSError as error:
             self.problem = f"the reproductions could not be written: {error}"
 
@@ -127,21 +126,3 @@ def described(row: "Violation", *others: "Violation") -> str:
 def violation_in(error: BaseException) -> ProfileViolated | None:
     """The violated profile at the bottom of what torch or Python wrapped around it, if that is what it is."""
     return next((item for item in wrapped(error, contexts=True) if isinstance(item, ProfileViolated)), None)
-
-
-def _table(violations: "Violations") -> str:
-    from inductor_debug.stages.rules.violations import COLUMNS
-
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([getattr(row, column) for column in COLUMNS] for row in violations)
-    return buffer.getvalue()
-
-
-def _write(path: Path, content: str) -> None:
-    """Whole or not at all."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(content)
-    os.replace(temporary, path)

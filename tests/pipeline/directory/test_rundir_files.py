@@ -11,9 +11,10 @@ from runner_support import execute
 from inductor_debug.pipeline.directory import rundir as rundir_module
 from inductor_debug.pipeline.directory.digest import compute_digest
 from inductor_debug.pipeline.directory.manifest import environment_that_matters
-from inductor_debug.pipeline.directory.rundir import RunDirectory, write_atomically
+from inductor_debug.pipeline.directory.rundir import RunDirectory
 from inductor_debug.pipeline.directory.summary import build_summary
 from inductor_debug.pipeline.run.sweep import split_override, sweep_exit_code, write_sweep_table
+from inductor_debug.stages.encoding import write_atomically
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_temporary_one(
