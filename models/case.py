@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from inductor_debug.models.draws import Draws, recorded_draws, replayed
-from inductor_debug.models.errors import ConfigurationError, own_code
+from inductor_debug.models.errors import own_code
 from inductor_debug.models.float64 import substituted
 from inductor_debug.models.gold import as_written, double_arithmetic
+from inductor_debug.models.loss import Projections, own_loss, training_loss
 from inductor_debug.models.nested import cast_in_place, counterpart, drained, kept, named_tensors
 from inductor_debug.models.random_state import preserved_random_state, seed_everything
 from inductor_debug.models.redraws import repeated
@@ -33,6 +34,7 @@ class StepResult:
         written: kind → name → content after the step, of the tensors of :meth:`Case.state` that it wrote into, made or
             replaced by others. What holds the same bits as before is not there.
         seconds: wall time of the step, the device synchronised before and after.
+        own_loss: the loss is one that the model returned.
     """
 
     output: Any
@@ -40,6 +42,7 @@ class StepResult:
     gradients: dict[str, torch.Tensor] = field(default_factory=dict)
     written: dict[str, dict[str, torch.Tensor]] = field(default_factory=dict)
     seconds: float = 0.0
+    own_loss: bool = False
 
 
 @dataclass
@@ -65,6 +68,7 @@ class Case:
             :mod:`models.redraws`.
         substitutes: in gold, operations that lack float64 are computed otherwise, see :mod:`models.float64`.
         cast: in words, weights that the model made in another dtype and that were cast; empty where there are none.
+        projections: what :func:`models.loss.training_loss` draws once; copies of the case share it.
     """
 
     name: str
@@ -83,6 +87,7 @@ class Case:
     match: str = ""
     substitutes: bool = False
     cast: str = ""
+    projections: Projections = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -158,7 +163,7 @@ class Case:
             self.drop_gradients()
             with self._autocast():
                 output = drained(function(*self.args, **self.kwargs))
-            loss = training_loss(output)
+            loss = training_loss(output, self.projections)
             loss.backward()
         return output, loss
 
@@ -188,6 +193,7 @@ class Case:
                     gradients=self._take_gradients(),
                     written=self._written(before, found),
                     seconds=seconds,
+                    own_loss=loss is not None and own_loss(output) is not None,
                 )
 
     def _written(
@@ -298,37 +304,6 @@ class Case:
             if tensor.is_leaf and tensor.grad is not None:
                 found[f"input.{name}" if kind == "input" else name] = tensor.grad
         return found
-
-
-def training_loss(output: Any) -> torch.Tensor:
-    """The model's own loss where it returns one (``output.loss``, ``output["loss"]``), else the mean square.
-
-    The model's own must be one element that requires a gradient. The mean square is over all elements of all
-    floating outputs together, in float32 (float64 where an output is float64).
-
-    Raises:
-        ConfigurationError: no floating output, or none that a gradient can flow from.
-    """
-    own = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
-    if isinstance(own, torch.Tensor) and own.numel() == 1 and own.requires_grad:
-        return own.reshape(())
-    tensors = [part for _, tensor in named_tensors(output, "output", objects=False) for part in _rows(tensor)]
-    floating = [tensor for tensor in tensors if tensor.is_floating_point()]
-    if not any(tensor.requires_grad for tensor in floating):
-        complex_ones = sum(tensor.is_complex() for tensor in tensors)
-        beside = f" ({complex_ones} complex, of which no loss is made)" if complex_ones else ""
-        raise ConfigurationError(
-            f"mode=training: got a model with {len(floating)} real floating outputs{beside}, none of which depends on "
-            "a parameter or input that requires a gradient.\nTry: mode=inference"
-        )
-    accumulator = torch.float64 if any(tensor.dtype == torch.float64 for tensor in floating) else torch.float32
-    squares = torch.stack([tensor.to(accumulator).square().sum() for tensor in floating])
-    return squares.sum() / sum(tensor.numel() for tensor in floating)
-
-
-def _rows(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
-    """The rows of a strided nested tensor, which torch has hardly any operation for; any other is itself."""
-    return tensor.unbind() if tensor.is_nested and tensor.layout == torch.strided else [tensor]
 
 
 def inputs_by_name(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

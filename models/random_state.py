@@ -37,3 +37,13 @@ def input_generator() -> torch.Generator:
     Inputs that are drawn from it do not depend on how many numbers the weights used.
     """
     return torch.Generator().manual_seed(torch.initial_seed())
+
+
+def own_numbers(seed: int, *use: int) -> numpy.random.Generator:
+    """NumPy's generator for one use of a case's seed: no mode of torch, device or kind of CPU changes its numbers.
+
+    Args:
+        seed: any integer.
+        use: what for; other uses get other numbers.
+    """
+    return numpy.random.default_rng([abs(seed), int(seed < 0), *use])

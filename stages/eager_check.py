@@ -8,10 +8,11 @@ import torch
 
 from inductor_debug.models import build, huggingface
 from inductor_debug.models.blame import fields_spoken_of, identifiers_in, missing_package
-from inductor_debug.models.case import Case, training_loss
+from inductor_debug.models.case import Case
 from inductor_debug.models.errors import ConfigurationError, UserError, is_out_of_memory, root_cause
 from inductor_debug.models.huggingface_input_maker import is_tensor
 from inductor_debug.models.huggingface_inputs import shape_to_try
+from inductor_debug.models.loss import training_loss
 from inductor_debug.models.random_state import seed_everything
 from inductor_debug.models.torch_text import DEVICE_ERRORS, is_about_dtype
 from inductor_debug.stages.contract import StageContext

@@ -1,6 +1,7 @@
 """Is what a backend computes right? A step of the case on each side, compared and reviewed. No stage, no directory."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -198,7 +199,8 @@ class _Comparing:
             reference.leaves = sides.round_to(reference.leaves, test.leaves)
         for kind in ("output", "loss", "gradient", *sides.STATE):
             leaves = (side.leaves.get(kind, {}) for side in (reference, test, gold))
-            difference.compare_leaves(*leaves, kind=kind)
+            noise = None if kind != "loss" or test.own_loss else _projected_noise(difference.rows)
+            difference.compare_leaves(*leaves, kind=kind, noise=noise)
         return difference
 
     def _notes(self, evidence: Evidence, rows: list[TensorComparison], notes: Mapping[str, str], extra: str) -> str:
@@ -230,6 +232,16 @@ class _Comparing:
             told = "" if compiled.given else without_graph(self.context)
             return f"{compiled.backend} compiled no graph, so all of the model ran in eager{told and f'. {told}'}"
         return ""
+
+
+def _projected_noise(outputs: Sequence[TensorComparison]) -> float | None:
+    """What the outputs' noise makes of a loss that is their product with random tensors (:mod:`models.loss`).
+
+    The loss itself is one number, and its one draw of that noise may be near zero. None where a floor is not known.
+    """
+    floating = [row for row in outputs if row.elements and getattr(torch, row.dtype, torch.int64).is_floating_point]
+    known = [row.floor_rms for row in floating if row.floor_rms is not None]
+    return math.sqrt(sum(floor**2 for floor in known)) if len(known) == len(floating) else None
 
 
 def _here(reference: ReferenceConfig) -> bool:

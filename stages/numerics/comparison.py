@@ -82,10 +82,14 @@ def begin_comparison(
     roundoff: float | None,
     worst: int,
     histogram: bool,
+    noise: float | None = None,
 ) -> Callable[[], TensorComparison]:
     """:func:`compare_tensors` in two steps: what this returns gives the record when it is called.
 
     On a CUDA device the work is queued here, so that many tensors are compared back to back.
+
+    Args:
+        noise: RMS of the noise, where it is known otherwise than by the reference's one draw.
     """
     check_values(factor=factor, atol=atol, rtol=rtol, roundoff=roundoff, worst=worst)
     try:
@@ -122,6 +126,7 @@ def begin_comparison(
             factor=factor,
             roundoff=max(own, roundoff or 0.0) if own else 0.0,
             use_floor=use_floor,
+            noise=noise,
             tolerance=f"atol={record.atol:g}, rtol={record.rtol:g}",
         )
         _decide(record, judgement, factor if use_floor else None)
@@ -256,19 +261,26 @@ class KernelDiff:
         return rows
 
     def compare_leaves(
-        self, reference: Mapping[str, Any], test: Mapping[str, Any], gold: Mapping[str, Any], *, kind: str
+        self,
+        reference: Mapping[str, Any],
+        test: Mapping[str, Any],
+        gold: Mapping[str, Any],
+        *,
+        kind: str,
+        noise: float | None = None,
     ) -> list[TensorComparison]:
         """Compare leaves.
 
         Args:
             reference, test, gold: by path, see :func:`stages.numerics.structure.flatten`.
             kind: of all of them, see :func:`compare_tensors`.
+            noise: of all of them, see :func:`begin_comparison`.
         """
         rows: list[TensorComparison] = []
         begun: list[Callable[[], TensorComparison]] = []
         for path in [*reference, *(path for path in test if path not in reference)]:
             if path in reference and path in test:
-                begun.append(self._leaf(reference[path], test[path], gold.get(path), kind, path))
+                begun.append(self._leaf(reference[path], test[path], gold.get(path), kind, path, noise))
             else:
                 side, other = ("reference", "test") if path in reference else ("test", "reference")
                 message = f"{container_kind((reference if path in reference else test)[path])} in the {side} alone"
@@ -282,13 +294,15 @@ class KernelDiff:
         self.rows += rows
         return rows
 
-    def _leaf(self, reference: Any, test: Any, gold: Any, kind: str, path: str) -> Callable[[], TensorComparison]:
+    def _leaf(
+        self, reference: Any, test: Any, gold: Any, kind: str, path: str, noise: float | None
+    ) -> Callable[[], TensorComparison]:
         numbers = (bool, int, float, complex)
         kinds = container_kind(reference), container_kind(test)
         same = type(reference) is type(test)
         if kinds == ("tensor", "tensor") or (kinds == ("number", "number") and same and _fits(reference, test)):
             usable = gold if isinstance(gold, (torch.Tensor, *numbers)) else None
-            return begin_comparison(reference, test, gold=usable, path=path, kind=kind, **self.options)
+            return begin_comparison(reference, test, gold=usable, path=path, kind=kind, noise=noise, **self.options)
         row = TensorComparison(kind, path, dtype=kinds[0], bound="value")
         same_value = _equal(reference, test) if same else None
         if kinds[0] != kinds[1] or not same:

@@ -79,7 +79,9 @@ def over_floors(error_rms: float, error_max: float, floor_rms: float, floor_max:
     return (by_rms, "floor_rms") if by_rms >= by_maximum else (by_maximum, "floor_max")
 
 
-def judge(figures: Figures, *, factor: float, roundoff: float, use_floor: bool, tolerance: str) -> Judgement:
+def judge(
+    figures: Figures, *, factor: float, roundoff: float, use_floor: bool, tolerance: str, noise: float | None = None
+) -> Judgement:
     """The verdict on figures of two tensors of one shape and dtype.
 
     The floor is the RMS, and the maximum, of |reference - gold|, neither below ``roundoff`` times the RMS, and the
@@ -93,12 +95,13 @@ def judge(figures: Figures, *, factor: float, roundoff: float, use_floor: bool, 
         roundoff: unit roundoff of the format that the case computes in.
         use_floor: False lets the tolerance decide (it was set, or there is no gold).
         tolerance: the tolerance in words, for the message.
+        noise: the noise's RMS where it is known otherwise than by |reference - gold|, of which one element is one draw.
     """
     if figures.nonfinite_mismatched:
         count = figures.nonfinite_mismatched
         return Judgement("defect", "nonfinite", f"NaN or infinity on one side alone in {count} elements")
     if use_floor:
-        by_floor = _by_floor(figures, factor, roundoff)
+        by_floor = _by_floor(figures, factor, roundoff, noise)
         if figures.bitwise_equal:
             return replace(by_floor, verdict="exact", bound="bits", message="")
         unseen = figures.elements - figures.nan_reference - figures.inf_reference - figures.gold_elements
@@ -120,9 +123,10 @@ def _beyond(figures: Figures, tolerance: str) -> str:
     return f"{figures.mismatched} of {figures.elements} elements beyond {tolerance}"
 
 
-def _by_floor(figures: Figures, factor: float, roundoff: float) -> Judgement:
-    floor_rms = max(figures.floor.rms, roundoff * figures.magnitude.rms)
-    floor_max = max(figures.floor.maximum, roundoff * figures.magnitude.maximum)
+def _by_floor(figures: Figures, factor: float, roundoff: float, noise: float | None) -> Judgement:
+    drawn = (figures.floor.rms, figures.floor.maximum) if noise is None else (noise, noise)
+    floor_rms = max(drawn[0], roundoff * figures.magnitude.rms)
+    floor_max = max(drawn[1], roundoff * figures.magnitude.maximum)
     ratio, bound = over_floors(figures.error.rms, figures.error.maximum, floor_rms, floor_max)
     name = "RMS" if bound == "floor_rms" else "maximum"
     size = f"{ratio:.3g} times" if isfinite(ratio) else "infinitely many times"

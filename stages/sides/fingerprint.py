@@ -12,11 +12,16 @@ from inductor_debug.stages.settings import Settings
 from inductor_debug.stages.sides import packing
 
 
+LOSS = "projection"
+"""The loss of a training step that stores it, :mod:`models.loss`. Earlier versions took the mean square and stored none."""
+
+
 def identity(settings: Settings) -> dict[str, Any]:
     """The part of the configuration that decides what the reference is, by dotted key."""
     build = {f"model.build.{key}": value for key, value in settings.model.build.items()}
     rest = {key: getattr(settings, key) for key in ("mode", "dtype", "precision", "tf32")}
-    identity: dict[str, Any] = jsonable({"model.name": settings.model.name} | build | rest)
+    loss = {"loss": LOSS} if settings.mode == "training" else {}
+    identity: dict[str, Any] = jsonable({"model.name": settings.model.name} | build | rest | loss)
     return identity
 
 

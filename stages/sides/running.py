@@ -42,6 +42,7 @@ class Side:
         drew: True where the forward took random numbers.
         generator: digest of the random generators' state after the forward; equal ones mean equally many draws.
         host: the same of Python's and NumPy's generators and the model's own alone.
+        own_loss: its loss is one that the model returned, see :func:`models.loss.training_loss`.
         settings: what it changed of the whole process's settings, which were put back.
         error: type, message and traceback where it raised.
     """
@@ -51,6 +52,7 @@ class Side:
     drew: bool = False
     generator: bytes = b""
     host: bytes = b""
+    own_loss: bool = False
     settings: list[str] = field(default_factory=list)
     error: dict[str, str] | None = None
 
@@ -117,7 +119,7 @@ def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) 
     foreign = case.gold and case.draws is not None and not case.draws.matched  # however its generator was left
     after = b"" if foreign else watched.after
     changed = {kind: set(leaves[kind]) for kind in STATE if kind in leaves}
-    return Side(leaves, changed, watched.before != watched.after, after, watched.host, settings)
+    return Side(leaves, changed, watched.before != watched.after, after, watched.host, result.own_loss, settings)
 
 
 def blamed_on_side(error: Exception) -> bool:

@@ -88,7 +88,7 @@ def test_a_smooth_tensor_gets_no_second_chance() -> None:
 
 
 class Wide(nn.Module):
-    """A ReLU within rounding of 0, whose side moves the gradient of every weight by a few percent."""
+    """A ReLU within rounding of 0, whose side moves the gradient of every weight by a percent or more."""
 
     def __init__(self, x: torch.Tensor, shift: float = 0.0) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ def test_only_an_error_like_the_jump_is_excused(fault: str, verdict: str) -> Non
     mine, *sides = (case.run().gradients["weight"] for case in cases)
     jumps = [((side - mine).norm() / mine.norm()).item() for side in sides]
     other, jump = sides[jumps.index(max(jumps))], max(jumps)
-    assert 0.02 < jump < 0.5 and min(jumps) < 1e-2 * jump
+    assert 0.01 < jump < 0.5 and min(jumps) < 1e-2 * jump
     test = {"flip": other, "scale": mine * (1 + 2 * jump), "zeros": torch.where(torch.arange(256) < 6, 0.0, mine)}
     assert compared(cases[0], test[fault])["weight"] == verdict
 

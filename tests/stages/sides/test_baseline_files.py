@@ -87,6 +87,13 @@ def test_what_is_stored_can_be_read_without_this_program(whole: tuple[str, Stage
     assert about["seed"] == 0 and len(about["weights"]["sha256"]) == len(about["inputs"]["sha256"]) == 64
 
 
+def test_a_baseline_with_the_former_training_loss_is_told(tmp_path: Path, whole: tuple[str, StageResult]) -> None:
+    shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
+    source = altered(tmp_path, lambda about: about["settings"].pop("loss"))
+    with pytest.raises(ConfigurationError, match=r"another training loss \(mean square\)[\s\S]*Try: inductor-debug rerun"):
+        run(context_of(), baseline=source)
+
+
 def test_too_large_a_reference_is_stored_only_if_forced(tmp_path: Path) -> None:
     def large() -> StageContext:
         rows = baseline_store.LIMIT // (6 * (4 + 8 + 4)) + 1  # an output, its gold and an input

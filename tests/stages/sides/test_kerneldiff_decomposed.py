@@ -121,7 +121,7 @@ def test_sequential_sums_in_a_normalization_are_no_defect(monkeypatch: pytest.Mo
     assert not defects()
     monkeypatch.setattr(perturbation_floor, "LEEWAY", 0.0)  # eager's own noise alone
     monkeypatch.setattr(perturbation_floor, "SUMS", ())
-    assert len(defects()) > 1
+    assert defects()
 
 
 def test_eight_times_eagers_noise_in_an_output_is_a_defect_all_the_same() -> None:
