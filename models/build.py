@@ -1,20 +1,24 @@
 """From a model's configuration to a :class:`~models.case.Case`."""
 
 import inspect
+import logging
 from typing import Any
 
 import torch
 from torch.nn.parameter import is_lazy
 
-from inductor_debug.models.case import Case, inputs_by_name
+from inductor_debug.models.case import Case, Exercised, inputs_by_name
 from inductor_debug.models.compat import prepare_torchvision
 from inductor_debug.models.config import DTYPES, MODES, PRECISIONS, TF32, ModelConfig
 from inductor_debug.models.errors import ConfigurationError, closest_first, invalid_choice
+from inductor_debug.models.exercise import exercise
 from inductor_debug.models.inputs_file import replace_inputs
 from inductor_debug.models.mode import set_mode
 from inductor_debug.models.nested import cast_in_place, counterpart, map_sharing
 from inductor_debug.models.random_state import preserved_random_state, seed_everything
-from inductor_debug.models.target import resolve_target
+from inductor_debug.models.target import PACKAGE, full_name, resolve_target
+
+log = logging.getLogger(__name__)
 
 SIZES = ("batch_size", "sequence_length", "image_size")
 """Fields of ModelConfig that a build callable gets where its signature names them."""
@@ -73,13 +77,21 @@ def build_case(
         if model_config.inputs:
             args, kwargs = replace_inputs(model_config.inputs, module, args, kwargs)
         _check_inputs(module, args, kwargs, _target(model_config))
+        exercised = Exercised()
+        if model_config.exercise and not model_config.build.get("checkpoint"):
+            ours = full_name(_target(model_config)).startswith(f"{PACKAGE}.") and not model_config.inputs
+            made = Case.of(module, args, kwargs, mode)
+            kwargs, exercised = exercise(made, seed, inputs=ours)
+            if exercised != Exercised():
+                log.info("%s drawn anew; model.exercise=false leaves them as they were made", exercised)
     compute = getattr(torch, dtype)
     stored = torch.float32 if precision == "autocast" else compute
     cast = _cast_weights(module, stored)
     cast_in_place([*module.parameters(), *module.buffers()], lambda old: counterpart(old, stored))
     module.to(where)
     args, kwargs = map_sharing(lambda tensor: _moved(tensor, where, stored), (args, kwargs))
-    return Case(model_config.name, module, args, kwargs, mode, compute, where, precision, tf32, seed, cast=cast)
+    return Case(model_config.name, module, args, kwargs, mode, compute, where, precision, tf32, seed, cast=cast,
+                exercised=exercised)  # fmt: skip
 
 
 def available_device(name: str, key: str = "device") -> torch.device:

@@ -45,6 +45,26 @@ class StepResult:
     own_loss: bool = False
 
 
+@dataclass(frozen=True)
+class Exercised:
+    """What of a case was drawn anew, see :mod:`models.exercise`.
+
+    Attributes:
+        parameters: how many.
+        norms: modules whose running statistics are those of a pass.
+        inputs: names of those that are ragged, or both types.
+    """
+
+    parameters: int = 0
+    norms: int = 0
+    inputs: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        parts = [f"{self.parameters} constant parameters" * bool(self.parameters),
+                 f"the running statistics of {self.norms} norms" * bool(self.norms), *self.inputs]  # fmt: skip
+        return ", ".join(part for part in parts if part)
+
+
 @dataclass
 class Case:
     """A module, its inputs and how to run them.
@@ -68,6 +88,7 @@ class Case:
             :mod:`models.redraws`.
         substitutes: in gold, operations that lack float64 are computed otherwise, see :mod:`models.float64`.
         cast: in words, weights that the model made in another dtype and that were cast; empty where there are none.
+        exercised: what of its weights and inputs was drawn anew.
         projections: what :func:`models.loss.training_loss` draws once; copies of the case share it.
     """
 
@@ -87,6 +108,7 @@ class Case:
     match: str = ""
     substitutes: bool = False
     cast: str = ""
+    exercised: Exercised = Exercised()
     projections: Projections = field(default_factory=dict, repr=False)
 
     @classmethod

@@ -25,6 +25,8 @@ class ModelConfig:
         image_size: height and width in pixels, for models that read images.
         inputs: a ``.safetensors`` file of real inputs that replace the made ones, by argument name; what forward takes
             and was not made is given too.
+        exercise: draw weights that an initialization leaves constant, and make masks ragged (:mod:`models.exercise`);
+            never those of a checkpoint, or inputs that are not made here.
     """
 
     name: str = "???"
@@ -33,3 +35,4 @@ class ModelConfig:
     sequence_length: int = whole(128, least=1)
     image_size: int = whole(224, least=1)
     inputs: str | None = None
+    exercise: bool = True

@@ -22,8 +22,8 @@ def training_loss(output: Any, drawn: Projections) -> torch.Tensor:
     """The model's own loss where it returns one, else ``sum_i <output_i, R_i> / sqrt(n_i)``.
 
     That is over all real floating outputs, in float32 (float64 where an output is float64). ``R_i`` is drawn from
-    N(0, 1) in float32, once, by NumPy from a fixed seed: no mode of torch and no device changes its numbers. So the loss moves by the
-    root of the summed mean squares of the outputs' errors, whichever elements they are in.
+    N(0, 1) in float32, once, by NumPy from a fixed seed: no mode of torch and no device changes its numbers. So the
+    loss moves by the root of the summed mean squares of the outputs' errors, whichever elements they are in.
 
     Args:
         output: of the forward: tensors of any shape, nested.

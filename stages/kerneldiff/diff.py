@@ -9,6 +9,7 @@ import torch
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.exercise import constant_weights
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
 from inductor_debug.stages.backends.given import GivenBackend, maker_of, named
@@ -30,6 +31,7 @@ from inductor_debug.stages.kerneldiff.tables import conclusion, describe_error, 
 from inductor_debug.stages.kerneldiff.tasks import measure_tasks
 from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.numerics.records import TensorComparison
+from inductor_debug.stages.numerics.verdict import FAILING
 from inductor_debug.stages.settings import ReferenceConfig, Settings
 from inductor_debug.stages.sides import matched_draws
 from inductor_debug.stages.sides import running as sides
@@ -45,6 +47,9 @@ REVIEWS: tuple[Review, ...] = (
     BiasedFloor(),
 )
 """First what may raise a floor or excuse an error, then what may take a floor's verdict away."""
+
+FEW = 3
+"""Names that a message lists."""
 
 
 def diff(
@@ -158,7 +163,7 @@ class _Comparing:
         verdict, message = conclusion(difference, self._same_code())
         return Comparison(
             verdict,
-            message + self._notes(evidence, difference.rows, done.notes, extra.note),
+            message + self._notes(evidence, difference.rows, done.notes, extra.note) + self._untested(verdict),
             difference.rows,
             done,
             gold_error=self.gold.error,
@@ -219,6 +224,17 @@ class _Comparing:
         if self.test.settings:
             told += f"; the test side changed {', '.join(self.test.settings)}; put back"
         return told + (baseline.foreign_draws(self.context.settings, rows) if baseline else "")
+
+    def _untested(self, verdict: str) -> str:
+        """What a pass says nothing of: code that depends on constant weights alone. Empty where there are none."""
+        constant, count = constant_weights(self.case.module)
+        if verdict in FAILING or verdict == "not_exercised" or not constant:
+            return ""
+        few = ", ".join(constant[:FEW]) + ", …" * (len(constant) > FEW)
+        return (
+            f"; {len(constant)} of {count} weights hold one value throughout ({few}): what depends on those alone is "
+            "not tested"
+        )
 
     def _same_code(self) -> str:
         """Why both sides provably ran the same code; empty where they did not, or where that is unknown."""

@@ -11,9 +11,8 @@ from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.settings import Settings
 from inductor_debug.stages.sides import packing
 
-
 LOSS = "projection"
-"""The loss of a training step that stores it, :mod:`models.loss`. Earlier versions took the mean square and stored none."""
+"""The loss of a training step, :mod:`models.loss`. Earlier versions took the mean square, and stored no name of it."""
 
 
 def identity(settings: Settings) -> dict[str, Any]:

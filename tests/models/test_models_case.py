@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from inductor_debug.models.case import Case
-from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.models.nested import map_tensors, named_tensors
 
 

@@ -46,9 +46,11 @@ def main() -> None:
         torch.manual_seed(0)
         config = BertConfig(vocab_size=119_547)  # bert-base-multilingual-cased: 12 layers, width 768
         model = BertModel(config).eval()
+        places = torch.arange(128)[None]
         inputs = {
             "input_ids": torch.randint(0, config.vocab_size, (1, 128)),
-            "attention_mask": torch.ones(1, 128, dtype=torch.int64),
+            "attention_mask": (places < 96).long(),
+            "token_type_ids": (places >= 64).long(),
         }
         with torch.no_grad():
             reference = model(**inputs).last_hidden_state

@@ -29,12 +29,14 @@ SIDES = ("eager", "inductor")
 
 
 def bert() -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
-    """bert-base-multilingual-cased's architecture with random weights, 128 tokens."""
+    """bert-base-multilingual-cased's architecture with random weights, 128 tokens of two types, padded."""
     from transformers import BertConfig, BertModel
 
     config = BertConfig(vocab_size=119_547)
     tokens = torch.randint(config.vocab_size, (1, 128))
-    return BertModel(config), (), {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+    places = torch.arange(128)[None]
+    inputs = {"input_ids": tokens, "attention_mask": (places < 96).long(), "token_type_ids": (places >= 64).long()}
+    return BertModel(config), (), inputs
 
 
 def resnet18() -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:

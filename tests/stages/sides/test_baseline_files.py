@@ -90,7 +90,9 @@ def test_what_is_stored_can_be_read_without_this_program(whole: tuple[str, Stage
 def test_a_baseline_with_the_former_training_loss_is_told(tmp_path: Path, whole: tuple[str, StageResult]) -> None:
     shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
     source = altered(tmp_path, lambda about: about["settings"].pop("loss"))
-    with pytest.raises(ConfigurationError, match=r"another training loss \(mean square\)[\s\S]*Try: inductor-debug rerun"):
+    with pytest.raises(
+        ConfigurationError, match=r"another training loss \(mean square\)[\s\S]*Try: inductor-debug rerun"
+    ):
         run(context_of(), baseline=source)
 
 
