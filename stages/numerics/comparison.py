@@ -3,14 +3,11 @@
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from enum import Enum
 from functools import partial
-from types import BuiltinFunctionType, FunctionType, ModuleType, NoneType
 from typing import Any
 
 import torch
 
-from inductor_debug.models.references import attributes, holds_tensors, is_open
 from inductor_debug.stages.numerics import formats
 from inductor_debug.stages.numerics.accumulator import Figures, Number
 from inductor_debug.stages.numerics.comparable import CannotCompare, comparable
@@ -19,7 +16,7 @@ from inductor_debug.stages.numerics.metrics import metrics
 from inductor_debug.stages.numerics.one_pass import begin, chunks
 from inductor_debug.stages.numerics.readers import Side
 from inductor_debug.stages.numerics.records import TensorComparison, text_table
-from inductor_debug.stages.numerics.structure import container_kind, containers, flatten
+from inductor_debug.stages.numerics.structure import container_kind, containers, equal_leaves, flatten
 from inductor_debug.stages.numerics.verdict import FAILING, FLOORS, Judgement, judge, overall
 
 AHEAD = 8
@@ -304,7 +301,7 @@ class KernelDiff:
             usable = gold if isinstance(gold, (torch.Tensor, *numbers)) else None
             return begin_comparison(reference, test, gold=usable, path=path, kind=kind, noise=noise, **self.options)
         row = TensorComparison(kind, path, dtype=kinds[0], bound="value")
-        same_value = _equal(reference, test) if same else None
+        same_value = equal_leaves(reference, test) if same else None
         if kinds[0] != kinds[1] or not same:
             row.verdict, row.bound = "defect", "structure"
             row.message = f"{type(reference).__name__} in the reference, {type(test).__name__} in the test"
@@ -347,42 +344,6 @@ def _shown(value: Any) -> str:
 def _fits(*values: object) -> bool:
     """False for an integer that no tensor can hold."""
     return not any(isinstance(value, int) and not -(2**63) <= value < 2**63 for value in values)
-
-
-_UNIQUE = (
-    NoneType,
-    type,
-    FunctionType,
-    BuiltinFunctionType,
-    ModuleType,
-    Enum,
-    torch.dtype,
-    torch.layout,
-    torch.memory_format,
-)
-
-
-def _equal(reference: Any, test: Any) -> bool | None:
-    """Whether two leaves of one type that are no tensors are equal; None where that can't be told.
-
-    What defines no equality is equal where it is the same class, function or module. So is an object of a user's own
-    class with the same attributes, none of which holds tensors (else it would have been entered). Generators of torch's
-    are equal that will draw the same.
-    """
-    if isinstance(reference, _UNIQUE):
-        return reference is test
-    if isinstance(reference, torch.Generator):
-        return reference.device == test.device and torch.equal(reference.get_state(), test.get_state())
-    if holds_tensors((reference, test)):  # a set of them has no order
-        return None
-    try:
-        if type(reference).__eq__ is not object.__eq__:
-            return bool(reference == test)
-        if is_open(reference) and not isinstance(reference, torch.nn.Module):
-            return attributes(reference) == attributes(test) or None
-    except (TypeError, ValueError, RuntimeError):  # arrays of objects, and whatever a class makes of ==
-        return None
-    return None
 
 
 def compare(reference: Any, test: Any, gold: Any = None, **options: Any) -> KernelDiff:

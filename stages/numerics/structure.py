@@ -2,13 +2,15 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from enum import Enum
+from types import BuiltinFunctionType, FunctionType, ModuleType, NoneType
 from typing import Any
 
 import numpy
 import torch
 
 from inductor_debug.models.nested import may_be_object
-from inductor_debug.models.references import attributes, fields_of, holders
+from inductor_debug.models.references import attributes, fields_of, holders, holds_tensors, is_open
 
 LEAVES = (bool, int, float, complex, str, bytes, type(None))
 
@@ -122,3 +124,39 @@ def container_kind(value: Any) -> str:
     if isinstance(value, (str, bytes)):
         return "string"
     return type(value).__name__
+
+
+_UNIQUE = (
+    NoneType,
+    type,
+    FunctionType,
+    BuiltinFunctionType,
+    ModuleType,
+    Enum,
+    torch.dtype,
+    torch.layout,
+    torch.memory_format,
+)
+
+
+def equal_leaves(reference: Any, test: Any) -> bool | None:
+    """Whether two leaves of one type that are no tensors are equal; None where that can't be told.
+
+    What defines no equality is equal where it is the same class, function or module. So is an object of a user's own
+    class with the same attributes, none of which holds tensors (else it would have been entered). Generators of torch's
+    are equal that will draw the same.
+    """
+    if isinstance(reference, _UNIQUE):
+        return reference is test
+    if isinstance(reference, torch.Generator):
+        return reference.device == test.device and torch.equal(reference.get_state(), test.get_state())
+    if holds_tensors((reference, test)):  # a set of them has no order
+        return None
+    try:
+        if type(reference).__eq__ is not object.__eq__:
+            return bool(reference == test)
+        if is_open(reference) and not isinstance(reference, torch.nn.Module):
+            return attributes(reference) == attributes(test) or None
+    except (TypeError, ValueError, RuntimeError):  # arrays of objects, and whatever a class makes of ==
+        return None
+    return None

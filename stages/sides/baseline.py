@@ -91,7 +91,8 @@ class Baseline:
         if there.get("mode") == here["mode"] and there.get("loss") != here.get("loss"):
             what = f"holds a baseline with another training loss ({there.get('loss', 'mean square')})"
             raise _error(self.run, what, f"one with the {here['loss']} of the outputs", _made_again(self.run))
-        keys = [key for key in {**there, **here} if here.get(key) != there.get(key) and not _is_path(here.get(key))]
+        differing = [key for key in {**there, **here} if here.get(key) != there.get(key)]
+        keys = [key for key in differing if key != "loss" and not _is_path(here.get(key))]
         if keys:
             told, got = [f"{key}={there.get(key)}" for key in keys], [f"{key}={here.get(key)}" for key in keys]
             raise self._other(", ".join(told), ", ".join(got), " ".join(told))

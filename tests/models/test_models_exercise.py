@@ -53,9 +53,7 @@ def test_constant_trainable_weights_alone_are_drawn() -> None:
     made = case_of({"_target_": f"{__name__}.parts"}, exercise=False).module
     case = case_of({"_target_": f"{__name__}.parts"})
     module = case.module
-    changed = {
-        name for name, tensor in module.state_dict().items() if not torch.equal(tensor, made.state_dict()[name])
-    }
+    changed = {name for name, tensor in module.state_dict().items() if not torch.equal(tensor, made.state_dict()[name])}
     assert changed == {"zeros", "tied", "twos", "scale"} and module.tied is module.zeros
     assert module.zeros.std().item() == pytest.approx(0.02, rel=0.1) and abs(module.zeros.mean()) < 2e-3
     assert module.twos.std().item() == pytest.approx(0.2, rel=0.1) and abs(module.twos.mean() - 2) < 2e-2
