@@ -26,6 +26,7 @@ from torch import nn
 
 from inductor_debug.models.case import Case, Exercised
 from inductor_debug.models.errors import is_out_of_memory
+from inductor_debug.models.huggingface_input_maker import runs
 from inductor_debug.models.nested import map_tensors
 from inductor_debug.models.random_state import own_numbers
 
@@ -67,12 +68,11 @@ def exercise(case: Case, seed: int, *, inputs: bool) -> tuple[dict[str, Any], Ex
         for parameter in moved:
             parameter.copy_(torch.from_numpy(_drawn(parameter, numbers)))
     varied = _varied_inputs(case, numbers) if inputs else {}
-    norms = _initial_norms(case.module)
-    for given in (case.kwargs | varied, case.kwargs) if varied else (case.kwargs,):
-        if not (norms or varied) or _passes(case, norms, given, numbers):
-            measured = [norm.module for norm in norms if norm.keep()]
-            return given, Exercised(len(moved), len(measured), tuple(varied) if given is not case.kwargs else ())
-    return case.kwargs, Exercised(len(moved))
+    if varied and not runs(case.module, case.kwargs | varied):
+        varied = {}
+    kwargs, norms = case.kwargs | varied, _initial_norms(case.module)
+    measured = [norm for norm in norms if norm.keep()] if norms and _passes(case, norms, kwargs, numbers) else []
+    return kwargs, Exercised(len(moved), len(measured), tuple(varied))
 
 
 def constant_weights(module: nn.Module) -> tuple[list[str], int]:
@@ -99,8 +99,9 @@ def is_constant(tensor: torch.Tensor) -> bool:
 
 
 def _is_constant_weight(parameter: nn.Parameter) -> bool:
-    plain = type(parameter) is nn.Parameter and parameter.layout == torch.strided and parameter.dtype in _FLOATS
-    if not plain or not parameter.requires_grad or not is_constant(parameter.detach()):
+    plain = type(parameter) is nn.Parameter and parameter.layout == torch.strided and not parameter.is_meta
+    asked = plain and parameter.dtype in _FLOATS and parameter.requires_grad
+    if not asked or not is_constant(parameter.detach()):
         return False
     return bool(parameter.detach().flatten()[0].isfinite())
 
@@ -177,17 +178,14 @@ def _initial_norms(module: nn.Module) -> list[_Norm]:
 
 
 def _passes(case: Case, norms: list[_Norm], kwargs: dict[str, Any], numbers: numpy.random.Generator) -> bool:
-    """Run the module in evaluation mode, for the norms in it :data:`PASSES` times; False where it raises.
+    """Run the module in evaluation mode, norms at their inputs' statistics; False where it raises.
 
-    The case is left as found. The first pass has the inputs as they are, so that it shows whether the module runs with
-    them; later ones have the same numbers in another order.
+    The case is left as found. The first pass has the inputs as they are, later ones the same numbers in another order.
     """
-    for norm in norms:
-        norm.count = 0
     with case.preserved(), _evaluation(case.module), torch.no_grad():
         handles = [norm.module.register_forward_pre_hook(norm.take_in) for norm in norms]
         try:
-            for number in range(PASSES if norms else 1):
+            for number in range(PASSES):
                 inputs = case.args, kwargs
                 args, named = map_tensors(partial(_shuffled, numbers=numbers), inputs) if number else inputs
                 case.module(*args, **named)

@@ -154,24 +154,40 @@ def test_as_many_passes_as_there_are_values_wanted() -> None:
 
 
 class Picky(nn.Module):
-    """Refuses a ragged mask, behind a norm that has seen it."""
+    """Refuses a ragged mask."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.norm, self.calls = nn.BatchNorm1d(3), 0
+        self.norm = nn.BatchNorm1d(3)
 
     def forward(self, x: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        found = self.norm(x * attention_mask[:, -3:])
         if not bool(attention_mask.all()):
             raise ValueError("a ragged mask")
-        return found
+        return self.norm(x)
+
+
+class Refusing(nn.Module):
+    """Refuses every input, behind a norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        raise ValueError(str(self.norm(x).shape))
 
 
 def test_a_module_that_refuses_a_ragged_mask_keeps_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exercising, "PASSES", 1)
     mask = torch.ones(4, 6, dtype=torch.bool)
-    case = Case.of(Picky().eval(), (torch.randn(4, 3),), {"attention_mask": mask})
+    case = Case.of(Picky().eval(), (), {"x": torch.randn(4, 3), "attention_mask": mask})
     kwargs, exercised = exercising.exercise(case, 0, inputs=True)
     assert kwargs["attention_mask"] is mask and exercised.inputs == () and exercised.norms == 1
-    expected = case.args[0].mean(0)
+    expected = case.kwargs["x"].mean(0)
     torch.testing.assert_close(case.module.norm.running_mean, expected)
+
+
+def test_a_module_that_raises_keeps_its_running_statistics() -> None:
+    case = Case.of(Refusing().eval(), (torch.randn(4, 3),))
+    assert exercising.exercise(case, 0, inputs=True)[1].norms == 0
+    assert bool((case.module.norm.running_mean == 0).all()) and bool((case.module.norm.running_var == 1).all())
