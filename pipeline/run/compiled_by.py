@@ -8,12 +8,14 @@
     set_by_run  such variables that the run set itself
     model       versions of the libraries, and SHA-256 of the model's own files, that its modules are from
     device      name, processor's instructions, threads
+    settings    of the process that are not torch's own, as the model's code left them: the precision of float32
+                products, deterministic algorithms, cuDNN's, attention's kernels
     options     by compiler (TorchInductor, TorchDynamo, AOTAutograd), those of its options that differed from their
                 defaults when it compiled the case
     options_before   of options that changed between building and compiling the model, the earlier value (None: the
                 default); the model, the backend or torch changed them
 
-The last four are told by the worker, once the model is built and again once it is compiled; None where no stage needed
+The last five are told by the worker, once the model is built and again once it is compiled; None where no stage needed
 torch.
 """
 
@@ -86,6 +88,7 @@ def described(
         "set_by_run": {name: environment[name] for name in sorted(changed) if matters(name)},
         "model": None,
         "device": None,
+        "settings": None,
         "options": None,
         "options_before": None,
     }
@@ -99,6 +102,7 @@ def of_process(settings: Settings, module: Any, devices: Mapping[str, Any] | Non
         devices: what torch found.
     """
     from inductor_debug.stages.backends.registry import build_adapter
+    from inductor_debug.stages.sides.global_settings import not_default
     from inductor_debug.stages.torch_internals.compiler_options import differing, primitive
 
     adapter = build_adapter(settings)
@@ -108,7 +112,9 @@ def of_process(settings: Settings, module: Any, devices: Mapping[str, Any] | Non
     target = settings.model.build.get("_target_")
     device = device_of(settings.device, devices or {})
     model = model_code(module, str(target or ""))
-    return {"model": model, "device": device, "options": options, "options_before": {}}
+    return {
+        "model": model, "device": device, "settings": not_default(), "options": options, "options_before": {},
+    }  # fmt: skip
 
 
 def before_compiling(record: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -26,6 +26,7 @@ from typing import Any, Literal
 
 import torch
 
+from inductor_debug.models.build import available_device
 from inductor_debug.models.case import Case
 from inductor_debug.models.errors import ConfigurationError, DamagedError
 from inductor_debug.models.nested import map_tensors
@@ -194,8 +195,6 @@ class Baseline:
             case: of this run.
             reference, test, gold: their leaves; the reference's and gold's are the stored ones.
         """
-        from inductor_debug.models.build import available_device
-
         why = "perturbed references were not run, so the noise floor is that of one run: "
         if not self.reference.uncompiled:
             return None, f"{why}the reference was {self.reference.backend}"

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError
@@ -20,6 +21,7 @@ from inductor_debug.pipeline.run import compiled_by, entry
 from inductor_debug.pipeline.run.restoring import Expected, recorded, restored
 from inductor_debug.stages.report.collect import collect
 from inductor_debug.stages.settings import Settings
+from inductor_debug.stages.sides.global_settings import settings_put_back
 
 RECORD: dict[str, Any] = {
     "versions": {"python": "3.11.7", "torch": "2.13.0+cpu"},
@@ -28,6 +30,7 @@ RECORD: dict[str, Any] = {
     "set_by_run": {},
     "model": {"libraries": {"transformers": "5.0"}, "files": {"my.nets": "0123"}},
     "device": {"name": "cpu", "threads": 2, "cpu_capability": "AVX512"},
+    "settings": {},
     "options": {"inductor": {"freezing": True}, "dynamo": {}},
 }
 
@@ -83,6 +86,16 @@ HOSTILE = {
 }  # fmt: skip
 
 
+def test_a_setting_of_the_process_that_a_model_changes_is_recorded() -> None:
+    """Its module may call ``torch.set_float32_matmul_precision`` as it is imported."""
+    settings = Settings(ModelConfig())
+    assert compiled_by.of_process(settings, torch.nn.Linear(2, 2), None)["settings"] == {}
+    with settings_put_back():
+        torch.set_float32_matmul_precision("high")
+        found = compiled_by.of_process(settings, torch.nn.Linear(2, 2), None)
+    assert found["settings"] == {"torch.set_float32_matmul_precision": "high"}
+
+
 @pytest.mark.usefixtures("no_variables_that_matter")
 def test_a_strangers_run_restores_switches_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in HOSTILE:
@@ -126,6 +139,10 @@ def test_without_a_record_nothing_is_touched(monkeypatch: pytest.MonkeyPatch) ->
         (changed("model", libraries={}), "model.libraries.transformers: '5.0' then, none now"),
         (changed("device", cpu_capability="AVX2"), "device.cpu_capability: 'AVX512' then, 'AVX2' now"),
         (changed("device", name="H200"), "device.name: 'cpu' then, 'H200' now"),
+        (
+            changed("settings", **{"torch.set_float32_matmul_precision": "high"}),
+            "settings.torch.set_float32_matmul_precision: none then, 'high' now",
+        ),
         (changed("options", inductor={}), "options.inductor.freezing: True then, none now"),
     ],
 )
