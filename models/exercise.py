@@ -3,9 +3,9 @@
 Of BERT's 199 tensors 123 hold one value throughout, of ResNet-18's 102 tensors 80. Code that drops a bias, adds it
 twice or ignores a mask computes the same numbers then.
 
-- *Parameters*: trainable, floating, of more than one element, constant and finite. Zeros become normal, of the size of
-  transformers' initializers; another value varies by 10 %; below 0.01 it is of order 1, for a layer scale of 1e-6 keeps
-  its whole branch below every noise floor.
+- *Parameters*: trainable, floating, finite, of more than one element, constant or next to it. Zeros become normal, of
+  the size of transformers' initializers; another value varies by 10 %; below 0.01 it is of order 1, for a layer scale
+  of 1e-6 keeps its whole branch below every noise floor.
 - *Running statistics* of norms, where they are initial, are those of passes over the inputs, in their order and in
   others. Drawn ones would leave MobileNetV3 an output that hardly depends on its inputs.
 - *Inputs*: a padding mask of ones becomes ragged, token types become both.
@@ -42,6 +42,9 @@ SPREAD = 0.1
 SMALL = 0.01
 """A constant below it is drawn from ``±U(0.1, 1)``."""
 
+NEXT = 1e-4
+"""So near to one another values count as one: torchvision's ViT draws biases from N(0, 1e-6)."""
+
 PASSES = 8
 """Passes that running statistics are of, so that there are as many values a channel at least. After one pass
 EfficientNet's other inputs are far from its statistics: the output changes by 9.6 times its size, after 8 by 0.6."""
@@ -63,10 +66,11 @@ def exercise(case: Case, seed: int, *, inputs: bool) -> tuple[dict[str, Any], Ex
         The case's ``kwargs``, with other masks and token types where the module runs with them, and what was drawn.
     """
     numbers = own_numbers(seed, _USE)
-    moved = [parameter for parameter in case.module.parameters() if _is_constant_weight(parameter)]
+    levels = {parameter: _level(parameter) for parameter in case.module.parameters()}
+    moved = {parameter: level for parameter, level in levels.items() if level is not None}
     with torch.no_grad():
-        for parameter in moved:
-            parameter.copy_(torch.from_numpy(_drawn(parameter, numbers)))
+        for parameter, level in moved.items():
+            parameter.copy_(torch.from_numpy(_drawn(tuple(parameter.shape), level, numbers)))
     varied = _varied_inputs(case, numbers) if inputs else {}
     if varied and not runs(case.module, case.kwargs | varied):
         varied = {}
@@ -89,25 +93,32 @@ def constant_weights(module: nn.Module) -> tuple[list[str], int]:
     return [name for name, tensor in asked.items() if is_constant(tensor)], len(asked)
 
 
-def is_constant(tensor: torch.Tensor) -> bool:
-    """Whether a strided tensor of more than one element holds one value throughout."""
+def is_constant(tensor: torch.Tensor, apart: float = 0.0) -> bool:
+    """Whether a strided tensor of more than one element holds one value throughout.
+
+    Args:
+        tensor: floating or of whole numbers.
+        apart: how far from the first element others may be.
+    """
     if tensor.numel() < 2:
         return False
     first = tensor[(0,) * tensor.dim()]
     few = tensor[(slice(2),) * tensor.dim()]  # most tensors differ there, and large ones are not read
-    return bool((few == first).all()) and bool((tensor == first).all())
+    return all(bool(((part == first) | ((part - first).abs() <= apart)).all()) for part in (few, tensor))
 
 
-def _is_constant_weight(parameter: nn.Parameter) -> bool:
+def _level(parameter: nn.Parameter) -> float | None:
+    """The value that a trainable parameter holds throughout, 0 where it is next to that; None where it varies."""
     plain = type(parameter) is nn.Parameter and parameter.layout == torch.strided and not parameter.is_meta
-    asked = plain and parameter.dtype in _FLOATS and parameter.requires_grad
-    if not asked or not is_constant(parameter.detach()):
-        return False
-    return bool(parameter.detach().flatten()[0].isfinite())
+    if not plain or parameter.dtype not in _FLOATS or not parameter.requires_grad:
+        return None
+    values = parameter.detach()
+    if not is_constant(values, NEXT) or not values.flatten()[0].isfinite():
+        return None
+    return values.flatten()[0].item() if is_constant(values) else round(values.double().mean().item(), 3)
 
 
-def _drawn(parameter: nn.Parameter, numbers: numpy.random.Generator) -> numpy.ndarray:
-    shape, value = tuple(parameter.shape), parameter.detach().flatten()[0].item()
+def _drawn(shape: tuple[int, ...], value: float, numbers: numpy.random.Generator) -> numpy.ndarray:
     normal = numbers.standard_normal(shape, dtype=numpy.float32)
     if value == 0:
         return normal * numpy.float32(DEVIATION)

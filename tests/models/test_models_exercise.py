@@ -32,6 +32,7 @@ class Parts(nn.Module):
         self.zeros, self.twos = nn.Parameter(torch.zeros(4000)), nn.Parameter(torch.full((4000,), 2.0))
         self.scale = nn.Parameter(torch.full((4000,), -1e-6))
         self.tied = self.zeros
+        self.nearly = nn.Parameter(torch.randn(4000) * 1e-6)
         self.drawn = nn.Parameter(torch.randn(6))
         self.one, self.infinite = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.full((6,), torch.inf))
         self.frozen = nn.Parameter(torch.zeros(6), requires_grad=False)
@@ -54,13 +55,14 @@ def test_constant_trainable_weights_alone_are_drawn() -> None:
     case = case_of({"_target_": f"{__name__}.parts"})
     module = case.module
     changed = {name for name, tensor in module.state_dict().items() if not torch.equal(tensor, made.state_dict()[name])}
-    assert changed == {"zeros", "tied", "twos", "scale"} and module.tied is module.zeros
+    assert changed == {"zeros", "tied", "twos", "scale", "nearly"} and module.tied is module.zeros
     assert module.zeros.std().item() == pytest.approx(0.02, rel=0.1) and abs(module.zeros.mean()) < 2e-3
+    assert module.nearly.std().item() == pytest.approx(0.02, rel=0.1)
     assert module.twos.std().item() == pytest.approx(0.2, rel=0.1) and abs(module.twos.mean() - 2) < 2e-2
     assert module.scale.max() <= -0.1 and module.scale.min() >= -1
-    assert case.exercised.parameters == 3 and module.calls == 0
+    assert case.exercised.parameters == 4 and module.calls == 0
     assert torch.equal(case.args[0], torch.ones(3))  # a user's own inputs stay
-    assert constant_weights(module) == (["infinite", "frozen", "mask", "quantization_scale"], 8)
+    assert constant_weights(module) == (["infinite", "frozen", "mask", "quantization_scale"], 9)
 
 
 @pytest.mark.parametrize(
