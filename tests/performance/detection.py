@@ -1,9 +1,10 @@
 """How large an error is called a defect: noise planted in one middle weight, against the verdict.
 
-For a model in a dtype, whole units in the last place are added to a share of the elements of its middle weight. The
-steps go from far under to far over the noise floor of an output. The test side is eager with the changed weight, so the
-noise is the only fault. The effect on the output is computed without the comparison. It is the RMS of the float64
-model's output with the changed weight less that with the right one, over the RMS of eager's own rounding error.
+For a model as it is initialized, in a dtype, whole units in the last place are added to a share of the elements of its
+middle weight. The steps go from far under to far over the noise floor of an output. The test side is eager with the
+changed weight, so the noise is the only fault. The effect on the output is computed without the comparison. It is the
+RMS of the float64 model's output with the changed weight less that with the right one, over the RMS of eager's own
+rounding error.
 
 Usage: ``python tests/performance/detection.py [--model bert] [--dtype bfloat16] [--seeds 3] [--out DIR]``. Writes
 ``detection-MODEL-DTYPE.csv`` (effect, ratio and verdict a row) and prints the largest effect that passed and the
@@ -69,7 +70,9 @@ def middle_weight(module: torch.nn.Module) -> torch.nn.Parameter:
 
 def curve(model: str, dtype: str, seeds: int, file: Path) -> pd.DataFrame:
     """Plant, judge and measure; the table is stored after every row."""
-    case = build_case(ModelConfig(model, BUILDS[model]), mode="inference", dtype=dtype, device="cpu", seed=0)
+    case = build_case(
+        ModelConfig(model, BUILDS[model], exercise=False), mode="inference", dtype=dtype, device="cpu", seed=0
+    )
     ideal = case.to_gold()
     weight = middle_weight(case.module)
     position = next(index for index, each in enumerate(case.module.parameters()) if each is weight)
