@@ -5,7 +5,8 @@ The stages' own are in :mod:`stages.torch_internals`; both rooms are listed in `
 - ``torch.utils._python_dispatch.TorchDispatchMode`` and ``torch.utils._pytree``, for which there are no public names;
 - ``torch._ops``: the classes of operators, their ``_schema`` and ``_can_decompose``;
 - ``torch.overrides._get_current_function_mode_stack``, ``_pop_mode_temporarily``;
-- ``torch._C._set_cudnn_allow_tf32``, ``_set_cublas_allow_tf32``;
+- ``torch._C._set_cudnn_allow_tf32``, ``_set_cublas_allow_tf32``, ``_set_cudnn_benchmark``,
+  ``_set_cudnn_deterministic``;
 - ``UntypedStorage._cdata``; ``Tensor._indices``, ``_values``.
 """
 
@@ -28,6 +29,8 @@ __all__ = [
     "has_decomposition",
     "pytree",
     "schema_of",
+    "set_cudnn_benchmark",
+    "set_cudnn_deterministic",
     "storage_identity",
     "without_last_function_mode",
 ]
@@ -40,6 +43,16 @@ def allow_tf32(*, convolutions: bool, products: bool) -> None:
     """
     torch._C._set_cudnn_allow_tf32(convolutions)
     torch._C._set_cublas_allow_tf32(products)
+
+
+def set_cudnn_benchmark(value: bool) -> None:
+    """``torch.backends.cudnn.benchmark``, also where torch's own test utilities froze the attribute."""
+    torch._C._set_cudnn_benchmark(value)
+
+
+def set_cudnn_deterministic(value: bool) -> None:
+    """``torch.backends.cudnn.deterministic``, also where torch's own test utilities froze the attribute."""
+    torch._C._set_cudnn_deterministic(value)
 
 
 def schema_of(operator: OpOverload) -> Any:

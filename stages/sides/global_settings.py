@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from inductor_debug.models.torch_private import set_cudnn_benchmark, set_cudnn_deterministic
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -23,10 +25,6 @@ class Setting:
     default: Any = None
 
 
-def _flag(owner: Any, name: str, default: bool) -> Setting:
-    return Setting(lambda: getattr(owner, name), lambda value: setattr(owner, name, value), default)
-
-
 SETTINGS: dict[str, Setting] = {
     "torch.set_default_dtype": Setting(torch.get_default_dtype, torch.set_default_dtype, torch.float32),
     "torch.set_grad_enabled": Setting(torch.is_grad_enabled, torch.set_grad_enabled, default=True),
@@ -39,8 +37,10 @@ SETTINGS: dict[str, Setting] = {
         lambda found: torch.use_deterministic_algorithms(found[0], warn_only=found[1]),
         (False, False),
     ),
-    "torch.backends.cudnn.benchmark": _flag(torch.backends.cudnn, "benchmark", default=False),
-    "torch.backends.cudnn.deterministic": _flag(torch.backends.cudnn, "deterministic", default=False),
+    "torch.backends.cudnn.benchmark": Setting(lambda: torch.backends.cudnn.benchmark, set_cudnn_benchmark, False),
+    "torch.backends.cudnn.deterministic": Setting(
+        lambda: torch.backends.cudnn.deterministic, set_cudnn_deterministic, False
+    ),
     **{
         f"torch.backends.cuda.enable_{name}_sdp": Setting(
             getattr(torch.backends.cuda, f"{name}_sdp_enabled"),

@@ -31,3 +31,10 @@ def test_a_changed_setting_is_told_and_put_back(name: str) -> None:
         assert not_default() == ({} if threads else {name: str(OTHERS[name])})
     assert changed == [f"{name} ({before} before, {OTHERS[name]} after)"]
     assert setting.read() == before
+
+
+def test_settings_are_put_back_where_torchs_own_tests_froze_them() -> None:
+    """Which importing them does, for the whole process."""
+    import torch.testing._internal.common_utils  # noqa: F401
+
+    test_a_changed_setting_is_told_and_put_back("torch.backends.cudnn.benchmark")
