@@ -17,6 +17,24 @@ ROUNDOFF = 2.0**-11
 """Unit roundoff of TF32."""
 
 
+BY_BACKEND = "by backend"
+"""The precision of float32 products where torch tells none, for its new names set that of each backend."""
+
+
+def float32_products() -> str:
+    """``torch.get_float32_matmul_precision()``, or :data:`BY_BACKEND` where that raises."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return BY_BACKEND
+
+
+def set_float32_products(precision: str) -> None:
+    """``torch.set_float32_matmul_precision``; nothing for :data:`BY_BACKEND`."""
+    if precision != BY_BACKEND:
+        torch.set_float32_matmul_precision(precision)
+
+
 @contextmanager
 def tf32_allowed(choice: str) -> Iterator[None]:
     """Let no operation (``none``), convolutions (torch's default) or matrix products too (``all``) use TF32.
@@ -26,8 +44,11 @@ def tf32_allowed(choice: str) -> Iterator[None]:
     cudnn: Any = torch.backends.cudnn
     matmul: Any = torch.backends.cuda.matmul
     before = cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision, matmul.fp32_precision
+    products = float32_products()  # torch 2.15 raises it with what allows TF32, and leaves it so
     allow_tf32(convolutions=choice != "none", products=choice == "all")
     try:
         yield
     finally:
+        if float32_products() != products:
+            set_float32_products(products)
         cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision, matmul.fp32_precision = before

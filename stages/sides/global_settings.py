@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from inductor_debug.models.tf32 import BY_BACKEND, float32_products, set_float32_products
 from inductor_debug.models.torch_private import set_cudnn_benchmark, set_cudnn_deterministic
 
 
@@ -29,9 +30,7 @@ SETTINGS: dict[str, Setting] = {
     "torch.set_default_dtype": Setting(torch.get_default_dtype, torch.set_default_dtype, torch.float32),
     "torch.set_grad_enabled": Setting(torch.is_grad_enabled, torch.set_grad_enabled, default=True),
     "torch.set_num_threads": Setting(torch.get_num_threads, torch.set_num_threads),
-    "torch.set_float32_matmul_precision": Setting(
-        torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"
-    ),
+    "torch.set_float32_matmul_precision": Setting(float32_products, set_float32_products, "highest"),
     "torch.use_deterministic_algorithms": Setting(
         lambda: (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
         lambda found: torch.use_deterministic_algorithms(found[0], warn_only=found[1]),
@@ -69,6 +68,6 @@ def settings_put_back() -> Iterator[list[str]]:
     finally:
         for name, setting in SETTINGS.items():
             found = setting.read()
-            if found != before[name]:
+            if found != before[name] and BY_BACKEND not in (found, before[name]):
                 changed.append(f"{name} ({before[name]} before, {found} after)")
                 setting.write(before[name])

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from inductor_debug.models.case import Case
-from inductor_debug.models.tf32 import tf32_allowed
+from inductor_debug.models.tf32 import BY_BACKEND, float32_products, set_float32_products, tf32_allowed
+from inductor_debug.stages.sides.global_settings import not_default, settings_put_back
 
 cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
 
@@ -27,13 +28,27 @@ def by_old_names() -> None:
 @pytest.mark.parametrize("before", [lambda: None, by_new_names, by_old_names])
 @pytest.mark.parametrize("choice", ["none", "convolutions", "all"])
 def test_the_choice_holds_inside_alone(choice: str, before: Callable[[], None]) -> None:
-    outer = settings()
+    outer, oldest = settings(), float32_products()
     try:
         before()
-        found = settings()
+        found = settings(), float32_products()
         with tf32_allowed(choice):
             assert (cudnn.allow_tf32, matmul.allow_tf32) == (choice != "none", choice == "all")
-        assert settings() == found
+        assert settings() == found[0] and found[1] in (float32_products(), BY_BACKEND)
+    finally:
+        set_float32_products(oldest)
+        cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision, matmul.fp32_precision = outer
+
+
+def test_settings_that_torch_refuses_to_tell_in_one_word_are_told() -> None:
+    outer = settings()
+    try:
+        by_new_names()
+        assert float32_products() == BY_BACKEND
+        set_float32_products(BY_BACKEND)
+        with settings_put_back() as changed:
+            assert not_default() == {"torch.set_float32_matmul_precision": BY_BACKEND}
+        assert changed == []
     finally:
         cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision, matmul.fp32_precision = outer
 
