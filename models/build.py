@@ -11,7 +11,7 @@ from inductor_debug.models.case import Case, Exercised, inputs_by_name
 from inductor_debug.models.compat import prepare_torchvision
 from inductor_debug.models.config import DTYPES, MODES, PRECISIONS, TF32, ModelConfig
 from inductor_debug.models.errors import ConfigurationError, closest_first, invalid_choice
-from inductor_debug.models.exercise import exercise
+from inductor_debug.models.exercise import exercise, is_pretrained, loads_noted
 from inductor_debug.models.inputs_file import replace_inputs
 from inductor_debug.models.mode import set_mode
 from inductor_debug.models.nested import cast_in_place, counterpart, map_sharing
@@ -72,13 +72,14 @@ def build_case(
     prepare_torchvision()
     with preserved_random_state(torch.device("cpu")):
         seed_everything(seed)
-        module, args, kwargs = _call(model_config)
+        with loads_noted() as loaded:
+            module, args, kwargs = _call(model_config)
         set_mode(module, mode)
         if model_config.inputs:
             args, kwargs = replace_inputs(model_config.inputs, module, args, kwargs)
         _check_inputs(module, args, kwargs, _target(model_config))
         exercised = Exercised()
-        if model_config.exercise and not model_config.build.get("checkpoint"):
+        if model_config.exercise and not loaded and not is_pretrained(module):
             ours = full_name(_target(model_config)).startswith(f"{PACKAGE}.") and not model_config.inputs
             made = Case.of(module, args, kwargs, mode)
             kwargs, exercised = exercise(made, seed, inputs=ours)

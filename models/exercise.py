@@ -10,7 +10,8 @@ twice or ignores a mask computes the same numbers then.
   others. Drawn ones would leave MobileNetV3 an output that hardly depends on its inputs.
 - *Inputs*: a padding mask of ones becomes ragged, token types become both.
 
-No other buffer is touched: not a pruning mask, not a quantization scale, no integer.
+No other buffer is touched: not a pruning mask, not a quantization scale, no integer. A model that loaded weights as it
+was built is a checkpoint's, and stays as it is.
 """
 
 import inspect
@@ -77,6 +78,27 @@ def exercise(case: Case, seed: int, *, inputs: bool) -> tuple[dict[str, Any], Ex
     kwargs, norms = case.kwargs | varied, _initial_norms(case.module)
     measured = [norm for norm in norms if norm.keep()] if norms and _passes(case, norms, kwargs, numbers) else []
     return kwargs, Exercised(len(moved), len(measured), tuple(varied))
+
+
+@contextmanager
+def loads_noted() -> Iterator[list[str]]:
+    """Inside, where a module loads a state, its class's name is put into the list that is yielded."""
+    original, loaded = nn.Module.load_state_dict, list[str]()
+
+    def load_state_dict(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        loaded.append(type(self).__name__)
+        return original(self, *args, **kwargs)
+
+    nn.Module.load_state_dict = load_state_dict  # type: ignore[method-assign]
+    try:
+        yield loaded
+    finally:
+        nn.Module.load_state_dict = original  # type: ignore[method-assign]
+
+
+def is_pretrained(module: nn.Module) -> bool:
+    """Whether a part of it has the name of a checkpoint: transformers loads weights in a way of its own."""
+    return any(getattr(getattr(part, "config", None), "name_or_path", "") for part in module.modules())
 
 
 def constant_weights(module: nn.Module) -> tuple[list[str], int]:

@@ -10,7 +10,7 @@ from torch import nn
 
 from inductor_debug.models import exercise as exercising
 from inductor_debug.models.build import build_case
-from inductor_debug.models.case import Case
+from inductor_debug.models.case import Case, Exercised
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.exercise import constant_weights, is_constant
 
@@ -111,6 +111,31 @@ def test_a_checkpoint_stays_as_it_is(tmp_path: Path) -> None:
     assert bool((case.module.ln_f.weight == 1).all()) and bool((case.kwargs["attention_mask"] == 1).all())
     drawn = case_of(build | {"config": "GPT2Config", "overrides": TINY_GPT2})
     assert not constant_weights(drawn.module)[0] and not bool((drawn.kwargs["attention_mask"] == 1).all())
+
+
+def loading() -> tuple[nn.Module, tuple[torch.Tensor]]:
+    """What a user's builder does with a checkpoint of his own."""
+    module = Parts()
+    module.load_state_dict(Parts().state_dict())
+    return module, (torch.ones(3),)
+
+
+def pretrained(folder: str) -> tuple[nn.Module, tuple[torch.Tensor]]:
+    from transformers import GPT2Model
+
+    return GPT2Model.from_pretrained(folder), (torch.arange(8)[None],)
+
+
+def test_what_a_users_builder_loads_stays_as_it_is(tmp_path: Path) -> None:
+    from transformers import GPT2Config, GPT2Model
+
+    original = nn.Module.load_state_dict
+    case = case_of({"_target_": f"{__name__}.loading"})
+    assert case.exercised == Exercised() and bool((case.module.zeros == 0).all())
+    assert nn.Module.load_state_dict is original
+    GPT2Model(GPT2Config(**TINY_GPT2)).save_pretrained(tmp_path)
+    case = case_of({"_target_": f"{__name__}.pretrained", "folder": str(tmp_path)})
+    assert case.exercised == Exercised() and bool((case.module.ln_f.weight == 1).all())
 
 
 class Convolutions(nn.Module):
