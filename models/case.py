@@ -177,16 +177,45 @@ class Case:
         Raises:
             ConfigurationError: training, and no floating output depends on anything that requires a gradient.
         """
-        function = self.module if fn is None else fn
-        with self._arithmetic():
+        with self.surroundings():
+            return self.bare_step(fn)
+
+    @contextmanager
+    def surroundings(self) -> Iterator[None]:
+        """What a step runs in: no gradients in inference, and how float32 products and draws are made.
+
+        To be open around several :meth:`bare_step`, so that what a step costs is the model's.
+        """
+        with ExitStack() as stack:
+            if self.gold or self.beside_gold:
+                # CUDA's autocast keeps attention off its fast path; in gold, which is not autocast, the mode does
+                slow = self.precision == "autocast" and self.device.type == "cuda"
+                stack.enter_context(double_arithmetic(unseen=not slow))
+                if self.draws is not None:
+                    stack.enter_context(replayed(self.draws if self.gold else Draws()))
+            elif self.match and self.draws is not None:
+                stack.enter_context(repeated(self.draws, self.match))
+            if self.gold and self.substitutes:
+                stack.enter_context(substituted())
+            if self.beside_gold:
+                stack.enter_context(as_written())
+            if self.device.type == "cuda":
+                stack.enter_context(tf32_allowed(self.tf32))
             if self.mode == "inference":
-                with torch.no_grad(), self._autocast():
-                    return drained(function(*self.args, **self.kwargs)), None
-            self.drop_gradients()
+                stack.enter_context(torch.no_grad())
+            yield
+
+    def bare_step(self, fn: Callable[..., Any] | None = None) -> tuple[Any, torch.Tensor | None]:
+        """:meth:`step` within :meth:`surroundings` that the caller opened."""
+        function = self.module if fn is None else fn
+        if self.mode == "inference":
             with self._autocast():
-                output = drained(function(*self.args, **self.kwargs))
-            loss = training_loss(output, self.projections)
-            loss.backward()
+                return drained(function(*self.args, **self.kwargs)), None
+        self.drop_gradients()
+        with self._autocast():
+            output = drained(function(*self.args, **self.kwargs))
+        loss = training_loss(output, self.projections)
+        loss.backward()
         return output, loss
 
     def run(self, fn: Callable[..., Any] | None = None) -> StepResult:
@@ -297,25 +326,6 @@ class Case:
         if self.precision != "autocast" or self.gold:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=self.dtype)
-
-    @contextmanager
-    def _arithmetic(self) -> Iterator[None]:
-        with ExitStack() as stack:
-            if self.gold or self.beside_gold:
-                # CUDA's autocast keeps attention off its fast path; in gold, which is not autocast, the mode does
-                slow = self.precision == "autocast" and self.device.type == "cuda"
-                stack.enter_context(double_arithmetic(unseen=not slow))
-                if self.draws is not None:
-                    stack.enter_context(replayed(self.draws if self.gold else Draws()))
-            elif self.match and self.draws is not None:
-                stack.enter_context(repeated(self.draws, self.match))
-            if self.gold and self.substitutes:
-                stack.enter_context(substituted())
-            if self.beside_gold:
-                stack.enter_context(as_written())
-            if self.device.type == "cuda":
-                stack.enter_context(tf32_allowed(self.tf32))
-            yield
 
     def _take_gradients(self) -> dict[str, torch.Tensor]:
         """Gradients of this step. They are fresh tensors (:meth:`step` dropped the old ones), so not cloned."""

@@ -14,10 +14,13 @@ _LEAD_MS = (1.0, 200.0)
 
 
 def stepper(case: Case, function: Callable[..., Any]) -> Callable[[], None]:
-    """One synchronised step of ``case`` through ``function``; the result is dropped before it returns."""
+    """One synchronised step of ``case`` through ``function``; the result is dropped before it returns.
+
+    To be called in the case's surroundings, whose making is no part of a step.
+    """
 
     def call() -> None:
-        case.step(function)
+        case.bare_step(function)
         case.synchronize()
 
     return call
@@ -28,7 +31,7 @@ class DeviceClock:
 
     The device is kept busy until the host has queued the step, as far as the host can run ahead. The time is then the
     device's work alone, without its waiting for the host. A step that itself waits for the device (``item()``) takes
-    that lead away.
+    that lead away. To be made and called in the case's surroundings.
 
     Attributes:
         waited: whether the device began a step before all of it was queued, so that waiting is in its times.
@@ -39,7 +42,7 @@ class DeviceClock:
         self.waited = False
         case.synchronize()
         start = time.perf_counter()
-        case.step(function)
+        case.bare_step(function)
         case.synchronize()
         self._lead = min(max(1.5e3 * (time.perf_counter() - start), _LEAD_MS[0]), _LEAD_MS[1])
 
@@ -49,7 +52,7 @@ class DeviceClock:
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             occupy(self._lead)
             begin.record()
-            self.case.step(self.function)
+            self.case.bare_step(self.function)
             self.waited = self.waited or begin.query()
             end.record()
             self.case.synchronize()

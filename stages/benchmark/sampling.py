@@ -79,10 +79,12 @@ class Sampler:
             cases[side] = self._case(side, cases)
             functions[side] = self._function(side, cases[side])
             call = stepper(cases[side], functions[side])
-            self._warm(side, call)
-            if self.index == timing.SIDES.index(side) or self.processes == 1:
-                self.emit({"event": "memory", "side": side} | peaks(cases[side], call, alone=self.processes > 1))
-        self._sample(cases, functions)
+            with cases[side].surroundings():
+                self._warm(side, call)
+                if self.index == timing.SIDES.index(side) or self.processes == 1:
+                    self.emit({"event": "memory", "side": side} | peaks(cases[side], call, alone=self.processes > 1))
+        with cases["reference"].surroundings(), cases["test"].surroundings():  # mode and TF32 are the run's: both alike
+            self._sample(cases, functions)
 
     def _case(self, side: str, cases: Mapping[str, Case]) -> Case:
         """The case of one side; the same object for both where they do not differ in dtype or device."""
@@ -113,6 +115,7 @@ class Sampler:
         on_host = any(case.device.type == "cpu" for case in cases.values())
         on_some_device = any(case.device.type != "cpu" for case in cases.values())
         before = look() if on_some_device else None
+        log.info("benchmark: sampling process %d of %d times both sides", self.index + 1, self.processes)
         meter = LoadMeter(torch.get_num_threads(), on_host=on_host)
         samples = timing.interleave(
             {side: stepper(cases[side], functions[side]) for side in timing.SIDES},

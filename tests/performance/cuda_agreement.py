@@ -1,14 +1,17 @@
-"""Latency and peak memory on CUDA by the pipeline and by a script that imports nothing of it, in turn.
+"""Latency and peak memory on CUDA by the pipeline and by a script that imports nothing of it, turn by turn.
 
-First each model is compiled once on either side. Then, for each model, each repetition runs the pipeline's stage
-``benchmark`` (``--processes`` fresh sampling processes) and as many fresh processes of ``cuda_bare.py``, half of them
-before and half after. Both sides are compared as geometric means over the processes' medians; peak memory is of the
-processes that held that side alone.
+First each model is compiled once on either side, so that all that is timed loads its code. Then a repetition runs the
+pipeline's stage ``benchmark`` on each model, and beside each of its sampling processes a fresh process of
+``cuda_bare.py``. When both are ready, they share one core, and take turns of ``--slice`` seconds: while the one runs,
+the other is stopped (SIGSTOP). So both meet the same speed of the machine, which on a shared host can double or halve
+from one second to the next. A call that a stop interrupts is one of many, and medians leave it out. The models'
+processes start at the same time; one pair at a time is let run once it is ready.
 
-``--json`` keeps the medians of each process too, and what the stage saw of the machine's load beside it.
+Both sides are compared as geometric means over the processes' medians; peak memory is of the processes that held that
+side alone. ``--json`` keeps each process's medians and wall times too, and the load of the machine as the stage saw it.
 
-Usage: ``python tests/performance/cuda_agreement.py [--models bert,resnet18,ssm] [--repetitions 3] [--processes 4]
-[--cores 2,3] [--caches FOLDER] [--set NAME=VALUE] [--json FILE]``. Prints a row for each repetition, model and side:
+Usage: ``python tests/performance/cuda_agreement.py [--models bert,resnet18,ssm] [--repetitions 3] [--processes 2]
+[--core 2] [--caches FOLDER] [--set NAME=VALUE] [--json FILE]``. Prints a row for each repetition, model and side:
 ours, the script's, and the ratio. Exit code 1 where one differs by more than ``--limit`` (0.05).
 """
 
@@ -16,63 +19,197 @@ import argparse
 import json
 import math
 import os
+import re
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas
+import psutil
 
 HERE = Path(__file__).parent
 SIDES = {"reference": "eager", "test": "inductor"}
 MEASURES = {"wall_ms": "median_ms", "events_ms": "device_ms", "peak_bytes": "peak_memory_bytes"}
 """The script's figure → the pipeline's."""
+TIMES = re.compile(r"sampling process (\d+) of \d+ times both sides")
 
 
 @dataclass
-class Ours:
-    """What the stage ``benchmark`` found: its part of the summary, and of each process medians and surroundings."""
+class Script:
+    """One process of ``cuda_bare.py``."""
 
-    summary: dict[str, Any]
-    processes: list[dict[str, Any]]
+    process: "subprocess.Popen[str]"
+
+    @classmethod
+    def start(cls, model: str, index: int, cache: Path, variables: dict[str, str]) -> "Script":
+        """It begins with eager where ``index`` is even."""
+        command = [sys.executable, str(HERE / "cuda_bare.py"), model, "--wait"]
+        command += ["--first", list(SIDES.values())[index % 2]]
+        own = {"TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"), "TRITON_CACHE_DIR": str(cache / "triton")}
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, env=variables | own, stdin=pipe, stdout=pipe, text=True, bufsize=1)
+        return cls(process)
+
+    def line(self) -> str:
+        """What it prints next."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the script ended with {self.process.wait()}; what it said is above")
+        return line
+
+    def begin(self) -> None:
+        """Let it sample."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("begin\n")
+
+    def end(self) -> dict[str, Any]:
+        """Let it finish; what it found."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        found: dict[str, Any] = json.loads(self.line())
+        self.process.wait()
+        return found
 
 
-def pipeline(model: str, options: argparse.Namespace, run: Path, cache: Path, variables: dict[str, str]) -> Ours:
-    """One run of the stage."""
-    command = [
-        sys.executable, "-P", "-m", "inductor_debug.pipeline", f"model={model}", "device=cuda", "stages=[benchmark]",
-        f"stages.benchmark.processes={options.processes}", f"stages.benchmark.repeats={options.rounds}",
-        f"stages.benchmark.max_repeats={options.rounds}", f"hydra.run.dir={run}", "runner.cache=true",
-        f"runner.cache_dir={cache}",
-    ]  # fmt: skip
-    finished = subprocess.run(command, env=variables, capture_output=True, text=True)
-    if not (run / "summary.json").is_file():
-        sys.exit(finished.stdout + finished.stderr)
-    result = json.loads((run / "summary.json").read_text())["benchmark"]
-    if result["speedup"] is None:
-        sys.exit(finished.stdout + finished.stderr)
+def sampling_process(command: int) -> psutil.Process:
+    """The stage's sampling process of a command that runs."""
+    for child in psutil.Process(command).children(recursive=True):
+        if "inductor_debug.stages.benchmark.sampling" in child.cmdline():
+            return child
+    raise RuntimeError("the stage has no sampling process")
+
+
+def said(pattern: re.Pattern[str], log: Path, command: "subprocess.Popen[str]") -> Iterator[re.Match[str]]:
+    """What a command's log says, as soon as it says it, until it ends."""
+    seen = 0
+    while command.poll() is None:
+        matches = list(pattern.finditer(log.read_text(errors="replace"))) if log.is_file() else []
+        yield from matches[seen:]
+        seen = len(matches)
+        time.sleep(0.02)
+
+
+def pin(process: int, core: int) -> None:
+    """Let all threads of a process run on one core."""
+    for thread in os.listdir(f"/proc/{process}/task"):
+        os.sched_setaffinity(int(thread), {core})
+
+
+def take_turns(ours: psutil.Process, script: Script, core: int, seconds: float) -> dict[str, Any]:
+    """Let the two run in turn on one core until the stage's process ends; what the script found."""
+    pin(ours.pid, core)
+    pin(script.process.pid, core)
+    script.process.send_signal(signal.SIGSTOP)
+    script.begin()
+    try:
+        while ours.is_running() and ours.status() != psutil.STATUS_ZOMBIE:
+            ours.send_signal(signal.SIGCONT)
+            time.sleep(seconds)
+            ours.send_signal(signal.SIGSTOP)
+            script.process.send_signal(signal.SIGCONT)
+            time.sleep(seconds)
+            script.process.send_signal(signal.SIGSTOP)
+    except psutil.NoSuchProcess:
+        pass  # it ended, and its parent has waited for it
+    script.process.send_signal(signal.SIGCONT)
+    return script.end()
+
+
+class Comparison:
+    """All repetitions of all models."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path, caches: Path) -> None:
+        self.options, self.folder, self.caches = options, folder, caches
+        self.variables = {**os.environ, **dict(item.split("=", 1) for item in options.set)}
+        self.device = threading.Lock()
+        self.rows: list[dict[str, Any]] = []
+
+    def stage(self, model: str, repetition: int, processes: int, rounds: int) -> "subprocess.Popen[str]":
+        """Start the pipeline; its output can be read."""
+        command = [
+            sys.executable, "-P", "-m", "inductor_debug.pipeline", f"model={model}", "device=cuda",
+            "stages=[benchmark]", f"stages.benchmark.processes={processes}", f"stages.benchmark.repeats={rounds}",
+            f"stages.benchmark.max_repeats={rounds}", "stages.benchmark.budget_s=3600",
+            f"hydra.run.dir={self.run(model, repetition)}", "runner.cache=true",
+            f"runner.cache_dir={self.caches / 'ours'}",
+        ]  # fmt: skip
+        return subprocess.Popen(
+            command, env=self.variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def run(self, model: str, repetition: int) -> Path:
+        """The run's directory."""
+        return self.folder / f"{model}-{repetition}"
+
+    def fill(self, model: str) -> None:
+        """Compile a model once on either side, one after the other: TorchInductor times candidates of kernels."""
+        with self.device:
+            script = Script.start(model, 0, self.caches / model, self.variables)
+            script.line()
+            script.begin()
+            script.end()
+            output, _ = self.stage(model, 0, 2, 3).communicate()
+        if not (self.run(model, 0) / "benchmark/samples.csv").is_file():
+            raise RuntimeError(output)
+
+    def compare(self, model: str, repetition: int) -> None:
+        """One repetition of one model."""
+        stage = self.stage(model, repetition, self.options.processes, self.options.rounds)
+        script = Script.start(model, 0, self.caches / model, self.variables)
+        found: list[dict[str, Any]] = []
+        for times in said(TIMES, self.run(model, repetition) / "run.log", stage):
+            ours = sampling_process(stage.pid)
+            ours.send_signal(signal.SIGSTOP)
+            script.line()  # it is ready
+            with self.device:
+                found.append(take_turns(ours, script, self.options.core, self.options.slice))
+            if int(times[1]) < self.options.processes:
+                script = Script.start(model, int(times[1]), self.caches / model, self.variables)
+        output, _ = stage.communicate()
+        if len(found) != self.options.processes or not (self.run(model, repetition) / "summary.json").is_file():
+            raise RuntimeError(output)
+        self.rows += rows(model, repetition, self.run(model, repetition), found)
+        if self.options.json:
+            self.options.json.write_text(json.dumps(self.rows, indent=1))
+
+
+def rows(model: str, repetition: int, run: Path, scripts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What both found of one model, side by side; printed too."""
+    summary = json.loads((run / "summary.json").read_text())["benchmark"]
     told = json.loads((run / "benchmark/environment.json").read_text())["processes"]
     samples = pandas.read_csv(run / "benchmark/samples.csv")
     medians = samples.groupby(["process", "side"])[["ms", "device_ms"]].median()
-    for index, process in enumerate(told):
-        process["medians"] = {side: dict(medians.loc[(index, side)]) for side in SIDES}
-    return Ours(result, told)
-
-
-def bare(model: str, index: int, rounds: int, cache: Path, variables: dict[str, str]) -> dict[str, Any]:
-    """What one process of the script prints."""
-    first = list(SIDES.values())[index % 2]
-    command = [sys.executable, str(HERE / "cuda_bare.py"), model, "--first", first, "--rounds", str(rounds)]
-    own = {"TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"), "TRITON_CACHE_DIR": str(cache / "triton")}
-    finished = subprocess.run(command, env=variables | own, capture_output=True, text=True)
-    if finished.returncode:
-        sys.exit(finished.stderr)
-    found: dict[str, Any] = json.loads(finished.stdout.splitlines()[-1])
-    return found
+    made = []
+    for side, name in SIDES.items():
+        row: dict[str, Any] = {"repetition": repetition, "model": model, "side": name}
+        for theirs, mine in MEASURES.items():
+            values = [script[name][theirs] for script in scripts if theirs in script[name]]
+            row |= {f"ours_{theirs}": summary[side][mine], f"script_{theirs}": mean(values), f"each_{theirs}": values}
+            row[f"ratio_{theirs}"] = summary[side][mine] / mean(values)
+        row |= {
+            "ours_ci95_ms": summary[side]["ci95_ms"],
+            "ours_each": medians.xs(side, level="side").to_dict("list"),
+            "script_samples": [script[name]["samples"] for script in scripts],
+            "ours_samples": [list(rest["ms"]) for _, rest in samples[samples.side == side].groupby("process")],
+            "processes": told,
+            "verdict": summary.get("headline") or summary.get("reason"),
+        }
+        made.append(row)
+        shown = ", ".join(
+            f"{measure} {row[f'ours_{measure}']:.4g} / {row[f'script_{measure}']:.4g} = {row[f'ratio_{measure}']:.3f}"
+            for measure in MEASURES
+        )
+        print(f"{repetition} {model:9} {name:9} {shown}", flush=True)
+    return made
 
 
 def mean(values: Sequence[float]) -> float:
@@ -80,60 +217,14 @@ def mean(values: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
-def compare(
-    model: str, options: argparse.Namespace, folder: Path, caches: Path, repetition: int
-) -> list[dict[str, Any]]:
-    """One repetition's rows."""
-    variables = {**os.environ, **dict(item.split("=", 1) for item in options.set)}
-    half, scripts = options.processes // 2, []
-    for index in range(half):
-        scripts.append(bare(model, index, options.rounds, caches / model, variables))
-    run = folder / f"{model}-{repetition}"
-    ours = pipeline(model, options, run, caches / "ours", variables)
-    for index in range(half, options.processes):
-        scripts.append(bare(model, index, options.rounds, caches / model, variables))
-    rows = []
-    for side, name in SIDES.items():
-        row: dict[str, Any] = {"repetition": repetition, "model": model, "side": name}
-        for theirs, mine in MEASURES.items():
-            values = [script[name][theirs] for script in scripts if theirs in script[name]]
-            row |= {
-                f"ours_{theirs}": ours.summary[side][mine],
-                f"script_{theirs}": mean(values),
-                f"each_{theirs}": values,
-            }
-            row[f"ratio_{theirs}"] = ours.summary[side][mine] / mean(values)
-        row |= {"ours_ci95_ms": ours.summary[side]["ci95_ms"], "ours_processes": ours.processes}
-        rows.append(row)
-        shown = ", ".join(
-            f"{measure} {row[f'ours_{measure}']:.4g} / {row[f'script_{measure}']:.4g} = {row[f'ratio_{measure}']:.3f}"
-            for measure in MEASURES
-        )
-        print(f"{repetition} {model:9} {name:9} {shown}", flush=True)
-    return rows
-
-
-def fill_caches(options: argparse.Namespace, folder: Path, caches: Path) -> None:
-    """Compile each model once on either side, all at the same time, so that what is timed later loads its code."""
-    least = argparse.Namespace(processes=2, rounds=3)
-    variables = {**os.environ, **dict(item.split("=", 1) for item in options.set)}
-    with ThreadPoolExecutor() as pool:
-        started = []
-        for model in options.models.split(","):
-            run = folder / f"{model}-0"
-            started.append(pool.submit(pipeline, model, least, run, caches / "ours", variables))
-            started.append(pool.submit(bare, model, 0, 3, caches / model, variables))
-        for item in started:
-            item.result()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", default="bert,resnet18,ssm")
     parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--processes", type=int, default=4, help="of each of the two, in each repetition")
-    parser.add_argument("--rounds", type=int, default=20, help="timed steps of each side in each process")
-    parser.add_argument("--cores", help="all that is timed runs on these: launching work varies with the core")
+    parser.add_argument("--processes", type=int, default=2, help="of each of the two, in each repetition")
+    parser.add_argument("--rounds", type=int, default=60, help="timed steps of each side in each process of the stage")
+    parser.add_argument("--slice", type=float, default=0.1, help="seconds of a turn")
+    parser.add_argument("--core", type=int, default=2, help="the one that both are on while they are timed")
     parser.add_argument("--limit", type=float, default=0.05)
     parser.add_argument(
         "--caches", type=Path, help="where compiled code stays, for the next command (default: nowhere)"
@@ -141,19 +232,20 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a variable for both")
     parser.add_argument("--json", type=Path, help="where to store the rows")
     options = parser.parse_args()
-    rows: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        caches = options.caches or Path(folder) / "caches"
-        fill_caches(options, Path(folder), caches)
-        if options.cores:
-            os.sched_setaffinity(0, {int(core) for core in options.cores.split(",")})
-        for repetition in range(1, options.repetitions + 1):
-            for model in options.models.split(","):
-                rows += compare(model, options, Path(folder), caches, repetition)
-                if options.json:
-                    options.json.write_text(json.dumps(rows, indent=1))
-    far = [row for row in rows if any(abs(row[f"ratio_{measure}"] - 1) > options.limit for measure in MEASURES)]
-    print(f"{len(rows) - len(far)} of {len(rows)} rows agree within {100 * options.limit:g} %")
+    models = options.models.split(",")
+    os.sched_setaffinity(0, os.sched_getaffinity(0) - {options.core})
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(models)) as pool:
+        comparison = Comparison(options, Path(folder), options.caches or Path(folder) / "caches")
+        try:
+            list(pool.map(comparison.fill, models))
+            for repetition in range(1, options.repetitions + 1):
+                list(pool.map(comparison.compare, models, [repetition] * len(models)))
+        finally:  # where one failed, the others' processes may be stopped
+            for child in psutil.Process().children(recursive=True):
+                child.kill()
+    found = comparison.rows
+    far = [row for row in found if any(abs(row[f"ratio_{measure}"] - 1) > options.limit for measure in MEASURES)]
+    print(f"{len(found) - len(far)} of {len(found)} rows agree within {100 * options.limit:g} %")
     sys.exit(1 if far else 0)
 
 

@@ -9,12 +9,15 @@ the pipeline does: 3 warm-up steps of each, then rounds of one step of each.
 - both once TorchInductor's compile workers have ended, as in the pipeline
 - memory: ``max_memory_allocated`` over one step of the side that the process began with, before the other was run
 
-Usage: ``python tests/performance/cuda_bare.py bert|resnet18|ssm [--first eager|inductor] [--rounds 20]``. Prints one
-JSON line: side → ``wall_ms`` and ``events_ms`` (medians), and of the first side ``peak_bytes``.
+Usage: ``python tests/performance/cuda_bare.py bert|resnet18|ssm [--first eager|inductor] [--rounds 20] [--wait]``.
+Prints one JSON line: side → ``wall_ms`` and ``events_ms`` (medians), ``samples`` (wall times), and of the first side
+``peak_bytes``.
+With ``--wait`` it prints ``ready`` before it samples, begins at a line on its input, and ends at the input's end.
 """
 
 import argparse
 import json
+import select
 import statistics
 import sys
 import time
@@ -74,11 +77,19 @@ def events_ms(call: Callable[[], object], lead_ms: float) -> float:
     return float(begin.elapsed_time(end))
 
 
+def ends(waits: bool, index: int, rounds: int) -> bool:
+    """Whether no round follows the first ``index``."""
+    if waits:
+        return index > 0 and bool(select.select([sys.stdin], [], [], 0)[0])
+    return index >= rounds
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", choices=["bert", "resnet18", "ssm"])
     parser.add_argument("--first", choices=SIDES, default="eager")
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--wait", action="store_true", help="begin and end when told on standard input")
     options = parser.parse_args()
 
     torch.backends.cudnn.allow_tf32 = False  # as the pipeline's tf32=none; matrix products are float32 by default
@@ -104,14 +115,20 @@ def main() -> None:
         lead = {side: 1.5 * wall_ms(calls[side]) for side in SIDES}
         walls: dict[str, list[float]] = {side: [] for side in SIDES}
         events: dict[str, list[float]] = {side: [] for side in SIDES}
-        for index in range(options.rounds):
+        if options.wait:
+            print("ready", flush=True)
+            sys.stdin.readline()
+        index = 0
+        while not ends(options.wait, index, options.rounds):
             turn = order if index % 2 == 0 else order[::-1]
             for side in turn:
                 walls[side].append(wall_ms(calls[side]))
             for side in turn:
                 events[side].append(events_ms(calls[side], lead[side]))
+            index += 1
     for side in SIDES:
-        found[side] |= {"wall_ms": statistics.median(walls[side]), "events_ms": statistics.median(events[side])}
+        times = {"wall_ms": statistics.median(walls[side]), "events_ms": statistics.median(events[side])}
+        found[side] |= times | {"samples": walls[side]}
     print(json.dumps(found))
 
 
