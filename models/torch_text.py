@@ -25,6 +25,7 @@ _SIZES = (
     (-1, r"normalized_shape=\[(?P<wanted>\d+)\].* got input of size\s?\[(?:\d+, )*(?P<got>\d+)\]"),
     (1, r"to have (?P<wanted>\d+) channels, but got (?P<got>\d+) channels"),
 )
+_OVERWRITTEN = "CUDAGraphs that has been overwritten"
 _RESUMED = re.compile(r"^torch_dynamo_resume_in_(?P<function>.+)_at_\d+$")
 
 
@@ -52,6 +53,11 @@ def bytes_told(message: str) -> int | None:
 def is_about_dtype(message: str) -> bool:
     """Whether an error is about a dtype: one that an operation does not take, or two that differ."""
     return any(text in message for text in _OF_A_DTYPE)
+
+
+def is_overwritten_graph_output(message: str) -> bool:
+    """Whether an error says that a CUDA graph's next replay took an output's memory, as its contract lets it."""
+    return _OVERWRITTEN in message
 
 
 def unfit_sizes(message: str) -> list[UnfitSize]:

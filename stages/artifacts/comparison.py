@@ -42,6 +42,7 @@ class Diagnosis:
         random: what is known of random draws.
         worst: kind, path and message of the worst row.
         failed, drawn: rows, and how many of them have a plot.
+        draw: of the inputs, the first that fails by itself; 1 too where none does.
         reference: where it was run.
         baseline: whether one was stored; ``golden`` is what earlier versions called it.
         tasks: measures of class scores; None where nothing was compiled.
@@ -58,6 +59,7 @@ class Diagnosis:
     worst: dict[str, str] | None = None
     failed: int = 0
     drawn: int = 0
+    draw: int = 1
     reference: str | None = None
     baseline: str | None = None
     tasks: list[dict[str, Any]] | None = field(default=None, metadata=OMITTED)

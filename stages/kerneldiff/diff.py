@@ -10,16 +10,17 @@ import torch
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.exercise import constant_weights
+from inductor_debug.models.input_draws import drawn_inputs
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
 from inductor_debug.stages.backends.given import GivenBackend, maker_of, named
 from inductor_debug.stages.capture.no_graph import without_graph
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
-from inductor_debug.stages.kerneldiff import eager_attention
 from inductor_debug.stages.kerneldiff.bias import BiasedFloor
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
-from inductor_debug.stages.kerneldiff.evidence import Evidence
+from inductor_debug.stages.kerneldiff.evidence import Evidence, StorageAlone
 from inductor_debug.stages.kerneldiff.extra_runs import ExtraRuns, check, extra_runs
+from inductor_debug.stages.kerneldiff.input_draws import InputDraws, draws_of, further_draws
 from inductor_debug.stages.kerneldiff.perturbation import Perturbation
 from inductor_debug.stages.kerneldiff.random_draws import CopiedReference, RandomDraws, RepeatedReference
 from inductor_debug.stages.kerneldiff.records import Comparison
@@ -33,7 +34,7 @@ from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.numerics.verdict import FAILING
 from inductor_debug.stages.settings import ReferenceConfig, Settings
-from inductor_debug.stages.sides import matched_draws
+from inductor_debug.stages.sides import eager_attention, matched_draws
 from inductor_debug.stages.sides import running as sides
 from inductor_debug.stages.sides.baseline import Baseline
 
@@ -79,7 +80,7 @@ def diff(
             itself in eager.
         progress: told of each run.
         options: of the stage ``kerneldiff``: ``factor``, ``atol``, ``rtol``, ``worst``, ``perturbations``,
-            ``repeats``, ``steps``, ``optimizer``, ``learning_rate``.
+            ``repeats``, ``draws``, ``draw``, ``steps``, ``optimizer``, ``learning_rate``.
 
     Returns:
         The comparison: ``verdict``, ``message``, ``rows``, ``reviews``; ``str()`` of it is a table.
@@ -107,6 +108,8 @@ def compared(
 ) -> Comparison:
     """Run one test side and judge it; the standard is left as it was, so that many can be judged by it.
 
+    The inputs are those of the draw that the options name, as they were when the standard was made.
+
     Args:
         context: of the stage.
         config: the stage's options.
@@ -124,10 +127,11 @@ def compared(
         made.append(compiled())
         return made[0]
 
-    test = sides.run_side("test", standard.case, function)
-    if test.error:
-        return _raised("test", test)
-    return _Comparing(context, config, standard, made[0], test).comparison()
+    with drawn_inputs(standard.case, config.draw - 1, *standard.others):
+        test = sides.run_side("test", standard.case, function)
+        if test.error:
+            return _raised("test", test)
+        return _Comparing(context, config, standard, made[0], test).comparison()
 
 
 class _Comparing:
@@ -140,8 +144,11 @@ class _Comparing:
         standard: Standard,
         compiled: CompiledCase,
         test: sides.Side,
+        storage: StorageAlone | None = None,
     ) -> None:
         self.context, self.config, self.compiled = context, config, compiled
+        self.storage = storage or StorageAlone(compiled.adapter)
+        self.standard, self.first = standard, dataclasses.replace(test)
         self.case, self.origin, self.test = standard.case, standard.origin, test
         self.reference, self.gold = dataclasses.replace(standard.reference), dataclasses.replace(standard.gold)
         self.baseline = self.origin if isinstance(self.origin, Baseline) else None
@@ -156,26 +163,44 @@ class _Comparing:
             extra = extra_runs(self.context, self.config, cases, ran, self.compiled, difference)
         evidence = Evidence(
             self.context, self.config, self.case, self.origin, self.reference, self.test, self.gold,
-            self.compiled.adapter, draws, sides.written_by_one(self.reference, self.test) | extra.lost,
+            self.storage, draws, sides.written_by_one(self.reference, self.test) | extra.lost,
         )  # fmt: skip
         done = reviewed(REVIEWS, evidence, difference.rows)
         done.changes[:0] = extra.changes
+        notes = self._notes(evidence, difference.rows, done.notes, extra.note)
+        first_failed = bool(difference.failed)
+        drawn = self._further_draws(difference.rows, first_failed)
+        difference.rows += drawn.rows
+        done.changes += drawn.changes
         verdict, message = conclusion(difference, self._same_code())
         return Comparison(
             verdict,
-            message + self._notes(evidence, difference.rows, done.notes, extra.note) + self._untested(verdict),
+            message + notes + drawn.told(first_failed) + self._untested(verdict),
             difference.rows,
             done,
             gold_error=self.gold.error,
             random=done.notes.get(RepeatedReference.name) or done.notes[RandomDraws.name],
-            reference=self.reference.leaves,
-            test=self.test.leaves,
+            reference=merged(self.reference.leaves, drawn.reference),
+            test=merged(self.test.leaves, drawn.test),
             tasks=measure_tasks(
                 self.context.settings.model.name, self.reference.leaves["output"], self.test.leaves["output"]
             ),
             tables=extra.artifacts,
             adapter=self.compiled.adapter,
+            draw=1 if first_failed else min(drawn.wrong, default=1),
         )
+
+    def _further_draws(self, rows: Sequence[TensorComparison], failed: bool) -> InputDraws:
+        """The same on other inputs; nothing for a stored reference, which has the one input."""
+        count = draws_of(self.standard.case, self.config.draws, failed=failed)
+        if count == 1 or self.baseline is not None:
+            return InputDraws()
+        alone = dataclasses.replace(self.config, draws=1, draw=1, repeats=1, steps=0)
+
+        def judge(standard: Standard, test: sides.Side) -> Comparison:
+            return _Comparing(self.context, alone, standard, self.compiled, test, self.storage).comparison()
+
+        return further_draws(self.context, count, self.standard, self.compiled, self.first, rows, judge)
 
     def _with_matched_draws(self) -> tuple[KernelDiff, matched_draws.Draws]:
         """The rows; where something fails and random numbers were drawn, of a step with the reference's numbers."""
@@ -258,6 +283,11 @@ def _projected_noise(outputs: Sequence[TensorComparison]) -> float | None:
     floating = [row for row in outputs if row.elements and getattr(torch, row.dtype, torch.int64).is_floating_point]
     known = [row.floor_rms for row in floating if row.floor_rms is not None]
     return math.sqrt(sum(floor**2 for floor in known)) if len(known) == len(floating) else None
+
+
+def merged(leaves: sides.Leaves, others: sides.Leaves) -> sides.Leaves:
+    """Leaves of both, by kind."""
+    return {kind: leaves.get(kind, {}) | others.get(kind, {}) for kind in {**leaves, **others}}
 
 
 def _here(reference: ReferenceConfig) -> bool:

@@ -5,12 +5,38 @@ from functools import cached_property
 
 from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
-from inductor_debug.stages.backends.compiled import compile_case
+from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
 from inductor_debug.stages.contract import StageContext
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.sides import running as sides
 from inductor_debug.stages.sides.baseline import Baseline
 from inductor_debug.stages.sides.matched_draws import Draws
+
+
+class StorageAlone:
+    """The test side with an adapter's storage formats and nothing else of it, compiled once for all draws.
+
+    Compiled again for each, it would meet Dynamo's limit of recompilations, and then be eager.
+    """
+
+    def __init__(self, adapter: AcceleratorAdapter) -> None:
+        self._adapter = adapter
+        self._compiled: CompiledCase | None = None
+
+    @cached_property
+    def adapter(self) -> AcceleratorAdapter | None:
+        """What emulates the formats; None where the adapter emulates none."""
+        return self._adapter.storage_rounding()
+
+    def run(self, case: Case) -> sides.Side:
+        """One step of ``case``."""
+        return sides.run_side("storage rounding", case, lambda: self._function(case))
+
+    def _function(self, case: Case) -> CompiledCase:
+        if self._compiled is None:
+            assert self.adapter is not None
+            self._compiled = compile_case(case, self.adapter)
+        return self._compiled
 
 
 @dataclass
@@ -23,7 +49,7 @@ class Evidence:
         case: what the test side ran.
         origin: the case that gave the reference, or the baseline that holds it.
         reference, test, gold: one step of each; gold is empty where a tolerance decides.
-        adapter: the test side's.
+        storage: of the test side's adapter.
         draws: what is known of the random numbers that the test side drew.
         lost: (kind, path) of the rows of what one side alone wrote into.
         storage_roundoff: unit roundoff of the coarsest format that the adapter stores numbers in, once that was run.
@@ -36,7 +62,7 @@ class Evidence:
     reference: sides.Side
     test: sides.Side
     gold: sides.Side
-    adapter: AcceleratorAdapter
+    storage: StorageAlone
     draws: Draws
     lost: set[tuple[str, str]] = field(default_factory=set)
     storage_roundoff: float = 0.0
@@ -60,12 +86,11 @@ class Evidence:
     @cached_property
     def rounded_alone(self) -> sides.Side | None:
         """The test side with the adapter's storage formats and nothing else of it; None where it emulates none."""
-        rounding = self.adapter.storage_rounding()
-        if rounding is None:
+        if self.storage.adapter is None:
             return None
         self.context.progress("storage rounding alone, for the floor")
-        side = sides.run_side("storage rounding", self.case, lambda: compile_case(self.case, rounding))
-        self.storage_roundoff = 0.0 if side.error else rounding.roundoff
+        side = self.storage.run(self.case)
+        self.storage_roundoff = 0.0 if side.error else self.storage.adapter.roundoff
         return side
 
     @cached_property

@@ -25,6 +25,7 @@ class Comparison:
         reference, test: the leaves that were compared.
         tasks: what the errors of class scores mean.
         tables: of later runs and optimizer steps, by file.
+        draw: of the inputs, the first that fails; 1 too where none does, and for what only a later call shows.
         adapter: the test side's; None where nothing was compared.
     """
 
@@ -40,6 +41,7 @@ class Comparison:
     tasks: list[TaskMeasures] = field(default_factory=list)
     tables: dict[str, Any] = field(default_factory=dict, repr=False)
     adapter: AcceleratorAdapter | None = field(default=None, repr=False)
+    draw: int = 1
 
     @property
     def failed(self) -> list[TensorComparison]:

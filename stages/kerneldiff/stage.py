@@ -85,6 +85,8 @@ class KernelDiffStage(Stage):
             return {}, "not stored: the reference raised"
         if self.config.store_baseline is False:
             return {}, "not stored: stages.kerneldiff.store_baseline=false"
+        if self.config.draw > 1:
+            return {}, "not stored: it is of another draw of the inputs than the model's own"
         ran = standard.case, standard.reference, standard.gold
         return store(context.settings, *ran, forced=bool(self.config.store_baseline))
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.models.input_draws import drawn_inputs
 from inductor_debug.stages.contract import StageContext
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.sides import running as sides
@@ -28,6 +29,11 @@ class Standard:
     origin: Case | Baseline
     foreign: str = ""
 
+    @property
+    def others(self) -> list[Case]:
+        """The reference's case, where its inputs are others than the test side's."""
+        return [self.origin] if isinstance(self.origin, Case) and self.origin.module is not self.case.module else []
+
 
 def standard_of(
     context: StageContext, config: KernelDiffConfig, baseline: Baseline | None = None, right: Case | None = None
@@ -43,15 +49,16 @@ def standard_of(
     floor_decides = config.atol is None and config.rtol is None
     if baseline is not None:
         return _stored(context, baseline, floor_decides)
-    context.progress("reference")
-    base = sides.reference_case(context) if right is None else right
-    reference = sides.run_side("reference", base, lambda: sides.reference_function(context, base))
-    if reference.error:
-        return Standard(context.case, reference, sides.Side(), base)
-    context.progress("gold")
     ideal = context.case if right is None else right
-    gold = gold_side(ideal, wanted=floor_decides, drew=reference.drew and base is ideal)
-    return Standard(context.case, reference, gold, base)
+    with drawn_inputs(context.case, config.draw - 1, *([] if right is None else [right])):
+        context.progress("reference")
+        base = sides.reference_case(context) if right is None else right
+        reference = sides.run_side("reference", base, lambda: sides.reference_function(context, base))
+        if reference.error:
+            return Standard(context.case, reference, sides.Side(), base)
+        context.progress("gold")
+        gold = gold_side(ideal, wanted=floor_decides, drew=reference.drew and base is ideal)
+        return Standard(context.case, reference, gold, base)
 
 
 def _stored(context: StageContext, baseline: Baseline, floor_decides: bool) -> Standard:

@@ -81,6 +81,7 @@ def diagnosis(comparison: Comparison, *, worst: TensorComparison | None, drawn: 
         worst=None if worst is None else {"kind": worst.kind, "path": worst.path, "message": worst.message},
         failed=len(comparison.failed),
         drawn=drawn,
+        draw=comparison.draw,
         tasks=None if comparison.adapter is None else [asdict(measures) for measures in comparison.tasks],
     )
 

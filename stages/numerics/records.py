@@ -42,6 +42,7 @@ class TensorComparison:
         worst: the worst elements, worst first (not a column).
         histogram: errors counted by size, where asked for (not a column; :mod:`stages.numerics.histogram`).
         reference_rms: RMS of the reference's finite elements.
+        draw: which draw of the inputs it is of; of a later one ``path`` ends in ``(draw 2)``.
         run: which run of the test side it is of (not a column; see :meth:`in_run`).
         reason: which look at the tensor gave the verdict (not a column, see ``kerneldiff/reviews.csv``).
         metrics: further figures by name (:mod:`stages.numerics.metrics`), each a column behind the others.
@@ -85,6 +86,7 @@ class TensorComparison:
     worst: list[Worst] = field(default_factory=list, repr=False)
     histogram: list[int] | None = field(default=None, repr=False)
     reference_rms: float | None = None
+    draw: int = field(default=1, repr=False)
     run: int = field(default=1, repr=False)
     reason: Reason = field(default=Reason.FIGURES, repr=False)
     metrics: dict[str, float | int | None] = field(default_factory=dict, repr=False)
@@ -98,6 +100,13 @@ class TensorComparison:
         """Make ``judgement`` the verdict."""
         for item in fields(Judgement):
             setattr(self, item.name, getattr(judgement, item.name))
+
+    def in_draw(self, number: int, *, again: bool = False) -> "TensorComparison":
+        """Name the draw of the inputs that the row is of, or that the test side was called on it once more."""
+        self.draw = number
+        if number > 1 or again:
+            self.path = f"{self.path} (draw {number}{' again' * again})"
+        return self
 
     @property
     def place(self) -> str:

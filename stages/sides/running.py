@@ -14,7 +14,7 @@ import torch
 
 from inductor_debug.models.case import Case, StepResult
 from inductor_debug.models.errors import InternalError, UserError, internal_in, is_out_of_memory, mistake_in, root_cause
-from inductor_debug.models.nested import cast_in_place, counterpart, map_sharing
+from inductor_debug.models.nested import cast_in_place, counterpart, map_sharing, map_tensors
 from inductor_debug.models.references import deep_copy, generators_of
 from inductor_debug.stages.contract import StageContext
 from inductor_debug.stages.numerics import formats
@@ -44,6 +44,7 @@ class Side:
         host: the same of Python's and NumPy's generators and the model's own alone.
         own_loss: its loss is one that the model returned, see :func:`models.loss.training_loss`.
         settings: what it changed of the whole process's settings, which were put back.
+        returned: what forward returned, its tensors detached and not copied.
         error: type, message and traceback where it raised.
     """
 
@@ -54,6 +55,7 @@ class Side:
     host: bytes = b""
     own_loss: bool = False
     settings: list[str] = field(default_factory=list)
+    returned: Any = field(default=None, repr=False)
     error: dict[str, str] | None = None
 
 
@@ -61,6 +63,7 @@ class _Watched:
     """A callable that notes whether it took random numbers."""
 
     function: Callable[..., Any]
+    returned: Any = None
 
     def __init__(self, case: Case) -> None:
         self.device = case.device
@@ -70,7 +73,8 @@ class _Watched:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.before = generator_state(self.device, self.own)
         try:
-            return self.function(*args, **kwargs)
+            self.returned = self.function(*args, **kwargs)
+            return self.returned
         finally:
             self.after, self.host = generator_state(self.device, self.own), _host_state(self.own)
 
@@ -116,10 +120,13 @@ def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) 
             log.exception("kerneldiff: the %s side raised", name)
             return Side(error=describe(error))
     leaves = on_host(collect(result), case.device)
+    returned = map_tensors(torch.Tensor.detach, watched.returned)
     foreign = case.gold and case.draws is not None and not case.draws.matched  # however its generator was left
     after = b"" if foreign else watched.after
     changed = {kind: set(leaves[kind]) for kind in STATE if kind in leaves}
-    return Side(leaves, changed, watched.before != watched.after, after, watched.host, result.own_loss, settings)
+    return Side(
+        leaves, changed, watched.before != watched.after, after, watched.host, result.own_loss, settings, returned
+    )
 
 
 def blamed_on_side(error: Exception) -> bool:

@@ -141,9 +141,12 @@ def test_a_stale_buffer_is_right_once(inner: str) -> None:
     assert found[0] in ("exact", "within_floor") and found[1:] == ["defect", "defect"]
 
 
-def test_a_stale_buffer_shows_nothing_where_every_call_is_the_same() -> None:
+def test_a_stale_buffer_shows_where_the_inputs_are_others() -> None:
     result = judged(case_of("transformer"), inner="aot_eager", node="addmm_2", fault="stale_buffer")
-    assert result.status == "passed", result.message
+    rows = result.artifacts["kerneldiff/outputs.csv"]
+    wrong = rows[rows.verdict == "defect"]
+    assert result.status == "failed" and len(wrong) and (wrong.draw > 1).all(), result.message
+    assert (rows[rows.draw == 1].verdict == "exact").all()
 
 
 def test_dropout_behind_inductor_draws_what_eager_draws() -> None:

@@ -221,6 +221,19 @@ def test_the_stage_judges_as_kerneldiff_did() -> None:
     assert result.status == "passed" and result.message.startswith("nothing to bisect: within_floor")
 
 
+def test_a_fault_that_only_a_later_call_shows_is_not_established() -> None:
+    context = context_of("WrongOperation")
+    planted = "inductor_debug.stages.backends.planted.PlantedFault"
+    options = {"inner": "aot_eager", "node": "addmm", "fault": "stale_buffer"}
+    context.settings.backend = BackendConfig("x", planted, options)
+    found = KernelDiffStage(KernelDiffConfig(plots=False)).run(context)
+    context.artifacts.add(found)  # type: ignore[attr-defined]
+    assert found.status == "failed" and "draws of the inputs" in found.message
+    result = BisectStage(BisectConfig()).run(context)
+    assert result.status == "failed"
+    assert result.message.startswith("not established: kerneldiff's fault is not there in a probe"), result.message
+
+
 def diagnosis(verdict: str, side: str | None = None) -> dict[str, Any]:
     error = None if side is None else {"side": side, "type": "X", "message": "y"}
     return {"kerneldiff/diagnosis.json": {"verdict": verdict, "message": "it said so", "error": error}}

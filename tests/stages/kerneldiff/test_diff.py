@@ -114,6 +114,6 @@ def test_wrong_arguments_are_told() -> None:
 def test_a_run_is_paid_for_only_where_a_review_asks(by: float, options: dict[str, Any], runs: list[str]) -> None:
     module, args = net()
     told: list[str] = []
-    diff(module.eval(), args, backend=Scaled(by), progress=told.append, **options)
+    diff(module.eval(), args, backend=Scaled(by), progress=told.append, draws=1, **options)
     sides = ("reference", "gold", "test", "comparing")
     assert [text.partition(",")[0] for text in told if text not in sides] == runs

@@ -100,7 +100,7 @@ def small(adapter: str, **more: Any) -> StageContext:
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 @pytest.mark.parametrize("autocast", [False, True])
 def test_a_backend_that_never_trains_is_a_defect(optimizer: str, autocast: bool) -> None:
-    result = run(small("Later", autocast=autocast), steps=3, optimizer=optimizer)
+    result = run(small("Later", autocast=autocast), steps=3, optimizer=optimizer, draws=1)
     rows = result.artifacts["kerneldiff/outputs.csv"].set_index(["kind", "path"])
     assert (result.status, result.summary["numerics"]["verdict"]) == ("failed", "defect"), result.message
     assert rows.loc[("parameter", "last.weight"), "verdict"] == "defect"
@@ -277,7 +277,7 @@ def test_what_a_tolerance_hides_is_told() -> None:
 
 @pytest.mark.parametrize(("size", "verdict"), [(1e-6, "within_tolerance"), (1.0, "defect")])
 def test_a_gold_that_raised_is_told(size: float, verdict: str) -> None:
-    result = run(faint(Faint(size, only=torch.float32), torch.float32))
+    result = run(faint(Faint(size, only=torch.float32), torch.float32), draws=1)
     assert result.summary["numerics"]["verdict"] == verdict
     told = "; no gold, so a tolerance decides: float64 raised TypeError: needs torch.float32"
     assert result.message.endswith(told), result.message

@@ -166,7 +166,7 @@ class WrongLater(AcceleratorAdapter):
 def test_inputs_written_in_place_hide_no_wrong_gradients() -> None:
     found = context("WrongLater")
     found.case.module, found.case.args = WritesAnInput().train(), (torch.randn(6, 8), torch.randn(6, 8))
-    result = run(found, steps=3)
+    result = run(found, steps=3, draws=1)
     rows = result.artifacts["kerneldiff/outputs.csv"].set_index(["kind", "path"])
     assert set(rows.loc["gradient", "verdict"]) == {"exact"}
     assert rows.loc[("parameter", "layer.weight"), "verdict"] == "defect", result.message
