@@ -102,7 +102,9 @@ class Prober:
         adapter: Callable[[], AcceleratorAdapter],
         right: Case | None = None,
     ) -> None:
-        options = dataclasses.replace(options, plots=False, repeats=1, draws=1, steps=0, store_baseline=False)
+        options = dataclasses.replace(
+            options, plots=False, repeats=1, draws=1, special=False, steps=0, store_baseline=False
+        )
         self._context = dataclasses.replace(context, progress=lambda text: None)  # a probe is told as a whole
         self._adapter, self._right = adapter, right
         self._options = options

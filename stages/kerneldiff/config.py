@@ -18,7 +18,9 @@ class KernelDiffConfig(ComparisonLimits):
         repeats: how often the test side runs, from one state; above 1 how its runs differ is in kerneldiff/jitter.csv.
         draws: of the inputs, the first included; the test side runs on the first once more after them. None: 16 where
             weights and inputs are small (input_draws.SMALL), else 3; 1: the first alone, once.
-        draw: which draw of the inputs is compared first; 1: the model's own inputs.
+        draw: which draw of the inputs is compared first; 1: the model's own inputs; from 101 on special ones.
+        special: further draws in which a tenth of each floating input is zeros of both signs, denormal, the largest
+            numbers, infinities or NaN.
         steps: in training, optimizer steps on each side after which the parameters are compared; 0: none.
         optimizer: of these steps, sgd or adamw.
         learning_rate: of these steps.
@@ -32,8 +34,9 @@ class KernelDiffConfig(ComparisonLimits):
     plots: bool = True
     perturbations: int = whole(12)
     repeats: int = whole(1, least=1, example=5)
-    draws: int | None = whole(None, least=1, example=3)
-    draw: int = whole(1, least=1, example=5)
+    draws: int | None = whole(None, least=1, most=100, example=3)
+    draw: int = whole(1, least=1, most=105, example=5)
+    special: bool = False
     steps: int = whole(0, example=3)
     optimizer: str = chosen("sgd", OPTIMIZERS)
     learning_rate: float = real(0.01, above=0)

@@ -80,7 +80,7 @@ def diff(
             itself in eager.
         progress: told of each run.
         options: of the stage ``kerneldiff``: ``factor``, ``atol``, ``rtol``, ``worst``, ``perturbations``,
-            ``repeats``, ``draws``, ``draw``, ``steps``, ``optimizer``, ``learning_rate``.
+            ``repeats``, ``draws``, ``draw``, ``special``, ``steps``, ``optimizer``, ``learning_rate``.
 
     Returns:
         The comparison: ``verdict``, ``message``, ``rows``, ``reviews``; ``str()`` of it is a table.
@@ -192,15 +192,15 @@ class _Comparing:
 
     def _further_draws(self, rows: Sequence[TensorComparison], failed: bool) -> InputDraws:
         """The same on other inputs; nothing for a stored reference, which has the one input."""
-        count = draws_of(self.standard.case, self.config.draws, failed=failed)
-        if count == 1 or self.baseline is not None:
+        _, *numbers = draws_of(self.standard.case, self.config, failed=failed)
+        if not numbers or self.baseline is not None:
             return InputDraws()
-        alone = dataclasses.replace(self.config, draws=1, draw=1, repeats=1, steps=0)
+        alone = dataclasses.replace(self.config, draws=1, draw=1, special=False, repeats=1, steps=0)
 
         def judge(standard: Standard, test: sides.Side) -> Comparison:
             return _Comparing(self.context, alone, standard, self.compiled, test, self.storage).comparison()
 
-        return further_draws(self.context, count, self.standard, self.compiled, self.first, rows, judge)
+        return further_draws(self.context, numbers, self.standard, self.compiled, self.first, rows, judge)
 
     def _with_matched_draws(self) -> tuple[KernelDiff, matched_draws.Draws]:
         """The rows; where something fails and random numbers were drawn, of a step with the reference's numbers."""

@@ -50,11 +50,13 @@ def check(config: KernelDiffConfig, settings: Settings) -> None:
             f"stages.kerneldiff.steps: got {config.steps} in mode={settings.mode}, where nothing is trained.\n"
             "Try: mode=training"
         )
-    if config.baseline is not None and (config.steps or config.repeats > 1 or max(config.draws or 1, config.draw) > 1):
+    if config.baseline is not None and (
+        config.steps or config.repeats > 1 or max(config.draws or 1, config.draw) > 1 or config.special
+    ):
         raise ConfigurationError(
             "stages.kerneldiff.baseline: got a stored reference with steps, repeats or draws, which need the reference "
             "to run; valid: one of the two.\nTry: stages.kerneldiff.steps=0 stages.kerneldiff.repeats=1 "
-            "stages.kerneldiff.draws=1 stages.kerneldiff.draw=1"
+            "stages.kerneldiff.draws=1 stages.kerneldiff.draw=1 stages.kerneldiff.special=false"
         )
 
 

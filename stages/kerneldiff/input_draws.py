@@ -16,9 +16,11 @@ from typing import Any
 import torch
 
 from inductor_debug.models.case import Case
-from inductor_debug.models.input_draws import drawn_inputs
+from inductor_debug.models.input_draws import MOST as ORDINARY
+from inductor_debug.models.input_draws import SPECIAL, drawn_inputs
 from inductor_debug.models.snapshot import same_bits
 from inductor_debug.stages.contract import StageContext
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.records import Comparison
 from inductor_debug.stages.kerneldiff.reviews import Change
 from inductor_debug.stages.kerneldiff.standard import Standard
@@ -46,7 +48,8 @@ class InputDraws:
     """What further draws of the inputs showed.
 
     Attributes:
-        count: draws that were judged, the first included.
+        count: ordinary draws that were judged, the first included.
+        special: special draws that were judged.
         failed: numbers of those that failed; the first where it failed when it was called again.
         wrong: numbers of those that failed when they were first called.
         rows: of later draws, tensors that failed for the first time.
@@ -60,6 +63,7 @@ class InputDraws:
     """
 
     count: int = 1
+    special: int = 0
     failed: list[int] = field(default_factory=list)
     wrong: list[int] = field(default_factory=list)
     rows: list[TensorComparison] = field(default_factory=list)
@@ -79,21 +83,22 @@ class InputDraws:
         Args:
             first: whether the first draw failed.
         """
-        if self.count == 1:
+        if self.count == 1 and not self.special:
             return f"; one draw of the inputs: {self.note}" if self.note else ""
-        draws = f"{self.count} draws of the inputs{self.note and f', for {self.note}'}"
-        if self.change is not None:
-            draws += f", which change the outputs by {100 * self.change:.3g} % of their RMS"
-        if self.copied:
-            draws += " (results were copied at once: a CUDA graph's next replay may overwrite them)"
+        draws = f"{self.count} draws of the inputs" + f" and {self.special} with special values" * bool(self.special)
+        draws += self.note and f", for {self.note}"
+        copied = " (results were copied at once: a CUDA graph's next replay may overwrite them)" * self.copied
         failed = {*self.failed, *([1] if first else [])}
-        if not failed:
-            share = 1 - 0.05 ** (1 / self.count)
-            return f"; {draws}: a fault that shows in fewer than {100 * share:.0f} % of inputs may go unseen"
-        told = f"; it fails in {len(failed)} of {draws}"
-        if not first and self.wrong:
-            told += f", first in draw {self.wrong[0]} (stages.kerneldiff.draw={self.wrong[0]} compares that one)"
-        return told
+        if failed:
+            told = f"; it fails in {len(failed)} of {draws}{copied}"
+            if not first and self.wrong:
+                told += f", first in draw {self.wrong[0]} (stages.kerneldiff.draw={self.wrong[0]} compares that one)"
+            return told
+        change = "" if self.change is None else f", which change the outputs by {100 * self.change:.3g} % of their RMS"
+        share = 1 - 0.05 ** (1 / self.count)
+        return (
+            f"; {draws}{change}{copied}: a fault that shows in fewer than {100 * share:.0f} % of inputs may go unseen"
+        )
 
     def add(self, number: int, rows: Sequence[TensorComparison], *, again: bool = False) -> list[TensorComparison]:
         """Take in what fails in a draw; those of the rows that are kept, for their tensors failed in no draw before."""
@@ -128,18 +133,20 @@ class InputDraws:
                     mine.setdefault(row.kind, {})[row.path] = theirs[row.kind][path]
 
 
-def draws_of(case: Case, asked: int | None, *, failed: bool = False) -> int:
-    """How many draws of the inputs a case has: as were asked for, else by its size, so that a rerun has as many.
+def draws_of(case: Case, config: KernelDiffConfig, *, failed: bool = False) -> list[int]:
+    """Numbers of a case's draws of the inputs: as were asked for, else by its size, so that a rerun has as many.
 
     Args:
         case: the test side's.
-        asked: the option ``draws``.
+        config: the options.
         failed: whether the first draw fails, so that the others only tell how often.
     """
-    if asked is not None:
-        return asked
+    special = [ORDINARY + 1 + index for index in range(len(SPECIAL))] if config.special else []
+    if config.draws is not None:
+        return [*range(1, config.draws + 1), *special]
     tensors = [*case.module.parameters(), *case.module.buffers(), *case.named_inputs().values()]
-    return MOST if not failed and sum(tensor.numel() for tensor in tensors) <= SMALL else LEAST
+    small = sum(tensor.numel() for tensor in tensors) <= SMALL
+    return [*range(1, (MOST if small and not failed else LEAST) + 1), *special]
 
 
 class _Accepted:
@@ -177,7 +184,7 @@ class _Accepted:
 
 def further_draws(
     context: StageContext,
-    count: int,
+    numbers: Sequence[int],
     standard: Standard,
     compiled: Callable[..., Any],
     first: sides.Side,
@@ -188,7 +195,7 @@ def further_draws(
 
     Args:
         context: of the stage.
-        count: draws, the first included.
+        numbers: of the draws, without the first.
         standard: of the first draw; left as it is.
         compiled: the test side's module, compiled.
         first: the test side on the first draw.
@@ -199,8 +206,8 @@ def further_draws(
     assert isinstance(base, Case)
     found.known = {(row.kind, row.place) for row in rows if row.verdict in FAILING}
     held, accepted = Held(1, standard.reference, first), _Accepted(rows)
-    for number in range(2, count + 1):
-        context.progress(f"draw {number} of {count} of the inputs")
+    for number in numbers:
+        context.progress(f"draw {number} of the inputs")
         with drawn_inputs(case, number - 1, *standard.others) as varies:
             if not varies:
                 found.note = "there is no input to vary"
@@ -223,7 +230,8 @@ def further_draws(
                 if not accepted.covers(reference, test):
                     gold = gold_side(mine, wanted=bool(standard.gold.leaves), drew=reference.drew and own is mine)
                     found.judge(number, judge(Standard(mine, reference, gold, own), test))
-        found.count = number
+        found.count += number <= ORDINARY
+        found.special += number > ORDINARY
     again = sides.run_side("test", case, lambda: compiled)
     found.look_again(held)
     if again.error:

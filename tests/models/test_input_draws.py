@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from inductor_debug.models.case import Case
-from inductor_debug.models.input_draws import FEW, drawn_inputs
+from inductor_debug.models.input_draws import FEW, MOST, SPECIAL, drawn_inputs
 
 
 class Net(nn.Module):
@@ -85,3 +85,17 @@ def test_another_case_gets_the_same_values_in_its_dtype_and_strides_stay() -> No
     case.seed += 1
     with drawn_inputs(case, 2):
         assert not torch.equal(x, first)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_special_draws_put_their_values_into_a_tenth_of_floating_inputs(dtype: torch.dtype) -> None:
+    case = case_of(x=torch.randn(40, 6, dtype=dtype), tokens=torch.arange(9))
+    before = case.kwargs["x"].clone()
+    for index, name in enumerate(SPECIAL):
+        with drawn_inputs(case, MOST + index) as varies:
+            x = case.kwargs["x"]
+            changed = (x != before) | x.isnan()
+            assert varies and int(changed.sum()) == 24 and torch.equal(case.kwargs["tokens"], torch.arange(9)), name
+            magnitudes = x[changed].abs().unique()
+            assert len(magnitudes) == 1 or bool(magnitudes.isnan().all())
+        assert torch.equal(case.kwargs["x"], before)

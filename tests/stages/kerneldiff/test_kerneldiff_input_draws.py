@@ -260,9 +260,41 @@ def test_inputs_and_module_are_left_as_found() -> None:
 
 
 def test_a_large_case_has_the_fewest_draws_and_a_small_one_the_most() -> None:
-    assert draws_of(Case.of(nn.Linear(4, 4), (torch.ones(4),)), None) == MOST
-    assert draws_of(Case.of(nn.Linear(2000, 2000), (torch.ones(2000),)), None) == LEAST
-    assert draws_of(Case.of(nn.Linear(4, 4), (torch.ones(4),)), 5) == 5
+    small, large = (Case.of(nn.Linear(size, size), (torch.ones(size),)) for size in (4, 2000))
+    assert draws_of(small, KernelDiffConfig()) == list(range(1, MOST + 1))
+    assert draws_of(large, KernelDiffConfig()) == draws_of(small, KernelDiffConfig(), failed=True) == [1, 2, 3]
+    assert draws_of(large, KernelDiffConfig(draws=2, special=True)) == [1, 2, 101, 102, 103, 104, 105]
+
+
+@pytest.mark.parametrize("special", range(5))
+def test_special_values_show_faults_of_their_own(special: int) -> None:
+    seen = [
+        lambda x: ((x == 0) & x.signbit()).any(),
+        lambda x: ((x != 0) & (x.abs() < torch.finfo(x.dtype).tiny)).any(),
+        lambda x: (x.abs() == torch.finfo(x.dtype).max).any(),
+        torch.Tensor.isinf,
+        torch.Tensor.isnan,
+    ][special]
+
+    def wrong(function: Function) -> Function:
+        def call(*inputs: torch.Tensor) -> Sequence[Any]:
+            (x,) = (tensor for tensor in inputs if tensor.shape == (5, 8))
+            return [torch.zeros_like(tensor) if bool(seen(x).any()) else tensor for tensor in function(*inputs)]
+
+        return call
+
+    assert judged(wrong).verdict == "exact"
+    found = judged(wrong, draws=2, special=True)
+    assert {row.draw for row in found.failed} == {101 + special}, found.message
+    assert "it fails in 1 of 2 draws of the inputs and 5 with special values" in found.message
+    assert judged(wrong, draws=1, draw=101 + special).verdict == "defect"
+
+
+@pytest.mark.parametrize("name", ["aot_eager", "inductor"])
+def test_a_clean_backend_passes_special_values(name: str) -> None:
+    torch._dynamo.reset()
+    found = diff(net(nn.GELU(), nn.Softmax(-1)), (torch.randn(5, 8),), backend=name, special=True)
+    assert not found.failed and "16 draws of the inputs and 5 with special values" in found.message, str(found)
 
 
 def test_draws_below_one_are_a_configuration_error() -> None:
