@@ -7,7 +7,6 @@ first was, by a gold of its own. What a call returned is looked at again after t
 """
 
 import dataclasses
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,8 +30,6 @@ from inductor_debug.stages.numerics.verdict import FAILING
 from inductor_debug.stages.sides import running as sides
 from inductor_debug.stages.sides.gold import gold_side
 from inductor_debug.stages.sides.held import Held
-
-log = logging.getLogger(__name__)
 
 LEAST, MOST = 3, 16
 """Draws of the inputs, the first included."""
