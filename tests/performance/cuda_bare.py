@@ -10,8 +10,8 @@ the pipeline does: 3 warm-up steps of each, then rounds of one step of each.
 - memory: ``max_memory_allocated`` over one step of the side that the process began with, before the other was run
 
 Usage: ``python tests/performance/cuda_bare.py bert|resnet18|ssm [--first eager|inductor] [--rounds 20] [--wait]``.
-Prints one JSON line: side → ``wall_ms`` and ``events_ms`` (medians), ``samples`` (wall times), and of the first side
-``peak_bytes``.
+Prints one JSON line: side → ``wall_ms`` and ``events_ms`` (medians), ``samples`` and ``device_samples`` (all of
+either), and of the first side ``peak_bytes``.
 With ``--wait`` it prints ``ready`` before it samples, begins at a line on its input, and ends at the input's end.
 """
 
@@ -128,7 +128,7 @@ def main() -> None:
             index += 1
     for side in SIDES:
         times = {"wall_ms": statistics.median(walls[side]), "events_ms": statistics.median(events[side])}
-        found[side] |= times | {"samples": walls[side]}
+        found[side] |= times | {"samples": walls[side], "device_samples": events[side]}
     print(json.dumps(found))
 
 
