@@ -26,7 +26,7 @@ CIRCLES: set[frozenset[str]] = set()
 """Circles that still stand, by an import inside a function. The list only shrinks."""
 LONGER: set[str] = set()
 """Files that are longer: none."""
-INSIDE_FUNCTIONS = 82
+INSIDE_FUNCTIONS = 81
 """Imports of ours inside functions: where torch is loaded late, or a stage that may not be needed. It only shrinks."""
 IN_STRINGS = 17
 """Modules of ours that a string names: entry points of processes, and former names. It only shrinks."""
@@ -36,7 +36,7 @@ TORCH = re.compile(
     r"|stages\.eager_check|stages\.accelerators\.torch_check|stages\.graphs\.(flops|sources)"
     r"|stages\.backends\.(?!(compile_caches|mock_options|plugins|strict_error)$)"
     r"|stages\.emulation\.(?!findings|kinds)|stages\.(sides|tensor_pictures)\.|stages\.numerics\.(?!limits$)"
-    r"|stages\.torch_internals\.(aot|backends|device_clock|dispatch|dynamo$|frames|fx_|guard_hooks|history"
+    r"|stages\.torch_internals\.(aot|backends|device_clock|dispatch|dynamo$|execution|frames|fx_|guard_hooks|history"
     r"|inductor(_options|_scheduler)?$|inductor_nodes|loading|operators|storages|switches)"
 )
 """Modules that may import torch when they are imported. Beside them those of a stage that :func:`of_stages` tells."""

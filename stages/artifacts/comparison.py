@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inductor_debug.models.shapes import OMITTED, Number
+from inductor_debug.stages.artifacts.execution import Execution
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Diagnosis:
         reference: where it was run.
         baseline: whether one was stored; ``golden`` is what earlier versions called it.
         tasks: measures of class scores; None where nothing was compiled.
+        execution: who executed the test side; None where nothing was compared.
     """
 
     verdict: str = ""
@@ -63,4 +65,5 @@ class Diagnosis:
     reference: str | None = None
     baseline: str | None = None
     tasks: list[dict[str, Any]] | None = field(default=None, metadata=OMITTED)
+    execution: Execution | None = field(default=None, metadata=OMITTED)
     golden: str | None = field(default=None, metadata=OMITTED)

@@ -11,6 +11,7 @@ from torch import Tensor, fx
 from inductor_debug.stages.accelerators.config import AccelConfig
 from inductor_debug.stages.accelerators.profile import Profile, completed, validate_profile
 from inductor_debug.stages.backends.emulation import Emulation
+from inductor_debug.stages.backends.execution import Executor
 from inductor_debug.stages.backends.front import Front, Level, record_of
 from inductor_debug.stages.backends.lowering import Lowering
 from inductor_debug.stages.emulation.findings import Findings
@@ -170,6 +171,18 @@ class AcceleratorAdapter(ABC):
         """Options of TorchInductor in force for what it compiles, flat; None where it does not compile by TorchInductor
         as this program runs it."""
         return None
+
+    @property
+    def executor(self) -> Executor:
+        """Who is to execute its graphs: its ``own`` code, ``inductor``, or ``torch`` operation by operation.
+
+        Where it is ``own``, the graphs are watched: a comparison of graphs that others executed is ``not_exercised``.
+        By default it is ``torch`` where it is ``as_traced`` or emulates, ``inductor`` where it has
+        :meth:`inductor_options`. An adapter that calls TorchInductor by design says so here.
+        """
+        if self.as_traced or self.emulates:
+            return "torch"
+        return "own" if self.inductor_options() is None else "inductor"
 
     def compiled_graphs(self, backend: Callable[..., Any]) -> int | None:
         """How many graphs were compiled, AOTAutograd's halves apart; None where that is not known.

@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch import fx
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.random_state import seed_everything
 from inductor_debug.stages.artifacts.measurements import CacheUse
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compile_caches import cache_use
+from inductor_debug.stages.backends.execution import Watch
+from inductor_debug.stages.backends.front import Front
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.backends.strict_error import violation_in
 from inductor_debug.stages.contract import StageContext
@@ -32,6 +35,7 @@ class CompiledCase:
         backend: the adapter's name.
         adapter: what compiled it.
         given: graphs that Dynamo gave to the backend.
+        watch: sees who executes them.
         compile_s: wall seconds of the first step, the compilation of forward and (in training) backward included.
         caches: what that compilation met in the compilers' caches: whether it was cold.
         options: what was patched in TorchInductor's configuration for it; empty for other backends.
@@ -44,11 +48,17 @@ class CompiledCase:
         self.caches = CacheUse()
         self.options: dict[str, Any] = dict(adapter.inductor_options() or {})
         self.given = 0
+        self.watch = Watch(adapter.executor, adapter.name)
         self._compiler = adapter.dynamo_backend() if backend is None else backend
+        if isinstance(self._compiler, Front):
+            self._compiler.watch = self.watch
         self._function: Callable[..., Any] = torch.compile(case.module, backend=self._counted())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function(*args, **kwargs)
+        if not self.watch.counting:
+            return self._function(*args, **kwargs)
+        with self.watch.forward():
+            return self._function(*args, **kwargs)
 
     def first_step(self, case: Case) -> None:
         """One step, in which compilation happens, timed; not undone."""
@@ -70,9 +80,11 @@ class CompiledCase:
 
     def _counted(self) -> Callable[..., Any]:
         @functools.wraps(self._compiler)
-        def compiler(*args: Any, **options: Any) -> Any:
+        def compiler(gm: fx.GraphModule, *args: Any, **options: Any) -> Any:
             self.given += 1
-            return self._compiler(*args, **options)
+            if isinstance(self._compiler, Front):  # which has AOT graphs watched, each half by itself
+                return self.watch.around(self._compiler(gm, *args, **options))
+            return self.watch.watched(lambda: self._compiler(gm, *args, **options), gm)[1]
 
         return compiler
 

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 from torch import Tensor, fx
 
+from inductor_debug.stages.backends.execution import Watch
 from inductor_debug.stages.backends.graph_records import Halves, graph_records
 from inductor_debug.stages.backends.lowering import Lowering, ToldGraph
 from inductor_debug.stages.graphs.records import GraphRecord
@@ -46,6 +47,7 @@ class Front:
     Attributes:
         graphs: what each graph was lowered to, by id, where ``lowering`` is asked.
         compiled: graphs that the adapter has compiled.
+        watch: sees who executes them; by default for nobody.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Front:
         self._fresh = itertools.count()
         self.graphs: dict[str, ToldGraph] = {}
         self.compiled = 0
+        self.watch = Watch()
 
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
         number = f"g{next(self._fresh)}"
@@ -91,10 +94,10 @@ class Front:
         _given[gm] = (halves, direction)
         told = common.given(direction, gm, record_of(gm)) if common is not None else None
         began = time.perf_counter()
-        compiled = self._compile(gm, inputs)
+        compiled, watched = self.watch.watched(lambda: self._compile(gm, inputs), gm)
         self.compiled += 1
         if told is not None and self._lowering is not None:
             told.seconds = time.perf_counter() - began
             told.tell(self._lowering(compiled))
             self.graphs[told.id] = told
-        return compiled
+        return watched

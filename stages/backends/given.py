@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.execution import Executor, executor_of
 from inductor_debug.stages.backends.front import Level
 from inductor_debug.stages.backends.plugins import installed_adapters
 from inductor_debug.stages.backends.registry import build_adapter
@@ -31,6 +32,10 @@ class _Function(AcceleratorAdapter):
 
     def dynamo_backend(self) -> Callable[..., Any]:
         return self.function
+
+    @property
+    def executor(self) -> Executor:
+        return executor_of(self.function)
 
 
 def named(backend: str | AcceleratorAdapter | GivenBackend, inductor: Mapping[str, Any]) -> BackendConfig:

@@ -22,6 +22,7 @@ from inductor_debug.models.errors import invalid_choice
 from inductor_debug.stages.accelerators.config import AccelConfig
 from inductor_debug.stages.accelerators.profile import PREFIX
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter, run_as_traced
+from inductor_debug.stages.backends.execution import Executor
 from inductor_debug.stages.backends.front import Level
 from inductor_debug.stages.backends.graph_records import graph_records
 from inductor_debug.stages.backends.mock_options import MockOptions, split_options
@@ -102,6 +103,10 @@ class MockAdapter(AcceleratorAdapter):
             return self.execute(gm, example_inputs)
 
         return backend
+
+    @property
+    def executor(self) -> Executor:
+        return "inductor" if self.options.inductor else "torch"
 
     def execute(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Any]:
         """What runs a Dynamo graph behind the checks."""
@@ -258,7 +263,12 @@ def _watched(kind: type[MockAdapter]) -> Callable[[Callable[..., Any]], WatchedB
     def tell(told: str, mode: str | None = None, options: Any = None) -> None:
         _adapter(kind, mode, options).tell_outside(told)
 
-    return lambda backend: WatchedBackend(backend, tell)
+    def watched(backend: Callable[..., Any]) -> WatchedBackend:
+        found = WatchedBackend(backend, tell)
+        found.executor = "torch"
+        return found
+
+    return watched
 
 
 @_watched(MockAdapter)

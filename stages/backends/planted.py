@@ -22,6 +22,7 @@ from inductor_debug.models.errors import ConfigurationError, closest_first, inva
 from inductor_debug.stages.accelerators.config import AccelConfig
 from inductor_debug.stages.accelerators.profile import Profile
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.execution import Executor
 from inductor_debug.stages.backends.fault_kinds import FAULTS, Site, valid_strength
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.graphs.records import GraphRecord
@@ -93,6 +94,10 @@ class PlantedFault(AcceleratorAdapter):
 
     def own_check(self) -> Callable[[GraphRecord], Violations] | None:
         return self.inner.own_check()
+
+    @property
+    def executor(self) -> Executor:
+        return self.inner.executor
 
     def storage_rounding(self) -> AcceleratorAdapter | None:
         return self.inner.storage_rounding()

@@ -8,8 +8,10 @@ from torch import Tensor, fx
 
 from inductor_debug.stages.accelerators.config import AccelConfig
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.execution import Executor, executor_of
 from inductor_debug.stages.backends.front import Level
 from inductor_debug.stages.settings import BackendConfig
+from inductor_debug.stages.torch_internals.backends import registered_backend
 
 
 class RegisteredAdapter(AcceleratorAdapter):
@@ -33,9 +35,11 @@ class RegisteredAdapter(AcceleratorAdapter):
         compiled: Callable[..., Sequence[Tensor]] = self.dynamo_backend()(gm, list(example_inputs))
         return compiled
 
-    def dynamo_backend(self) -> Callable[..., Any]:
-        from inductor_debug.stages.torch_internals.backends import registered_backend
+    @property
+    def executor(self) -> Executor:
+        return executor_of(registered_backend(self.name))
 
+    def dynamo_backend(self) -> Callable[..., Any]:
         backend = registered_backend(self.name)
         return functools.partial(backend, options=self.options) if self.options else backend
 

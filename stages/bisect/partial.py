@@ -11,6 +11,7 @@ from torch import Tensor, fx
 from torch.fx.passes.utils.fuser_utils import fuse_as_graphmodule
 
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.execution import Executor
 from inductor_debug.stages.torch_internals.switch_records import Group
 from inductor_debug.stages.torch_internals.switches import Switchboard, piece_of_a_graph, seen
 
@@ -27,6 +28,10 @@ class PartialAdapter(AcceleratorAdapter):
         self.inner, self.board = inner, board
         self.name = inner.name
         self.decompositions = inner.decompositions
+
+    @property
+    def executor(self) -> Executor:
+        return "torch"
 
     def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
         pieces = pieces_of(gm, self.board)

@@ -12,6 +12,7 @@ from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
 from inductor_debug.stages.backends.eager import AotEagerAdapter, EagerAdapter
+from inductor_debug.stages.backends.execution import Watch
 from inductor_debug.stages.backends.inductor_switches import inductor_switches
 from inductor_debug.stages.bisect.kinds import CONFIG_MODULES, Link, Verdict
 from inductor_debug.stages.bisect.messages import as_python
@@ -72,6 +73,7 @@ class Uncompiled(CompiledCase):
         self.backend = "no compiler"
         self.options = {}
         self.given = 0
+        self.watch = Watch()
         self.compile_s = None
         self._compiler = self._function = case.module
 

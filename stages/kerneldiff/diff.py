@@ -1,5 +1,6 @@
 """Is what a backend computes right? A step of the case on each side, compared and reviewed. No stage, no directory."""
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.exercise import constant_weights
 from inductor_debug.models.input_draws import drawn_inputs
+from inductor_debug.stages.artifacts.execution import Execution
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
 from inductor_debug.stages.backends.given import GivenBackend, maker_of, named
@@ -37,6 +39,7 @@ from inductor_debug.stages.settings import ReferenceConfig, Settings
 from inductor_debug.stages.sides import eager_attention, matched_draws
 from inductor_debug.stages.sides import running as sides
 from inductor_debug.stages.sides.baseline import Baseline
+from inductor_debug.stages.sides.execution import with_operations
 
 REVIEWS: tuple[Review, ...] = (
     StorageRounding(),
@@ -128,10 +131,29 @@ def compared(
         return made[0]
 
     with drawn_inputs(standard.case, config.draw - 1, *standard.others):
-        test = sides.run_side("test", standard.case, function)
+        with contextlib.ExitStack() as stack:
+            test = sides.run_side("test", standard.case, lambda: _watched(function(), stack))
         if test.error:
             return _raised("test", test)
-        return _Comparing(context, config, standard, made[0], test).comparison()
+        execution = made[0].watch.execution()
+        comparison = _Comparing(context, config, standard, made[0], test).comparison()
+        return _with_execution(comparison, with_operations(execution, standard.case, made[0]))
+
+
+def _watched(compiled: CompiledCase, stack: contextlib.ExitStack) -> CompiledCase:
+    """The same; until ``stack`` closes it is seen who executes it."""
+    stack.enter_context(compiled.watch.step())
+    return compiled
+
+
+def _with_execution(comparison: Comparison, execution: Execution) -> Comparison:
+    """The same; what passes is not exercised where none of the backend's own code ran."""
+    verdict, message, told = comparison.verdict, comparison.message, execution.told
+    elsewhere = execution.elsewhere
+    if elsewhere and verdict not in (*FAILING, "not_exercised"):
+        verdict, message = "not_exercised", f"not_exercised: {elsewhere}; what ran instead is {message}"
+        told = told.removeprefix(f"; {elsewhere}")
+    return dataclasses.replace(comparison, verdict=verdict, message=message + told, execution=execution)
 
 
 class _Comparing:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from inductor_debug.stages.artifacts.execution import Execution
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.kerneldiff.reviews import Reviewed
 from inductor_debug.stages.kerneldiff.tasks import TaskMeasures
@@ -27,6 +28,7 @@ class Comparison:
         tables: of later runs and optimizer steps, by file.
         draw: of the inputs, the first that fails; 1 too where none does, and for what only a later call shows.
         adapter: the test side's; None where nothing was compared.
+        execution: who executed the test side; None where nothing was compared.
     """
 
     verdict: str
@@ -42,6 +44,7 @@ class Comparison:
     tables: dict[str, Any] = field(default_factory=dict, repr=False)
     adapter: AcceleratorAdapter | None = field(default=None, repr=False)
     draw: int = 1
+    execution: Execution | None = None
 
     @property
     def failed(self) -> list[TensorComparison]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from inductor_debug.models.shapes import fields_of
 from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.execution import Execution
 from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted, short, stage_note
@@ -36,10 +37,17 @@ def numerics(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) ->
     return {
         "summary": stored,
         "tally": failure_counts(stored, rows or []),
-        "diagnosis": None if diagnosis is None else dict(fields_of(diagnosis)),
+        "diagnosis": None if diagnosis is None else dict(fields_of(diagnosis)) | executed(diagnosis.execution),
         "table": capped(rows, files.OUTPUTS, max_rows, order=worst_first),
         "plots": files.PLOT.stored(artifacts),
     }
+
+
+def executed(execution: Execution | None) -> Row:
+    """Who executed the test side, as a row of the diagnosis; what is not known is left out."""
+    if execution is None:
+        return {}
+    return {"execution": {key: value for key, value in vars(execution).items() if value is not None}}
 
 
 def failure_counts(stored: Mapping[str, Any], rows: list[Row]) -> str | None:
@@ -97,7 +105,8 @@ class NumericsSection(ReportSection):
             notes.append(f"Where the numbers first go wrong: {diagnosis.get('localization')}.")
         ended = {stage.get("name"): stage.get("status") for stage in report["stages"]}.get("kerneldiff")
         if stored.get("verdict") in ("not_established", "not_exercised") and ended in ("passed", "failed"):
-            notes.append(f"The comparison's verdict is {stored['verdict']}.")
+            reason = Execution(**found).elsewhere if (found := diagnosis.get("execution")) else ""
+            notes.append(f"The comparison's verdict is {stored['verdict']}{reason and f': {reason}'}.")
         return notes
 
     def page(self, data: Row | None, artifacts: Artifacts) -> Mapping[str, Any]:

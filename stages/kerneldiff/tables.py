@@ -82,6 +82,7 @@ def diagnosis(comparison: Comparison, *, worst: TensorComparison | None, drawn: 
         failed=len(comparison.failed),
         drawn=drawn,
         draw=comparison.draw,
+        execution=comparison.execution,
         tasks=None if comparison.adapter is None else [asdict(measures) for measures in comparison.tasks],
     )
 

@@ -40,7 +40,12 @@ class WatchedBackend:
         compiler: the backend, as ``torch.compile`` takes it.
         tell: gets why, in words, and the ``mode`` and ``options`` of torch.compile; what it raises, the caller of the
             compiled function gets as a failure of the backend.
+
+    Attributes:
+        executor: who executes, see :class:`stages.artifacts.execution.Execution`.
     """
+
+    executor = "own"
 
     def __init__(self, compiler: Callable[..., Any], tell: Callable[..., None]) -> None:
         self.__wrapped__, self.tell = compiler, tell

@@ -38,7 +38,7 @@ def net() -> tuple[Net, tuple[torch.Tensor]]:
     return Net(), (torch.randn(6, 8),)
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", Scaled(0.0), lambda gm, example_inputs: gm.forward])
+@pytest.mark.parametrize("backend", ["aot_eager", Scaled(0.0), lambda gm, example_inputs: lambda *args: gm(*args)])
 def test_what_is_right_passes_in_training_too(backend: Any) -> None:
     module, args = net()
     found = diff(module, args, backend=backend, mode="training")
