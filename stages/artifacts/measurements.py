@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from inductor_debug.models.shapes import Number
+from inductor_debug.models.shapes import OMITTED, Number
+from inductor_debug.stages.artifacts.execution import Execution
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,7 @@ class SampledProcess:
         stopped: why timing ended.
         first_warm_step_s: side → seconds of its first untimed step.
         device_use: where a device did the work of either side.
+        execution: who executed the test side's first warm step.
     """
 
     process: int
@@ -186,6 +188,7 @@ class SampledProcess:
     load: Load | None
     device_use: DeviceUseRecord | None
     after: Surroundings | None
+    execution: Execution | None = field(default=None, metadata=OMITTED)
 
 
 @dataclass(frozen=True)

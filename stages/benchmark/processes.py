@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inductor_debug.models.shapes import reader
+from inductor_debug.stages.artifacts.execution import Execution
 from inductor_debug.stages.artifacts.measurements import DeviceUseRecord, FirstStep, Load, Surroundings
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.device_use import DeviceUse, of_record
@@ -34,6 +35,7 @@ class Sampled:
         index: of the process, from 0.
         rows: one a timed call: ``side``, ``index``, ``ms``, ``device_ms``, ``started``.
         compiled: the test side's first step.
+        execution: who executed the test side's first untimed step.
         warm: side → seconds of its first untimed step.
         memory: side → peaks in bytes, of the sides that this process held alone.
         load: its surroundings; ``on_host``: whether the host did the work of either side.
@@ -46,6 +48,7 @@ class Sampled:
     index: int
     rows: list[dict[str, Any]] = field(default_factory=list)
     compiled: FirstStep = field(default_factory=FirstStep)
+    execution: Execution | None = None
     warm: dict[str, float] = field(default_factory=dict)
     memory: dict[str, dict[str, Any]] = field(default_factory=dict)
     load: Load | None = None
@@ -64,6 +67,8 @@ class Sampled:
             self.rows.append(rest)
         elif kind == "compiled":
             self.compiled = reader(FirstStep)(rest)
+        elif kind == "executed":
+            self.execution = reader(Execution)(rest["execution"])
         elif kind == "warm":
             self.warm[rest["side"]] = rest["seconds"]
         elif kind == "memory":

@@ -3,6 +3,7 @@
 It builds the case, loads the run's compiled code, measures, and tells through JSON lines on the results' descriptor::
 
     {"event": "compiled", "seconds", "loads", "caches"}   the test side's first step
+    {"event": "executed", "execution"}                    who executed its first untimed step
     {"event": "warm", "side", "seconds"}                  the first untimed step of a side
     {"event": "memory", "side", ...}                      peaks of one step, of a side that the process held alone
     {"event": "sample", "side", "index", "ms", "device_ms", "started"}
@@ -10,6 +11,7 @@ It builds the case, loads the run's compiled code, measures, and tells through J
     {"event": "raised", "text"}                           in place of ``done``; the traceback is on standard error
 """
 
+import contextlib
 import ctypes
 import dataclasses
 import json
@@ -27,7 +29,7 @@ import torch
 from inductor_debug.models.case import Case
 from inductor_debug.models.errors import root_cause
 from inductor_debug.stages.artifacts.measurements import Surroundings
-from inductor_debug.stages.backends.compiled import load_case
+from inductor_debug.stages.backends.compiled import CompiledCase, load_case
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.benchmark import timing
 from inductor_debug.stages.benchmark.calls import DeviceClock, stepper
@@ -80,7 +82,7 @@ class Sampler:
             functions[side] = self._function(side, cases[side])
             call = stepper(cases[side], functions[side])
             with cases[side].surroundings():
-                self._warm(side, call)
+                self._warm(side, functions[side], call)
                 if self.index == timing.SIDES.index(side) or self.processes == 1:
                     self.emit({"event": "memory", "side": side} | peaks(cases[side], call, alone=self.processes > 1))
         with cases["reference"].surroundings(), cases["test"].surroundings():  # mode and TF32 are the run's: both alike
@@ -101,12 +103,16 @@ class Sampler:
         function: Callable[..., Any] = compiled
         return function
 
-    def _warm(self, side: str, call: Callable[[], None]) -> None:
+    def _warm(self, side: str, function: Callable[..., Any], call: Callable[[], None]) -> None:
         for index in range(max(self.options.warmup, 1)):
-            start = time.perf_counter()
-            call()
+            compiled = function if index == 0 and isinstance(function, CompiledCase) else None
+            with contextlib.nullcontext() if compiled is None else compiled.watch.step():
+                start = time.perf_counter()
+                call()
             if index == 0:
                 self.emit({"event": "warm", "side": side, "seconds": time.perf_counter() - start})
+            if compiled is not None:
+                self.emit({"event": "executed", "execution": vars(compiled.watch.execution())})
 
     def _sample(self, cases: Mapping[str, Case], functions: Mapping[str, Callable[..., Any]]) -> None:
         end_compile_workers()

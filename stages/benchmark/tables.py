@@ -79,7 +79,7 @@ def report_of(figures: dict[str, SideFigures], found: list[Sampled]) -> StageRes
     }
     return StageResult(
         "passed",
-        message(figures, ratio, reason, told(device_uses(found))),
+        message(figures, ratio, reason, told(device_uses(found))) + executed(found, reason),
         {
             files.SAMPLES.path: pd.DataFrame(rows, columns=SAMPLE_COLUMNS),
             files.BENCHMARK.path: pd.DataFrame(table, columns=SUMMARY_COLUMNS),
@@ -91,10 +91,19 @@ def report_of(figures: dict[str, SideFigures], found: list[Sampled]) -> StageRes
 
 def not_established(found: list[Sampled]) -> str | None:
     """Why the speed-up is not established, whatever its interval; None where it is."""
+    execution = found[0].execution
+    if execution is not None and execution.elsewhere:
+        return execution.elsewhere
     if len(found) < 2:
         return _ONE_PROCESS
     loads = [sampled.load for sampled in found if sampled.load is not None]
     return reason_against(loads, found[0].on_host)
+
+
+def executed(found: list[Sampled], reason: str | None) -> str:
+    """What others than the backend executed, as the end of a message that has ``reason``; empty where nothing."""
+    execution = found[0].execution
+    return "" if execution is None or reason == execution.elsewhere else execution.told
 
 
 def device_uses(found: list[Sampled]) -> list[DeviceUse]:
@@ -144,6 +153,7 @@ def machine(found: list[Sampled], reason: str | None) -> Machine:
             load=sampled.load,
             device_use=None if sampled.device_use is None else sampled.device_use.record,
             after=sampled.environment,
+            execution=sampled.execution,
         )
         for sampled in found
     ]

@@ -7,6 +7,7 @@ import torch
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.benchmark import timing
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.memory import Peak, _sampled_peak, allocated_peak, case_bytes, peak_memory
@@ -129,6 +130,16 @@ def test_in_this_process_both_sides_are_reported_and_the_model_is_left_alone():
         assert torch.equal(value, before[name]), name
     assert torch.equal(torch.get_rng_state(), random)
     assert all(parameter.grad is None for parameter in context.case.module.parameters())
+
+
+def test_a_backend_that_left_all_to_inductor_has_no_speed_of_its_own():
+    context = context_of("benchmark_models.Silent")
+    result = BenchmarkStage(BenchmarkConfig(warmup=1, repeats=3, max_repeats=3)).run(context)
+    reason = "TorchInductor executed all 2 graphs in place of silent"
+    assert result.message.startswith(f"speed not established: {reason}; measured ")
+    assert result.message.count(reason) == 1 and result.summary["benchmark"]["not_established"] == reason
+    (process,) = result.artifacts[files.MACHINE.path].processes
+    assert process.execution.inductor == process.execution.graphs == 2
 
 
 def test_the_message_has_no_exponents():
