@@ -95,7 +95,7 @@ class KernelDiffStage(Stage):
         artifacts: dict[str, Any] = {
             files.OUTPUTS.path: table(comparison.rows),
             files.WORST.path: [
-                WorstElements(row.kind, row.path, row.verdict, row.worst) for row in comparison.rows if row.worst
+                WorstElements(row.kind, row.path, row.verdict, list(row.worst)) for row in comparison.rows if row.worst
             ],
             files.REVIEWS.path: comparison.reviews.table,
             files.DIAGNOSIS.path: diagnosis(comparison, worst=failed[0] if failed else None, drawn=self._drawn(failed)),

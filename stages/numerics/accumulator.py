@@ -1,23 +1,27 @@
-"""The figures of one tensor against another as running sums over pieces of them, on the pieces' own device.
+"""The figures of one tensor against another as running sums over pieces of them, on the host.
 
-Floats are widened to float64 (complex to complex128) a piece at a time. Sums are kept in float64 with a running scale,
-so that values near 1e300 and errors near 1e-300 neither overflow nor vanish. Integers are compared as integers.
+Values are widened to float64 (complex to complex128) a piece at a time. Sums are kept in float64 with a running scale,
+so that values near 1e300 and errors near 1e-300 neither overflow nor vanish. Integers are compared exactly.
 
-Pieces of real numbers that are all finite take a short way through five buffers that are used again for every piece.
-All others (complex, integers, NaN, infinities) take the general way. Both give the same figures.
+Pieces of real numbers that are all finite take a short way through five buffers that are used again for every piece;
+of integers those that float64 holds exactly. All others (complex, NaN, infinities, integers from 2**53) take the
+general way. Both give the same figures. The arithmetic is NumPy's, whose calls cost a third of torch's.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy
 import torch
 
-from inductor_debug.stages.artifacts.comparison import Worst
 from inductor_debug.stages.numerics import formats
+from inductor_debug.stages.numerics.boxes import Place
 from inductor_debug.stages.numerics.device_pass import DeviceFigures
 from inductor_debug.stages.numerics.histogram import BINS, bins_of
-from inductor_debug.stages.numerics.readers import Side, region, unravel
-from inductor_debug.stages.numerics.sums import Dot, Spread, Total, decibel
+from inductor_debug.stages.numerics.readers import Side
+from inductor_debug.stages.numerics.sums import Dot, Spread, Total, decibel, largest
+from inductor_debug.stages.numerics.worst import NONE, Candidate, WorstFirst
 
 Number = bool | int | float | complex
 
@@ -45,7 +49,7 @@ class Figures:
     snr_db: float = math.nan
     reference_rms: float = 0.0
     test_rms: float = 0.0
-    worst: list[Worst] = field(default_factory=list)
+    worst: WorstFirst = NONE
     gold_elements: int = 0
     floor: Spread = field(default_factory=Spread)
     error: Spread = field(default_factory=Spread)
@@ -60,19 +64,13 @@ _COUNTS = {
 """Counts among the figures → columns of a pass on a device."""
 
 
-def _largest(values: torch.Tensor) -> float:
-    """The largest absolute value; NaN where there is one."""
-    lowest, highest = torch.aminmax(values)
-    return max(-lowest.item(), highest.item())
-
-
 def _greater(left: float, right: float) -> float:
     """The greater, NaN where either is."""
     return math.nan if math.isnan(left) or math.isnan(right) else max(left, right)
 
 
 class Accumulator:
-    """Running sums over chunks.
+    """Running sums over pieces.
 
     Args:
         reference, test: the sides, of equal shapes, any dtypes and devices.
@@ -93,39 +91,39 @@ class Accumulator:
         self.errors = Spread()
         self.sum_abs, self.sum_rel, self.relative = Total(), Total(), 0
         self.left, self.right, self.dot = Spread(), Spread(), Dot()
-        self.candidates: list[tuple[float, int]] = []
-        self.known: dict[int, tuple[float, float]] = {}
+        self.candidates: list[Candidate] = []
         if histogram:
             self.figures.histogram = [0] * BINS
-        complexes = reference.dtype.is_complex or test.dtype.is_complex
-        self.short = not self.integers and not complexes and 0 <= atol < math.inf and 0 <= rtol < math.inf
-        self.buffers = torch.empty(5, 0, dtype=torch.float64)
+        self.short = 0 <= atol < math.inf and 0 <= rtol < math.inf
+        self.buffers = numpy.empty((5, 0))
 
-    def add(self, offset: int, pieces: list[torch.Tensor]) -> None:
-        if self.short and not any(piece.dtype.is_complex for piece in pieces) and self._add_finite(offset, pieces):
-            return
-        reference, test = pieces[0], pieces[1]
+    def add(self, place: Place, pieces: Sequence[torch.Tensor]) -> None:
+        """Add a piece of the reference, of the test and, where there is one, of gold: on the host, of any strides."""
+        values = [formats.array(piece) for piece in pieces]
+        complexes = "c" in [side.dtype.kind for side in values]
+        if not (self.short and not complexes and self._add_finite(place, pieces, values)):
+            self._add_any(place, pieces, values)
+
+    def _add_any(self, place: Place, pieces: Sequence[torch.Tensor], values: Sequence[numpy.ndarray]) -> None:
+        """The general way."""
+        wide = [side.astype(complex if side.dtype.kind == "c" else float) for side in values]
+        reference, test = wide[0], wide[1]
         if self.integers:
-            gap = formats.distance(formats.exact_integers(reference), formats.exact_integers(test))
+            gap = formats.distance(*(formats.exact_integers(piece.detach().reshape(-1)) for piece in pieces[:2]))
             self.figures.max_abs = max(self.figures.max_abs, formats.largest_unsigned(gap))
-            self.figures.bitwise_equal &= not bool(gap.any())
-            absolute, equal = formats.unsigned_to_float64(gap), gap == 0
-            wide_reference, wide_test = formats.widen(reference), formats.widen(test)
+            absolute, equal = formats.unsigned_to_float64(gap).numpy(), (gap == 0).numpy()
+            self.figures.bitwise_equal &= bool(equal.all())
         else:
-            wide_reference, wide_test = formats.widen(reference), formats.widen(test)
-            equal = self._count_nonfinite(wide_reference, wide_test)
+            equal = self._count_nonfinite(reference, test)
             if self.same_dtype:
-                both_nan = wide_reference.isnan() & wide_test.isnan()
-                self.figures.bitwise_equal &= bool((formats.same_bits(reference, test) | both_nan).all())
-                self._ulp(reference, test)
-            absolute = (wide_test - wide_reference).abs()
-            absolute = torch.where(equal, 0.0, absolute)
-        self._sums(absolute, equal, wide_reference, wide_test)
+                self._bits(pieces, values)
+            absolute = numpy.where(equal, 0.0, formats.modulus(test - reference))
+        self._sums(absolute, equal, reference, test)
         self._count(absolute)
-        rank = torch.where(absolute.isnan(), math.inf, absolute)
-        self._remember(offset, rank, rank.amax().item())
-        if len(pieces) > 2:
-            self._against_gold(wide_reference, wide_test, formats.widen(pieces[2]))
+        rank = numpy.where(numpy.isnan(absolute), math.inf, absolute)
+        self._remember(place, rank, largest(rank), values)
+        if len(wide) > 2:
+            self._against_gold(reference, test, wide[2])
 
     def merge(self, found: DeviceFigures, count: int, *, gold: bool) -> None:
         """Add what a pass on a device found of ``count`` elements of floating dtypes."""
@@ -155,45 +153,52 @@ class Accumulator:
         if figures.histogram is not None:
             figures.histogram = [mine + more for mine, more in zip(figures.histogram, found.histogram, strict=True)]
         for element in found.worst:
-            self.candidates.append((element.error, element.position))
-            self.known[element.position] = element.reference, element.test
+            self.candidates.append((-element.error, element.position, element.reference, element.test))
         self._trim()
 
-    def _add_finite(self, offset: int, pieces: list[torch.Tensor]) -> bool:
-        """The short way. False, with nothing added, where a value, or a difference, is not finite."""
-        count = pieces[0].numel()
+    def _add_finite(self, place: Place, pieces: Sequence[torch.Tensor], values: Sequence[numpy.ndarray]) -> bool:
+        """The short way. False, with nothing added, where a value, or a difference, is not finite or not exact."""
+        count = values[0].size
         if self.buffers.shape[1] < count:
-            self.buffers = torch.empty(5, count, dtype=torch.float64, device=pieces[0].device)
-        reference, test, error, size, work = (buffer[:count] for buffer in self.buffers)
-        reference.copy_(pieces[0])
-        test.copy_(pieces[1])
-        torch.sub(test, reference, out=error).abs_()
-        top = error.amax().item()
+            self.buffers = numpy.empty((5, count))
+        reference, test, error, size, work = self.buffers[:, :count]
+        numpy.copyto(reference, values[0])
+        numpy.copyto(test, values[1])
+        numpy.subtract(test, reference, out=error)
+        numpy.abs(error, out=error)
+        top = largest(error)
+        highest, top_test = largest(numpy.abs(reference, out=size)), largest(numpy.abs(test, out=work))
         if not math.isfinite(top):  # a difference is finite only where both sides are
             return False
-        figures = self.figures
-        lowest, highest = (bound.item() for bound in torch.aminmax(torch.abs(reference, out=size)))
-        nonzero = count if lowest > 0 else int(torch.count_nonzero(size))
+        if self.integers and not max(highest, top_test) < formats.EXACT:
+            return False
+        figures, lowest = self.figures, size.item(size.argmin())
+        nonzero = count if lowest > 0 else int(numpy.count_nonzero(size != 0))
         figures.zero_reference += count - nonzero
         self.relative += nonzero
-        self.errors.add(error, top, work)
-        self.left.add(reference, highest, work)
-        self.right.add(test, _largest(test), work)
-        self.dot.add(reference, test, self.left.largest, self.right.largest, work)
+        self.errors.add(error, top)
+        self.left.add(reference, highest)
+        self.right.add(test, top_test)
+        self.dot.add(reference, test, self.left.largest, self.right.largest)
         self._count(error)
         if top > 0:
             self._add_different(error, size, work, top, lowest)
-            self._remember(offset, error, top)
-        if self.same_dtype:
-            figures.bitwise_equal = figures.bitwise_equal and top == 0 and formats.identical(pieces[0], pieces[1])
+            self._remember(place, error, top, values)
+        if self.integers:
+            figures.max_abs = max(figures.max_abs, int(top))
+            figures.bitwise_equal = figures.bitwise_equal and top == 0
+        elif self.same_dtype:
+            left, right = formats.bits(pieces[0], values[0]), formats.bits(pieces[1], values[1])
+            figures.bitwise_equal = figures.bitwise_equal and top == 0 and bool((left == right).all())
             if top > 0:
-                figures.max_ulp = max(figures.max_ulp or 0, formats.largest_distance(pieces[0], pieces[1]))
-        if len(pieces) > 2:
-            self._against_finite_gold(reference, test, size.copy_(pieces[2]), work)
+                figures.max_ulp = max(figures.max_ulp or 0, formats.largest_distance(left, right))
+        if len(values) > 2:
+            numpy.copyto(size, values[2])
+            self._against_finite_gold(reference, test, size, work)
         return True
 
     def _add_different(
-        self, error: torch.Tensor, size: torch.Tensor, work: torch.Tensor, top: float, lowest: float
+        self, error: numpy.ndarray, size: numpy.ndarray, work: numpy.ndarray, top: float, lowest: float
     ) -> None:
         """Mismatches, sums and relative errors of finite values; overwrites ``work``, and zeros of ``size``.
 
@@ -203,112 +208,122 @@ class Accumulator:
         """
         figures = self.figures
         self.sum_abs.add(error, top)
-        torch.mul(size, self.rtol, out=work).add_(self.atol)
-        figures.mismatched += int(torch.count_nonzero(error > work))
+        if top > self.atol + self.rtol * lowest:  # else no element can be beyond the tolerance
+            numpy.multiply(size, self.rtol, out=work)
+            work += self.atol
+            figures.mismatched += int(numpy.count_nonzero(error > work))
         if lowest == 0:
-            size.masked_fill_(size == 0, math.inf)  # these are left out: error / infinity adds 0
-        torch.div(error, size, out=work)
-        largest = work.amax().item()
-        figures.max_rel = _greater(figures.max_rel, largest)
-        self.sum_rel.add(work, largest)
+            size[size == 0] = math.inf  # these are left out: error / infinity adds 0
+        highest = largest(numpy.divide(error, size, out=work))
+        figures.max_rel = _greater(figures.max_rel, highest)
+        self.sum_rel.add(work, highest)
 
     def _against_finite_gold(
-        self, reference: torch.Tensor, test: torch.Tensor, gold: torch.Tensor, work: torch.Tensor
+        self, reference: numpy.ndarray, test: numpy.ndarray, gold: numpy.ndarray, work: numpy.ndarray
     ) -> None:
         """Figures against gold of finite sides; overwrites all but ``gold``."""
-        largest = _largest(gold)
-        if not math.isfinite(largest):
+        highest = largest(numpy.abs(gold, out=work))
+        if not math.isfinite(highest):
             self._against_gold(reference, test, gold)
             return
-        self.figures.gold_elements += gold.numel()
-        self.figures.floor.add(reference.sub_(gold).abs_(), work=work)
-        self.figures.error.add(test.sub_(gold).abs_(), work=work)
-        self.figures.magnitude.add(gold, largest, work)
+        self.figures.gold_elements += gold.size
+        for spread, side in ((self.figures.floor, reference), (self.figures.error, test)):
+            numpy.subtract(side, gold, out=side)
+            spread.add(side, largest(numpy.abs(side, out=work)))
+        self.figures.magnitude.add(gold, highest)
 
-    def _count_nonfinite(self, reference: torch.Tensor, test: torch.Tensor) -> torch.Tensor:
+    def _count_nonfinite(self, reference: numpy.ndarray, test: numpy.ndarray) -> numpy.ndarray:
         """Count NaN and infinities; returns where the two sides are equal, NaN with NaN included."""
         figures = self.figures
-        nan_reference, nan_test = reference.isnan(), test.isnan()
+        nan_reference, nan_test = numpy.isnan(reference), numpy.isnan(test)
         equal = (reference == test) | (nan_reference & nan_test)
-        finite_reference, finite_test = reference.isfinite(), test.isfinite()
-        if not bool(finite_reference.all() & finite_test.all()):
-            figures.nan_reference += int(nan_reference.sum())
-            figures.nan_test += int(nan_test.sum())
-            figures.inf_reference += int((reference.isinf() & ~nan_reference).sum())
-            figures.inf_test += int((test.isinf() & ~nan_test).sum())
-            figures.nonfinite_mismatched += int((~equal & ~(finite_reference & finite_test)).sum())
+        finite = numpy.isfinite(reference) & numpy.isfinite(test)
+        if not finite.all():
+            figures.nan_reference += int(numpy.count_nonzero(nan_reference))
+            figures.nan_test += int(numpy.count_nonzero(nan_test))
+            figures.inf_reference += int(numpy.count_nonzero(numpy.isinf(reference) & ~nan_reference))
+            figures.inf_test += int(numpy.count_nonzero(numpy.isinf(test) & ~nan_test))
+            figures.nonfinite_mismatched += int(numpy.count_nonzero(~equal & ~finite))
         return equal
 
-    def _ulp(self, reference: torch.Tensor, test: torch.Tensor) -> None:
-        """Representable numbers between the sides, over elements finite on both; complex: the worse component."""
-        if reference.dtype.is_complex:
-            reference, test = torch.view_as_real(reference).reshape(-1), torch.view_as_real(test).reshape(-1)
-        # float8 has no isfinite of its own
-        finite = reference.to(torch.float64).isfinite() & test.to(torch.float64).isfinite()
-        gap = formats.distance(formats.ordered(reference), formats.ordered(test))
-        gap = gap if bool(finite.all()) else gap[finite]
-        self.figures.max_ulp = max(self.figures.max_ulp or 0, formats.largest_unsigned(gap))
+    def _bits(self, pieces: Sequence[torch.Tensor], values: Sequence[numpy.ndarray]) -> None:
+        """Equality of bits but for NaN on both sides, and representable numbers between what is finite on both.
 
-    def _sums(self, absolute: torch.Tensor, equal: torch.Tensor, reference: torch.Tensor, test: torch.Tensor) -> None:
+        Of complex numbers each component counts.
+        """
         figures = self.figures
-        size_reference, size_test = reference.abs(), test.abs()
-        close = equal | ((absolute <= self.atol + self.rtol * size_reference) & absolute.isfinite())
-        figures.mismatched += close.numel() - int(close.sum())
-        top = absolute.max().item()
+        parts = [side.view(side.real.dtype) for side in values[:2]]
+        left, right = formats.bits(pieces[0], values[0]), formats.bits(pieces[1], values[1])
+        neither = numpy.isnan(values[0]) & numpy.isnan(values[1])
+        unlike = (left != right).reshape(len(neither), -1).any(1) & ~neither
+        figures.bitwise_equal = figures.bitwise_equal and not unlike.any()
+        finite = numpy.isfinite(parts[0]) & numpy.isfinite(parts[1])
+        if finite.any():
+            distance = formats.largest_distance(left[finite], right[finite])
+            figures.max_ulp = max(figures.max_ulp or 0, distance)
+
+    def _sums(
+        self, absolute: numpy.ndarray, equal: numpy.ndarray, reference: numpy.ndarray, test: numpy.ndarray
+    ) -> None:
+        figures = self.figures
+        size_reference, size_test = formats.modulus(reference), formats.modulus(test)
+        close = equal | ((absolute <= self.atol + self.rtol * size_reference) & numpy.isfinite(absolute))
+        figures.mismatched += close.size - int(numpy.count_nonzero(close))
+        top = largest(absolute)
         self.errors.add(absolute, top)
         self.sum_abs.add(absolute, top)
         nonzero = size_reference != 0
-        error, size = absolute, size_reference
-        if not bool(nonzero.all()):  # picking by mask costs more than all the sums together
-            error, size = error[nonzero], size[nonzero]
+        error, size = absolute[nonzero], size_reference[nonzero]
         relative = error / size
-        if not bool(relative.isfinite().all()):
-            relative = torch.where(error == 0, 0.0, torch.where(error.isinf(), math.inf, relative))
-        figures.zero_reference += absolute.numel() - relative.numel()
-        self.relative += relative.numel()
-        if relative.numel():
-            largest = relative.max().item()
-            figures.max_rel = _greater(figures.max_rel, largest)
-            self.sum_rel.add(relative, largest)
-        finite = size_reference.isfinite() & size_test.isfinite()
-        if not bool(finite.all()):
-            reference, test = reference[finite], test[finite]
-            size_reference, size_test = size_reference[finite], size_test[finite]
-        self.left.add(size_reference)
-        self.right.add(size_test)
+        relative = numpy.where(error == 0, 0.0, numpy.where(numpy.isinf(error), math.inf, relative))
+        figures.zero_reference += absolute.size - relative.size
+        self.relative += relative.size
+        if relative.size:
+            highest = largest(relative)
+            figures.max_rel = _greater(figures.max_rel, highest)
+            self.sum_rel.add(relative, highest)
+        finite = numpy.isfinite(size_reference) & numpy.isfinite(size_test)
+        reference, test = reference[finite], test[finite]
+        self.left.add(size_reference[finite])
+        self.right.add(size_test[finite])
         self.dot.add(reference, test, self.left.largest, self.right.largest)
 
-    def _remember(self, offset: int, rank: torch.Tensor, top: float) -> None:
+    def _remember(self, place: Place, rank: numpy.ndarray, top: float, values: Sequence[numpy.ndarray]) -> None:
         """Keep the worst of the errors ``rank`` (no NaN; the largest is ``top``): of equal ones the lowest indices."""
         full = len(self.candidates) == self.keep
-        if not self.keep or not top > (self.candidates[-1][0] if full else 0.0):
+        if not self.keep or top == 0 or (full and (-top, place.first) > self.candidates[-1][:2]):
             return
-        least = rank.topk(min(self.keep, rank.numel())).values[-1]
-        indices = torch.cat([(rank > least).nonzero()[:, 0], (rank == least).nonzero()[: self.keep, 0]])
-        for value, index in zip(rank[indices].tolist(), indices.tolist(), strict=True):
-            if value > 0:
-                self.candidates.append((value, offset + index))
+        least = 0.0
+        if rank.size > self.keep:
+            ranked = rank.copy()
+            ranked.partition(-self.keep)
+            least = ranked.item(-self.keep)
+        (chosen,) = (rank >= least if least > 0 else rank > 0).nonzero()
+        if len(chosen) > self.keep:
+            chosen = chosen[numpy.lexsort((place.flat(chosen), -rank[chosen]))[: self.keep]]
+        columns = (-rank[chosen], place.flat(chosen), values[0][chosen], values[1][chosen])
+        self.candidates += zip(*[column.tolist() for column in columns], strict=True)
         self._trim()
 
     def _trim(self) -> None:
-        self.candidates.sort(key=lambda candidate: (-candidate[0], candidate[1]))
+        self.candidates.sort()
         del self.candidates[self.keep :]
 
-    def _count(self, error: torch.Tensor) -> None:
+    def _count(self, error: numpy.ndarray) -> None:
         if self.figures.histogram is not None:
-            counts = torch.bincount(bins_of(error), minlength=BINS).tolist()
+            counts = torch.bincount(bins_of(torch.from_numpy(error)), minlength=BINS).tolist()
             self.figures.histogram = [mine + more for mine, more in zip(self.figures.histogram, counts, strict=True)]
 
-    def _against_gold(self, reference: torch.Tensor, test: torch.Tensor, gold: torch.Tensor) -> None:
-        finite = reference.isfinite() & test.isfinite() & gold.isfinite()
-        if not bool(finite.all()):
-            reference, test, gold = reference[finite], test[finite], gold[finite]
-        self.figures.gold_elements += gold.numel()
-        self.figures.floor.add((reference - gold).abs())
-        self.figures.error.add((test - gold).abs())
-        self.figures.magnitude.add(gold.abs())
+    def _against_gold(self, reference: numpy.ndarray, test: numpy.ndarray, gold: numpy.ndarray) -> None:
+        finite = numpy.isfinite(reference) & numpy.isfinite(test) & numpy.isfinite(gold)
+        reference, test, gold = reference[finite], test[finite], gold[finite]
+        self.figures.gold_elements += gold.size
+        self.figures.floor.add(formats.modulus(reference - gold))
+        self.figures.error.add(formats.modulus(test - gold))
+        self.figures.magnitude.add(formats.modulus(gold))
 
-    def finish(self, reference: Side, test: Side) -> Figures:
+    def finish(self) -> Figures:
+        """All figures of what was added."""
         figures = self.figures
         if not self.integers:
             figures.max_abs = self.errors.maximum
@@ -320,8 +335,6 @@ class Accumulator:
         figures.mean_rel = self.sum_rel.mean(self.relative, figures.max_rel)
         figures.cosine = self.dot.cosine(self.left, self.right)
         figures.snr_db = decibel(self.left, self.errors)
-        for error, flat in self.candidates:
-            index = unravel(flat, self.shape)
-            sides = self.known.get(flat) or (region(reference, [*index]).item(), region(test, [*index]).item())
-            figures.worst.append(Worst(index, *sides, error))
+        if self.candidates:
+            figures.worst = WorstFirst(self.shape, self.candidates)
         return figures

@@ -13,11 +13,11 @@ class CannotCompare(Exception):
     """A tensor without values that can be compared."""
 
 
-_PACKED = ("torch.float4_e2m1fn_x2",)
-"""Dtypes of two numbers a byte, which torch can't read: compared as bytes."""
+_PACKED = getattr(torch, "float4_e2m1fn_x2", None)
+"""A dtype of two numbers a byte, which torch can't read: compared as bytes."""
 
-_WITHOUT_ZERO = ("torch.float8_e8m0fnu",)
-"""Dtypes that can't hold what a sparse tensor leaves out."""
+_WITHOUT_ZERO = getattr(torch, "float8_e8m0fnu", None)
+"""A dtype that can't hold what a sparse tensor leaves out."""
 
 
 def comparable(tensor: Side) -> Side:
@@ -37,14 +37,14 @@ def comparable(tensor: Side) -> Side:
     tensor = tensor.detach()
     if tensor.is_meta or (tensor.is_nested and tensor.layout != torch.jagged):
         raise CannotCompare(f"a {'meta' if tensor.is_meta else 'strided nested'} tensor has no values to compare")
-    if str(tensor.dtype) in _PACKED:
+    if tensor.dtype == _PACKED:
         return tensor.view(torch.uint8)
     if tensor.is_quantized:
         return QuantizedReader(tensor) if quantized_reader.readable(tensor) else tensor.dequantize()
     if tensor.layout == torch.jagged:
         return tensor.values()
     if tensor.layout in LAYOUTS:
-        if str(tensor.dtype) in _WITHOUT_ZERO:
+        if tensor.dtype == _WITHOUT_ZERO:
             raise CannotCompare(f"a sparse tensor of {tensor.dtype}, which has no zero")
         return SparseReader(tensor)
     return tensor if tensor.layout == torch.strided else tensor.to_dense()

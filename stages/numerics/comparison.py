@@ -1,8 +1,8 @@
 """One tensor, or one nested structure, against another."""
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -60,6 +60,7 @@ def compare_tensors(
         ValueError: ``factor`` is no finite number above 0; ``atol``, ``rtol`` or ``roundoff`` none from 0; ``worst`` no
             whole number from 0.
     """
+    check_values(factor=factor, atol=atol, rtol=rtol, roundoff=roundoff, worst=worst)
     return begin_comparison(
         reference, test, gold=gold, atol=atol, rtol=rtol, path=path, factor=factor, kind=kind, roundoff=roundoff,
         worst=worst, histogram=histogram,
@@ -88,7 +89,6 @@ def begin_comparison(
     Args:
         noise: RMS of the noise, where it is known otherwise than by the reference's one draw.
     """
-    check_values(factor=factor, atol=atol, rtol=rtol, roundoff=roundoff, worst=worst)
     try:
         left, right = _side(reference), _side(test)
         third = None if gold is None else _side(gold)
@@ -100,10 +100,9 @@ def begin_comparison(
         shapes = f"{list(left.shape)} in the reference, {list(right.shape)} in the test"
         record.verdict, record.bound, record.message = "defect", "shape", f"shape is {shapes}"
         return lambda: record
-    default_rtol, default_atol = formats.default_tolerances(left.dtype, right.dtype)
     given = atol is not None or rtol is not None
-    record.rtol = (rtol or 0.0) if given else default_rtol
-    record.atol = (atol or 0.0) if given else default_atol
+    defaults = formats.default_tolerances(left.dtype, right.dtype)
+    record.rtol, record.atol = (rtol or 0.0, atol or 0.0) if given else defaults
     usable = _usable_gold(left, third)
     measured = begin(left, right, usable, rtol=record.rtol, atol=record.atol, worst=worst, histogram=histogram)
 
@@ -169,12 +168,15 @@ def _both_sides(record: TensorComparison) -> str:
     return "; ".join(told)
 
 
+_SHARED = (
+    "elements", "mismatched", "max_abs", "mean_abs", "max_rel", "mean_rel", "rmse", "max_ulp", "cosine", "snr_db",
+    "zero_reference", "nan_reference", "nan_test", "inf_reference", "inf_test", "worst", "reference_rms", "histogram",
+)  # fmt: skip
+"""Figures that a record has under the same name."""
+
+
 def _fill(record: TensorComparison, figures: Figures) -> None:
-    for name in (
-        "elements", "mismatched", "max_abs", "mean_abs", "max_rel", "mean_rel", "rmse", "max_ulp", "cosine", "snr_db",
-        "zero_reference", "nan_reference", "nan_test", "inf_reference", "inf_test", "worst", "reference_rms",
-        "histogram",
-    ):  # fmt: skip
+    for name in _SHARED:
         setattr(record, name, getattr(figures, name))
     record.mismatched_share = figures.mismatched / figures.elements if figures.elements else 0.0
     if figures.worst:
@@ -197,7 +199,8 @@ def _measured(figures: Figures, sides: list[Side]) -> dict[str, float | int | No
 
 
 def _decide(record: TensorComparison, judgement: Judgement, factor: float | None) -> None:
-    record.decide(replace(judgement, factor=factor))
+    record.decide(judgement)
+    record.factor = factor
     if record.bound in FLOORS and record.floor_rms is not None:
         record.resolution = record.resolution_of_floor(record.floor_rms)
     elif record.bound == "tolerance":
@@ -274,7 +277,7 @@ class KernelDiff:
             noise: of all of them, see :func:`begin_comparison`.
         """
         rows: list[TensorComparison] = []
-        begun: list[Callable[[], TensorComparison]] = []
+        begun: deque[Callable[[], TensorComparison]] = deque()
         for path in [*reference, *(path for path in test if path not in reference)]:
             if path in reference and path in test:
                 begun.append(self._leaf(reference[path], test[path], gold.get(path), kind, path, noise))
@@ -285,9 +288,9 @@ class KernelDiff:
                     kind, path, verdict="defect", bound="structure", message=f"{message}, nothing in the {other}"
                 )
                 begun.append(partial(_itself, row))
-            if len(begun) - len(rows) > AHEAD:
-                rows.append(begun[len(rows)]())
-        rows += [finish() for finish in begun[len(rows) :]]
+            if len(begun) > AHEAD:
+                rows.append(begun.popleft()())
+        rows += [finish() for finish in begun]
         self.rows += rows
         return rows
 

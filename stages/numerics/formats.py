@@ -1,5 +1,8 @@
 """Number formats as the comparison needs them: roundoff, tolerances, and integers whose order is the format's own."""
 
+import functools
+
+import numpy
 import torch
 
 DEFAULT_TOLERANCES: dict[torch.dtype, tuple[float, float]] = {
@@ -14,8 +17,17 @@ DEFAULT_TOLERANCES: dict[torch.dtype, tuple[float, float]] = {
 """dtype → (rtol, atol): the table in the documentation of ``torch.testing.assert_close``. Others: (0, 0)."""
 
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_INTEGERS = {4: numpy.int32, 8: numpy.int64}
 _INT64_MIN = -(2**63)
-_UNSIGNED_FLOATS = ("float8_e8m0fnu",)
+_UNSIGNED_FLOATS = ("torch.float8_e8m0fnu",)
+_ARRAYS = {
+    *(torch.float32, torch.float64, torch.complex64, torch.complex128, torch.bool, torch.uint8, torch.int8),
+    *(torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64),
+}
+"""dtypes that NumPy has, but for float16, which torch widens faster."""
+
+EXACT = 2.0**53
+"""float64 holds every integer below it."""
 
 
 def is_inexact(dtype: torch.dtype) -> bool:
@@ -28,11 +40,13 @@ def widen(values: torch.Tensor) -> torch.Tensor:
     return values.to(torch.complex128 if values.is_complex() else torch.float64)
 
 
+@functools.cache
 def unit_roundoff(dtype: torch.dtype) -> float:
     """Half the distance from 1 to the next number (Higham, Accuracy and Stability, 2.1); 0 for integers and bool."""
     return torch.finfo(dtype).eps / 2 if is_inexact(dtype) else 0.0
 
 
+@functools.cache
 def default_tolerances(reference: torch.dtype, test: torch.dtype) -> tuple[float, float]:
     """(rtol, atol) of ``torch.testing.assert_close``: the looser of the two dtypes' defaults."""
     pairs = [DEFAULT_TOLERANCES.get(dtype, (0.0, 0.0)) for dtype in (reference, test)]
@@ -51,22 +65,29 @@ def same_bits(reference: torch.Tensor, test: torch.Tensor) -> torch.Tensor:
     return _as_bits(reference) == _as_bits(test)
 
 
-def identical(reference: torch.Tensor, test: torch.Tensor) -> bool:
-    """True where every stored bit of two real floating tensors of one dtype is equal."""
-    return torch.equal(_as_bits(reference), _as_bits(test))
+def array(values: torch.Tensor) -> numpy.ndarray:
+    """The values for NumPy, 1-D: in their own dtype and memory where that can be, else in float64 or complex128."""
+    return (values if values.dtype in _ARRAYS else widen(values)).numpy(force=True).reshape(-1)
 
 
-def ordered(values: torch.Tensor) -> torch.Tensor:
-    """Floats as int64 whose differences count representable numbers; both zeros are 0, so signs meet there.
+def modulus(values: numpy.ndarray) -> numpy.ndarray:
+    """Absolute values, in float64; of complex numbers those that torch gives, which may end in another bit."""
+    return numpy.abs(values) if values.dtype.kind != "c" else torch.from_numpy(values).abs().numpy()
 
-    See Bruce Dawson, "Comparing Floating Point Numbers" (2012). NaN and infinities get values beyond the finite ones.
+
+def bits(tensor: torch.Tensor, values: numpy.ndarray) -> numpy.ndarray:
+    """The bit patterns of floats, or of the parts of complex numbers, as signed integers of their width.
+
+    Args:
+        tensor: on the host.
+        values: :func:`array` of it.
     """
-    if str(values.dtype).removeprefix("torch.") in _UNSIGNED_FLOATS:
-        return values.contiguous().view(torch.uint8).to(torch.int64)
-    bits = _as_bits(values)
-    width = 8 * values.element_size()
-    sign = bits >> (width - 1)  # -1 where negative, else 0
-    return ((bits ^ (sign & (2 ** (width - 1) - 1))) - sign).to(torch.int64)
+    if tensor.dtype in _ARRAYS:
+        return values.view(_INTEGERS[values.dtype.itemsize // (2 if values.dtype.kind == "c" else 1)])
+    tensor = tensor.detach().resolve_conj().resolve_neg().reshape(-1)
+    if str(tensor.dtype) in _UNSIGNED_FLOATS:
+        return tensor.view(torch.uint8).numpy().astype(numpy.int16)
+    return _as_bits(torch.view_as_real(tensor).view(-1) if tensor.is_complex() else tensor).numpy()
 
 
 def exact_integers(values: torch.Tensor) -> torch.Tensor:
@@ -86,13 +107,18 @@ def largest_unsigned(values: torch.Tensor) -> int:
     return int((values ^ _INT64_MIN).max().item()) + 2**63 if values.numel() else 0
 
 
-def largest_distance(reference: torch.Tensor, test: torch.Tensor) -> int:
-    """The most representable numbers between two real floating tensors of one dtype, all elements finite."""
-    left, right = ordered(reference), ordered(test)
-    if reference.element_size() == 8:
-        return largest_unsigned(distance(left, right))
-    lowest, highest = torch.aminmax(left.sub_(right))
-    return max(-int(lowest.item()), int(highest.item()))
+def largest_distance(left: numpy.ndarray, right: numpy.ndarray) -> int:
+    """The most representable numbers between two sides, given as their :func:`bits`; none NaN, at least one element.
+
+    Both zeros are one number, so that signs meet there (Bruce Dawson, "Comparing Floating Point Numbers", 2012).
+    """
+    gap = numpy.abs(left - right)
+    unlike = left ^ right
+    if unlike.item(unlike.argmin()) < 0:  # the way leads through zero: the sum of both magnitudes, unsigned
+        magnitude = numpy.iinfo(left.dtype).max
+        gap = numpy.where(unlike < 0, (left & magnitude) + (right & magnitude), gap)
+    gap = gap.view(f"u{gap.itemsize}")
+    return gap.item(gap.argmax())
 
 
 def unsigned_to_float64(values: torch.Tensor) -> torch.Tensor:

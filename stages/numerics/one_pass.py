@@ -1,25 +1,29 @@
-"""Every figure of one tensor against another, in one pass, piece by piece, on the tensors' own device.
+"""Every figure of one tensor against another, in one pass, piece by piece.
 
-Extra memory is bounded by :data:`CHUNK` elements, whatever the tensors' size and strides, and by what the readers keep
-of tensors that are not strided (see :mod:`stages.numerics.readers`). How a piece is measured is told in
-:mod:`stages.numerics.accumulator`.
+Tensors on a CUDA device are compared there where :mod:`stages.numerics.device_pass` can. All others are compared on the
+host, to which a piece at a time is brought. Extra memory is bounded by :data:`CHUNK` elements, whatever the tensors'
+size and strides, and by what the readers keep of tensors that are not strided (see :mod:`stages.numerics.readers`). How
+a piece is measured is told in :mod:`stages.numerics.accumulator`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy
 import torch
 
 from inductor_debug.stages.numerics.accumulator import Accumulator, Figures
+from inductor_debug.stages.numerics.boxes import Place, boxes, in_order
 from inductor_debug.stages.numerics.readers import Reader, Side
 
-CHUNK = 1 << 14
-"""Elements handled at a time on the CPU. Temporaries stay in its cache, and below 32768 elements, from which on torch
-splits an operation over threads. Their barriers cost many times the work where other processes want the cores.
+CHUNK = 1 << 13
+"""Elements handled at a time on the CPU. Temporaries stay in its cache, and below 10000 elements, from which on BLAS,
+and then torch, splits an operation over threads. Their barriers cost many times the work where other processes want the
+cores.
 """
 
-DEVICE_CHUNK = 1 << 18
-"""Elements handled at a time elsewhere, where starting an operation costs more: 2 MiB a float64 temporary."""
+DEVICE_CHUNK = 1 << 16
+"""Elements brought to the host at a time from elsewhere, where each copy is waited for."""
 
 
 def chunks(sides: Sequence[Side], limit: int = CHUNK) -> Iterator[tuple[int, list[torch.Tensor]]]:
@@ -88,13 +92,13 @@ def measure(
         reference, test, gold, rtol, atol, worst: as for :func:`begin`.
         histogram: count errors by size too (see :mod:`stages.numerics.histogram`).
         limit: elements at a time; default :data:`CHUNK` on the CPU, :data:`DEVICE_CHUNK` elsewhere.
-        general: True sends every chunk the general way.
+        general: True sends every piece the general way.
     """
     accumulator = Accumulator(reference, test, rtol, atol, worst, histogram)
     accumulator.short &= not general
     limit = limit or (CHUNK if reference.device.type == "cpu" else DEVICE_CHUNK)
     _walk(accumulator, [reference, test] + ([gold] if gold is not None else []), limit, 0)
-    return accumulator.finish(reference, test)
+    return accumulator.finish()
 
 
 def begin(
@@ -118,7 +122,7 @@ def begin(
         rtol, atol, worst, histogram: as for :class:`~stages.numerics.accumulator.Accumulator`.
     """
     sides = [reference, test] + ([gold] if gold is not None else [])
-    tensors = [side.detach() for side in sides if isinstance(side, torch.Tensor)]
+    tensors = [side for side in sides if isinstance(side, torch.Tensor)]
     options: dict[str, Any] = {"rtol": rtol, "atol": atol, "worst": worst, "histogram": histogram}
     if len(tensors) == len(sides) and tensors[0].is_cuda:
         from inductor_debug.stages.numerics.device_pass import supported
@@ -134,7 +138,7 @@ def _on_device(
     """Queue the passes over contiguous tensors, and finish them, and the few elements behind the last tile, later."""
     from inductor_debug.stages.numerics.device_pass import DevicePass
 
-    flat = [tensor.view(-1) for tensor in tensors]
+    flat = [tensor.detach().view(-1) for tensor in tensors]
     count = flat[0].numel()
     options: dict[str, Any] = {"atol": atol, "rtol": rtol, "histogram": histogram}
 
@@ -160,14 +164,22 @@ def _on_device(
                 _walk(accumulator, [tensor[start:end] for tensor in flat], DEVICE_CHUNK, start)
         if offset < count:
             _walk(accumulator, [tensor[offset:] for tensor in flat], DEVICE_CHUNK, offset)
-        return accumulator.finish(tensors[0], tensors[1])
+        return accumulator.finish()
 
     return finish
 
 
 def _walk(accumulator: Accumulator, sides: Sequence[Side], limit: int, first: int) -> None:
     """Give the accumulator everything, ``limit`` elements at a time; ``first``: flat index of the first element."""
-    device = sides[0].device
-    detached = [side.detach() if isinstance(side, torch.Tensor) else side for side in sides]
-    for offset, pieces in chunks(detached, limit):
-        accumulator.add(first + offset, [piece.to(device).resolve_conj().resolve_neg() for piece in pieces])
+    with numpy.errstate(all="ignore"):
+        for place, pieces in _pieces(sides, limit):
+            place = place._replace(first=first + place.first) if first else place
+            accumulator.add(place, [piece if piece.is_cpu else piece.cpu() for piece in pieces])
+
+
+def _pieces(sides: Sequence[Side], limit: int) -> Iterator[tuple[Place, list[torch.Tensor]]]:
+    """Places, and the pieces there; by flat index where there is a reader, whose ranges those are."""
+    tensors = [side for side in sides if isinstance(side, torch.Tensor)]
+    if len(tensors) == len(sides):
+        return boxes(tensors, limit)
+    return ((in_order(offset, len(pieces[0])), pieces) for offset, pieces in chunks(sides, limit))

@@ -7,7 +7,6 @@ the range that it is asked for.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-import numpy
 import torch
 
 
@@ -78,7 +77,11 @@ def span(side: Side, start: int, stop: int) -> torch.Tensor:
 
 def unravel(flat: int, shape: Sequence[int]) -> list[int]:
     """The index of the ``flat``-th element in row-major order."""
-    return [int(position) for position in numpy.unravel_index(flat, tuple(shape))]
+    index = []
+    for size in reversed(shape):
+        flat, along = divmod(flat, size)
+        index.append(along)
+    return index[::-1]
 
 
 def region(side: Side, where: list[int | slice]) -> torch.Tensor:

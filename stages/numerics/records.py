@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from inductor_debug.stages.artifacts.comparison import Worst
 from inductor_debug.stages.numerics.accumulator import Number
 from inductor_debug.stages.numerics.metrics import metrics
 from inductor_debug.stages.numerics.verdict import Judgement, Reason
+from inductor_debug.stages.numerics.worst import NONE, WorstFirst
 
 
 @dataclass
@@ -83,7 +83,7 @@ class TensorComparison:
     resolution: float | None = None
     atol: float | None = None
     rtol: float | None = None
-    worst: list[Worst] = field(default_factory=list, repr=False)
+    worst: WorstFirst = field(default=NONE, repr=False)
     histogram: list[int] | None = field(default=None, repr=False)
     reference_rms: float | None = None
     draw: int = field(default=1, repr=False)
@@ -94,12 +94,12 @@ class TensorComparison:
     @property
     def judgement(self) -> Judgement:
         """The verdict as it stands, with what decided it."""
-        return Judgement(**{item.name: getattr(self, item.name) for item in fields(Judgement)})
+        return Judgement(**{name: getattr(self, name) for name in _JUDGED})
 
     def decide(self, judgement: Judgement) -> None:
         """Make ``judgement`` the verdict."""
-        for item in fields(Judgement):
-            setattr(self, item.name, getattr(judgement, item.name))
+        for name in _JUDGED:
+            setattr(self, name, getattr(judgement, name))
 
     def in_draw(self, number: int, *, again: bool = False) -> "TensorComparison":
         """Name the draw of the inputs that the row is of, or that the test side was called on it once more."""
@@ -148,6 +148,8 @@ def raised(kind: str, path: str, who: str, error: dict[str, str]) -> TensorCompa
     first = next(iter(error["message"].splitlines()), "no message")
     return TensorComparison(kind, path, bound="value", message=f"{who} raised {error['type']}: {first}")
 
+
+_JUDGED = tuple(item.name for item in fields(Judgement))
 
 _NO_COLUMN = ("worst", "histogram", "run", "reason", "metrics")
 COLUMNS = [name for name in TensorComparison.__dataclass_fields__ if name not in _NO_COLUMN]

@@ -2,36 +2,43 @@
 
 import math
 
-import torch
+import numpy
 
 TINY, HUGE = 1e-140, 1e140
 """Between these the largest of 1e28 float64 values can be squared and summed as it is: the sum stays below 1e308, and
 what underflows is below 1e-28 of it. Outside, every value is divided by the scale first."""
 
 
+def largest(values: numpy.ndarray) -> float:
+    """The largest of 1-D float64 values, at least one; NaN where there is one."""
+    return values.item(values.argmax())
+
+
 class Spread:
     """Maximum and RMS of absolute values, accumulated with a running scale (LAPACK's ``lassq``)."""
+
+    __slots__ = ("_nan", "_scale", "_squares", "count", "largest")
 
     def __init__(self) -> None:
         self.count, self.largest, self._scale, self._squares, self._nan = 0, 0.0, 0.0, 0.0, False
 
-    def add(self, values: torch.Tensor, top: float | None = None, work: torch.Tensor | None = None) -> None:
+    def add(self, values: numpy.ndarray, top: float | None = None) -> None:
         """Add the absolute values of real float64 ``values``. NaN makes every figure NaN.
 
         Args:
-            values: non-negative where ``top`` is not given.
+            values: 1-D, non-negative where ``top`` is not given.
             top: the largest absolute value of ``values``, where the caller knows it.
-            work: a float64 tensor of the same shape to overwrite; allocated where not given.
         """
-        if not values.numel():
+        if not values.size:
             return
-        top = values.max().item() if top is None else top
+        top = largest(values) if top is None else top
         if TINY < top < HUGE:
-            self.merge(values.numel(), top, torch.mul(values, values, out=work).sum().item())
+            self.merge(values.size, top, float(numpy.dot(values, values)))
             return
-        self.merge(values.numel(), top, 0.0)
+        self.merge(values.size, top, 0.0)
         if 0 < top < math.inf:
-            self._squares += torch.div(values, self._scale, out=work).square_().sum().item()
+            scaled = values / self._scale
+            self._squares += float(numpy.dot(scaled, scaled))
 
     def merge(self, count: int, top: float, squares: float) -> None:
         """Add values known by their number, their largest and the sum of their squares (between TINY and HUGE)."""
@@ -71,12 +78,12 @@ class Total:
     def __init__(self) -> None:
         self._sum, self._units = 0.0, 0.0
 
-    def add(self, values: torch.Tensor, top: float) -> None:
+    def add(self, values: numpy.ndarray, top: float) -> None:
         """Add float64 ``values``, of which ``top`` is the largest."""
         if top < HUGE:
-            self._sum += values.sum().item()
+            self._sum += float(numpy.add.reduce(values))
         else:
-            self._units += (values / self.UNIT).sum().item()
+            self._units += float(numpy.add.reduce(values / self.UNIT))
 
     def merge(self, value: float) -> None:
         """Add values known by their sum."""
@@ -96,29 +103,20 @@ class Dot:
     def __init__(self) -> None:
         self.value, self.left, self.right = 0.0, 0.0, 0.0
 
-    def add(
-        self,
-        left: torch.Tensor,
-        right: torch.Tensor,
-        scale_left: float,
-        scale_right: float,
-        work: torch.Tensor | None = None,
-    ) -> None:
+    def add(self, left: numpy.ndarray, right: numpy.ndarray, scale_left: float, scale_right: float) -> None:
         """Add Re(left · conj(right)).
 
         Args:
-            left, right: float64 or complex128, of one shape.
+            left, right: float64 or complex128, 1-D, of one shape.
             scale_left, scale_right: the largest magnitudes so far.
-            work: see :meth:`Spread.add`.
         """
-        if scale_left == 0 or scale_right == 0 or not left.numel():
+        if scale_left == 0 or scale_right == 0 or not left.size:
             return
-        if not left.is_complex() and TINY < scale_left < HUGE and TINY < scale_right < HUGE:
-            self.merge(torch.mul(left, right, out=work).sum().item(), scale_left, scale_right)
+        if left.dtype == right.dtype == float and TINY < scale_left < HUGE and TINY < scale_right < HUGE:
+            self.merge(float(numpy.dot(left, right)), scale_left, scale_right)
             return
         self.merge(0.0, scale_left, scale_right)
-        product = (left / scale_left) * (right / scale_right).conj()
-        self.value += (product.real if product.is_complex() else product).sum().item()
+        self.value += float(numpy.vdot(right / scale_right, left / scale_left).real)
 
     def merge(self, value: float, scale_left: float, scale_right: float) -> None:
         """Add an inner product; the scales are the largest magnitudes so far."""

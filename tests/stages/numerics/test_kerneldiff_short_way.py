@@ -91,8 +91,8 @@ def test_finite_chunks_take_the_short_way_and_others_do_not(monkeypatch):
     taken = []
     original = accumulator.Accumulator._add_finite
 
-    def add(self, offset, pieces):
-        taken.append((offset, original(self, offset, pieces)))
+    def add(self, place, *sides):
+        taken.append((place.first, original(self, place, *sides)))
         return taken[-1][1]
 
     monkeypatch.setattr(accumulator.Accumulator, "_add_finite", add)
@@ -120,7 +120,7 @@ def test_the_worst_elements_are_those_of_the_whole_tensor(general, limit):
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_order_and_distance_follow_the_values_of_every_bit_pattern(dtype):
+def test_distances_count_the_numbers_between_any_two_bit_patterns(dtype):
     width = 8 * torch.empty(0, dtype=dtype).element_size()
     if width <= 16:
         bits = torch.arange(2**width).to({8: torch.uint8, 16: torch.int16}[width])
@@ -131,16 +131,24 @@ def test_order_and_distance_follow_the_values_of_every_bit_pattern(dtype):
         bits = bits.to({32: torch.int32, 64: torch.int64}[width])
     values = bits.view(dtype)
     values = values[values.double().isfinite()]
-    order = formats.ordered(values)
-    by_value = values.double().sort(stable=True)
-    ranks = order[by_value.indices]
-    assert bool((ranks[1:] >= ranks[:-1]).all())
-    assert torch.equal(ranks[1:] == ranks[:-1], by_value.values[1:] == by_value.values[:-1])
+    distinct = sorted(set(values.tolist()))  # both zeros are one number
+    rank = {value: place for place, value in enumerate(distinct)}
+
+    def distance(left, right):
+        return formats.largest_distance(*(formats.bits(side, formats.array(side)) for side in (left, right)))
+
     if width <= 16:  # every number is there: neighbours are 1 apart
-        assert set((ranks[1:] - ranks[:-1]).tolist()) == {0, 1}
+        below, above = (torch.tensor(side, dtype=torch.float64).to(dtype) for side in (distinct[:-1], distinct[1:]))
+        assert distance(below, above) == 1
+        assert all(distance(values[i : i + 1], values[:1]) == abs(rank[values[i].item()] - rank[values[0].item()])
+                   for i in range(0, len(values), 97))  # fmt: skip
     shuffle = torch.randperm(len(values), generator=torch.Generator().manual_seed(3))
-    gaps = [abs(a - b) for a, b in zip(order.tolist(), order[shuffle].tolist(), strict=True)]
-    assert formats.largest_distance(values, values[shuffle]) == max(gaps)
+    magnitudes = [side.double().abs().to(dtype).view(bits.dtype).tolist() for side in (values, values[shuffle])]
+    signs = [torch.where(side.double() < 0, -1, 1).tolist() for side in (values, values[shuffle])]
+    signed = [[m * s for m, s in zip(*each, strict=True)] for each in zip(magnitudes, signs, strict=True)]
+    gaps = [abs(a - b) for a, b in zip(*signed, strict=True)]
+    assert distance(values, values[shuffle]) == max(gaps)
+    assert [distance(values[i : i + 1], values[shuffle][i : i + 1]) for i in range(50)] == gaps[:50]
 
 
 def test_a_float64_gold_equal_to_its_reference_is_found_out_in_any_chunk():
