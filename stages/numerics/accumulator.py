@@ -299,9 +299,11 @@ class Accumulator:
             ranked.partition(-self.keep)
             least = ranked.item(-self.keep)
         (chosen,) = (rank >= least if least > 0 else rank > 0).nonzero()
+        errors, indices = -rank[chosen], place.flat(chosen)
         if len(chosen) > self.keep:
-            chosen = chosen[numpy.lexsort((place.flat(chosen), -rank[chosen]))[: self.keep]]
-        columns = (-rank[chosen], place.flat(chosen), values[0][chosen], values[1][chosen])
+            first = numpy.lexsort((indices, errors))[: self.keep]
+            chosen, errors, indices = chosen[first], errors[first], indices[first]
+        columns = (errors, indices, values[0][chosen], values[1][chosen])
         self.candidates += zip(*[column.tolist() for column in columns], strict=True)
         self._trim()
 

@@ -32,7 +32,7 @@ def comparable(tensor: Side) -> Side:
     Raises:
         CannotCompare: a meta tensor, a strided nested one, or a sparse one of a dtype without a zero.
     """
-    if isinstance(tensor, Reader):
+    if not isinstance(tensor, torch.Tensor):
         return tensor
     tensor = tensor.detach()
     if tensor.is_meta or (tensor.is_nested and tensor.layout != torch.jagged):

@@ -66,8 +66,13 @@ def same_bits(reference: torch.Tensor, test: torch.Tensor) -> torch.Tensor:
 
 
 def array(values: torch.Tensor) -> numpy.ndarray:
-    """The values for NumPy, 1-D: in their own dtype and memory where that can be, else in float64 or complex128."""
-    return (values if values.dtype in _ARRAYS else widen(values)).numpy(force=True).reshape(-1)
+    """The values for NumPy, 1-D: in their own dtype and memory where that can be, else in a wider one.
+
+    That is float32 for bfloat16, whose bits are the upper half of it, else float64 or complex128.
+    """
+    if values.dtype not in _ARRAYS:
+        values = values.float() if values.dtype == torch.bfloat16 else widen(values)
+    return values.numpy(force=True).reshape(-1)
 
 
 def modulus(values: numpy.ndarray) -> numpy.ndarray:
@@ -84,6 +89,8 @@ def bits(tensor: torch.Tensor, values: numpy.ndarray) -> numpy.ndarray:
     """
     if tensor.dtype in _ARRAYS:
         return values.view(_INTEGERS[values.dtype.itemsize // (2 if values.dtype.kind == "c" else 1)])
+    if tensor.dtype == torch.bfloat16:
+        return (values.view(numpy.int32) >> 16).astype(numpy.int16)
     tensor = tensor.detach().resolve_conj().resolve_neg().reshape(-1)
     if str(tensor.dtype) in _UNSIGNED_FLOATS:
         return tensor.view(torch.uint8).numpy().astype(numpy.int16)
