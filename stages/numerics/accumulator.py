@@ -69,6 +69,11 @@ def _greater(left: float, right: float) -> float:
     return math.nan if math.isnan(left) or math.isnan(right) else max(left, right)
 
 
+def _number(dtype: torch.dtype) -> type:
+    """What an element of a real dtype is in Python."""
+    return float if formats.is_inexact(dtype) else bool if dtype == torch.bool else int
+
+
 class Accumulator:
     """Running sums over pieces.
 
@@ -85,6 +90,7 @@ class Accumulator:
         self.shape, self.rtol, self.atol, self.keep = reference.shape, rtol, atol, worst
         self.same_dtype = reference.dtype == test.dtype
         self.integers = not (formats.is_inexact(reference.dtype) or formats.is_inexact(test.dtype))
+        self.numbers = [_number(side.dtype) for side in (reference, test)]
         self.figures = Figures(elements=reference.numel())
         if self.same_dtype and not self.integers:
             self.figures.max_ulp = 0
@@ -126,13 +132,17 @@ class Accumulator:
             self._against_gold(reference, test, wide[2])
 
     def merge(self, found: DeviceFigures, count: int, *, gold: bool) -> None:
-        """Add what a pass on a device found of ``count`` elements of floating dtypes."""
+        """Add what a pass on a device found of ``count`` elements: floats, or integers as the floats that they are."""
         if not count:
             return
         figures, sums = self.figures, found.sums
         for mine, theirs in _COUNTS.items():
             setattr(figures, mine, getattr(figures, mine) + int(sums[theirs]))
-        if self.same_dtype:
+        top = found.worst[0].error if found.worst else 0.0
+        if self.integers:
+            figures.max_abs = max(figures.max_abs, int(top))
+            figures.bitwise_equal = figures.bitwise_equal and top == 0
+        elif self.same_dtype:
             figures.bitwise_equal = figures.bitwise_equal and sums["unlike_lanes"] == 0
             figures.max_ulp = max(figures.max_ulp or 0, int(sums["ulp"]))
         finite = int(sums["finite"])
@@ -140,7 +150,6 @@ class Accumulator:
         self.relative += count - int(sums["zeros"])
         self.sum_rel.merge(math.nan if sums["nan_rel"] else sums["sum_rel"])
         figures.max_rel = _greater(figures.max_rel, math.nan if sums["nan_rel"] else sums["top_rel"])
-        top = found.worst[0].error if found.worst else 0.0
         self.errors.merge(count, math.nan if math.isnan(sums["sum_abs"]) else top, sums["squares"])
         self.left.merge(finite, sums["top_left"], sums["left"])
         self.right.merge(finite, sums["top_right"], sums["right"])
@@ -153,7 +162,8 @@ class Accumulator:
         if figures.histogram is not None:
             figures.histogram = [mine + more for mine, more in zip(figures.histogram, found.histogram, strict=True)]
         for element in found.worst:
-            self.candidates.append((-element.error, element.position, element.reference, element.test))
+            sides = (number(side) for number, side in zip(self.numbers, element[1:3], strict=True))
+            self.candidates.append((-element.error, element.position, *sides))
         self._trim()
 
     def _add_finite(self, place: Place, pieces: Sequence[torch.Tensor], values: Sequence[numpy.ndarray]) -> bool:

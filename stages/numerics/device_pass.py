@@ -21,6 +21,9 @@ from inductor_debug.stages.numerics.sums import HUGE, TINY
 WIDTHS = {torch.float32: 32, torch.float16: 16, torch.bfloat16: 16, torch.float64: 64}
 """dtypes that the kernels read, and their bits."""
 
+WIDENED = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32)
+"""dtypes of which the kernels read float64 copies, which are exact."""
+
 LANES, PROGRAMS_PER_PROCESSOR, MOST_TILES, MOST_WORST = 256, 8, 256, 8
 
 LARGEST_DIVISOR = 2.0**126
@@ -73,13 +76,18 @@ class DeviceFigures:
 
 
 def supported(tensors: Sequence[torch.Tensor], worst: int) -> bool:
-    """Whether the kernels can compare them: floating tensors of 16 to 64 bits on one CUDA device, and Triton here.
+    """Whether the kernels can compare them: floats of 16 to 64 bits, bools, and integers of :data:`WIDENED`.
 
-    Not on ROCm, where they were never run.
+    They must be on one CUDA device, and Triton here. Not on ROCm, where they were never run.
     """
     first = tensors[0].device
-    readable = all(tensor.device == first and tensor.dtype in WIDTHS for tensor in tensors)
-    return first.type == "cuda" and torch.version.hip is None and readable and worst <= MOST_WORST and _has_triton()
+    known = all(tensor.device == first and (tensor.dtype in WIDTHS or tensor.dtype in WIDENED) for tensor in tensors)
+    return first.type == "cuda" and torch.version.hip is None and known and worst <= MOST_WORST and _has_triton()
+
+
+def readable(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself where the kernels can read it, else a contiguous copy, in float64 where they lack its dtype."""
+    return (tensor if tensor.dtype in WIDTHS else tensor.double()).contiguous()
 
 
 class DevicePass:

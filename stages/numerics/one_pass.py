@@ -14,6 +14,7 @@ import torch
 
 from inductor_debug.stages.numerics.accumulator import Accumulator, Figures
 from inductor_debug.stages.numerics.boxes import Place, boxes, in_order
+from inductor_debug.stages.numerics.device_pass import WIDTHS, DevicePass, readable, supported
 from inductor_debug.stages.numerics.readers import Reader, Side
 
 CHUNK = 1 << 13
@@ -21,6 +22,9 @@ CHUNK = 1 << 13
 and then torch, splits an operation over threads. Their barriers cost many times the work where other processes want the
 cores.
 """
+
+SLAB = 1 << 24
+"""Elements that a CUDA device copies at a time where its kernels can't read tensors as they are: up to 128 MiB each."""
 
 DEVICE_CHUNK = 1 << 16
 """Elements brought to the host at a time from elsewhere, where each copy is waited for."""
@@ -114,7 +118,7 @@ def begin(
     """:func:`measure` in two steps: what this returns gives the figures when it is called.
 
     On a CUDA device the work is queued here, without waiting, so that many tensors are compared back to back. Those
-    that are not contiguous or have a reader are not queued. The tensors must not change in between.
+    that are not contiguous, integers, and those with a reader are not queued. The tensors must not change in between.
 
     Args:
         reference, test: the sides, of equal shapes, any dtypes and devices.
@@ -124,26 +128,49 @@ def begin(
     sides = [reference, test] + ([gold] if gold is not None else [])
     tensors = [side for side in sides if isinstance(side, torch.Tensor)]
     options: dict[str, Any] = {"rtol": rtol, "atol": atol, "worst": worst, "histogram": histogram}
-    if len(tensors) == len(sides) and tensors[0].is_cuda:
-        from inductor_debug.stages.numerics.device_pass import supported
-
-        if supported(tensors, worst) and all(tensor.is_contiguous() for tensor in tensors):
-            return _on_device(tensors, **options)
+    if len(tensors) == len(sides) and tensors[0].is_cuda and supported(tensors, worst):
+        return _on_device(tensors, **options)
     return lambda: measure(reference, test, gold, **options)
 
 
 def _on_device(
     tensors: list[torch.Tensor], *, rtol: float, atol: float, worst: int, histogram: bool
 ) -> Callable[[], Figures]:
-    """Queue the passes over contiguous tensors, and finish them, and the few elements behind the last tile, later."""
-    from inductor_debug.stages.numerics.device_pass import DevicePass
+    """Queue the passes over tensors that the kernels can read; others are copied, and passed over, when it is finished.
 
-    flat = [tensor.detach().view(-1) for tensor in tensors]
-    count = flat[0].numel()
+    What is copied is in row-major order, a slab at a time, and integers as float64, which holds them.
+    """
+    tensors = [tensor.detach() for tensor in tensors]
     options: dict[str, Any] = {"atol": atol, "rtol": rtol, "histogram": histogram}
+    queued = None
+    if all(tensor.is_contiguous() and tensor.dtype in WIDTHS for tensor in tensors):
+        queued = _queue([tensor.view(-1) for tensor in tensors], 0, options)
+
+    def finish() -> Figures:
+        accumulator = Accumulator(tensors[0], tensors[1], rtol, atol, worst, histogram)
+        if queued is not None:
+            queued(accumulator)
+            return accumulator.finish()
+        for offset, pieces in chunks(tensors, SLAB):
+            _queue(pieces, offset, options)(accumulator)
+        return accumulator.finish()
+
+    return finish
+
+
+def _queue(pieces: Sequence[torch.Tensor], first: int, options: dict[str, Any]) -> Callable[[Accumulator], None]:
+    """Queue the passes over 1-D tensors; what this returns adds what they found, and what is left over.
+
+    Args:
+        pieces: reference, test and, where there is one, gold.
+        first: flat index of their first element.
+        options: of every pass.
+    """
+    read = [readable(piece) for piece in pieces]
+    count = read[0].numel()
 
     def queue(offset: int, end: int, exact: bool) -> DevicePass:
-        return DevicePass([tensor[offset:end] for tensor in flat], exact=exact, first=offset, **options)
+        return DevicePass([tensor[offset:end] for tensor in read], exact=exact, first=first + offset, **options)
 
     passes: list[DevicePass] = []
     offset = 0
@@ -151,20 +178,19 @@ def _on_device(
         passes.append(begun)
         offset += begun.covered
 
-    def finish() -> Figures:
-        accumulator = Accumulator(tensors[0], tensors[1], rtol, atol, worst, histogram)
+    def finish(accumulator: Accumulator) -> None:
         for each in passes:
-            start, end = each.first, each.first + each.covered
+            start = each.first - first
+            end = start + each.covered
             found = each.read()
             if not found.valid and not each.exact:
                 found = queue(start, end, True).read()
             if found.scaled:
-                accumulator.merge(found, end - start, gold=len(flat) > 2)
+                accumulator.merge(found, end - start, gold=len(read) > 2)
             else:
-                _walk(accumulator, [tensor[start:end] for tensor in flat], DEVICE_CHUNK, start)
+                _walk(accumulator, [piece[start:end] for piece in pieces], DEVICE_CHUNK, first + start)
         if offset < count:
-            _walk(accumulator, [tensor[offset:] for tensor in flat], DEVICE_CHUNK, offset)
-        return accumulator.finish()
+            _walk(accumulator, [piece[offset:] for piece in pieces], DEVICE_CHUNK, first + offset)
 
     return finish
 
