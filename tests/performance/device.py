@@ -3,7 +3,7 @@
 Usage: ``python tests/performance/device.py [--elements 268435456] [--rounds 7] [--pairs 32]``. Prints medians in GB/s
 (bytes read, and for the copy read and written, by wall time), their ratio to the copy, and memory beyond the inputs:
 for one pair, for several pairs as one structure (whose comparisons follow each other without waiting), with a
-histogram, and for ``torch.testing.assert_close``.
+histogram, for ``torch.testing.assert_close``, and for one pair transposed, in bfloat16 and in int32.
 """
 
 import argparse
@@ -46,12 +46,18 @@ def main() -> None:
     def structure() -> None:
         KernelDiff(**tolerance).compare([pair[0] for pair in pairs], [pair[1] for pair in pairs])
 
-    works: dict[str, tuple[Callable[[], object], int]] = {
+    half = reference.bfloat16(), test.bfloat16()
+    whole = (1000 * reference).int(), (1000 * test).int()
+    turned = reference.view(2**10, -1).t(), test.view(2**10, -1).t()
+    works: dict[str, tuple[Callable[[], object], float]] = {
         "copy": (lambda: target.copy_(reference), 1),
         "compare_tensors": (lambda: compare_tensors(reference, test, **tolerance), 1),
         f"{len(pairs)} pairs at once": (structure, len(pairs)),
         "with a histogram": (lambda: compare_tensors(reference, test, histogram=True, **tolerance), 1),
         "torch.testing.assert_close": (lambda: torch.testing.assert_close(test, reference, **tolerance), 1),
+        "transposed": (lambda: compare_tensors(*turned, **tolerance), 1),
+        "bfloat16": (lambda: compare_tensors(*half, **tolerance), 0.5),
+        "int32": (lambda: compare_tensors(*whole, **tolerance), 1),
     }
     print(torch.cuda.get_device_name(), f"torch {torch.__version__}, {options.elements} float32 elements a tensor")
     copied = 0.0
