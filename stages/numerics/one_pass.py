@@ -199,8 +199,8 @@ def _walk(accumulator: Accumulator, sides: Sequence[Side], limit: int, first: in
     """Give the accumulator everything, ``limit`` elements at a time; ``first``: flat index of the first element."""
     with numpy.errstate(all="ignore"):
         for place, pieces in _pieces(sides, limit):
-            place = place._replace(first=first + place.first) if first else place
-            accumulator.add(place, [piece if piece.is_cpu else piece.cpu() for piece in pieces])
+            whole = Place(first + place.first, place.sizes, place.steps)
+            accumulator.add(whole, [piece if piece.is_cpu else piece.cpu() for piece in pieces])
 
 
 def _pieces(sides: Sequence[Side], limit: int) -> Iterator[tuple[Place, list[torch.Tensor]]]:

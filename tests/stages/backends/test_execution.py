@@ -8,6 +8,7 @@ import pytest
 import torch
 from functorch.compile import make_boxed_func
 from torch import Tensor, fx, nn
+from torch._dynamo.backends import registry
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.registry import register_backend
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
@@ -375,9 +376,15 @@ def context_of(config: BackendConfig) -> StageContext:
     return StageContext(Settings(ModelConfig("net"), backend=config), MemoryArtifacts(), {"case": case})
 
 
-register_backend(silent, name="silent_for_test")
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``silent`` under the name ``silent_for_test``, until the test ends."""
+    for table in ("_BACKENDS", "_COMPILER_FNS"):
+        monkeypatch.setattr(registry, table, dict(getattr(registry, table)))
+    register_backend(silent, name="silent_for_test")
 
 
+@pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize(
     "config",
     [
