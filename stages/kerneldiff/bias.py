@@ -1,14 +1,9 @@
 """Is a wide noise floor noise at all? Asked of outputs and losses that a floor of most of the digits let pass.
 
-Rounding noise changes with the weights. A difference by dtype does not: ``if x.dtype == torch.float16: x =
-x.clamp(...)``, or a constant that the format can't hold. It is nearly the same at weights and inputs perturbed by some
-units of roundoff. Float64 takes the other way and is no standard for it: its distance from the reference would let
-zeros pass. So the reference and gold are run again, perturbed (:mod:`stages.sides.perturbed`). Where their difference
-stays the same in every draw, the floor does not decide.
-
-Some rounding stays as well: of constants, or of a sum that grows until the next term is lost. Rotary positions in
-bfloat16 are such constants: eager's cosines are 14 % off, and a compiler's, rounded less often, are not. Where a floor
-of that kind would pass nearly anything it is withdrawn too; a narrower one decides as before.
+Rounding noise is another one where the same is rounded otherwise. A difference by dtype is not: ``if x.dtype ==
+torch.float16: x = x.clamp(...)``, or a constant that the format can't hold. Float64 takes the other way and is no
+standard for it: its distance from the reference would let zeros pass. So the reference is run again with other rounding
+(:mod:`stages.sides.rounded`). Where its difference from gold stays the same in every run, the floor does not decide.
 """
 
 from collections.abc import Sequence
@@ -22,22 +17,23 @@ from inductor_debug.stages.kerneldiff.random_draws import without_floor
 from inductor_debug.stages.kerneldiff.reviews import Found
 from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.numerics.verdict import FLOORS, Judgement, Reason, over
-from inductor_debug.stages.sides import perturbed
 from inductor_debug.stages.sides import running as sides
+from inductor_debug.stages.sides.mirrored import one_step
+from inductor_debug.stages.sides.rounded import rounded_reference
 
 WIDE = 0.25
 """A floor above this power of the unit roundoff, as a share of the reference (both RMS), is asked about. That is 25 %
 in bfloat16, four of which are the tensor itself, 15 % in float16, 1.6 % in float32."""
 
 DRAWS = 3
-"""Perturbed references in all of which the difference must stay: of a scalar, one draw in 25 is as near by luck."""
+"""References in all of which the difference must stay: of a scalar, one draw in 25 is as near by luck."""
 
 STAYS = 0.1
 """Share of the difference, by RMS, by which it may change and still be the same one."""
 
 
 class BiasedFloor:
-    """Withdraws the floor's verdicts where a wide floor is the same at perturbed weights."""
+    """Withdraws the floor's verdicts where a wide floor is the same with other rounding."""
 
     name = "systematic floor"
 
@@ -73,20 +69,19 @@ def withdrawn(
         for leaf, noise in [_noise(row, reference, gold)]
         if leaf is not None and noise is not None and _rms(noise) > roundoff**WIDE * _rms(leaf)
     }
-    ideal = base.to_gold() if wide else base
     for number in range(DRAWS):
         if not wide:
             return {}
-        draw = perturbed.draw(base, ideal, number, perturbed.one_step)
-        if draw is None:
+        other = rounded_reference(base, number, one_step)
+        if other.error:
             return {}
-        wide = {index: item for index, item in wide.items() if _stays(item, draw)}
+        wide = {index: item for index, item in wide.items() if _stays(item, other.leaves)}
     found = {}
     for index, item in wide.items():
         share = over(_rms(item.noise), _rms(item.reference))
         judgement = without_floor(
             item.row,
-            f"float64 differs from the reference by {100 * share:.3g} % (RMS), and by the same at perturbed weights: "
+            f"float64 differs from the reference by {100 * share:.3g} % (RMS), and by the same with other rounding: "
             "no noise, but another computation (code that asks for its dtype) or what this dtype always rounds alike",
             Reason.BIAS,
             draws_differ=True,
@@ -96,11 +91,11 @@ def withdrawn(
     return found
 
 
-def _stays(item: _Wide, draw: perturbed.Draw) -> bool:
-    leaf, noise = _noise(item.row, draw.reference, draw.above)
-    if leaf is None or noise is None or leaf.shape != item.reference.shape or torch.equal(leaf, item.reference):
-        return False
-    return _rms(noise - item.noise) <= STAYS * _rms(item.noise)
+def _stays(item: _Wide, other: sides.Leaves) -> bool:
+    leaf = other.get(item.row.kind, {}).get(item.row.place)
+    if not isinstance(leaf, torch.Tensor) or leaf.shape != item.reference.shape or torch.equal(leaf, item.reference):
+        return False  # equal bits: nothing was rounded
+    return _rms(leaf.double() - item.reference.double()) <= STAYS * _rms(item.noise)
 
 
 def _noise(

@@ -14,7 +14,7 @@ class KernelDiffConfig(ComparisonLimits):
 
     Attributes:
         plots: draw a summary over all tensors, and what fails.
-        perturbations: perturbed references run at most before a tensor is called a defect (conditioning.py); 0: none.
+        perturbations: references with other rounding run at most before a tensor is called a defect; 0: none.
         repeats: how often the test side runs, from one state; above 1 how its runs differ is in kerneldiff/jitter.csv.
         draws: of the inputs, the first included; the test side runs on the first once more after them. None: 16 where
             weights and inputs are small (input_draws.SMALL), else 3; 1: the first alone, once.
@@ -27,7 +27,7 @@ class KernelDiffConfig(ComparisonLimits):
         store_baseline: store the reference under kerneldiff/baseline, for a run with ``baseline``. None: where it takes
             at most 64 MiB (baseline_store.LIMIT); true: whatever it takes, and the weights too; false: never.
         baseline: directory of the run whose stored reference is compared with. The reference is then not run here,
-            except for perturbed references of what exceeds the floor (see ``Baseline.repeated``; ``perturbations=0``:
+            except with other rounding, of what exceeds the floor (see ``Baseline.repeated``; ``perturbations=0``:
             never).
     """
 

@@ -23,11 +23,11 @@ from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.evidence import Evidence, StorageAlone
 from inductor_debug.stages.kerneldiff.extra_runs import ExtraRuns, check, extra_runs
 from inductor_debug.stages.kerneldiff.input_draws import InputDraws, draws_of, further_draws
-from inductor_debug.stages.kerneldiff.perturbation import Perturbation
+from inductor_debug.stages.kerneldiff.kept_noise import KeptNoise
+from inductor_debug.stages.kerneldiff.other_rounding import OtherRounding
 from inductor_debug.stages.kerneldiff.random_draws import CopiedReference, RandomDraws, RepeatedReference
 from inductor_debug.stages.kerneldiff.records import Comparison
 from inductor_debug.stages.kerneldiff.reviews import Review, reviewed
-from inductor_debug.stages.kerneldiff.running_statistics import RunningStatistics
 from inductor_debug.stages.kerneldiff.standard import Standard, standard_of
 from inductor_debug.stages.kerneldiff.storage_floor import StorageRounding
 from inductor_debug.stages.kerneldiff.tables import conclusion, describe_error, without_gold
@@ -43,8 +43,7 @@ from inductor_debug.stages.sides.execution import with_operations
 
 REVIEWS: tuple[Review, ...] = (
     StorageRounding(),
-    RunningStatistics(),
-    Perturbation(),
+    OtherRounding(),
     RandomDraws(),
     RepeatedReference(),
     CopiedReference(),
@@ -185,7 +184,7 @@ class _Comparing:
             extra = extra_runs(self.context, self.config, cases, ran, self.compiled, difference)
         evidence = Evidence(
             self.context, self.config, self.case, self.origin, self.reference, self.test, self.gold,
-            self.storage, draws, sides.written_by_one(self.reference, self.test) | extra.lost,
+            self.storage, draws,
         )  # fmt: skip
         done = reviewed(REVIEWS, evidence, difference.rows)
         done.changes[:0] = extra.changes
@@ -259,7 +258,7 @@ class _Comparing:
         """What the message of a run adds to its verdict."""
         baseline, told = self.baseline, ""
         if baseline:
-            note = notes.get(Perturbation.name, "")
+            note = notes.get(OtherRounding.name, "")
             if evidence.floor_decides and not self.gold.leaves and self.case.dtype != torch.float64:
                 note = "no gold is stored there, so the tolerances of the dtype decide"
             told += f"; the reference is that of {baseline.origin}{note and f'; {note}'}"

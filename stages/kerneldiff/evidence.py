@@ -1,6 +1,6 @@
 """What may be asked of a comparison before its verdicts stand. What costs a run is run when it is first asked for."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from inductor_debug.models.case import Case
@@ -51,7 +51,6 @@ class Evidence:
         reference, test, gold: one step of each; gold is empty where a tolerance decides.
         storage: of the test side's adapter.
         draws: what is known of the random numbers that the test side drew.
-        lost: (kind, path) of the rows of what one side alone wrote into.
         storage_roundoff: unit roundoff of the coarsest format that the adapter stores numbers in, once that was run.
     """
 
@@ -64,7 +63,6 @@ class Evidence:
     gold: sides.Side
     storage: StorageAlone
     draws: Draws
-    lost: set[tuple[str, str]] = field(default_factory=set)
     storage_roundoff: float = 0.0
 
     @property
@@ -95,7 +93,7 @@ class Evidence:
 
     @cached_property
     def perturbable(self) -> tuple[Case | None, str]:
-        """The case whose perturbed references may judge, None where none may; and a note where a baseline is used."""
+        """The case from which other rounding may judge, None where none is; and a note where a baseline is used."""
         if isinstance(self.origin, Baseline):
             self.context.progress("running eager once, to see whether it gives the stored reference")
             return self.origin.repeated(self.case, self.reference.leaves, self.test.leaves, self.gold.leaves)

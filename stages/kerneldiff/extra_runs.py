@@ -14,7 +14,7 @@ from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.models.options import check_declared
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.contract import StageContext
-from inductor_debug.stages.kerneldiff import perturbation
+from inductor_debug.stages.kerneldiff import other_rounding
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.repeats import repeated
 from inductor_debug.stages.kerneldiff.reviews import Change, decide
@@ -32,14 +32,12 @@ class ExtraRuns:
     """What was found: artifacts, and words for the stage's message.
 
     Attributes:
-        lost: (kind, path) of the rows about later runs of what one side alone wrote into.
-        changes: verdicts that perturbed references changed of parameters after optimizer steps.
+        changes: verdicts that references with other rounding changed of parameters after optimizer steps.
     """
 
     artifacts: dict[str, Any] = field(default_factory=dict)
     note: str = ""
     changes: list[Change] = field(default_factory=list)
-    lost: set[tuple[str, str]] = field(default_factory=set)
 
 
 def check(config: KernelDiffConfig, settings: Settings) -> None:
@@ -83,7 +81,7 @@ def extra_runs(
     if config.repeats > 1:
         context.progress(f"repeating the test side {config.repeats - 1} times")
         repeats = repeated(cases[1], compiled, ran, config.repeats, difference)
-        found.artifacts[files.JITTER.path], found.lost = repeats.table, repeats.lost
+        found.artifacts[files.JITTER.path] = repeats.table
         found.changes += repeats.changes
         table = repeats.table
         unsteady = table[table["differing"] > 0]
@@ -143,7 +141,7 @@ def _reconsider(
     difference: KernelDiff,
     changes: list[Change],
 ) -> None:
-    """Let perturbed references, trained as long, judge again what the floor called a defect.
+    """Let references that round otherwise, trained as long, judge again what the floor called a defect.
 
     Args:
         draws: the random numbers of each of the reference's steps.
@@ -152,9 +150,9 @@ def _reconsider(
     rows = [row for row in difference.rows if row.kind == "parameter"]
     if not any(row.verdict == "defect" for row in rows):
         return
-    context.progress("training perturbed references, to tell a defect from a branch within rounding")
+    context.progress("training references that round otherwise, to tell a defect from noise or a branch")
     options = config.steps, config.optimizer, config.learning_rate
-    judgements = perturbation.judged(
+    judgements = other_rounding.judged(
         rows,
         base,
         {"parameter": after["gold"]},
@@ -162,7 +160,7 @@ def _reconsider(
         draws=config.perturbations,
         run=lambda _, case: parameters_after(case, *options, draws),
     )
-    decide(perturbation.Perturbation.name, rows, judgements, changes)
+    decide(other_rounding.OtherRounding.name, rows, judgements, changes)
 
 
 def steps(

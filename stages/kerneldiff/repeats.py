@@ -24,12 +24,10 @@ class Repeats:
 
     Attributes:
         rows: kind and path → row of ``kerneldiff/jitter.csv``.
-        lost: (kind, path) of the rows of what the reference, or a later run, alone wrote into.
         changes: verdicts that other random numbers changed.
     """
 
     rows: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
-    lost: set[tuple[str, str]] = field(default_factory=set)
     changes: list[Change] = field(default_factory=list)
 
     @property
@@ -138,13 +136,10 @@ def _judge(
         draws = Draws(case, again, differ=again.generator != reference.generator)
         found_of = random_draws.of_draws(reference, gold, again, difference.options["roundoff"] or 0.0, own.rows, draws)
         decide(random_draws.RandomDraws.name, own.rows, found_of.judgements, found.changes)
-    lost = sides.written_by_one(reference, again)
     for row in own.rows:
         if not row.failed:
             continue
         row.in_run(number)
         if row.place in again.leaves.get(row.kind, {}):
             test.leaves.setdefault(row.kind, {})[row.path] = again.leaves[row.kind][row.place]
-        if (row.kind, row.place) in lost:
-            found.lost.add((row.kind, row.path))
         difference.rows.append(row)

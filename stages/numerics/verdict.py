@@ -21,8 +21,7 @@ class Reason(Enum):
 
     FIGURES = "its own figures"
     STORAGE_ROUNDING = "storage rounding alone"
-    RUNNING_STATISTIC = "a running statistic's tolerance"
-    PERTURBED_NOISE = "noise of perturbed references"
+    OTHER_ROUNDING = "noise of references that round otherwise"
     JUMP = "a jump of float64 within rounding"
     TIE = "values within rounding of a tie"
     OTHER_DRAWS = "other random numbers"

@@ -185,7 +185,7 @@ class Baseline:
     def repeated(
         self, case: Case, reference: sides.Leaves, test: sides.Leaves, gold: sides.Leaves
     ) -> tuple[Case | None, str]:
-        """The case, on the stored reference's kind of device, whose perturbed references may judge; and a note.
+        """The case, on the stored reference's device, from which other rounding may judge; and a note.
 
         None where they would say nothing of the stored one, for eager on a device that is itself wrong would call its
         own errors noise. They do where eager gives the stored reference bit for bit, and, since another version or
@@ -195,7 +195,7 @@ class Baseline:
             case: of this run.
             reference, test, gold: their leaves; the reference's and gold's are the stored ones.
         """
-        why = "perturbed references were not run, so the noise floor is that of one run: "
+        why = "references that round otherwise were not run, so the noise floor is that of one run: "
         if not self.reference.uncompiled:
             return None, f"{why}the reference was {self.reference.backend}"
         device = torch.device(self.reference.device or self.about.made_with.device)
@@ -208,7 +208,7 @@ class Baseline:
         here = sides.run_side("reference", base, lambda: base.module)
         if here.drew:
             base.watch_draws()
-        done = f"perturbed references were run here, where eager on {device} gives"
+        done = f"references that round otherwise were run here, where eager on {device} gives"
         if _all(_same, reference, sides.round_to(here.leaves, test)):
             return base, f"{done} the stored reference bit for bit"
         exact = base.to_gold()

@@ -32,5 +32,5 @@ def gold_side(case: Case, *, wanted: bool, drew: bool) -> sides.Side:
         log.exception("kerneldiff: the model can't be copied, so there is no gold")
         return sides.Side(error=sides.describe(error) | {"who": "copying the model"})
     gold = sides.run_side("gold", ideal, lambda: ideal.module)
-    case.substitutes = ideal.substitutes  # so do the copies that are made later, for steps and perturbed runs
+    case.substitutes = ideal.substitutes  # so do the copies that are made later, for steps and moved golds
     return gold

@@ -234,11 +234,6 @@ def _written(side: Side) -> set[tuple[str, str]]:
     return {(kind, path) for kind, paths in side.changed.items() for path in paths}
 
 
-def written_by_one(left: Side, right: Side) -> set[tuple[str, str]]:
-    """(kind, path) of what the step wrote into on one side alone."""
-    return _written(left) ^ _written(right)
-
-
 def reference_case(context: StageContext) -> Case:
     """What the reference runs: see :func:`case_for`."""
     return case_for(context.case, context.settings.reference)

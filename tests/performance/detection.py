@@ -21,7 +21,7 @@ import torch
 from inductor_debug.models.build import build_case
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
-from inductor_debug.stages.kerneldiff import perturbation
+from inductor_debug.stages.kerneldiff import other_rounding
 from inductor_debug.stages.kerneldiff.reviews import decide
 from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.sides import running as sides
@@ -103,10 +103,10 @@ def curve(model: str, dtype: str, seeds: int, file: Path) -> pd.DataFrame:
             difference = KernelDiff(roundoff=case.unit_roundoff)
             (row,) = difference.compare_leaves({path: reference}, {path: test}, {path: gold}, kind="output")
             first = row.verdict
-            judgements = perturbation.judged(
+            judgements = other_rounding.judged(
                 difference.rows, case, {"output": {path: gold}}, {"output": {path: test}}, draws=12
             )
-            decide("perturbed references", difference.rows, judgements, [])
+            decide("other rounding", difference.rows, judgements, [])
             rows.append(
                 {
                     "model": model, "dtype": dtype, "effect": effect(changed), "seed": seed, "ratio": row.ratio,

@@ -19,7 +19,7 @@ from torch import nn
 from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.compiled import compile_case
 from inductor_debug.stages.backends.registry import build_adapter
-from inductor_debug.stages.kerneldiff import perturbation
+from inductor_debug.stages.kerneldiff import other_rounding
 from inductor_debug.stages.kerneldiff.reviews import decide
 from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.settings import BackendConfig
@@ -109,8 +109,8 @@ def judged(case: Case, leaves: list[sides.Leaves]) -> tuple[bool, bool]:
     for kind in ("output", "loss", "gradient"):
         difference.compare_leaves(*(side.get(kind, {}) for side in leaves), kind=kind)
     by_one = bool(difference.failed)
-    judgements = perturbation.judged(difference.rows, case, leaves[2], leaves[1], draws=12)
-    decide("perturbed references", difference.rows, judgements, [])
+    judgements = other_rounding.judged(difference.rows, case, leaves[2], leaves[1], draws=12)
+    decide("other rounding", difference.rows, judgements, [])
     return by_one, bool(difference.failed)
 
 

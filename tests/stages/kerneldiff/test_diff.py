@@ -106,7 +106,7 @@ def test_wrong_arguments_are_told() -> None:
     [
         (0.0, {}, []),
         (1.2e-7, {}, ["running the reference again"]),
-        (1e-3, {}, ["perturbing the reference", "running the reference again"]),
+        (1e-3, {}, ["rounding the reference otherwise", "running the reference again"]),
         (1e-3, {"perturbations": 0}, ["running the reference again"]),
         (1e-3, {"rtol": 1e-2}, []),
     ],

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from inductor_debug.stages.kerneldiff.running_statistics import accepted
 from torch import nn
 from wrong_adapters import DropsCopies
 
@@ -16,7 +17,6 @@ from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.reviews import decide
-from inductor_debug.stages.kerneldiff.running_statistics import accepted
 from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
 from inductor_debug.stages.numerics.comparison import KernelDiff, assert_matches, compare, compare_tensors
 from inductor_debug.stages.settings import BackendConfig, Settings

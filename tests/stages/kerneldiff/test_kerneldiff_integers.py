@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 import torch
+from plain_sums import Decomposed
 from torch import nn
 from written_state import Base, Scaled, compared, verdict_of
 
 from inductor_debug.models.case import Case
-from inductor_debug.stages.kerneldiff import perturbation
+from inductor_debug.stages.kerneldiff import other_rounding
 from inductor_debug.stages.kerneldiff.reviews import decide
 from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.numerics.records import TensorComparison
-from inductor_debug.stages.sides.decomposed import Decomposed
 from inductor_debug.stages.sides.running import Leaves, collect
 
 
@@ -46,8 +46,8 @@ def judged(case: Case, test: Leaves, factor: float | None = 4.0) -> TensorCompar
     reference, gold = collect(case.run()), collect(case.to_gold().run())
     difference = KernelDiff()
     difference.compare_leaves(*(side["output"] for side in (reference, test, gold)), kind="output")
-    judgements = perturbation.judged(difference.rows, case, gold, test, draws=6, factor=factor)
-    decide("perturbed references", difference.rows, judgements, [])
+    judgements = other_rounding.judged(difference.rows, case, gold, test, draws=6, factor=factor)
+    decide("other rounding", difference.rows, judgements, [])
     (row,) = difference.rows
     return row
 

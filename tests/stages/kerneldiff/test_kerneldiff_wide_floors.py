@@ -1,13 +1,14 @@
-"""A wide floor that stays the same at perturbed weights is no noise."""
+"""A wide floor that stays the same with other rounding is no noise."""
 
 import pytest
 import torch
 
 from inductor_debug.models.case import Case
+from inductor_debug.stages.kerneldiff import bias
 from inductor_debug.stages.kerneldiff.bias import withdrawn
 from inductor_debug.stages.kerneldiff.reviews import decide
 from inductor_debug.stages.numerics.records import TensorComparison
-from inductor_debug.stages.sides import perturbed
+from inductor_debug.stages.sides.running import Side
 
 ROUNDOFF = 2.0**-9
 
@@ -20,12 +21,8 @@ def reviewed(monkeypatch: pytest.MonkeyPatch, *changes: float) -> str:
     other *= difference.norm() / other.norm()
     leaves = {"output": {"": reference}}
     gold = {"output": {"": reference.double() - difference}}
-    draws = [reference + 0.01 * (index + 1) for index in range(len(changes))]
-    given = [
-        perturbed.Draw({"output": {"": moved}}, {"output": {"": moved.double() - difference - change * other}}, {}, {})
-        for moved, change in zip(draws, changes, strict=True)
-    ]
-    monkeypatch.setattr(perturbed, "draw", lambda base, ideal, index, run: given[index])
+    given = [Side({"output": {"": reference + change * other}}) for change in changes]
+    monkeypatch.setattr(bias, "rounded_reference", lambda base, index, run: given[index])
     row = TensorComparison("output", "", verdict="within_floor", bound="floor_rms", mismatched=256, elements=256)
     case = Case("net", torch.nn.Identity(), (), {}, "inference", torch.bfloat16, torch.device("cpu"))
     decide("systematic floor", [row], withdrawn([row], case, leaves, gold, ROUNDOFF), [])

@@ -73,12 +73,12 @@ def gate_context() -> StageContext:
     return context_of("Flipping", module=Gate, inputs=at_the_branch())
 
 
-def test_perturbed_references_judge_where_eager_gives_the_stored_bits(tmp_path: Path) -> None:
+def test_other_rounding_judges_where_eager_gives_the_stored_bits(tmp_path: Path) -> None:
     source, first = stored(tmp_path, gate_context())
     second = run(gate_context(), baseline=source)
     assert "conditioning" in set(first.artifacts["kerneldiff/outputs.csv"]["bound"])
     assert judged(first) == judged(second) and second.status == "passed"
-    assert "perturbed references were run here" in second.message
+    assert "references that round otherwise were run here" in second.message
 
 
 def moved(folder: Path, file: str, factor: float) -> None:
@@ -89,7 +89,7 @@ def moved(folder: Path, file: str, factor: float) -> None:
 
 
 @pytest.mark.parametrize("gold", [1.0, 1 + 1e-12])
-def test_perturbed_references_judge_where_float64_gives_the_stored_gold(gold: float, tmp_path: Path) -> None:
+def test_other_rounding_judges_where_float64_gives_the_stored_gold(gold: float, tmp_path: Path) -> None:
     stored(tmp_path, gate_context())
     moved(tmp_path, "reference.safetensors", 1 + 2**-23)
     moved(tmp_path, "gold.safetensors", gold)
@@ -98,17 +98,17 @@ def test_perturbed_references_judge_where_float64_gives_the_stored_gold(gold: fl
     assert "where eager on cpu gives the stored gold in float64" in result.message
 
 
-def test_perturbed_references_do_not_judge_where_eager_gives_other_numbers(tmp_path: Path) -> None:
+def test_other_rounding_does_not_judge_where_eager_gives_other_numbers(tmp_path: Path) -> None:
     stored(tmp_path, gate_context())
     moved(tmp_path, "reference.safetensors", 1 + 2**-23)
     moved(tmp_path, "gold.safetensors", 1 + 1e-7)
     result = run(gate_context(), baseline=altered(tmp_path, lambda about: None))
     assert result.summary["numerics"]["verdict"] == "defect"
-    assert "perturbed references were not run" in result.message
+    assert "references that round otherwise were not run" in result.message
     assert "gives neither the stored reference nor, in float64, the stored gold" in result.message
 
 
-def test_perturbed_references_do_not_judge_where_the_device_is_not_here(tmp_path: Path) -> None:
+def test_other_rounding_does_not_judge_where_the_device_is_not_here(tmp_path: Path) -> None:
     stored(tmp_path, gate_context())
     result = run(gate_context(), baseline=altered(tmp_path, lambda about: about["made_with"].update(device="cuda:99")))
     assert "the reference is of cuda:99, which is not here" in result.message

@@ -1,10 +1,7 @@
-"""The reference computed otherwise, and as rightly: operations decomposed, sums added one term after another.
+"""A right backend with worse kernels than eager's: operations decomposed, sums added one term after another.
 
-Eager is not one algorithm among equals. On the CPU it adds up normalizations in a wider format, and sums in blocks, so
-that its noise there is the result's last bit. A compiler decomposes those operations, and adds one term after another
-in float32. So a floor of eager's alone may be one that no such code can meet. Clean Inductor was measured at 45 to 93
-floors in the gradients before a batch normalization, whose sums have 32,768 terms. What the reference gives with the
-decompositions of ``torch.export`` and of normalizations, and with such sums, is another draw of the noise.
+On the CPU eager adds up normalizations in a wider format, and sums in blocks. A compiler may decompose those
+operations, and add one term after another in float32. Nothing of the tool is used here but the list of decompositions.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,8 +10,8 @@ from typing import Any
 
 import numpy
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from inductor_debug.models.torch_private import TorchDispatchMode
 from inductor_debug.stages.torch_internals.operators import normalizations
 
 aten = torch.ops.aten

@@ -1,0 +1,130 @@
+"""The rounding noise of sums that are added up in float32: of products, convolutions and reductions.
+
+n additions one after another, of terms t in no particular order, round n partial sums s. Each leaves an error of the
+variance s² u² / 5.5, where u = 2**-24 (rounding to nearest; 5.5 is the mean over mantissas spread as by Benford). The
+partial sums' squares add up to n (sum(t²) / 6 + sum(t)² / 3). Compilers and libraries add in blocks and lanes, or in a
+wider format, and have less.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+
+ROUNDOFF = 2.0**-24
+"""Unit roundoff of float32, in which sums are added up whatever the dtype."""
+
+Noise = dict[int, tuple[torch.Tensor, Any]]
+"""By the number of a result: the sum of the squared terms of each of its elements, and how many those are."""
+
+
+def added(total: torch.Tensor, squares: torch.Tensor, count: Any) -> torch.Tensor:
+    """Standard deviation of the noise of sums.
+
+    Args:
+        total: the sums, float64.
+        squares: the sums of the squared terms, in the shape of ``total``; any floating dtype.
+        count: terms of a sum: a number, or a tensor that can be expanded to that shape.
+
+    Returns:
+        In the shape of ``total``; 0 where the squares overflow.
+    """
+    partial = squares.double() / 6 + total.square() / 3
+    variance = (ROUNDOFF**2 / 5.5) * (count - 1) * partial
+    return variance.sqrt().nan_to_num(nan=0.0, posinf=0.0)
+
+
+def _squares(*tensors: torch.Tensor) -> list[torch.Tensor]:
+    """In float32, which is enough for a size of noise and has fast kernels."""
+    return [tensor.float().square() for tensor in tensors]
+
+
+def _product(left: torch.Tensor, right: torch.Tensor) -> Noise:
+    first, second = _squares(left, right)
+    return {0: (first @ second, left.shape[-1])}
+
+
+def _product_and_more(
+    _: torch.Tensor, left: torch.Tensor, right: torch.Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Noise:
+    squares, count = _product(left, right)[0]
+    return {0: (squares * alpha**2, count)}
+
+
+def _dims(x: torch.Tensor, dims: Any) -> list[int]:
+    given = [dims] if isinstance(dims, int) else list(dims or [])
+    return given or list(range(x.dim()))
+
+
+def _count(x: torch.Tensor, dims: Sequence[int]) -> int:
+    count = 1
+    for dim in dims:
+        count *= x.shape[dim]
+    return count
+
+
+def _sum(x: torch.Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Noise:
+    dims = _dims(x, dims)
+    return {0: (x.square().sum(dims, keepdim), _count(x, dims))}
+
+
+def _mean(x: torch.Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Noise:
+    squares, count = _sum(x, dims, keepdim)[0]
+    return {0: (squares / count**2, count)}
+
+
+def _variance(x: torch.Tensor, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Noise:
+    dims = _dims(x, dims)
+    free = max(_count(x, dims) - (1 if correction is None else correction), 1)
+    squares, count = _sum((x - x.mean(dims, keepdim=True)).square(), dims, keepdim)[0]
+    return {0: (squares / free**2, count)}
+
+
+def _variance_and_mean(x: torch.Tensor, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Noise:
+    return {**_variance(x, dims, correction=correction, keepdim=keepdim), 1: _mean(x, dims, keepdim)[0]}
+
+
+def _cumulative(x: torch.Tensor, dim: int, *, dtype: Any = None) -> Noise:
+    if not x.dim():
+        return {}
+    shape = [1] * x.dim()
+    shape[dim] = -1
+    return {0: (x.square().cumsum(dim), torch.arange(1, x.shape[dim] + 1, device=x.device).view(shape))}
+
+
+def _convolution(x: torch.Tensor, weight: torch.Tensor, _: Any, *rest: Any) -> Noise:
+    transposed, groups = rest[3], rest[5]
+    channels = weight.shape[1] * groups if transposed else weight.shape[0]
+    squares = aten.convolution.default(*_squares(x, weight), None, *rest)
+    return {0: (squares, weight.numel() // channels)}
+
+
+def _convolution_backward(grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: Any, *rest: Any) -> Noise:
+    transposed, groups = rest[3], rest[5]
+    channels = weight.shape[0] if transposed else weight.shape[1] * groups
+    places = grad.numel() // grad.shape[1]
+    found = aten.convolution_backward.default(*_squares(grad, x, weight), bias, *rest)
+    counts = (weight.numel() // channels, places, places)
+    return {number: (squares, counts[number]) for number, squares in enumerate(found) if squares is not None}
+
+
+TERMS: dict[Any, Callable[..., Noise]] = {
+    aten.mm.default: _product,
+    aten.bmm.default: _product,
+    aten.mv.default: _product,
+    aten.dot.default: _product,
+    aten.addmm.default: _product_and_more,
+    aten.baddbmm.default: _product_and_more,
+    aten.sum.default: _sum,
+    aten.sum.dim_IntList: _sum,
+    aten.mean.default: _mean,
+    aten.mean.dim: _mean,
+    aten.var.correction: _variance,
+    aten.var_mean.correction: _variance_and_mean,
+    aten.cumsum.default: _cumulative,
+    aten.convolution.default: _convolution,
+    aten.convolution_backward.default: _convolution_backward,
+}
+"""Operation → the squared terms of its sums, from its arguments in float64."""
