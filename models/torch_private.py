@@ -7,7 +7,8 @@ The stages' own are in :mod:`stages.torch_internals`; both rooms are listed in `
 - ``torch.overrides._get_current_function_mode_stack``, ``_pop_mode_temporarily``;
 - ``torch._C._set_cudnn_allow_tf32``, ``_set_cublas_allow_tf32``, ``_set_cudnn_benchmark``,
   ``_set_cudnn_deterministic``;
-- ``UntypedStorage._cdata``; ``Tensor._indices``, ``_values``.
+- ``UntypedStorage._cdata``; ``Tensor._indices``, ``_values``;
+- ``torch.autograd._get_sequence_nr``, ``torch._C._current_autograd_node``, and ``_sequence_nr`` of a node.
 """
 
 from typing import Any
@@ -27,6 +28,8 @@ __all__ = [
     "coo_parts",
     "function_modes",
     "has_decomposition",
+    "number_of_last_node",
+    "number_of_running_node",
     "pytree",
     "schema_of",
     "set_cudnn_benchmark",
@@ -63,6 +66,17 @@ def schema_of(operator: OpOverload) -> Any:
 def has_decomposition(operator: OpOverload) -> bool:
     """Whether ``operator.decompose`` takes it apart (CompositeImplicit), rather than giving NotImplemented."""
     return operator._can_decompose()
+
+
+def number_of_last_node() -> int:
+    """The number of the node that autograd made last in this thread: within an operation that of the operation."""
+    return torch.autograd._get_sequence_nr() - 1
+
+
+def number_of_running_node() -> int | None:
+    """The number of the node that backward is at in this thread; None outside backward."""
+    node = torch._C._current_autograd_node()
+    return None if node is None else node._sequence_nr()
 
 
 def storage_identity(storage: torch.UntypedStorage) -> int:

@@ -28,6 +28,7 @@ from inductor_debug.stages.artifacts.tables import (
     FusionRow,
     OutputRow,
     RuleRow,
+    SensitivityRow,
     TimeRow,
     ValueRow,
     ViolationRow,
@@ -77,6 +78,7 @@ COMPARISON_OPTIONS = Json("kerneldiff/options.json", dict[str, Any])
 """The options as they were: bisect judges by them."""
 DRIFT = Table("kerneldiff/drift.csv")
 JITTER = Table("kerneldiff/jitter.csv")
+SENSITIVITY = RecordTable("kerneldiff/sensitivity.csv", SensitivityRow)
 PLOT = File("kerneldiff/plots/{file}")
 BASELINE = Json("kerneldiff/baseline/baseline.json", About)
 BASELINE_SIDE = File("kerneldiff/baseline/{name}.safetensors")

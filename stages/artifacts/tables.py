@@ -97,6 +97,37 @@ class OutputRow:
 
 
 @dataclass(frozen=True)
+class SensitivityRow:
+    """kerneldiff/sensitivity.csv: a fault at one place, as one compared tensor shows it.
+
+    Attributes:
+        fault: weight, activation or gradient: what is multiplied by 1 + the error.
+        site: the parameter, or the module whose operation it is.
+        operation: whose result it is; "" for a weight.
+        source: the operation's line, FILE:LINE; "" where that is not known.
+        kind, path: of the compared tensor; ``any`` where any of them counts, as for the verdict of the run.
+        found: defect; passes: no error was one, up to the largest; no_effect: nor did one change the tensor, or what
+            float64 gives.
+        relative_error: the smallest one planted that was a defect; None where none was.
+        passed: the largest one below that was none.
+        ratio: error over floor at ``relative_error``, or at the largest error; None where no floor decided.
+        confirmed: ``relative_error`` is at most twice ``passed``, or no error was a defect.
+    """
+
+    fault: str
+    site: str
+    operation: str
+    source: str
+    kind: str
+    path: str
+    found: str
+    relative_error: float | None
+    passed: float | None
+    ratio: float | None
+    confirmed: bool
+
+
+@dataclass(frozen=True)
 class TimeRow:
     """A table of profile/: see :mod:`stages.profile.tables`."""
 
