@@ -105,7 +105,7 @@ class Prober:
         right: Case | None = None,
     ) -> None:
         options = dataclasses.replace(
-            options, plots=False, repeats=1, draws=1, special=False, steps=0, store_baseline=False
+            options, plots=False, repeats=1, draws=1, special=False, steps=0, store_baseline=False, sensitivity=False
         )
         self._context = dataclasses.replace(context, progress=lambda text: None)  # a probe is told as a whole
         self._adapter, self._right = adapter, right

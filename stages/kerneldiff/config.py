@@ -29,6 +29,9 @@ class KernelDiffConfig(ComparisonLimits):
         baseline: directory of the run whose stored reference is compared with. The reference is then not run here,
             except with other rounding, of what exceeds the floor (see ``Baseline.repeated``; ``perturbations=0``:
             never).
+        sensitivity: after a pass, plant faults in eager and tell the smallest that this comparison calls a defect, in
+            kerneldiff/sensitivity.csv.
+        sensitivity_sites: places in which each kind of fault is planted.
     """
 
     plots: bool = True
@@ -42,3 +45,5 @@ class KernelDiffConfig(ComparisonLimits):
     learning_rate: float = real(0.01, above=0)
     store_baseline: bool | None = None
     baseline: str | None = None
+    sensitivity: bool = False
+    sensitivity_sites: int = whole(3, least=1)

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from inductor_debug.stages.kerneldiff.kept_noise import KeptNoise
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.exercise import constant_weights
 from inductor_debug.models.input_draws import drawn_inputs
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.execution import Execution
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
@@ -35,6 +37,9 @@ from inductor_debug.stages.kerneldiff.tasks import measure_tasks
 from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.numerics.verdict import FAILING
+from inductor_debug.stages.sensitivity import messages
+from inductor_debug.stages.sensitivity.measure import measure
+from inductor_debug.stages.sensitivity.records import Sensitivity
 from inductor_debug.stages.settings import ReferenceConfig, Settings
 from inductor_debug.stages.sides import eager_attention, matched_draws
 from inductor_debug.stages.sides import running as sides
@@ -82,7 +87,8 @@ def diff(
             itself in eager.
         progress: told of each run.
         options: of the stage ``kerneldiff``: ``factor``, ``atol``, ``rtol``, ``worst``, ``perturbations``,
-            ``repeats``, ``draws``, ``draw``, ``special``, ``steps``, ``optimizer``, ``learning_rate``.
+            ``repeats``, ``draws``, ``draw``, ``special``, ``steps``, ``optimizer``, ``learning_rate``, ``sensitivity``,
+            ``sensitivity_sites``.
 
     Returns:
         The comparison: ``verdict``, ``message``, ``rows``, ``reviews``; ``str()`` of it is a table.
@@ -194,17 +200,23 @@ class _Comparing:
         difference.rows += drawn.rows
         done.changes += drawn.changes
         verdict, message = conclusion(difference, self._same_code())
+        message += notes + drawn.told(first_failed) + self._untested(verdict)
+        tested = self.test
+        if self.config.sensitivity and verdict not in FAILING:
+            found = self._sensitivity(evidence)
+            message += messages.told(found)
+            extra.artifacts[files.SENSITIVITY.path] = found.table
         return Comparison(
             verdict,
-            message + notes + drawn.told(first_failed) + self._untested(verdict),
+            message,
             difference.rows,
             done,
             gold_error=self.gold.error,
             random=done.notes.get(RepeatedReference.name) or done.notes[RandomDraws.name],
             reference=merged(self.reference.leaves, drawn.reference),
-            test=merged(self.test.leaves, drawn.test),
+            test=merged(tested.leaves, drawn.test),
             tasks=measure_tasks(
-                self.context.settings.model.name, self.reference.leaves["output"], self.test.leaves["output"]
+                self.context.settings.model.name, self.reference.leaves["output"], tested.leaves["output"]
             ),
             tables=extra.artifacts,
             adapter=self.compiled.adapter,
@@ -216,12 +228,32 @@ class _Comparing:
         _, *numbers = draws_of(self.standard.case, self.config, failed=failed)
         if not numbers or self.baseline is not None:
             return InputDraws()
-        alone = dataclasses.replace(self.config, draws=1, draw=1, special=False, repeats=1, steps=0)
+        alone = dataclasses.replace(self.config, draws=1, draw=1, special=False, repeats=1, steps=0, sensitivity=False)
 
         def judge(standard: Standard, test: sides.Side) -> Comparison:
             return _Comparing(self.context, alone, standard, self.compiled, test, self.storage).comparison()
 
         return further_draws(self.context, numbers, self.standard, self.compiled, self.first, rows, judge)
+
+    def _sensitivity(self, evidence: Evidence) -> Sensitivity:
+        """What the comparison says of faults planted in eager; they are judged as the test side was."""
+        base = evidence.perturbable[0] if self.config.perturbations and self.gold.leaves else None
+        if base is not None:
+            self.test = evidence.test = self.reference
+            draws, factor = self.config.perturbations, self.config.factor if evidence.floor_decides else None
+            rows = self._compare().rows
+            reviewed([StorageRounding()], evidence, rows)
+            kept = KeptNoise(rows, base, self.gold.leaves, draws=draws, factor=factor, progress=self.context.progress)
+            evidence.kept = lambda rows: kept.judged(rows, evidence.test.leaves)
+        evidence.context = dataclasses.replace(self.context, progress=lambda text: None)  # places are told
+
+        def judge(side: sides.Side) -> list[TensorComparison]:
+            self.test = evidence.test = dataclasses.replace(side)
+            rows = self._compare().rows
+            reviewed(REVIEWS, evidence, rows)
+            return rows
+
+        return measure(self.case, judge, self.config.sensitivity_sites, self.context.progress)
 
     def _with_matched_draws(self) -> tuple[KernelDiff, matched_draws.Draws]:
         """The rows; where something fails and random numbers were drawn, of a step with the reference's numbers."""

@@ -25,7 +25,7 @@ class Comparison:
         random: what is known of random draws, in words.
         reference, test: the leaves that were compared.
         tasks: what the errors of class scores mean.
-        tables: of later runs and optimizer steps, by file.
+        tables: of later runs, optimizer steps and planted faults, by file.
         draw: of the inputs, the first that fails; 1 too where none does, and for what only a later call shows.
         adapter: the test side's; None where nothing was compared.
         execution: who executed the test side; None where nothing was compared.

@@ -1,7 +1,7 @@
 """What the report and ``analyze`` tell of the comparison: its table, the worst first, and its counts."""
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ def numerics(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) ->
         "tally": failure_counts(stored, rows or []),
         "diagnosis": None if diagnosis is None else dict(fields_of(diagnosis)) | executed(diagnosis.execution),
         "table": capped(rows, files.OUTPUTS, max_rows, order=worst_first),
+        "sensitivity": capped(_by_place(files.SENSITIVITY.cells(artifacts)), files.SENSITIVITY, max_rows),
         "plots": files.PLOT.stored(artifacts),
     }
 
@@ -48,6 +49,11 @@ def executed(execution: Execution | None) -> Row:
     if execution is None:
         return {}
     return {"execution": {key: value for key, value in vars(execution).items() if value is not None}}
+
+
+def _by_place(rows: Sequence[Row] | None) -> list[Row] | None:
+    """Of planted faults what the run's verdict shows, one row a place; None where none were planted."""
+    return None if rows is None else [row for row in rows if row.get("kind") == "any"]
 
 
 def failure_counts(stored: Mapping[str, Any], rows: list[Row]) -> str | None:
@@ -126,7 +132,7 @@ def answer(run: StoredRun, wanted: Wanted) -> Analysis:
     if (stored["summary"].get("failed") or 0) and not run.has(files.BISECTION):
         told.append(f"which part of the compiler? Try: {run.rerun('stages=[kerneldiff,bisect,report]')}")
     tables = [Table("outputs", NUMBER_COLUMNS, worst, files.OUTPUTS.path)]
-    for name, file in (("drift", files.DRIFT), ("jitter", files.JITTER)):
+    for name, file in (("drift", files.DRIFT), ("jitter", files.JITTER), ("sensitivity", files.SENSITIVITY)):
         if run.has(file):
             tables.append(whole_table(run, name, file))
     if diagnosis.get("error"):
