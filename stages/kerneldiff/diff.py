@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from inductor_debug.stages.kerneldiff.kept_noise import KeptNoise
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig

@@ -1,5 +1,6 @@
 """What may be asked of a comparison before its verdicts stand. What costs a run is run when it is first asked for."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,6 +9,8 @@ from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
 from inductor_debug.stages.contract import StageContext
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.numerics.records import TensorComparison
+from inductor_debug.stages.numerics.verdict import Judgement
 from inductor_debug.stages.sides import running as sides
 from inductor_debug.stages.sides.baseline import Baseline
 from inductor_debug.stages.sides.matched_draws import Draws
@@ -51,6 +54,8 @@ class Evidence:
         reference, test, gold: one step of each; gold is empty where a tolerance decides.
         storage: of the test side's adapter.
         draws: what is known of the random numbers that the test side drew.
+        kept: judges rows of the test side by runs that were made before, for several test sides; None: runs are made
+            when a row asks for them.
         storage_roundoff: unit roundoff of the coarsest format that the adapter stores numbers in, once that was run.
     """
 
@@ -63,6 +68,7 @@ class Evidence:
     gold: sides.Side
     storage: StorageAlone
     draws: Draws
+    kept: Callable[[Sequence[TensorComparison]], Mapping[int, Judgement]] | None = None
     storage_roundoff: float = 0.0
 
     @property

@@ -29,22 +29,34 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    model = ModelConfig(options.model, BUILDS[options.model])
-    case = build_case(model, mode=options.mode, dtype=options.dtype, device="cpu", seed=0)
-    backend = BackendConfig("inductor", "inductor_debug.stages.backends.inductor.InductorAdapter")
-    settings = Settings(model, backend=backend, mode=options.mode, dtype=options.dtype)
-    context = StageContext(settings, MemoryArtifacts(), {"case": case})
-    compiled_case(context)
+    context = compiled_context(options.model, options.mode, options.dtype)
     taken: dict[str, list[float]] = {"one draw": [], "default": []}
     for index in range(options.rounds + 1):
         for name, draws in (("one draw", 1), ("default", None)):
-            began = time.process_time()
-            result = KernelDiffStage(KernelDiffConfig(draws=draws)).run(context)
-            seconds = time.process_time() - began
-            print(f"{name}: {seconds:.2f} s, {result.message}", flush=True)
+            seconds = cpu_seconds(name, context, KernelDiffConfig(draws=draws))
             taken[name] += [seconds] if index else []
     one, default = (statistics.median(seconds) for seconds in taken.values())
     print(f"{options.model} {options.mode} {options.dtype}: {one:.2f} s, {default:.2f} s, {default / one:.2f} times")
+
+
+def compiled_context(name: str, mode: str, dtype: str) -> StageContext:
+    """A stage's context with a model that TorchInductor compiled."""
+    model = ModelConfig(name, BUILDS[name])
+    case = build_case(model, mode=mode, dtype=dtype, device="cpu", seed=0)
+    backend = BackendConfig("inductor", "inductor_debug.stages.backends.inductor.InductorAdapter")
+    settings = Settings(model, backend=backend, mode=mode, dtype=dtype)
+    context = StageContext(settings, MemoryArtifacts(), {"case": case})
+    compiled_case(context)
+    return context
+
+
+def cpu_seconds(name: str, context: StageContext, config: KernelDiffConfig) -> float:
+    """CPU seconds of the stage; what it said is printed."""
+    began = time.process_time()
+    result = KernelDiffStage(config).run(context)
+    seconds = time.process_time() - began
+    print(f"{name}: {seconds:.2f} s, {result.message}", flush=True)
+    return seconds
 
 
 if __name__ == "__main__":

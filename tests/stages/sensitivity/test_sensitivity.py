@@ -233,10 +233,10 @@ def test_the_stage_stores_the_table_and_the_report_shows_the_places() -> None:
     assert "How small an error this comparison calls a defect" in page and "native_batch_norm" in page
 
 
-def test_a_perturbed_reference_is_made_once_for_all_planted_faults() -> None:
+def test_a_reference_that_rounds_otherwise_is_made_once_for_all_planted_faults() -> None:
     torch.manual_seed(0)
     told: list[str] = []
     measured(Net().eval(), torch.randn(6, 8), progress=told.append)
     made = [text for text in told if "for all planted faults" in text]
     assert 6 <= len(made) <= 12 and len(made) == len(set(made))
-    assert not [text for text in told if text.startswith("perturbing")]
+    assert not [text for text in told if text.startswith("rounding the reference")]
