@@ -1,10 +1,11 @@
 """The reference computed as rightly, and rounded otherwise: each operation in float64, its result rounded at random.
 
-Eager is one right computation of many, and its distance from gold is its kernels': some add up in a wider format, some
-one term after another. A noise floor should not hang on that. So a case is run in its own dtypes with each operation
-computed in float64 from what it received. What it gives is rounded stochastically to the dtype that eager gives: up or
-down, with the probabilities that make the mean right, so that what the dtype holds stays as it is (Croci et al. 2022,
-"Stochastic rounding: implementation, error analysis and applications"). Another seed is another draw of the noise.
+Eager is one right computation of many, and its distance from gold is its kernels': some add up in a wider format,
+some one term after another. A noise floor should not hang on that. So a case is run in its own dtypes with each
+operation computed in float64 from what it received. What it gives is rounded stochastically to the dtype that eager
+gives. That is up or down, with the probabilities that make the mean right; what the dtype holds stays as it is (Croci
+et al. 2022, "Stochastic rounding: implementation, error analysis and applications"). Another seed is another draw of
+the noise.
 
 Sums inside an operation (products, convolutions, reductions) round as well; see :mod:`stages.sides.sum_noise`.
 """
@@ -80,7 +81,8 @@ class Rounded(TorchDispatchMode):
         if exact is None:
             return like
         wide_args, wide_kwargs, wide = exact
-        noise = _noise_of_sums(func, wide_args, wide_kwargs)
+        terms = TERMS.get(func)
+        noise = {} if terms is None else terms(*wide_args, **wide_kwargs)
         rounded = [
             self._rounded(result, other, noise.get(number))
             for number, (result, other) in enumerate(zip(results, pytree.tree_leaves(wide), strict=True))
@@ -167,7 +169,9 @@ def _in_float64(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any] | Non
     wide_args, wide_kwargs = pytree.tree_map(_wide, (args, kwargs))
     try:
         return wide_args, wide_kwargs, func(*wide_args, **wide_kwargs)
-    except (RuntimeError, TypeError, ValueError):  # NotImplementedError is a RuntimeError
+    except torch.OutOfMemoryError:  # a RuntimeError too, and no sign of what the operation has
+        raise
+    except (RuntimeError, TypeError, ValueError):
         return None
 
 
@@ -175,12 +179,6 @@ def _wide(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.to(torch.float64, copy=True) if value.dtype in MANTISSA else value
     return torch.float64 if isinstance(value, torch.dtype) and value in MANTISSA else value
-
-
-def _noise_of_sums(func: Any, args: Any, kwargs: Any) -> dict[int, tuple[torch.Tensor, Any]]:
-    """By the number of a result: the sum of the squared terms of each of its elements, and how many those are."""
-    terms = TERMS.get(func)
-    return {} if terms is None else terms(*args, **kwargs)
 
 
 @cache
