@@ -1,11 +1,15 @@
 """Latency and peak memory on CUDA by the pipeline and by a script that imports nothing of it, turn by turn.
 
-First each model is compiled once on either side, so that all that is timed loads its code. Then a repetition runs the
-pipeline's stage ``benchmark`` on each model, and beside each of its sampling processes a fresh process of
-``cuda_bare.py``. When both are ready, they share one core, and take turns of ``--slice`` seconds: while the one runs,
-the other is stopped (SIGSTOP). So both meet the same speed of the machine, which on a shared host can double or halve
-from one second to the next. A call that a stop interrupts is one of many, and medians leave it out. The models'
-processes start at the same time; one pair at a time is let run once it is ready.
+First each model is compiled once on either side, so that all that is timed loads its code. TorchInductor times a few
+launch configurations of each Triton kernel and keeps the fastest. Two compilations of the state-space model chose
+differently for six of its nine kernels, which moves the device's time by up to 9 %. So the pipeline compiles first, and
+the script takes over its choices.
+
+Then a repetition runs the pipeline's stage ``benchmark`` on each model, and beside each of its sampling processes a
+fresh process of ``cuda_bare.py``. When both are ready, they share one core, and take turns of ``--slice`` seconds:
+while the one runs, the other is stopped (SIGSTOP). So both meet the same speed of the machine, which on a shared host
+can double or halve from one second to the next. A call that a stop interrupts is one of many, and medians leave it out.
+The models' processes start at the same time; one pair at a time is let run once it is ready.
 
 Both sides are compared as geometric means over the processes. Of times the first quartile is judged, and the median
 is shown beside it: where the machine has two speeds, each about half of the time, the median jumps from the one to
@@ -23,6 +27,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -156,15 +161,20 @@ class Comparison:
         return self.folder / f"{model}-{repetition}"
 
     def fill(self, model: str) -> None:
-        """Compile a model once on either side, one after the other: TorchInductor times candidates of kernels."""
+        """Compile a model once on either side, the script's with the launch configurations of the pipeline's."""
         with self.device:
+            output, _ = self.stage(model, 0, 2, 3).communicate()
+            if not (self.run(model, 0) / "benchmark/samples.csv").is_file():
+                raise RuntimeError(output)
+            tuned = self.caches / "ours/inductor"
+            for chosen in tuned.rglob("*.best_config"):
+                copy = self.caches / model / "inductor" / chosen.relative_to(tuned)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(chosen, copy)
             script = Script.start(model, 0, self.caches / model, self.variables)
             script.line()
             script.begin()
             script.end()
-            output, _ = self.stage(model, 0, 2, 3).communicate()
-        if not (self.run(model, 0) / "benchmark/samples.csv").is_file():
-            raise RuntimeError(output)
 
     def compare(self, model: str, repetition: int) -> None:
         """One repetition of one model."""
