@@ -47,11 +47,13 @@ def model(name: str) -> list[str]:
     return [*chosen, f"model.build.overrides={{{told}}}".replace('"', "'")]
 
 
-def run(name: str, mode: str, dtype: str, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def run(
+    name: str, chosen: list[str], mode: str, dtype: str, options: argparse.Namespace, folder: Path
+) -> dict[str, Any]:
     """One run's outcome."""
     directory = folder / f"{name}-{mode}-{dtype}-{options.device}"
     command = [
-        sys.executable, "-P", "-m", "inductor_debug.pipeline", *model(name), f"model.name={name}", f"mode={mode}",
+        sys.executable, "-P", "-m", "inductor_debug.pipeline", *chosen, f"model.name={name}", f"mode={mode}",
         f"dtype={dtype}", f"device={options.device}", "stages=[kerneldiff]", "stages.kerneldiff.plots=false",
         f"hydra.run.dir={directory}",
     ]  # fmt: skip
@@ -84,8 +86,9 @@ def main() -> None:
     options = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     jobs = [
-        (name, mode, dtype)
+        (name, chosen, mode, dtype)
         for name in options.names or (*FAMILIES, *VISION)
+        for chosen in [model(name)]
         for mode in options.modes.split(",")
         for dtype in options.dtypes.split(",")
     ]
