@@ -30,6 +30,7 @@ from inductor_debug.models.errors import is_out_of_memory
 from inductor_debug.models.huggingface_input_maker import runs
 from inductor_debug.models.nested import map_tensors
 from inductor_debug.models.random_state import own_numbers
+from inductor_debug.models.read_weights import FLOATS, floating_weights
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,6 @@ PASSES = 8
 """Passes that running statistics are of, so that there are as many values a channel at least. After one pass
 EfficientNet's other inputs are far from its statistics: the output changes by 9.6 times its size, after 8 by 0.6."""
 
-_FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _USE = 2**31
 """Of the case's seed, see :func:`models.random_state.own_numbers`; smaller ones are the loss's."""
 
@@ -106,13 +106,8 @@ def constant_weights(module: nn.Module) -> tuple[list[str], int]:
 
     Those of one element are not counted.
     """
-    weights = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    asked = {
-        name: tensor.detach()
-        for name, tensor in weights.items()
-        if tensor.dtype in _FLOATS and tensor.layout == torch.strided and tensor.numel() > 1 and not tensor.is_meta
-    }
-    return [name for name, tensor in asked.items() if is_constant(tensor)], len(asked)
+    weights = floating_weights(module)
+    return [name for name, tensor in weights.items() if is_constant(tensor.detach())], len(weights)
 
 
 def is_constant(tensor: torch.Tensor, apart: float = 0.0) -> bool:
@@ -132,7 +127,7 @@ def is_constant(tensor: torch.Tensor, apart: float = 0.0) -> bool:
 def _level(parameter: nn.Parameter) -> float | None:
     """The value that a trainable parameter holds throughout, 0 where it is next to that; None where it varies."""
     plain = type(parameter) is nn.Parameter and parameter.layout == torch.strided and not parameter.is_meta
-    if not plain or parameter.dtype not in _FLOATS or not parameter.requires_grad:
+    if not plain or parameter.dtype not in FLOATS or not parameter.requires_grad:
         return None
     values = parameter.detach()
     if not is_constant(values, NEXT) or not values.flatten()[0].isfinite():
@@ -205,7 +200,7 @@ def _initial_norms(module: nn.Module) -> list[_Norm]:
         mean, variance = buffers.get("running_mean"), buffers.get("running_var")
         if mean is None or variance is None or mean.dim() != 1 or mean.shape != variance.shape:
             continue
-        if mean.dtype in _FLOATS and bool((mean == 0).all()) and bool((variance == 1).all()):
+        if mean.dtype in FLOATS and bool((mean == 0).all()) and bool((variance == 1).all()):
             found.append(_Norm(part))
     return found
 

@@ -303,15 +303,17 @@ class _Comparing:
         return told + (baseline.foreign_draws(self.context.settings, rows) if baseline else "")
 
     def _untested(self, verdict: str) -> str:
-        """What a pass says nothing of: code that depends on constant weights alone. Empty where there are none."""
-        constant, count = constant_weights(self.case.module)
-        if verdict in FAILING or verdict == "not_exercised" or not constant:
+        """What a pass says nothing of: weights that nothing reads, and code that depends on constant ones alone."""
+        if verdict in FAILING or verdict == "not_exercised":
             return ""
-        few = ", ".join(constant[:FEW]) + ", …" * (len(constant) > FEW)
-        return (
-            f"; {len(constant)} of {count} weights hold one value throughout ({few}): what depends on those alone is "
-            "not tested"
-        )
+        constant, count = constant_weights(self.case.module)
+        told = ""
+        if self.gold.unread:
+            told += f"; {len(self.gold.unread)} of {count} weights are read by no operation ({_few(self.gold.unread)})"
+        if constant:
+            told += f"; {len(constant)} of {count} weights hold one value throughout ({_few(constant)}): what depends "
+            told += "on those alone is not tested"
+        return told
 
     def _same_code(self) -> str:
         """Why both sides provably ran the same code; empty where they did not, or where that is unknown."""
@@ -340,6 +342,10 @@ def _projected_noise(outputs: Sequence[TensorComparison]) -> float | None:
 def merged(leaves: sides.Leaves, others: sides.Leaves) -> sides.Leaves:
     """Leaves of both, by kind."""
     return {kind: leaves.get(kind, {}) | others.get(kind, {}) for kind in {**leaves, **others}}
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:FEW]) + ", …" * (len(names) > FEW)
 
 
 def _here(reference: ReferenceConfig) -> bool:

@@ -6,6 +6,7 @@ import torch
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.errors import UserError
+from inductor_debug.models.read_weights import ReadWeights
 from inductor_debug.stages.sides import running as sides
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,12 @@ def gold_side(case: Case, *, wanted: bool, drew: bool) -> sides.Side:
     except Exception as error:  # what a user's objects raise when they are copied
         log.exception("kerneldiff: the model can't be copied, so there is no gold")
         return sides.Side(error=sides.describe(error) | {"who": "copying the model"})
-    gold = sides.run_side("gold", ideal, lambda: ideal.module)
+    noting, substitutes = ReadWeights(ideal.module), ideal.substitutes
+    gold = sides.run_side("gold", ideal, lambda: noting)
+    if gold.error:  # it may be that the module does not run while it is watched
+        ideal.substitutes = substitutes
+        gold = sides.run_side("gold", ideal, lambda: ideal.module)
+    else:
+        gold.unread = noting.unread
     case.substitutes = ideal.substitutes  # so do the copies that are made later, for steps and moved golds
     return gold

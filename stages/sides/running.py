@@ -45,6 +45,7 @@ class Side:
         own_loss: its loss is one that the model returned, see :func:`models.loss.training_loss`.
         settings: what it changed of the whole process's settings, which were put back.
         returned: what forward returned, its tensors detached and not copied.
+        unread: names of weights that no operation of the forward took, where that was looked at.
         error: type, message and traceback where it raised.
     """
 
@@ -56,6 +57,7 @@ class Side:
     own_loss: bool = False
     settings: list[str] = field(default_factory=list)
     returned: Any = field(default=None, repr=False)
+    unread: list[str] = field(default_factory=list)
     error: dict[str, str] | None = None
 
 

@@ -72,3 +72,39 @@ def test_a_pass_tells_what_stays_constant() -> None:
         found[exercise] = diff(case.module, case.args, backend="aot_eager").message
     assert "hold one value" not in found[True]
     assert "80 of 102 weights hold one value throughout (bn1.weight, bn1.bias, layer1.0.bn1.weight, …)" in found[False]
+
+
+class Spare(nn.Module):
+    """One layer that nothing calls, one whose weight is read through a view alone, and attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spare, self.viewed = nn.Linear(4, 4), nn.Linear(4, 4, bias=False)
+        self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
+        self.register_buffer("scale", torch.rand(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x @ self.viewed.weight[:, :4].detach().t() * self.get_buffer("scale")
+        return self.attention(x, x, x, need_weights=False)[0]
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_a_pass_tells_what_nothing_reads(mode: str) -> None:
+    torch._dynamo.reset()
+    module = Spare().train(mode == "training")
+    found = diff(module, (torch.randn(2, 3, 4),), backend="aot_eager", mode=mode)
+    assert found.verdict in ("exact", "within_floor")
+    assert "2 of 8 weights are read by no operation (spare.weight, spare.bias)" in found.message
+
+
+def test_a_module_that_does_not_run_while_it_is_watched_still_has_gold() -> None:
+    class Shy(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if x.dtype == torch.float64 and torch._C._len_torch_dispatch_stack():
+                raise RuntimeError("watched")
+            return super().forward(x)
+
+    torch._dynamo.reset()
+    found = diff(Shy(4, 4), (torch.randn(2, 4),), backend="aot_eager", draws=1)
+    assert found.gold_error is None and found.rows[0].floor_rms is not None
+    assert "read by no operation" not in found.message
