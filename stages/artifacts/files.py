@@ -34,6 +34,7 @@ from inductor_debug.stages.artifacts.tables import (
     ViolationRow,
 )
 from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.graphs.statistics import StatisticsRow
 
 SUMMARY = Json("summary.json", Summary)
 MANIFEST = Json("manifest.json", Manifest)
@@ -44,7 +45,7 @@ REPRO = File("repros/{name}")
 GRAPH = Json("capture/graphs/{graph}.json", GraphRecord)
 GRAPH_CODE = File("capture/graphs/{graph}.py")
 GRAPH_PICTURE = File("capture/graphs/{graph}.svg")
-STATISTICS = Table("capture/statistics.csv")
+STATISTICS = Table("capture/statistics.csv", StatisticsRow)
 BREAKS = Json("capture/breaks.json", list[BreakRecord])
 RECOMPILES = Json("capture/recompiles.json", list[RecompileRecord])
 CAPTURED_GUARDS = Json("capture/guards.json", list[CapturedGuard])

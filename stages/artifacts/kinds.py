@@ -1,16 +1,19 @@
-"""Kinds of stored files, each with its reader. What is not stored is read as None."""
+"""Kinds of stored files, each with its reader, and tables with their writer. What is not stored is read as None."""
 
 import fnmatch
 import functools
 import math
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from inductor_debug.models.stored import Column, shaped
+
+if TYPE_CHECKING:
+    import pandas
 
 Content = TypeVar("Content")
 Row = dict[str, Any]
@@ -128,6 +131,16 @@ def _cells_of(row: Any) -> dict[str, Cell]:
     return {name: _OF_TYPE[next(iter(typing.get_args(hint)), hint)] for name, hint in hints.items()}
 
 
+def frame(row: Any, records: Iterable[Any]) -> "pandas.DataFrame":
+    """Records as a table with a column for each field of ``row``; whole numbers stay so beside what is not known."""
+    import pandas
+
+    known = _cells_of(row)
+    cells = [[getattr(record, name) for name in known] for record in records]
+    table = pandas.DataFrame(cells, columns=list(known), dtype=object)
+    return table.astype({name: float for name, cell in known.items() if cell.type is float})
+
+
 @dataclass(frozen=True)
 class Table(File):
     """A CSV file.
@@ -154,6 +167,10 @@ class Table(File):
             return artifacts.read_table(self.at(*parts))
         except FileNotFoundError:
             return None
+
+    def frame(self, records: Iterable[Any]) -> "pandas.DataFrame":
+        """What to store of records that have the fields of ``row``."""
+        return frame(self.row, records)
 
     def checks(self) -> dict[str, Column]:
         """What a reader asks of the columns."""

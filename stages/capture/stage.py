@@ -84,7 +84,7 @@ def _artifacts(found: Capture) -> dict[str, Any]:
         artifacts[files.GRAPH.at(graph.id)] = graph.to_json()
         artifacts[files.GRAPH_CODE.at(graph.id)] = found.code[graph.id]
         artifacts[files.GRAPH_PICTURE.at(graph.id)] = draw_graph(graph)
-    artifacts[files.STATISTICS.path] = statistics(found.graphs)
+    artifacts[files.STATISTICS.path] = files.STATISTICS.frame(statistics(found.graphs))
     artifacts[files.BREAKS.path] = found.breaks
     artifacts[files.CAPTURED_GUARDS.path] = found.guards
     artifacts[files.RECOMPILES.path] = found.recompiles

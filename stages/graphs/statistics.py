@@ -19,19 +19,31 @@ peak_live_node         totals only: the node at which the peak is reached
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from inductor_debug.stages.graphs.known import known_total
 from inductor_debug.stages.graphs.liveness import peak_live
 from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord
 
-if TYPE_CHECKING:
-    import pandas
 
-COLUMNS = [
-    "graph", "kind", "scope", "operator", "dtype", "count", "output_bytes", "allocated_bytes", "flops",
-    "flops_unknown", "input_bytes", "peak_live_bytes", "peak_live_node",
-]  # fmt: skip
+@dataclass(frozen=True, kw_only=True)
+class StatisticsRow:
+    """One row of the table described above; text is empty and a number None where the table has an empty cell."""
+
+    graph: str
+    kind: str
+    scope: str
+    operator: str = ""
+    dtype: str = ""
+    count: int
+    output_bytes: int | None
+    allocated_bytes: int | None
+    flops: int | None
+    flops_unknown: int
+    input_bytes: int | None = None
+    peak_live_bytes: int | None = None
+    peak_live_node: str = ""
 
 
 def is_call(node: NodeRecord) -> bool:
@@ -44,44 +56,40 @@ def is_operation(node: NodeRecord) -> bool:
     return is_call(node) and node.target != GETITEM
 
 
-def statistics(graphs: Iterable[GraphRecord]) -> "pandas.DataFrame":
-    """The table described above, graphs in the order given, operators by name."""
-    import pandas
-
-    rows: list[dict[str, Any]] = []
+def statistics(graphs: Iterable[GraphRecord]) -> list[StatisticsRow]:
+    """The rows described above, graphs in the order given, operators by name."""
+    rows = []
     for graph in graphs:
         groups: dict[tuple[str, str], list[NodeRecord]] = defaultdict(list)
         for node in graph.nodes:
             if is_call(node):
                 groups[node.target, node.outputs[0].dtype if node.outputs else ""].append(node)
         for (operator, dtype), nodes in sorted(groups.items()):
-            rows.append(_row(graph, "operator", nodes) | {"operator": operator, "dtype": dtype})
+            rows.append(_row(graph, nodes, scope="operator", operator=operator, dtype=dtype))
         rows.append(_total(graph))
-    table = pandas.DataFrame(rows, columns=COLUMNS)
-    integers = ["count", "output_bytes", "allocated_bytes", "flops", "flops_unknown", "input_bytes", "peak_live_bytes"]
-    return table.astype(dict.fromkeys(integers, "Int64"))
+    return rows
 
 
 def _bytes(nodes: Iterable[NodeRecord]) -> int | None:
     return known_total(tensor.nbytes for node in nodes for tensor in node.outputs)
 
 
-def _row(graph: GraphRecord, scope: str, nodes: list[NodeRecord]) -> dict[str, Any]:
+def _row(graph: GraphRecord, nodes: list[NodeRecord], **others: Any) -> StatisticsRow:
     counted = [node.flops for node in nodes if node.flops is not None]
-    return {
-        "graph": graph.id,
-        "kind": graph.kind,
-        "scope": scope,
-        "count": len(nodes),
-        "output_bytes": _bytes(nodes),
-        "allocated_bytes": _bytes(node for node in nodes if not node.aliases),
-        "flops": sum(counted) if counted else None,
-        "flops_unknown": len(nodes) - len(counted),
-    }
+    return StatisticsRow(
+        graph=graph.id,
+        kind=graph.kind,
+        count=len(nodes),
+        output_bytes=_bytes(nodes),
+        allocated_bytes=_bytes(node for node in nodes if not node.aliases),
+        flops=sum(counted) if counted else None,
+        flops_unknown=len(nodes) - len(counted),
+        **others,
+    )
 
 
-def _total(graph: GraphRecord) -> dict[str, Any]:
-    row = _row(graph, "graph", [node for node in graph.nodes if is_call(node)])
+def _total(graph: GraphRecord) -> StatisticsRow:
+    calls = [node for node in graph.nodes if is_call(node)]
     peak, name = peak_live(graph)
     inputs = _bytes(node for node in graph.nodes if node.op in ("placeholder", "get_attr"))
-    return row | {"input_bytes": inputs, "peak_live_bytes": peak, "peak_live_node": name}
+    return _row(graph, calls, scope="graph", input_bytes=inputs, peak_live_bytes=peak, peak_live_node=name)

@@ -9,6 +9,7 @@ from capture_models import Broken, NoTensors, Small, case_of
 from torch import nn
 
 from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.capture.config import CaptureConfig
 from inductor_debug.stages.capture.stage import CaptureStage
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult
@@ -96,11 +97,8 @@ def test_no_graph_is_not_a_pass() -> None:
 def test_statistics_add_up() -> None:
     from inductor_debug.stages.capture.compilation import capture
 
-    table = (
-        statistics(capture(case_of(Small(), torch.ones(5, 4))).graphs)
-        .set_index(["graph", "scope", "operator"])
-        .sort_index()
-    )
+    rows = statistics(capture(case_of(Small(), torch.ones(5, 4))).graphs)
+    table = files.STATISTICS.frame(rows).set_index(["graph", "scope", "operator"]).sort_index()
     product = table.loc["g0.forward", "operator", "aten.addmm.default"]
     assert (product["count"], product["output_bytes"], product["flops"], product["dtype"]) == (1, 160, 320, "float32")
     view = table.loc["g0.forward", "operator", "aten.t.default"]
