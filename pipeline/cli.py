@@ -231,7 +231,7 @@ def check_command(
             say("lines that would repay a change most:")
             print_table(
                 ["source", "code", "findings", "rules", "cost_bytes", "flops_share"],
-                [dict(line) for line in found.lines],
+                [vars(line) for line in found.lines],
             )
         say(f"stored in {found.folder}")
     return 1 if found.failed else 0

@@ -6,10 +6,10 @@ Imports torch only for names of operations that neither the captures nor our pro
 import contextlib
 import datetime
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inductor_debug.models.errors import DamagedError, RunDirectoryError
 from inductor_debug.models.visible import visible
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pandas
 
     from inductor_debug.stages.accelerators.profile import Profile
+    from inductor_debug.stages.constrain.tables import LineCost
 
 
 def read_graphs(run: Path) -> list[GraphRecord]:
@@ -92,7 +93,7 @@ class Checked:
     folder: Path
     note: str = ""
     failed: bool = False
-    lines: Sequence[Mapping[str, Any]] = ()
+    lines: "Sequence[LineCost]" = ()
 
 
 def once(run: Path, asked: Asked, out: Path | None) -> Checked:
@@ -105,7 +106,7 @@ def once(run: Path, asked: Asked, out: Path | None) -> Checked:
     graphs, found = read_graphs(run), against(run, asked)
     profile, note = _valid(found, graphs)
     violations = check(graphs, profile)
-    folder, table = _made(out, "check"), by_rule(violations, graphs)
+    folder, table = _made(out, "check"), files.BY_RULE.frame(by_rule(violations, graphs))
     for name, content in ((files.VIOLATIONS.path, violations.table), (files.BY_RULE.path, table)):
         file = folder / Path(name).name
         write_atomically(file, encode(file.name, content))

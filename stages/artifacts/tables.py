@@ -26,13 +26,19 @@ class ViolationRow:
 
 @dataclass(frozen=True)
 class RuleRow:
-    """constrain/summary.csv: see :func:`stages.constrain.summary.by_rule`."""
+    """constrain/summary.csv: see :func:`stages.constrain.tables.by_rule`."""
 
     rule: str
     effect: str
-    nodes_share: float
-    bytes_share: float
-    flops_share: float
+    findings: int
+    waived: int
+    undecided: int
+    nodes: int | None
+    nodes_share: float | None
+    cost_bytes: int | None
+    bytes_share: float | None
+    flops: int | None
+    flops_share: float | None
 
 
 @dataclass(frozen=True)

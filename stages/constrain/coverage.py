@@ -3,9 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inductor_debug.stages.accelerators.profile import Profile
+from inductor_debug.stages.artifacts.kinds import frame
 from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord, TensorRecord
 from inductor_debug.stages.rules.checked_tensors import CALLS
 from inductor_debug.stages.rules.engine import check
@@ -13,11 +14,26 @@ from inductor_debug.stages.rules.engine import check
 if TYPE_CHECKING:
     import pandas
 
-COLUMNS = [
-    "operation", "reads", "makes", "models", "calls", "calls_share", "flops_share", "least_rank", "largest_rank",
-    "largest_size", "largest_bytes", "example", "refused", "undecided", "names",
-]  # fmt: skip
 REFUSING = ("reject", "fallback")
+
+
+@dataclass(frozen=True)
+class _Row:
+    operation: str
+    reads: str
+    makes: str
+    models: int
+    calls: int
+    calls_share: float
+    flops_share: float | None
+    least_rank: int | None
+    largest_rank: int | None
+    largest_size: int | None
+    largest_bytes: int | None
+    example: str
+    refused: int
+    undecided: int
+    names: str
 
 
 @dataclass(frozen=True)
@@ -60,8 +76,6 @@ def coverage(models: Mapping[str, Sequence[GraphRecord]], profile: Profile) -> "
     the shapes of the call with that tensor, operands before the arrow. For ``refused`` calls the profile has a finding
     whose effect is reject or fallback; for ``undecided`` ones that can't be told.
     """
-    import pandas
-
     uses: dict[tuple[str, str, str], _Use] = defaultdict(_Use)
     for model, graphs in models.items():
         counting = [graph for graph in graphs if graph.kind in ("forward", "backward")] or list(graphs)
@@ -78,8 +92,7 @@ def coverage(models: Mapping[str, Sequence[GraphRecord]], profile: Profile) -> "
     calls = sum(len(use.calls) for use in uses.values())
     flops = sum(call.node.flops or 0 for use in uses.values() for call in use.calls)
     rows = [_row(key, use, calls, flops) for key, use in uses.items()]
-    rows.sort(key=lambda row: (-row["models"], -row["calls"], row["operation"], row["reads"], row["makes"]))
-    return pandas.DataFrame(rows, columns=COLUMNS)
+    return frame(_Row, sorted(rows, key=lambda row: (-row.models, -row.calls, row.operation, row.reads, row.makes)))
 
 
 def _calls(graph: GraphRecord) -> Iterator[_Call]:
@@ -98,27 +111,23 @@ def _shapes(tensors: Iterable[TensorRecord]) -> str:
     return ", ".join("x".join(map(str, tensor.shape)) or "scalar" for tensor in tensors)
 
 
-def _row(key: tuple[str, str, str], use: _Use, calls: int, flops: int) -> dict[str, Any]:
-    operation, reads, makes = key
+def _row(key: tuple[str, str, str], use: _Use, calls: int, flops: int) -> _Row:
     tensors = [tensor for call in use.calls for tensor in call.tensors]
     ranks = [len(tensor.shape) for tensor in tensors]
-    sizes = [size for tensor in tensors for size in tensor.concrete_shape or ()]
     largest = max(use.calls, key=lambda call: call.largest)
     own = sum(call.node.flops or 0 for call in use.calls)
-    return {
-        "operation": operation,
-        "reads": reads,
-        "makes": makes,
-        "models": len(use.models),
-        "calls": len(use.calls),
-        "calls_share": len(use.calls) / calls,
-        "flops_share": own / flops if flops else None,
-        "least_rank": min(ranks, default=None),
-        "largest_rank": max(ranks, default=None),
-        "largest_size": max(sizes, default=None),
-        "largest_bytes": largest.largest or None,
-        "example": f"{_shapes(largest.reads)} -> {_shapes(largest.makes)}",
-        "refused": use.refused,
-        "undecided": use.undecided,
-        "names": " ".join(sorted(use.models)),
-    }
+    return _Row(
+        *key,
+        models=len(use.models),
+        calls=len(use.calls),
+        calls_share=len(use.calls) / calls,
+        flops_share=own / flops if flops else None,
+        least_rank=min(ranks, default=None),
+        largest_rank=max(ranks, default=None),
+        largest_size=max((size for tensor in tensors for size in tensor.concrete_shape or ()), default=None),
+        largest_bytes=largest.largest or None,
+        example=f"{_shapes(largest.reads)} -> {_shapes(largest.makes)}",
+        refused=use.refused,
+        undecided=use.undecided,
+        names=" ".join(sorted(use.models)),
+    )

@@ -18,7 +18,7 @@ def constraints(run: StoredRun, wanted: Wanted) -> Analysis:
             key=str(run.folder),
             hint=f"inductor-debug check {run.folder} accel=strict16",
         )
-    lines = [dict(line) for line in stored["top_lines"]]
+    lines = [vars(line) for line in stored["top_lines"]]
     return Analysis([run.message("constrain")], [
         whole_table(run, "rules", files.BY_RULE),
         Table("lines", list(lines[0]) if lines else ["source"], lines),

@@ -65,7 +65,10 @@ class ConstrainStage(Stage):
         result = StageResult(
             status="failed" if failed else "passed",
             message="; ".join(part for part in (message_of(violations, looked), rules.note, idle, outside) if part),
-            artifacts={files.VIOLATIONS.path: violations.table, files.BY_RULE.path: by_rule(violations, graphs)},
+            artifacts={
+                files.VIOLATIONS.path: violations.table,
+                files.BY_RULE.path: files.BY_RULE.frame(by_rule(violations, graphs)),
+            },
             summary={"violations": found | {"profile": profile.name, "declared_by": rules.declared_by}},
             digest={files.VIOLATIONS.path: digest_columns()},
         )

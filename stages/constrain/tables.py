@@ -2,9 +2,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
 
-from inductor_debug.stages.artifacts.tables import ViolationRow
+from inductor_debug.stages.artifacts.tables import RuleRow, ViolationRow
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.rules.affected import AffectedOperations
@@ -12,11 +12,6 @@ from inductor_debug.stages.rules.findings import by_finding, severity_of
 from inductor_debug.stages.rules.violation import Violation
 from inductor_debug.stages.rules.violations import Violations
 
-if TYPE_CHECKING:
-    import pandas
-
-COLUMNS = ["rule", "effect", "findings", "waived", "undecided", "nodes", "nodes_share", "cost_bytes", "bytes_share",
-           "flops", "flops_share"]  # fmt: skip
 LINES = 10
 SUGGESTIONS = 3
 """So many different suggestions for one line are given in full."""
@@ -25,10 +20,10 @@ LAYERS = "/torch/nn/modules/"
 """Part of the path of a line that stands in where the model is a layer of torch's, or an ``nn.Sequential`` of them."""
 
 
-def by_rule(violations: Violations, graphs: Iterable[GraphRecord]) -> "pandas.DataFrame":
+def by_rule(violations: Violations, graphs: Iterable[GraphRecord]) -> list[RuleRow]:
     """One row for each rule and effect with findings, the most findings first.
 
-    Columns: ``nodes`` is the operations that such a finding concerns (see
+    ``nodes`` is the operations that such a finding concerns (see
     :class:`~stages.rules.affected.AffectedOperations`), ``nodes_share`` their share of all. ``cost_bytes`` is what the
     findings cost together, ``bytes_share`` that over the bytes of all tensors of the graphs: each once, with inputs and
     parameters, without views. ``flops`` is of those operations, ``flops_share`` over all FLOPs that are known. No share
@@ -36,45 +31,56 @@ def by_rule(violations: Violations, graphs: Iterable[GraphRecord]) -> "pandas.Da
     can't be told which of their operations a finding in Dynamo's graphs concerns, ``nodes``, ``cost_bytes`` and
     ``flops`` are None. Waived findings count only under ``waived``.
     """
-    import pandas
-
     affected = AffectedOperations(graphs)
-    nodes, nbytes, flops = affected.totals()
+    totals = affected.totals()
     groups: dict[tuple[str, str], list[Violation]] = defaultdict(list)
     for row in violations:
         groups[row.rule, row.effect].append(row)
-    rows = []
-    for (rule, effect), group in groups.items():
-        found = _row(rule, effect, group, affected)
-        for name, column, total in (
-            ("nodes", "nodes", nodes),
-            ("bytes", "cost_bytes", nbytes),
-            ("flops", "flops", flops),
-        ):
-            found[f"{name}_share"] = found[column] / total if total and found[column] is not None else None
-        rows.append(found)
-    rows.sort(key=lambda row: (-row["findings"], row["rule"], row["effect"]))
-    return pandas.DataFrame(rows, columns=COLUMNS, dtype=object)  # whole numbers stay so beside what is not known
+    rows = [_row(rule, effect, group, affected, totals) for (rule, effect), group in groups.items()]
+    return sorted(rows, key=lambda row: (-row.findings, row.rule, row.effect))
 
 
-def _row(rule: str, effect: str, group: list[Violation], affected: AffectedOperations) -> dict[str, Any]:
+def _row(
+    rule: str, effect: str, group: list[Violation], affected: AffectedOperations, totals: tuple[int, int, int]
+) -> RuleRow:
     findings = by_finding(group, lambda row: row.finding)
     severities = Counter(severity_of(row.severity for row in rows) for rows in findings)
     counting = [row for row in group if row.severity != "waived"]
-    places = affected.operations(counting)
-    return {
-        "rule": rule,
-        "effect": effect,
-        "findings": len(findings) - severities["waived"],
-        "waived": severities["waived"],
-        "undecided": severities["undecided"],
-        "nodes": None if places is None else len(places),
-        "cost_bytes": affected.cost(counting),
-        "flops": None if places is None else affected.flops(places),
-    }
+    places, cost = affected.operations(counting), affected.cost(counting)
+    nodes, flops = (None, None) if places is None else (len(places), affected.flops(places))
+    return RuleRow(
+        rule=rule,
+        effect=effect,
+        findings=len(findings) - severities["waived"],
+        waived=severities["waived"],
+        undecided=severities["undecided"],
+        nodes=nodes,
+        nodes_share=_share(nodes, totals[0]),
+        cost_bytes=cost,
+        bytes_share=_share(cost, totals[1]),
+        flops=flops,
+        flops_share=_share(flops, totals[2]),
+    )
 
 
-def top_lines(rows: Iterable[AnyViolation], code: Mapping[str, str]) -> list[dict[str, Any]]:
+def _share(part: int | None, total: int) -> float | None:
+    return None if part is None or not total else part / total
+
+
+@dataclass(frozen=True)
+class LineCost:
+    """What the findings at one source line come to: see :func:`top_lines`."""
+
+    source: str
+    code: str
+    findings: int
+    rules: str
+    cost_bytes: int
+    flops_share: float | None
+    suggestion: str
+
+
+def top_lines(rows: Iterable[AnyViolation], code: Mapping[str, str]) -> list[LineCost]:
     """The :data:`LINES` source lines that would repay a change most: by the bytes that their findings cost, then by the
     share of FLOPs, then by their number. A line of torch's own layers is one for each module.
 
@@ -91,22 +97,16 @@ def top_lines(rows: Iterable[AnyViolation], code: Mapping[str, str]) -> list[dic
         _line(source, group, ": ".join(filter(None, (layer and f"module {layer}", code.get(source, "")))))
         for (source, layer), group in groups.items()
     ]
-    lines.sort(key=lambda line: (-line["cost_bytes"], -(line["flops_share"] or 0), -line["findings"], line["source"]))
+    lines.sort(key=lambda line: (-line.cost_bytes, -(line.flops_share or 0), -line.findings, line.source))
     return lines[:LINES]
 
 
-def _line(source: str, group: list[AnyViolation], code: str) -> dict[str, Any]:
+def _line(source: str, group: list[AnyViolation], code: str) -> LineCost:
     findings = by_finding(group, lambda row: row.finding)
     tried = Counter(text for rows in findings for text in {row.suggestion for row in rows})
-    return {
-        "source": source or "(no source line recorded)",
-        "code": code,
-        "findings": len(findings),
-        "rules": ", ".join(sorted({f"{row.rule} ({row.effect})" for row in group})),
-        "cost_bytes": _cost(group),
-        "flops_share": _flops_share(group),
-        "suggestion": suggestions(tried),
-    }
+    rules = ", ".join(sorted({f"{row.rule} ({row.effect})" for row in group}))
+    shown = source or "(no source line recorded)"
+    return LineCost(shown, code, len(findings), rules, _cost(group), _flops_share(group), suggestions(tried))
 
 
 def _cost(group: list[AnyViolation]) -> int:

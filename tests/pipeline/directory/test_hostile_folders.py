@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from inductor_debug.pipeline import cli
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord, SourceLine, TensorRecord
 
 TRIALS = Path(__file__).resolve().parents[2] / "trials"
@@ -71,7 +72,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "capture/graphs/g0.forward.json": GraphRecord("g0.forward", "forward", nodes).to_json(),
         "capture/breaks.json": [], "capture/recompiles.json": [], "capture/guards.json": [],
         "constrain/violations.csv": f"{COLUMNS}\n{VIOLATION}\n",
-        "constrain/summary.csv": "rule,effect,findings,nodes_share,bytes_share,flops_share\nalignment,pad,1,1.0,0.5,\n",
+        "constrain/summary.csv": f"{','.join(files.BY_RULE.checks())}\nalignment,pad,1,0,0,1,1.0,64,0.5,48,\n",
         "kerneldiff/outputs.csv": "kind,path,verdict,bound,ratio\noutput,y,exact,exact,0.0\n",
     })  # fmt: skip
     damage.sign(run)

@@ -9,6 +9,7 @@ from capture_models import case_of
 from constrain_graphs import call, graph, placeholder, tensor
 
 from inductor_debug.stages.accelerators.config import AccelConfig, Rule, Waiver
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.tables import ViolationRow
 from inductor_debug.stages.capture.compilation import capture
 from inductor_debug.stages.constrain.tables import by_rule, top_lines
@@ -27,7 +28,7 @@ DYNAMO = graph(placeholder("x", 4, 100), call("m", "torch.matmul", ["x"], tensor
 def test_shares_of_operations_bytes_and_flops() -> None:
     rules = [Rule(rule="alignment", value=16), Rule(rule="operation", value=["aten.mm"], effect="fallback")]
     graphs = [DYNAMO, FORWARD]
-    table = by_rule(check(graphs, AccelConfig(rules=rules)), graphs).set_index(["rule", "effect"])
+    table = files.BY_RULE.frame(by_rule(check(graphs, AccelConfig(rules=rules)), graphs)).set_index(["rule", "effect"])
     pad, host = table.loc[("alignment", "pad")], table.loc[("operation", "fallback")]
     # x and w are findings, and no operations; mm and relu are padded from 24 to 32, the view's 96 is a multiple
     assert (pad["findings"], pad["nodes"]) == (4, 2)
@@ -40,8 +41,8 @@ def test_shares_of_operations_bytes_and_flops() -> None:
 
 def test_waived_findings_are_counted_apart() -> None:
     config = AccelConfig(alignment=16, waivers=[Waiver(target="aten.*", reason="accepted")])
-    (row,) = by_rule(check(FORWARD, config), [FORWARD]).to_dict("records")
-    assert (row["findings"], row["waived"], row["nodes"]) == (2, 2, 1)  # mm reads the padded x and w
+    (row,) = by_rule(check(FORWARD, config), [FORWARD])
+    assert (row.findings, row.waived, row.nodes) == (2, 2, 1)  # mm reads the padded x and w
 
 
 def test_nothing_found_is_an_empty_table() -> None:
@@ -52,8 +53,8 @@ def test_the_lines_that_cost_most_come_first() -> None:
     one = ViolationRow("g0.forward", "mm", "", "", "alignment", "pad", "warning", "pad", 0, None)
     rows = [replace(one, source=f"a.py:{line}", cost_bytes=line) for line in range(30)]
     lines = top_lines(rows, {"a.py:29": "y = f(x)"})
-    assert [line["source"] for line in lines] == [f"a.py:{line}" for line in range(29, 19, -1)]
-    assert (lines[0]["code"], lines[0]["rules"]) == ("y = f(x)", "alignment (pad)")
+    assert [line.source for line in lines] == [f"a.py:{line}" for line in range(29, 19, -1)]
+    assert (lines[0].code, lines[0].rules) == ("y = f(x)", "alignment (pad)")
 
 
 TWICE = graph(
@@ -81,7 +82,7 @@ X, W, OUT = 4 * 12 * 4, 100 * 8 * 4, 4 * 8 * 4  # bytes that padding the last di
 def test_the_bytes_of_a_tensor_are_counted_once_however_many_read_it(rules, costs):
     violations = check(TWICE, AccelConfig(rules=rules))
     assert [row.cost_bytes for row in violations] == costs
-    assert sum(row["cost_bytes"] for row in by_rule(violations, [TWICE]).to_dict("records")) == sum(costs)
+    assert sum(row.cost_bytes for row in by_rule(violations, [TWICE])) == sum(costs)
     again = [row for row in violations if row.cost_bytes == 0]
     assert again and all(
         re.search(r" \(its bytes are counted (at|in another row of) [xqk]\)$", row.message) for row in again
@@ -142,9 +143,9 @@ def test_operands_in_lists_and_by_keyword_are_named_as_they_are_given():
 def test_what_a_backward_graph_gets_of_its_forward_is_in_no_share_twice():
     backward = graph(placeholder("w", 100, 24, role="saved"), placeholder("t", 4, 24, role="tangent"),
                      call("b", "aten.relu.default", ["t"], tensor(4, 24)), kind="backward")  # fmt: skip
-    (row,) = by_rule(check([TWICE, backward], AccelConfig(alignment=16)), [TWICE, backward]).to_dict("records")
-    assert row["cost_bytes"] == X + W + 4 * OUT
-    assert row["bytes_share"] == pytest.approx((X + W + 4 * OUT) / (4 * (4 * 100 + 100 * 24 + 4 * 4 * 24)))
+    (row,) = by_rule(check([TWICE, backward], AccelConfig(alignment=16)), [TWICE, backward])
+    assert row.cost_bytes == X + W + 4 * OUT
+    assert row.bytes_share == pytest.approx((X + W + 4 * OUT) / (4 * (4 * 100 + 100 * 24 + 4 * 4 * 24)))
 
 
 def test_lines_of_equal_cost_are_ordered_by_the_flops_that_they_lose():
@@ -156,9 +157,9 @@ def test_lines_of_equal_cost_are_ordered_by_the_flops_that_they_lose():
             found(2, "d", 0.4, graph="g0.dynamo"), found(3, "e", None), found(4, "f", 0.1, cost=9)]  # fmt: skip
     rows += [found(5, "g", None, cost=cost, graph=f"g0.{kind}") for kind, cost in (("dynamo", 3), ("forward", 4))]
     lines = top_lines(rows, {})
-    assert [line["cost_bytes"] for line in lines[:2]] == [9, 4]  # of two pictures of one line the larger
-    assert lines.pop(1)["source"] == "a.py:5"
-    assert [(line["source"], line["flops_share"]) for line in lines] == [
+    assert [line.cost_bytes for line in lines[:2]] == [9, 4]  # of two pictures of one line the larger
+    assert lines.pop(1).source == "a.py:5"
+    assert [(line.source, line.flops_share) for line in lines] == [
         ("a.py:4", 0.1), ("a.py:2", 0.5), ("a.py:1", 0.1), ("a.py:3", None),
     ]  # fmt: skip
 
@@ -174,19 +175,19 @@ LINEAR = graph(
 
 
 def came_to(graphs, **accel):
-    (row,) = by_rule(check(graphs, AccelConfig(**accel)), graphs).to_dict("records")
+    (row,) = by_rule(check(graphs, AccelConfig(**accel)), graphs)
     return row
 
 
 def test_a_parameter_that_is_not_supported_takes_its_readers_along():
     rules = [Rule("dtype", effect="fallback", roles=["parameter"], value=["int8"])]
     row = came_to([LINEAR], rules=rules)
-    assert (row["findings"], row["nodes"], row["flops"]) == (1, 2, 6144)  # t, a view of it, and mm
+    assert (row.findings, row.nodes, row.flops) == (1, 2, 6144)  # t, a view of it, and mm
     saved = placeholder("w", 24, 32, role="saved")
     backward = graph(saved, placeholder("g", 4, 24, role="tangent"),
                      call("b", "aten.mm.default", ["g", "w"], tensor(4, 32), flops=6144), kind="backward")  # fmt: skip
     row = came_to([LINEAR, backward], rules=rules)
-    assert (row["findings"], row["nodes"], row["flops"]) == (1, 3, 2 * 6144)
+    assert (row.findings, row.nodes, row.flops) == (1, 3, 2 * 6144)
 
 
 def dynamo(*more):
@@ -197,13 +198,13 @@ def dynamo(*more):
 def test_a_call_that_only_dynamo_shows_is_what_became_of_it():
     for name in ("torch.nn.functional.linear", "aten.linear"):
         row = came_to([dynamo(), LINEAR], denied=[name])
-        assert (row["findings"], row["nodes"], row["flops"], row["cost_bytes"]) == (1, 2, 6144, 4 * 24 * 4)
+        assert (row.findings, row.nodes, row.flops, row.cost_bytes) == (1, 2, 6144, 4 * 24 * 4)
     beside = call("e", "torch.einsum", ["x", "w"], tensor(4, 24), **PLACE)  # may have become the same mm
     row = came_to([dynamo(beside), LINEAR], denied=["aten.linear"])
-    assert [row[name] for name in ("nodes", "nodes_share", "flops", "flops_share", "cost_bytes")] == [None] * 5
+    assert [getattr(row, name) for name in ("nodes", "nodes_share", "flops", "flops_share", "cost_bytes")] == [None] * 5
     beside = call("e", "torch.exp", ["x"], tensor(4, 24), **PLACE)
     row = came_to([dynamo(beside), LINEAR], denied=["aten.linear"])
-    assert (row["nodes"], row["flops"]) == (1, 6144)  # whose the view is is not told
+    assert (row.nodes, row.flops) == (1, 6144)  # whose the view is is not told
 
 
 def test_of_a_denied_operation_its_backward_is_not_counted_where_it_is_not_denied():
@@ -211,15 +212,15 @@ def test_of_a_denied_operation_its_backward_is_not_counted_where_it_is_not_denie
                      call("b", "aten.threshold_backward.default", ["g", "relu", 0], tensor(4, 24), flops=96),
                      kind="backward")  # fmt: skip
     row = came_to([dynamo(), LINEAR, backward], denied=["aten.relu"])
-    assert (row["findings"], row["nodes"], row["flops"]) == (2, 1, 96)
+    assert (row.findings, row.nodes, row.flops) == (2, 1, 96)
 
 
 def test_no_operation_counts_twice():
     row = came_to([dynamo(), LINEAR], denied=["aten.*"])
-    assert (row["findings"], row["nodes"], row["nodes_share"], row["flops_share"]) == (5, 3, 1.0, 1.0)
+    assert (row.findings, row.nodes, row.nodes_share, row.flops_share) == (5, 3, 1.0, 1.0)
     several = call("s", "aten.split.Tensor", ["x", 2], tensor(2, 32), tensor(2, 32), aliases=True)
     taken = call("g", "_operator.getitem", ["s", 0], tensor(2, 32), aliases=True)
-    assert came_to([graph(placeholder("x", 4, 32), several, taken)], denied=["aten.*"])["nodes_share"] == 1
+    assert came_to([graph(placeholder("x", 4, 32), several, taken)], denied=["aten.*"]).nodes_share == 1
 
 
 def test_a_view_of_what_was_counted_costs_nothing_more():
@@ -227,13 +228,13 @@ def test_a_view_of_what_was_counted_costs_nothing_more():
              call("s", "aten.split.Tensor", ["t", 8], *[tensor(32, 8)] * 3, aliases=True),
              call("g", "_operator.getitem", ["s", 1], tensor(32, 8), aliases=True)]  # fmt: skip
     given = [graph(LINEAR.nodes[1], *views)]
-    assert came_to(given, rules=[Rule("dtype", value=["int8"])])["bytes_share"] == 1
-    assert came_to(given, denied=["aten.*"])["bytes_share"] == 1
+    assert came_to(given, rules=[Rule("dtype", value=["int8"])]).bytes_share == 1
+    assert came_to(given, denied=["aten.*"]).bytes_share == 1
     parts = Rule("size", value={"max": 31}, roles=["activation"])  # the weight is 24x32, too, but no activation
     assert [row.cost_bytes for row in check(given, AccelConfig(rules=[parts]))] == [24 * 32 * 4, 0, 0, 0]
     saved = graph(placeholder("t", 32, 24, role="saved"),
                   call("b", "aten.t.default", ["t"], tensor(24, 32), aliases=True), kind="backward")  # fmt: skip
-    assert came_to([*given, saved], rules=[Rule("dtype", value=["int8"])])["bytes_share"] == 1
+    assert came_to([*given, saved], rules=[Rule("dtype", value=["int8"])]).bytes_share == 1
     operations = Rule("dtype", value=["int8"], operations=["aten.split"])
     rows = check(given, AccelConfig(rules=[operations]))
     assert sum(row.cost_bytes for row in rows) == 24 * 32 * 4
@@ -242,8 +243,8 @@ def test_a_view_of_what_was_counted_costs_nothing_more():
 def test_outputs_of_one_operation_are_all_counted():
     several = call("v", "aten.var_mean.correction", ["x"], tensor(4), tensor(4))
     given = [graph(placeholder("x", 4, 32), several)]
-    assert came_to(given, denied=["aten.var_mean"])["cost_bytes"] == 32
-    assert came_to(given, rules=[Rule("dtype", value=["int8"])])["cost_bytes"] == 4 * 32 * 4 + 32
+    assert came_to(given, denied=["aten.var_mean"]).cost_bytes == 32
+    assert came_to(given, rules=[Rule("dtype", value=["int8"])]).cost_bytes == 4 * 32 * 4 + 32
 
 
 @pytest.mark.parametrize("layers", [2, 0])
@@ -257,11 +258,11 @@ def test_a_model_of_torchs_own_layers_has_lines_and_is_counted(layers):
     tensors = [node for graph in graphs for node in graph.nodes if node.op != "output" and graph.kind != "joint"]
     assert all(str(node.source).endswith(forward) for node in tensors if node.role not in ("tangent", "saved"))
     rows = check(graphs, AccelConfig(denied=["torch.nn.functional.linear"]))  # a name that Dynamo's graph alone has
-    (row,) = by_rule(rows, graphs).to_dict("records")
-    assert (row["nodes_share"], row["flops_share"]) == (1.0, 1.0)
+    (row,) = by_rule(rows, graphs)
+    assert (row.nodes_share, row.flops_share) == (1.0, 1.0)
     code = {str(node.source): node.source.code for graph in graphs for node in graph.nodes if node.source}
     begin = "def forward("
-    starts = [line["code"].partition(begin)[0] for line in top_lines(rows, code)]
+    starts = [line.code.partition(begin)[0] for line in top_lines(rows, code)]
     assert sorted(starts) == ([f"module {index}: " for index in range(layers)] or [""])
 
 
@@ -273,8 +274,8 @@ def test_a_module_path_places_what_has_no_line():
         return replace(item, nodes=nodes)
 
     graphs = [bare(DYNAMO), bare(FORWARD)]
-    (row,) = by_rule(check(graphs, AccelConfig(denied=["torch.matmul"])), graphs).to_dict("records")
-    assert (row["nodes"], row["flops_share"]) == (3, 1.0)
+    (row,) = by_rule(check(graphs, AccelConfig(denied=["torch.matmul"])), graphs)
+    assert (row.nodes, row.flops_share) == (3, 1.0)
 
 
 SYMBOLS = {"s0": {"hint": 4, "min": 2, "max": None}, "s1": {"hint": 3, "min": 2, "max": 8}}
@@ -299,12 +300,12 @@ DYNAMIC = graph(
 def test_a_symbolic_size_concerns_all_that_carry_it(value, findings, nodes, flops):
     rules = [Rule(rule="dynamic_shape", effect="fallback", value=value)]
     violations = check(DYNAMIC, AccelConfig(rules=rules))
-    (row,) = by_rule(violations, [DYNAMIC]).to_dict("records")
-    assert (row["findings"], row["nodes"], row["nodes_share"]) == (findings, nodes, pytest.approx(nodes / 6))
-    assert (row["flops"], row["flops_share"]) == (flops, 0.5)
+    (row,) = by_rule(violations, [DYNAMIC])
+    assert (row.findings, row.nodes, row.nodes_share) == (findings, nodes, pytest.approx(nodes / 6))
+    assert (row.flops, row.flops_share) == (flops, 0.5)
     of_s0 = next(row for row in violations if row.measured == "s0")
     assert (of_s0.also, of_s0.cost_share) == (("mm", "relu", "cat", "sum"), 0.5)
-    assert max(line["flops_share"] for line in top_lines(violations, {})) <= 1
+    assert max(line.flops_share for line in top_lines(violations, {})) <= 1
 
 
 def test_a_bounded_size_concerns_none_but_its_own():

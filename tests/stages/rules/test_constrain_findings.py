@@ -140,7 +140,7 @@ def test_every_total_counts_findings(tmp_path: Path) -> None:
     stored.add(result)
     shown = section.violations(stored, {"violations": result.summary["violations"]}, 0)
     assert shown is not None and shown["total"] == 4 and shown["by_severity"] == {"error": 4}
-    assert sum(line["findings"] for line in shown["top_lines"]) == 4
+    assert sum(line.findings for line in shown["top_lines"]) == 4
 
     run = tmp_path / "run"
     for name, content in stored.content.items():
@@ -149,7 +149,7 @@ def test_every_total_counts_findings(tmp_path: Path) -> None:
     asked = check_command.Asked("none", ["denied=[aten.relu]", "strict=true"])
     checked = check_command.once(run, asked, tmp_path / "out")
     assert checked.table["findings"].tolist() == [4] and "4 violations" in checked.note
-    assert [line["findings"] for line in checked.lines] == [4]
+    assert [line.findings for line in checked.lines] == [4]
     points = check_grid(graphs(), denying("aten.relu"), {"max_rank": [6]})
     assert points["findings"].tolist() == points["findings_operation"].tolist() == [4]
 
