@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from inductor_debug.models.stored import Column, shaped
+from inductor_debug.stages.encoding import jsonable
 
 if TYPE_CHECKING:
     import pandas
@@ -139,6 +140,11 @@ def frame(row: Any, records: Iterable[Any]) -> "pandas.DataFrame":
     cells = [[getattr(record, name) for name in known] for record in records]
     table = pandas.DataFrame(cells, columns=list(known), dtype=object)
     return table.astype({name: float for name, cell in known.items() if cell.type is float})
+
+
+def shown(record: Any) -> Row:
+    """A record as a row of :meth:`Table.read`: empty text is None, NaN and infinities are text."""
+    return {name: None if value == "" else jsonable(value) for name, value in vars(record).items()}
 
 
 @dataclass(frozen=True)

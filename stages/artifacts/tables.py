@@ -3,7 +3,7 @@
 A column whose field has a default may be missing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -78,17 +78,27 @@ class ValueRow:
 
     graph: str
     call: int
-    launch: int
+    launch: int | None
     kernel: str
+    handle: int | None = field(default=None, kw_only=True)
     when: str
     buffer: str
-    written: bool
-    state: str
-    elements: int | None = None
-    handle: int | None = None
+    written: bool | None
     holds: str = ""
     writer: str = ""
+    elements: int | None = None
+    dtype: str = ""
+    shape: str = ""
+    stride: str = ""
+    device: str = ""
+    mean: float | None = None
+    min: float | None = None
+    max: float | None = None
+    state: str = field(kw_only=True)
     born: str = ""
+    value: str = ""
+    file: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """Whose value a buffer's memory holds around a launch: followed through reuse in the generated code."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from inductor_debug.stages.artifacts.tables import ValueRow
 from inductor_debug.stages.torch_internals.generated_kernels import split_cpp_kernels
 from inductor_debug.stages.torch_internals.generated_launches import Launch, find_launches, reused_buffers
 from inductor_debug.stages.torch_internals.printer_output import without_printing
@@ -79,13 +80,11 @@ class Memory:
         return Held()
 
 
-def held_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def held_rows(rows: Sequence[ValueRow]) -> Iterator[ValueRow]:
     """Rows of ``lower/values.csv`` that tell of memory that was written."""
-    return (row for row in rows if row["when"] != "before" or row["written"])
+    return (row for row in rows if row.when != "before" or row.written)
 
 
-def brought_by(row: Mapping[str, Any]) -> str:
+def brought_by(row: ValueRow) -> str:
     """``kernel:handle`` of the launch that wrote what a row's launch was given; "" where the launch wrote it itself."""
-    writer = str(row.get("writer") or "")
-    handle = row.get("handle")
-    return "" if handle is None or writer == f"{row['kernel']}:{int(handle)}" else writer
+    return "" if row.handle is None or row.writer == f"{row.kernel}:{row.handle}" else row.writer

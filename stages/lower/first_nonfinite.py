@@ -6,8 +6,8 @@ launch was filtered out, or the printer passes over it. It may have been born in
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
 
+from inductor_debug.stages.artifacts.tables import ValueRow
 from inductor_debug.stages.lower.buffer_contents import Held, Memory, brought_by
 from inductor_debug.stages.torch_internals.generated_launches import Launch, is_key, kernel_of
 
@@ -73,40 +73,40 @@ def in_column(origins: Sequence[str]) -> str:
     return _OR.join([*origins[:SHOWN], *more])
 
 
-def origins_in(row: Mapping[str, Any]) -> list[str]:
+def origins_in(row: ValueRow) -> list[str]:
     """:func:`in_column`, read from a row; one of the names may be ``12 more``."""
-    return [name for name in str(row.get("born") or "").split(_OR) if name]
+    return [name for name in row.born.split(_OR) if name]
 
 
-def launches_in(row: Mapping[str, Any]) -> list[str]:
+def launches_in(row: ValueRow) -> list[str]:
     """The launches, ``kernel:handle``, in one of which a row's NaN or infinity was born, so far as they are named."""
     return [name for name in origins_in(row) if is_key(name)]
 
 
-def place_of(row: Mapping[str, Any]) -> str:
+def place_of(row: ValueRow) -> str:
     """Where a NaN or an infinity is, for a message: the launch and the buffer, and where it was born."""
-    if not row["kernel"]:
-        return f"{row['graph']}, among its inputs, in {row['buffer']}"
-    words = f"{row['graph']}, {row['when']} {row['kernel']}, in {row['buffer']}"
-    holds, writer, found = row.get("holds") or "", brought_by(row), origins_in(row)
-    words += f", whose memory holds {holds}" if holds and holds != row["buffer"] and row["when"] == "before" else ""
+    if not row.kernel:
+        return f"{row.graph}, among its inputs, in {row.buffer}"
+    words = f"{row.graph}, {row.when} {row.kernel}, in {row.buffer}"
+    holds, writer, found = row.holds, brought_by(row), origins_in(row)
+    words += f", whose memory holds {holds}" if holds and holds != row.buffer and row.when == "before" else ""
     if len(found) == 1 and launches_in(row):
-        return f"{words}, born in {found[0]}" if writer or found[0] != row.get("writer") else words
+        return f"{words}, born in {found[0]}" if writer or found[0] != row.writer else words
     if len(found) == 1:
-        return f"{words}; the graph was given it" + (f", as {found[0]}" if found[0] != row["buffer"] else "")
+        return f"{words}; the graph was given it" + (f", as {found[0]}" if found[0] != row.buffer else "")
     words += f", written by {writer}" if writer else ""
     among = f": in {_OR.join(found)}" if found else ""
     return f"{words}; where it was born is not known{among}"
 
 
-def to_learn(row: Mapping[str, Any], kernels: Collection[str], level: int) -> str:
+def to_learn(row: ValueRow, kernels: Collection[str], level: int) -> str:
     """The option with which the printer would tell where a row's NaN was born; "" where it is known, or none would.
 
     Args:
         kernels, level: the printer's ``kernels`` and ``print_values``.
     """
     found = origins_in(row)
-    if not row["kernel"] or len(found) == 1:
+    if not row.kernel or len(found) == 1:
         return ""
     if kernels:
         candidates = [kernel_of(name) for name in launches_in(row)]
@@ -114,3 +114,8 @@ def to_learn(row: Mapping[str, Any], kernels: Collection[str], level: int) -> st
         wanted = dict.fromkeys([*kernels, *candidates]) if listed else ()
         return f"backend.options.kernels=[{','.join(wanted)}]"
     return "backend.options.print_values=2" if level == 1 else ""
+
+
+def is_unjudged(row: ValueRow) -> bool:
+    """Whether a row is of a tensor with elements that NaN could not be looked for in."""
+    return bool(row.buffer) and not row.state and not row.value and row.elements != 0

@@ -30,22 +30,31 @@ import contextlib
 import tempfile
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import torch
 from torch import Tensor
 
 from inductor_debug.models.case import Case
 from inductor_debug.stages.artifacts.files import VALUE, VALUES
+from inductor_debug.stages.artifacts.tables import ValueRow
 from inductor_debug.stages.backends.adapter import ValuePrinter
 from inductor_debug.stages.backends.compiled import compile_case
 from inductor_debug.stages.file_names import file_name
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.lower.buffer_contents import Held, Memory, held_rows
-from inductor_debug.stages.lower.first_nonfinite import STATES, Value, births, in_column, place_of, to_learn, value_of
+from inductor_debug.stages.lower.first_nonfinite import (
+    STATES,
+    Value,
+    births,
+    in_column,
+    is_unjudged,
+    place_of,
+    to_learn,
+    value_of,
+)
 from inductor_debug.stages.native_output import copied_stdout
 from inductor_debug.stages.torch_internals.printer_output import (
     PrintedValue,
@@ -58,9 +67,6 @@ if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.aot_inductor import Run
     from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 
-COLUMNS = ["graph", "call", "launch", "kernel", "handle", "when", "buffer", "written", "holds", "writer", "elements",
-           "dtype", "shape", "stride", "device", "mean", "min", "max", "state", "born", "value",
-           "file", "note"]  # fmt: skip
 STORED_LIMIT = 64 * 2**20
 """Bytes of tensors that level 1 stores in a run."""
 
@@ -86,7 +92,7 @@ class ValueObserver:
 
     level: int
     kernels: Collection[str] = ()
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[ValueRow] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     stored_bytes: int = 0
     left_out: int = 0
@@ -114,86 +120,82 @@ class ValueObserver:
         memory = Memory(lowered)
         named = [named_by_path(item, lowered.schedule.buffers) if item.path else item for item in printed]
         wanted = {kernel.lower() for kernel in self.kernels}
+
+        def kept(kernel: str) -> bool:
+            return not wanted or kernel.lower() in wanted
+
         told = {item.kernel for item in named} | set(self.silent)
         kernels = dict.fromkeys(launch.kernel for launch in memory.launches)
-        self.silent += [name for name in kernels if name not in told and (not wanted or name.lower() in wanted)]
+        self.silent += [name for name in kernels if name not in told and kept(name)]
         launches = list(numbered(named))
         last = {item.path: index for index, (_, item) in enumerate(launches)}
         places = _places(launches, memory)
         before: dict[str, Tensor] = {}
         tensors: dict[tuple[int, str], dict[str, Tensor]] = {}
-        mine: dict[int, dict[str, Any]] = {}
+        rows: list[ValueRow] = []
         held = [_held(item, places.get(launch), memory) for launch, item in launches]
         for index, (launch, item) in enumerate(launches):
-            if wanted and item.kernel.lower() not in wanted:
-                continue
             place = places.get(launch)
-            row: dict[str, Any] = {"graph": lowered.id, "call": call, "launch": launch} | _columns(item)
-            row |= {"written": held[index].written, "holds": held[index].buffer, "writer": held[index].writer}
-            row["handle"] = None if place is None else int(memory.launches[place].handle)
-            if item.path and last[item.path] != index:
-                row["note"] = "overwritten: a later launch of this kernel saved this buffer under the same name"
-            elif item.path:
+            row = _row(lowered.id, call, launch, item, held[index])
+            row = replace(row, handle=None if place is None else int(memory.launches[place].handle))
+            if kept(row.kernel) and item.path and last[item.path] != index:
+                note = "overwritten: a later launch of this kernel saved this buffer under the same name"
+                row = replace(row, note=note)
+            elif kept(row.kernel) and item.path:
                 key = (-1 if launch is None else launch, item.kernel)
                 file = _file(lowered.id, call, *key)
-                row |= self._saved(item, held[index].written, before, tensors.setdefault(key, {}), file)
-            mine[index] = row
-        if any(row["state"] in STATES for row in held_rows(list(mine.values()))):
-            states = {index: _state(item, mine.get(index), last.get(item.path) == index)
-                      for index, (_, item) in enumerate(launches)}  # fmt: skip
-            _trace(mine, held, states, memory)
-        self.rows += mine.values()
+                row = self._saved(row, item, before, tensors.setdefault(key, {}), file)
+            rows.append(row)
+        if any(row.state in STATES for row in held_rows(rows) if kept(row.kernel)):
+            rows = [row if kept(row.kernel) or last[item.path] != index else _unkept(row, item)
+                    for index, (row, (_, item)) in enumerate(zip(rows, launches, strict=True))]  # fmt: skip
+            rows = _traced(rows, held, memory)
+        self.rows += [row for row in rows if kept(row.kernel)]
         self._store(lowered.id, call, tensors)
 
     def _saved(
-        self, item: PrintedValue, written: bool | None, before: dict[str, Tensor], kept: dict[str, Tensor], file: str
-    ) -> dict[str, Any]:
-        """The columns of a saved tensor, which is put into ``kept`` where it is to be stored."""
+        self, row: ValueRow, item: PrintedValue, before: dict[str, Tensor], kept: dict[str, Tensor], file: str
+    ) -> ValueRow:
+        """The row of a saved tensor, which is put into ``kept`` where it is to be stored."""
         try:
             tensor = torch.load(item.path, weights_only=True, map_location="cpu")
         except OSError as error:  # torch names the file after kernel and buffer, and looks at no limit
-            return {"note": f"not saved by torch: {error.strerror}; level 2 tells of this value"}
-        columns = described(tensor)
+            return replace(row, note=f"not saved by torch: {error.strerror}; level 2 tells of this value")
+        row = described(row, tensor)
         from inductor_debug.stages.sides.packing import SAFETENSORS_DTYPES
 
         if item.when == "before":
             before[item.buffer] = tensor
-        if written is False:
-            return columns | {"note": "not stored: not yet written"}
+        if row.written is False:
+            return replace(row, note="not stored: not yet written")
         if item.when == "after" and _same(before.pop(item.buffer, None), tensor):
-            return columns | {"note": "not stored: unchanged by the launch"}
+            return replace(row, note="not stored: unchanged by the launch")
         if tensor.dtype not in SAFETENSORS_DTYPES:
-            return columns | {"note": f"not stored: safetensors holds no {columns['dtype']} in every release"}
+            return replace(row, note=f"not stored: safetensors holds no {row.dtype} in every release")
         nbytes = tensor.numel() * tensor.element_size()
         if self.stored_bytes + nbytes > STORED_LIMIT:
             self.left_out += 1
-            return columns | {"note": f"not stored: over the limit of {STORED_LIMIT >> 20} MiB in all"}
+            return replace(row, note=f"not stored: over the limit of {STORED_LIMIT >> 20} MiB in all")
         self.stored_bytes += nbytes
         kept[f"{item.when}.{item.buffer}"] = tensor
-        return columns | {"file": file}
+        return replace(row, file=file)
 
     def _store(self, graph_id: str, call: int, tensors: Mapping[tuple[int, str], dict[str, Tensor]]) -> None:
         from inductor_debug.stages.sides.packing import serialise
 
         self.files |= {_file(graph_id, call, *key): serialise(kept) for key, kept in tensors.items() if kept}
 
-    def table(self) -> pd.DataFrame:
-        """See the module's docstring."""
-        table = pd.DataFrame(self.rows, columns=COLUMNS)
-        whole = dict.fromkeys(("call", "launch", "handle", "elements"), "Int64")
-        return table.astype(whole | {"written": "boolean"})
-
     def artifacts(self) -> dict[str, Any]:
         """The table and the stored tensors."""
-        return {VALUES.path: self.table(), **self.files}
+        return {VALUES.path: VALUES.frame(self.rows), **self.files}
 
-    def first(self, state: str) -> Mapping[str, Any] | None:
+    def first(self, state: str) -> ValueRow | None:
         """The first row of that state, of memory that was written; None where there is none."""
-        return next((row for row in held_rows(self.rows) if row["state"] == state), None)
+        return next((row for row in held_rows(self.rows) if row.state == state), None)
 
     def describe(self) -> str:
         """For the stage's message: how much was told, and where the first NaN or infinity is."""
-        found = {(row["graph"], row["call"], row["launch"]) for row in self.rows if row["launch"] is not None}
+        found = {(row.graph, row.call, row.launch) for row in self.rows if row.launch is not None}
         launches = counted(len(found), "launch", "launches")
         if self.level == NAMES:
             return f"the printer named {launches}"
@@ -212,11 +214,6 @@ class ValueObserver:
         return f"{words}; no NaN or infinity among {'the others' if unjudged else 'them'}"
 
 
-def is_unjudged(row: Mapping[str, Any]) -> bool:
-    """Whether a row of ``lower/values.csv`` is of a tensor with elements that NaN could not be looked for in."""
-    return bool(row["buffer"]) and not row["state"] and not row.get("value") and row.get("elements") != 0
-
-
 def observe(case: Case, printer: ValuePrinter, observer: ValueObserver) -> float:
     """Take one step of the case, compiled once more with the printer, and keep in ``observer`` what is told.
 
@@ -228,36 +225,30 @@ def observe(case: Case, printer: ValuePrinter, observer: ValueObserver) -> float
     return compiled.compile_s
 
 
-def _trace(rows: Mapping[int, dict[str, Any]], held: Sequence[Held], states: Mapping[int, str], memory: Memory) -> None:
-    """Fill the column ``born``.
-
-    Args:
-        rows: by the number of what was printed.
-        held, states: of all that was printed, that of filtered kernels too.
-    """
+def _traced(rows: Sequence[ValueRow], held: Sequence[Held], memory: Memory) -> list[ValueRow]:
+    """All rows of a run, those of filtered kernels too, with the column ``born``; ``held``: of each."""
     seen: dict[Value, set[str]] = defaultdict(set)
-    for index, each in enumerate(held):
-        value = value_of(each)
-        if value is not None and states[index]:
-            seen[value].add(states[index])
+    for each, row in zip(held, rows, strict=True):
+        value, state = value_of(each), "finite" if row.elements == 0 else row.state
+        if value is not None and state:
+            seen[value].add(state)
     # a value that changed was written by a launch that was not found
     known = {value: state for value, (state, *others) in seen.items() if not others}
-    for state in {row["state"] for row in rows.values()}.intersection(STATES):
-        found = births(memory, known, state)
-        for index, row in rows.items():
-            value = value_of(held[index])
-            if row["state"] == state and value in known:
-                row["born"] = in_column(found.get(value, [value[0]]))
+    found = {state: births(memory, known, state) for state in STATES}
+    return [
+        replace(row, born=in_column(found[row.state].get(value, [value[0]])))
+        if row.state in STATES and (value := value_of(each)) in known
+        else row
+        for each, row in zip(held, rows, strict=True)
+    ]
 
 
-def _state(item: PrintedValue, row: Mapping[str, Any] | None, whole: bool) -> str:
-    """The state of what was printed; of a filtered kernel's saved tensor that of its file, if none overwrote it."""
-    elements, state = (item.elements, item.state) if row is None else (row["elements"], row["state"])
-    if row is None and item.path and whole:
+def _unkept(row: ValueRow, item: PrintedValue) -> ValueRow:
+    """The row of a filtered kernel's saved tensor, of which its file alone tells."""
+    if item.path:
         with contextlib.suppress(OSError):  # torch names the file after kernel and buffer, and looks at no limit
-            columns = described(torch.load(item.path, weights_only=True, map_location="cpu"))
-            elements, state = columns["elements"], str(columns.get("state", ""))
-    return "finite" if elements == 0 else str(state)
+            return described(row, torch.load(item.path, weights_only=True, map_location="cpu"))
+    return row
 
 
 def _places(launches: Sequence[tuple[int | None, PrintedValue]], memory: Memory) -> dict[int | None, int | None]:
@@ -292,26 +283,22 @@ def numbered(printed: Sequence[PrintedValue]) -> Iterator[tuple[int | None, Prin
         yield launch, item
 
 
-def described(tensor: Tensor) -> dict[str, Any]:
-    """The columns that tell of a tensor's values."""
-    columns: dict[str, Any] = {
-        "elements": tensor.numel(),
-        "dtype": str(tensor.dtype).removeprefix("torch."),
-        "shape": str(list(tensor.shape)),
-        "stride": str(list(tensor.stride())),
-    }
+def described(row: ValueRow, tensor: Tensor) -> ValueRow:
+    """The row with what tells of a tensor's values."""
+    dtype, shape, stride = str(tensor.dtype).removeprefix("torch."), str(list(tensor.shape)), str(list(tensor.stride()))
+    row = replace(row, elements=tensor.numel(), dtype=dtype, shape=shape, stride=stride)
     if tensor.numel() == 0:
-        return columns
+        return row
     wide = (torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor).double()
     low, high = (float(item) for item in torch.aminmax(wide))
-    if tensor.is_complex():
-        return columns | {"state": state_of(low, high)}
-    return columns | {"mean": float(wide.mean()), "min": low, "max": high, "state": state_of(low, high)}
+    row = replace(row, state=state_of(low, high))
+    return row if tensor.is_complex() else replace(row, mean=float(wide.mean()), min=low, max=high)
 
 
-def _columns(item: PrintedValue) -> dict[str, Any]:
-    figures = {"min": item.minimum, "max": item.maximum, "state": item.state}
-    return vars(item) | figures | {"born": "", "file": "", "note": ""}
+def _row(graph: str, call: int, launch: int | None, item: PrintedValue, held: Held) -> ValueRow:
+    told = {name: getattr(item, name) for name in ("elements", "dtype", "shape", "stride", "device", "mean", "value")}
+    return ValueRow(graph, call, launch, item.kernel, item.when, item.buffer, held.written, held.buffer, held.writer,
+                    min=item.minimum, max=item.maximum, state=item.state, **told)  # fmt: skip
 
 
 def _file(graph_id: str, call: int, launch: int, kernel: str) -> str:

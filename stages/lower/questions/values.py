@@ -4,13 +4,15 @@ from collections.abc import Collection
 
 from inductor_debug.models.errors import UserError, closest_first
 from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.kinds import shown
+from inductor_debug.stages.artifacts.tables import ValueRow
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.lower.buffer_contents import held_rows
-from inductor_debug.stages.lower.first_nonfinite import launches_in, place_of, to_learn
+from inductor_debug.stages.lower.first_nonfinite import is_unjudged, launches_in, place_of, to_learn
 from inductor_debug.stages.lower.questions import kernels
 from inductor_debug.stages.lower.questions.graphs import lowered_graphs
 from inductor_debug.stages.lower.questions.kernels import NEAREST
-from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wanted
+from inductor_debug.stages.stored_run import Analysis, StoredRun, Table, Wanted
 from inductor_debug.stages.torch_internals.generated_launches import kernel_of
 
 VALUE_COLUMNS = ("graph", "launch", "kernel", "when", "buffer", "written", "holds", "writer", "state", "born", "shape",
@@ -19,7 +21,7 @@ VALUE_COLUMNS = ("graph", "launch", "kernel", "when", "buffer", "written", "hold
 
 def values(run: StoredRun, wanted: Wanted) -> Analysis:
     """What the printer told of each launch; the first NaN and infinity above."""
-    rows = run.table(files.VALUES)
+    rows = files.VALUES.records(run.artifacts)
     if not rows:
         how = "backend=aot_inductor", "backend.options.print_values=2"
         raise run.lacks(
@@ -31,36 +33,35 @@ def values(run: StoredRun, wanted: Wanted) -> Analysis:
         )
     chosen = _chosen_values(rows, wanted)
     held = list(held_rows(chosen))
-    unjudged = sum(bool(row["buffer"]) and not row["state"] and row.get("value") is None and row.get("elements") != 0
-                   for row in held)  # fmt: skip
+    unjudged = sum(map(is_unjudged, held))
     told = []
     for state, word in (("nan", "NaN"), ("inf", "infinity")):
-        first = next((row for row in held if row["state"] == state), None)
+        first = next((row for row in held if row.state == state), None)
         if first is not None:
             told.append(f"the first {word}: {place_of(first)}")
             candidates = launches_in(first)
             certain = "from" if len(candidates) == 1 else "perhaps from"
-            told += [f"  {certain} {line}" for line in _lines_of(run, str(first["graph"]), candidates)]
+            told += [f"  {certain} {line}" for line in _lines_of(run, first.graph, candidates)]
             option = to_learn(first, *_printer(run))
             told += [f"  to learn where it was born, type {run.rerun(option)}"] if option else []
-        elif any(row["state"] for row in held):
+        elif any(row.state for row in held):
             told.append(f"no {word} in what was printed")
     if unjudged:
         told.append(
             f"not established: {counted(unjudged, 'value')} in which nothing could be looked for (state is empty)"
         )
-    return Analysis(told, [Table("values", VALUE_COLUMNS, chosen, files.VALUES.path)])
+    return Analysis(told, [Table("values", VALUE_COLUMNS, [*map(shown, chosen)], files.VALUES.path)])
 
 
-def _chosen_values(rows: list[Row], wanted: Wanted) -> list[Row]:
+def _chosen_values(rows: list[ValueRow], wanted: Wanted) -> list[ValueRow]:
     """The values of a graph and of kernels that are asked for; UserError where one has none.
 
     The printer knows no handles: of ``NAME:HANDLE`` all of the kernel's launches are taken.
     """
-    graphs = list(dict.fromkeys(str(row["graph"]) for row in rows))
+    graphs = list(dict.fromkeys(row.graph for row in rows))
     if wanted.graph is not None and wanted.graph not in graphs:
         raise UserError(f"got {wanted.graph!r}", key="--graph", valid=", ".join(graphs), hint=f"--graph {graphs[0]}")
-    names = dict.fromkeys(str(row["kernel"]) for row in rows if row["kernel"])
+    names = dict.fromkeys(row.kernel for row in rows if row.kernel)
     asked = [kernel_of(name) for name in wanted.kernels]
     for name in asked:
         if not any(name in known for known in names):
@@ -71,8 +72,8 @@ def _chosen_values(rows: list[Row], wanted: Wanted) -> list[Row]:
                 valid=f"{', '.join(near)}, …",
                 hint=f"--kernel {near[0]}" if near else "",
             )
-    return [row for row in rows if all(name in str(row["kernel"] or "") for name in asked)
-            and wanted.graph in (None, row["graph"])]  # fmt: skip
+    return [row for row in rows if all(name in row.kernel for name in asked)
+            and wanted.graph in (None, row.graph)]  # fmt: skip
 
 
 def _printer(run: StoredRun) -> tuple[list[str], int]:

@@ -14,6 +14,7 @@ from picture_geometry import boxes, parse
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.artifacts.files import VALUES
 from inductor_debug.stages.backends.aot_inductor import AotInductorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
 from inductor_debug.stages.backends.inductor import InductorAdapter
@@ -97,14 +98,14 @@ def test_numbers_are_those_of_eager(printed: Any) -> None:
 
 def test_the_printer_leads_to_the_kernel_that_made_the_nan(printed: Any) -> None:
     _, compiled, observer, _ = printed
-    table = observer.table().query("call == 0")
+    table = VALUES.frame(observer.rows).query("call == 0")
     (lowered,) = compiled.graphs.values()
     kernels = {kernel.name for kernel in split_cpp_kernels(lowered.source_code)}
     product, made = table.query("when == 'after'")["kernel"].unique()[:2]
     assert (product, made in kernels) == ("aoti_torch_cpu_addmm_out", True)
     assert set(table["kernel"]) - {""} == kernels | {product}
     first = observer.first("nan")
-    assert first is not None and (first["kernel"], first["when"]) == (made, "after")
+    assert first is not None and (first.kernel, first.when) == (made, "after")
     buffers = lowered.schedule.buffers
     for row in table.itertuples():
         assert row.shape == str(list(buffers[row.buffer].shape)) and row.dtype == buffers[row.buffer].dtype
@@ -170,7 +171,7 @@ def test_the_printer_at_level_2_tells_of_the_kernels_asked_for_alone(capfd: pyte
     output = capfd.readouterr().out
     (lowered,) = compiled.graphs.values()
     assert len(split_cpp_kernels(lowered.source_code)) == 1  # there is another kernel, of which nothing is told
-    table = observer.table()
+    table = VALUES.frame(observer.rows)
     assert set(table["kernel"]) == {product} and set(table["when"]) == {"before", "after"}
     assert f"before_launch - {product} - " in output and "_launch - cpp_fused" not in output
     assert observer.silent == []
@@ -183,7 +184,7 @@ def test_the_printer_at_level_3_tells_the_kernels_in_order_and_no_value() -> Non
     compiled, observer = stepped(case_of(Divides()), 3, [])
     (lowered,) = compiled.graphs.values()
     (generated,) = split_cpp_kernels(lowered.source_code)
-    table = observer.table()
+    table = VALUES.frame(observer.rows)
     assert list(zip(table["kernel"], table["when"], strict=True)) == [
         (kernel, when) for kernel in ("aoti_torch_cpu_addmm_out", generated.name) for when in ("before", "after")
     ]

@@ -7,6 +7,7 @@ import torch
 from printed_values import CODE, NAN, ONES, lowered, observed
 
 from inductor_debug.models.case import Case
+from inductor_debug.stages.artifacts.files import VALUES
 from inductor_debug.stages.backends.aot_inductor import AotInductorAdapter
 from inductor_debug.stages.backends.compiled import compile_case
 from inductor_debug.stages.backends.registry import build_adapter
@@ -57,7 +58,7 @@ def test_a_kernel_that_works_in_place_is_not_blamed_for_the_nan_that_it_was_give
     given = "before cpp_relu, in buf3, whose memory holds buf2, born in mm_out:3"  # it was given what cpp_relu wrote
     expected = given if kernels else "after mm_out, in buf2"
     assert observer.describe().endswith(f"the first NaN is in g0.forward, {expected}")
-    row = observer.table().query("kernel == 'cpp_relu' and when == 'before'").iloc[-1]
+    row = VALUES.frame(observer.rows).query("kernel == 'cpp_relu' and when == 'before'").iloc[-1]
     assert (row["written"], row["holds"], row["writer"], row["handle"]) == (True, "buf2", "mm_out:3", 4)
 
 
@@ -98,13 +99,13 @@ def test_the_first_nan_is_where_it_was_born_with_a_filter_and_without(case: Case
     whole = told(case, [])
     first = whole.first("nan")
     assert first is not None and first["when"] == "after" and "log" in first["kernel"]
-    (relu,) = {name for name in whole.table()["kernel"] if "relu" in name}
-    assert not whole.table()["written"].isna().any()
+    (relu,) = {name for name in VALUES.frame(whole.rows)["kernel"] if "relu" in name}
+    assert not VALUES.frame(whole.rows)["written"].isna().any()
     assert first["born"] == f"{first['kernel']}:{first['handle']}"
     filtered = told(case, [relu])
     row = filtered.first("nan")
-    assert row is not None and row["when"] == "before" and row["holds"] != row["buffer"]
-    assert str(row["writer"]).startswith("aoti_torch_cpu_addmm_out:")  # it works in that one's place
-    assert "where it was born is not known: in " in filtered.describe() and str(first["born"]) in row["born"]
+    assert row is not None and row.when == "before" and row.holds != row.buffer
+    assert row.writer.startswith("aoti_torch_cpu_addmm_out:")  # it works in that one's place
+    assert "where it was born is not known: in " in filtered.describe() and first.born in row.born
     option = filtered.describe().partition("; to learn it, type backend.options.kernels=[")[2].removesuffix("]")
     assert told(case, option.split(",")).describe().endswith(whole.describe().rpartition("; ")[2])

@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load
 
+from inductor_debug.stages.artifacts.files import VALUES
 from inductor_debug.stages.lower import values
 from inductor_debug.stages.lower.values import ValueObserver
 from inductor_debug.stages.native_output import copied_stdout
@@ -126,7 +127,7 @@ def test_the_first_nan_is_not_the_memory_that_a_kernel_is_about_to_write() -> No
         ("before_launch - odd_kernel - buf2", NAN),
     )
     assert observer(lowered(), run) == [ONES]
-    table = observer.table()
+    table = VALUES.frame(observer.rows)
     assert table["launch"].isna().tolist() == [True] + [False] * 7
     assert table["launch"].tolist()[1:] == [0, 0, 0, 1, 1, 1, 2]
     assert table["written"].tolist()[:7] == [True, False, True, True, False, True, True]
@@ -140,8 +141,9 @@ def test_values_that_nothing_was_looked_for_in_are_not_called_free_of_nan(tmp_pa
     observer(lowered(), printing(("after_launch - mm_out - buf0", torch.ones(70, dtype=torch.complex64))))
     assert "; not established of 1 value; no NaN or infinity among the others" in observer.describe()
     real = torch.ones(2)
-    assert values.described(torch.complex(real, NAN[:2]))["state"] == "nan"
-    assert values.described(torch.complex(real, real).conj())["state"] == "finite"
+    (row,) = observer.rows
+    assert values.described(row, torch.complex(real, NAN[:2])).state == "nan"
+    assert values.described(row, torch.complex(real, real).conj()).state == "finite"
 
 
 def test_an_input_that_was_nan_is_named_first_and_calls_are_counted() -> None:
@@ -151,7 +153,7 @@ def test_an_input_that_was_nan_is_named_first_and_calls_are_counted() -> None:
     told = "the printer told 1 value around 0 launches, nothing of mm_out, odd_kernel; no NaN or infinity among them"
     assert observer.describe() == told
     observer(graph, printing(("aoti_model_inputs - arg0_1", NAN), ("after_launch - mm_out - buf0", NAN)))
-    assert observer.table()["call"].tolist() == [0, 1, 1]
+    assert VALUES.frame(observer.rows)["call"].tolist() == [0, 1, 1]
     assert observer.silent == ["mm_out", "odd_kernel"]  # of the first call; each is named once
     assert observer.describe().endswith("the first NaN is in g0.forward, among its inputs, in arg0_1")
 
@@ -165,7 +167,7 @@ def test_the_filter_keeps_the_named_kernels() -> None:
         return []
 
     observer(lowered(), run)
-    assert observer.table()["kernel"].tolist() == ["mm_out", "mm_out"]
+    assert VALUES.frame(observer.rows)["kernel"].tolist() == ["mm_out", "mm_out"]
     assert observer.describe() == "the printer named 1 launch"
 
 
@@ -181,7 +183,7 @@ def test_saved_tensors_are_stored_without_what_says_nothing(tmp_path: Path, monk
     )
     observer(lowered(), run)
     assert list(tmp_path.iterdir()) == [] and Path.cwd() == tmp_path
-    table = observer.table()
+    table = VALUES.frame(observer.rows)
     assert table["kernel"].tolist() == ["mm_out"] * 5
     assert table["buffer"].tolist() == ["buf0", "arg0_1", "buf0", "arg0_1", "buf1"]
     stored, unwritten, unchanged = "", "not stored: not yet written", "not stored: unchanged by the launch"
@@ -210,10 +212,10 @@ def test_what_is_left_out_of_the_stored_tensors_says_so(monkeypatch: pytest.Monk
             ("after", "mm_out", "buf0", 3 * ONES),
         ),
     )
-    notes = observer.table()["note"].tolist()
+    notes = VALUES.frame(observer.rows)["note"].tolist()
     assert "overwritten" in notes[0] and notes[1] == ""
     assert notes[2] == "" and "complex64" in notes[3] and "over the limit" in notes[4]
-    assert observer.table()["state"].tolist() == ["", "finite", "nan", "finite", "finite"]
+    assert VALUES.frame(observer.rows)["state"].tolist() == ["", "finite", "nan", "finite", "finite"]
     assert observer.stored_bytes == 2 * 280 and "1 over the limit" in observer.describe()
 
 
@@ -221,7 +223,7 @@ def test_a_value_that_torch_could_not_save_is_told_and_not_called_finite() -> No
     observer = ValueObserver(level=1)
     kernel = "cpp_fused_" + "x" * 250
     observer(lowered(), saving(("after", kernel, "buf0", NAN), ("after", "mm_out", "buf1", ONES)))
-    table = observer.table()
+    table = VALUES.frame(observer.rows)
     assert table["kernel"].tolist() == [kernel, "mm_out"] and table["state"].tolist() == ["", "finite"]
     assert table["note"].tolist() == ["not saved by torch: File name too long; level 2 tells of this value", ""]
     assert "not established of 1 value" in observer.describe()
@@ -236,7 +238,7 @@ def test_a_run_that_raises_leaves_what_was_told() -> None:
 
     with pytest.raises(RuntimeError, match="gave up"):
         observer(lowered(), run)
-    assert observer.table()["buffer"].tolist() == ["buf0"]
+    assert VALUES.frame(observer.rows)["buffer"].tolist() == ["buf0"]
 
 
 @pytest.mark.parametrize(
@@ -263,5 +265,5 @@ def test_no_run_stores_more_than_64_mib_of_values() -> None:
     observer = ValueObserver(level=1)
     large = ("after", "mm_out", "buf0", torch.zeros(2**24 + 1))
     observer(lowered(), saving(large, ("after", "odd_kernel", "buf1", NAN)))
-    assert observer.table()["note"].tolist() == ["not stored: over the limit of 64 MiB in all", ""]
+    assert VALUES.frame(observer.rows)["note"].tolist() == ["not stored: over the limit of 64 MiB in all", ""]
     assert observer.stored_bytes == NAN.numel() * NAN.element_size()
