@@ -26,10 +26,13 @@ from inductor_debug.stages.artifacts.records import (
 from inductor_debug.stages.artifacts.tables import (
     CandidateRow,
     FusionRow,
+    KernelTimeRow,
+    LineTimeRow,
+    ModuleTimeRow,
+    OperationTimeRow,
     OutputRow,
     RuleRow,
     SensitivityRow,
-    TimeRow,
     ValueRow,
     ViolationRow,
 )
@@ -94,7 +97,12 @@ BISECTION = Json("bisect/bisect.json", BisectionRecord)
 PROBES = Table("bisect/probes.csv")
 
 PROFILE = Json("profile/summary.json", ProfileFacts)
-PROFILE_TABLES = {name: Table(f"profile/{name}.csv", TimeRow) for name in ("kernels", "operations", "modules", "lines")}
+PROFILE_TABLES = {
+    "kernels": Table("profile/kernels.csv", KernelTimeRow),
+    "operations": Table("profile/operations.csv", OperationTimeRow),
+    "modules": Table("profile/modules.csv", ModuleTimeRow),
+    "lines": Table("profile/lines.csv", LineTimeRow),
+}
 TRACE = File("profile/trace.json.gz")
 
 GUARDS = Json("guards/guards.json", Guards)

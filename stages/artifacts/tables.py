@@ -143,8 +143,85 @@ class SensitivityRow:
     confirmed: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class KernelTimeRow:
+    """profile/kernels.csv: see :mod:`stages.profile.tables`."""
+
+    graph: str
+    kernel: str
+    handle: int | None
+    kind: str
+    launches: float
+    time_us: float | None
+    iqr_us: float | None
+    share: float | None
+    host_us: float | None
+    bytes_read: int | None
+    bytes_written: int | None
+    flops: int | None
+    dtype: str
+    gb_s: float | None
+    gflop_s: float | None
+    bandwidth_share: float | None
+    flops_share: float | None
+    roofline_share: float | None
+    bound: str
+    profile_bandwidth_share: float | None
+    profile_flops_share: float | None
+    profile_roofline_share: float | None
+    profile_bound: str
+    operations: str
+    modules: str
+    sources: str
+    note: str
+
+
+@dataclass(frozen=True)
+class OperationName:
+    """What a row of operations.csv is about."""
+
+    operation: str
+
+
+@dataclass(frozen=True)
+class ModuleName:
+    """What a row of modules.csv is about, and how many modules it is inside."""
+
+    module: str
+    depth: int
+
+
+@dataclass(frozen=True)
+class LineName:
+    """What a row of lines.csv is about."""
+
+    source: str
+    code: str
+    operations: str
+
+
 @dataclass(frozen=True)
 class TimeRow:
-    """A table of profile/: see :mod:`stages.profile.tables`."""
+    """The time of an operation, a module or a line: see :mod:`stages.profile.tables`."""
 
     time_us: float
+    share: float | None
+    alone_us: float
+    at_most_us: float
+    launches: float
+    kernels: str
+
+
+@dataclass(frozen=True)
+class OperationTimeRow(TimeRow, OperationName):
+    """profile/operations.csv."""
+
+
+@dataclass(frozen=True)
+class ModuleTimeRow(TimeRow, ModuleName):
+    """profile/modules.csv."""
+
+
+@dataclass(frozen=True)
+class LineTimeRow(TimeRow, LineName):
+    """profile/lines.csv."""

@@ -24,9 +24,9 @@ def message(profile: Profile) -> str:
     launches = counted(round(sum(item.launches for item in top)), noun, None if noun == "operation" else noun + "es")
     inside, outside = profile.inside / profile.step, profile.outside / profile.step
     parts = [f"{percent(inside)} of a step of {step} in {launches}, {percent(outside)} outside them"]
-    lines = [row for row in line_rows(profile) if row["source"]]
+    lines = [row for row in line_rows(profile) if row.source]
     if lines:
-        parts.append(f"most at {place(lines[0]['source'])} ({percent(lines[0]['share'])}: {lines[0]['code']})")
+        parts.append(f"most at {place(lines[0].source)} ({percent(lines[0].share or 0.0)}: {lines[0].code})")
     parts.append(f"longest: {describe(profile, top[0])}")
     spread, told = _spread(profile), profile.kernels / profile.step
     if spread > NOISY:

@@ -43,26 +43,26 @@ A row with an empty name is time that no operation, or no line, is known for.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
 import numpy
 import pandas
 
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.measurements import Ceiling
+from inductor_debug.stages.artifacts.tables import (
+    KernelTimeRow,
+    LineTimeRow,
+    ModuleTimeRow,
+    OperationTimeRow,
+    TimeRow,
+)
 from inductor_debug.stages.lower.attribution import Part
 from inductor_debug.stages.profile.ceiling import share_of
 from inductor_debug.stages.profile.observation import Observation, Times
 from inductor_debug.stages.profile.work import Work
 
-KERNEL_COLUMNS = [
-    "graph", "kernel", "handle", "kind", "launches", "time_us", "iqr_us", "share", "host_us", "bytes_read",
-    "bytes_written", "flops", "dtype", "gb_s", "gflop_s", "bandwidth_share", "flops_share", "roofline_share", "bound",
-    "profile_bandwidth_share", "profile_flops_share", "profile_roofline_share", "profile_bound", "operations",
-    "modules", "sources", "note",
-]  # fmt: skip
-PART_COLUMNS = ["time_us", "share", "alone_us", "at_most_us", "launches", "kernels"]
-WHOLE = ("handle", "bytes_read", "bytes_written", "flops")
+Rows = TypeVar("Rows", bound=TimeRow)
 NAMED = 8
 """Kernels that a row of operations, modules or lines names at most."""
 SHORT = 2.0
@@ -178,25 +178,45 @@ def roofline(item: Timed, ceiling: Ceiling | None) -> tuple[float | None, str]:
     return known.get(bound), bound
 
 
-def kernel_rows(profile: Profile) -> list[dict[str, Any]]:
+def kernel_rows(profile: Profile) -> list[KernelTimeRow]:
     """``kernels.csv``."""
-    rows = []
-    for item in profile.timed:
-        work, (bandwidth, flops) = item.work, rates(item)
-        measured, named = shares(item, profile.measured), shares(item, profile.named)
-        share, bound = roofline(item, profile.measured or profile.named)
-        rows.append(
-            {name: getattr(work, name) for name in ("graph", "kernel", "handle", "kind", "bytes_read", "bytes_written")}
-            | {"flops": work.flops, "dtype": work.dtype, "launches": item.launches, "time_us": item.time}
-            | {"iqr_us": item.spread, "host_us": item.host, "share": _share(item.time, profile)}
-            | {"gb_s": bandwidth and bandwidth / 1e9, "gflop_s": flops and flops / 1e9}
-            | {"bandwidth_share": measured[0], "flops_share": measured[1], "roofline_share": share, "bound": bound}
-            | {"profile_bandwidth_share": named[0], "profile_flops_share": named[1]}
-            | dict(zip(("profile_roofline_share", "profile_bound"), roofline(item, profile.named), strict=True))
-            | {name: " ".join(work.distinct(name.removesuffix("s"))) for name in ("operations", "modules", "sources")}
-            | {"note": "; ".join(notes(item, profile))}
-        )
-    return rows
+    return [_kernel_row(item, profile) for item in profile.timed]
+
+
+def _kernel_row(item: Timed, profile: Profile) -> KernelTimeRow:
+    work, (bandwidth, flops) = item.work, rates(item)
+    measured, named = shares(item, profile.measured), shares(item, profile.named)
+    share, bound = roofline(item, profile.measured or profile.named)
+    named_share, named_bound = roofline(item, profile.named)
+    return KernelTimeRow(
+        graph=work.graph,
+        kernel=work.kernel,
+        handle=work.handle,
+        kind=work.kind,
+        launches=item.launches,
+        time_us=item.time,
+        iqr_us=item.spread,
+        share=_share(item.time, profile),
+        host_us=item.host,
+        bytes_read=work.bytes_read,
+        bytes_written=work.bytes_written,
+        flops=work.flops,
+        dtype=work.dtype,
+        gb_s=bandwidth and bandwidth / 1e9,
+        gflop_s=flops and flops / 1e9,
+        bandwidth_share=measured[0],
+        flops_share=measured[1],
+        roofline_share=share,
+        bound=bound,
+        profile_bandwidth_share=named[0],
+        profile_flops_share=named[1],
+        profile_roofline_share=named_share,
+        profile_bound=named_bound,
+        operations=" ".join(work.distinct("operation")),
+        modules=" ".join(work.distinct("module")),
+        sources=" ".join(work.distinct("source")),
+        note="; ".join(notes(item, profile)),
+    )
 
 
 def notes(item: Timed, profile: Profile) -> list[str]:
@@ -218,14 +238,13 @@ def notes(item: Timed, profile: Profile) -> list[str]:
 
 
 def part_rows(
-    profile: Profile, key: str, keys: Callable[[Part], Iterable[str]], more: Callable[[str, list[Part]], dict[str, Any]]
-) -> list[dict[str, Any]]:
+    profile: Profile, keys: Callable[[Part], Iterable[str]], row: Callable[[str, list[Part], TimeRow], Rows]
+) -> list[Rows]:
     """Rows of operations, modules or lines, the longest first.
 
     Args:
-        key: the first column.
         keys: the rows that a part belongs to.
-        more: further columns of a row, from its name and its parts.
+        row: one of them, from its name, its parts and their time.
     """
     groups: dict[str, list[tuple[Timed, float, list[Part]]]] = {}
     for item in profile.longest():
@@ -238,41 +257,43 @@ def part_rows(
     rows = []
     for name, members in groups.items():
         time = sum((item.time or 0.0) * weight for item, weight, _ in members)
-        rows.append(
-            {key: name}
-            | more(name, [part for _, _, parts in members for part in parts])
-            | {
-                "time_us": time,
-                "share": _share(time, profile),
-                "alone_us": sum(item.time or 0.0 for item, _, parts in members if len(parts) == len(item.work.parts)),
-                "at_most_us": sum(item.time or 0.0 for item, _, _ in members),
-                "launches": sum(item.launches for item, _, _ in members),
-                "kernels": " ".join(item.work.range for item, _, _ in members[:NAMED]),
-            }
+        took = TimeRow(
+            time_us=time,
+            share=_share(time, profile),
+            alone_us=sum(item.time or 0.0 for item, _, parts in members if len(parts) == len(item.work.parts)),
+            at_most_us=sum(item.time or 0.0 for item, _, _ in members),
+            launches=sum(item.launches for item, _, _ in members),
+            kernels=" ".join(item.work.range for item, _, _ in members[:NAMED]),
         )
-    return sorted(rows, key=lambda row: -float(row["time_us"]))
+        rows.append(row(name, [part for _, _, parts in members for part in parts], took))
+    return sorted(rows, key=lambda row: -row.time_us)
 
 
-def operation_rows(profile: Profile) -> list[dict[str, Any]]:
+def operation_rows(profile: Profile) -> list[OperationTimeRow]:
     """``operations.csv``."""
-    return part_rows(profile, "operation", lambda part: [part.operation], lambda name, parts: {})
-
-
-def module_rows(profile: Profile) -> list[dict[str, Any]]:
-    """``modules.csv``: a module contains those inside it, and the row without a name everything."""
     return part_rows(
-        profile, "module", lambda part: enclosing(part.module), lambda name, parts: {"depth": len(enclosing(name)) - 1}
+        profile, lambda part: [part.operation], lambda name, parts, took: OperationTimeRow(name, **vars(took))
     )
 
 
-def line_rows(profile: Profile) -> list[dict[str, Any]]:
+def module_rows(profile: Profile) -> list[ModuleTimeRow]:
+    """``modules.csv``: a module contains those inside it, and the row without a name everything."""
+
+    def row(name: str, parts: list[Part], took: TimeRow) -> ModuleTimeRow:
+        return ModuleTimeRow(name, len(enclosing(name)) - 1, **vars(took))
+
+    return part_rows(profile, lambda part: enclosing(part.module), row)
+
+
+def line_rows(profile: Profile) -> list[LineTimeRow]:
     """``lines.csv``."""
 
-    def more(name: str, parts: list[Part]) -> dict[str, Any]:
+    def row(name: str, parts: list[Part], took: TimeRow) -> LineTimeRow:
         code = next((part.code for part in parts if part.code), "")
-        return {"code": code, "operations": " ".join(dict.fromkeys(part.operation for part in parts if part.operation))}
+        operations = " ".join(dict.fromkeys(part.operation for part in parts if part.operation))
+        return LineTimeRow(name, code, operations, **vars(took))
 
-    return part_rows(profile, "source", lambda part: [part.source], more)
+    return part_rows(profile, lambda part: [part.source], row)
 
 
 def enclosing(module: str) -> list[str]:
@@ -283,14 +304,13 @@ def enclosing(module: str) -> list[str]:
 
 def tables(profile: Profile) -> dict[str, pandas.DataFrame]:
     """The tables by path relative to the run."""
-    kernels = pandas.DataFrame(kernel_rows(profile), columns=KERNEL_COLUMNS)
-    found = {
-        "kernels": kernels.astype(dict.fromkeys(WHOLE, "Int64")),
-        "operations": pandas.DataFrame(operation_rows(profile), columns=["operation", *PART_COLUMNS]),
-        "modules": pandas.DataFrame(module_rows(profile), columns=["module", "depth", *PART_COLUMNS]),
-        "lines": pandas.DataFrame(line_rows(profile), columns=["source", "code", "operations", *PART_COLUMNS]),
+    rows: dict[str, Sequence[KernelTimeRow | TimeRow]] = {
+        "kernels": kernel_rows(profile),
+        "operations": operation_rows(profile),
+        "modules": module_rows(profile),
+        "lines": line_rows(profile),
     }
-    return {files.PROFILE_TABLES[name].path: table for name, table in found.items()}
+    return {file.path: file.frame(rows[name]) for name, file in files.PROFILE_TABLES.items()}
 
 
 def _share(time: float | None, profile: Profile) -> float | None:

@@ -15,6 +15,7 @@ from stored_analysis import FILE, FILES, SCALE, SOFTMAX, launch, table, write
 from inductor_debug.pipeline import cli
 from inductor_debug.pipeline import query as analysis
 from inductor_debug.pipeline.run import entry
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.lower.decisions import AUTOTUNING_COLUMNS
 from inductor_debug.stages.lower.questions.kernels import COLUMNS
 
@@ -202,9 +203,11 @@ def test_graphs_without_an_operation_have_no_kernels(run: Path, capsys: pytest.C
 
 
 def test_a_profile_is_told_the_longest_first(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(run, {"profile/kernels.csv": "graph,kernel,time_us\ng0,short,9.5\ng0,unseen,\ng0,long,20\n"})
+    columns = [*files.PROFILE_TABLES["lines"].checks()]
+    rows = [[name, "", "", time, "", "", "", 1, ""] for name, time in (("short", 9.5), ("", ""), ("long", 20))]
+    write(run, {"profile/lines.csv": table(columns, *rows)})
     found = asked("--type", "profile", capsys=capsys)
-    assert [row["kernel"] for row in found["tables"]["kernels"]] == ["long", "short", "unseen"]
+    assert [row["source"] for row in found["tables"]["lines"]] == ["long", "short", None]
 
 
 def test_the_summary_says_what_can_be_asked(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,14 +56,14 @@ def three() -> Profile:
 
 
 def test_a_fused_kernel_is_put_down_in_parts_and_both_ends_are_told(three: Profile) -> None:
-    rows = {row["source"]: row for row in line_rows(three)}
-    assert [row["source"] for row in line_rows(three)] == ["net.py:3", "net.py:1", "net.py:2"]
+    rows = {row.source: row for row in line_rows(three)}
+    assert [row.source for row in line_rows(three)] == ["net.py:3", "net.py:1", "net.py:2"]
     first = rows["net.py:1"]
-    assert (first["time_us"], first["alone_us"], first["at_most_us"]) == (25.0, 10.0, 40.0)
-    assert first["share"] == pytest.approx(0.25) and first["launches"] == 2
-    assert first["kernels"] == "g0.forward|fused:1 g0.forward|plain:1" and first["code"] == "line 1"
-    assert (rows["net.py:2"]["alone_us"], rows["net.py:2"]["at_most_us"]) == (0.0, 30.0)
-    assert sum(row["time_us"] for row in operation_rows(three)) == pytest.approx(three.kernels) == 80
+    assert (first.time_us, first.alone_us, first.at_most_us) == (25.0, 10.0, 40.0)
+    assert first.share == pytest.approx(0.25) and first.launches == 2
+    assert first.kernels == "g0.forward|fused:1 g0.forward|plain:1" and first.code == "line 1"
+    assert (rows["net.py:2"].alone_us, rows["net.py:2"].at_most_us) == (0.0, 30.0)
+    assert sum(row.time_us for row in operation_rows(three)) == pytest.approx(three.kernels) == 80
 
 
 def test_operations_weigh_what_the_elements_that_they_handle_do() -> None:
@@ -73,15 +73,15 @@ def test_operations_weigh_what_the_elements_that_they_handle_do() -> None:
 
 
 def test_a_module_contains_those_inside_it(three: Profile) -> None:
-    rows = {row["module"]: row for row in module_rows(three)}
-    assert {name: row["time_us"] for name, row in rows.items()} == {"": 80.0, "block": 40.0, "block.act": 25.0}
-    assert rows["block"]["alone_us"] == rows["block"]["at_most_us"] == 40.0  # all of the fused kernel is inside it
-    assert rows["block.act"]["alone_us"] == 10.0 and rows["block.act"]["depth"] == 2
+    rows = {row.module: row for row in module_rows(three)}
+    assert {name: row.time_us for name, row in rows.items()} == {"": 80.0, "block": 40.0, "block.act": 25.0}
+    assert rows["block"].alone_us == rows["block"].at_most_us == 40.0  # all of the fused kernel is inside it
+    assert rows["block.act"].alone_us == 10.0 and rows["block.act"].depth == 2
 
 
 def test_times_are_medians_with_their_spread(three: Profile) -> None:
     row = kernel_rows(three)[0]
-    assert (row["time_us"], row["iqr_us"], row["share"]) == (30.0, 10.0, pytest.approx(0.3))
+    assert (row.time_us, row.iqr_us, row.share) == (30.0, 10.0, pytest.approx(0.3))
     assert three.inside == 80.0 and three.outside == 20.0
 
 
@@ -96,7 +96,7 @@ def test_a_devices_kernels_are_shares_of_the_step_without_the_profiler() -> None
     found = profile([PLAIN], {PLAIN.range: times(10, 20, 30)}, observed=[80.0, 100.0, 90.0])
     found.observation.unprofiled, found.observation.on_device = [40.0, 60.0, 50.0], True
     assert (found.step, found.inside, found.outside) == (50.0, 20.0, 30.0)
-    assert kernel_rows(found)[0]["share"] == pytest.approx(0.4)
+    assert kernel_rows(found)[0].share == pytest.approx(0.4)
     facts = summary(found, "inductor", {})
     assert (facts.step_us, facts.recorded_us, facts.observation_us) == (50.0, 90.0, 40.0)
     assert message(found).startswith("40 % of a step of 0.05 ms")
@@ -110,14 +110,14 @@ def test_rates_are_shares_of_the_measured_and_of_the_profiles_ceiling() -> None:
         measured=measured, named=named,
     )  # fmt: skip
     plain, product = kernel_rows(found)
-    assert plain["gb_s"] == pytest.approx(0.4)  # 4000 bytes a launch of 10 µs
-    assert (plain["bandwidth_share"], plain["bound"], plain["flops_share"]) == (pytest.approx(0.5), "memory", None)
-    assert plain["profile_bandwidth_share"] is None and plain["flops"] is None and plain["gflop_s"] is None
-    assert product["gflop_s"] == pytest.approx(200.0)
-    assert (product["flops_share"], product["profile_flops_share"]) == (pytest.approx(0.5), pytest.approx(0.25))
-    assert (product["roofline_share"], product["bound"]) == (pytest.approx(0.5), "compute")
-    assert (product["profile_roofline_share"], product["profile_bound"]) == (pytest.approx(0.25), "compute")
-    assert (plain["profile_roofline_share"], plain["profile_bound"]) == (None, "")
+    assert plain.gb_s == pytest.approx(0.4)  # 4000 bytes a launch of 10 µs
+    assert (plain.bandwidth_share, plain.bound, plain.flops_share) == (pytest.approx(0.5), "memory", None)
+    assert plain.profile_bandwidth_share is None and plain.flops is None and plain.gflop_s is None
+    assert product.gflop_s == pytest.approx(200.0)
+    assert (product.flops_share, product.profile_flops_share) == (pytest.approx(0.5), pytest.approx(0.25))
+    assert (product.roofline_share, product.bound) == (pytest.approx(0.5), "compute")
+    assert (product.profile_roofline_share, product.profile_bound) == (pytest.approx(0.25), "compute")
+    assert (plain.profile_roofline_share, plain.profile_bound) == (None, "")
     assert "50 % of the measured compute ceiling and 25 % of the profile's compute ceiling, 200 GFLOP/s" in message(
         found
     )
@@ -131,8 +131,8 @@ def test_two_ceilings_may_bound_a_kernel_differently() -> None:
                 "named": Ceiling("profile", 4e10, {"float32": 2e12})}  # fmt: skip
     found = profile([item], {item.range: times(10, 10)}, **ceilings)
     (row,) = kernel_rows(found)
-    assert (row["roofline_share"], row["bound"]) == (pytest.approx(0.5), "memory")
-    assert (row["profile_roofline_share"], row["profile_bound"]) == (pytest.approx(0.05), "compute")
+    assert (row.roofline_share, row.bound) == (pytest.approx(0.5), "memory")
+    assert (row.profile_roofline_share, row.profile_bound) == (pytest.approx(0.05), "compute")
     told = "at 50 % of the measured memory ceiling and 5 % of the profile's compute ceiling, 0.4 GB/s and 100 GFLOP/s"
     assert told in message(found)
 
@@ -142,7 +142,7 @@ def test_two_ceilings_may_bound_a_kernel_differently() -> None:
 def test_one_ceiling_alone_is_the_one_that_is_told(which: str, told: str) -> None:
     found = profile([PLAIN], {PLAIN.range: times(10, 10)}, **{which: Ceiling(which, 8e8, {})})
     (row,) = kernel_rows(found)
-    assert (row["roofline_share"], row["bound"]) == (pytest.approx(0.5), "memory") and f"at {told}" in message(found)
+    assert (row.roofline_share, row.bound) == (pytest.approx(0.5), "memory") and f"at {told}" in message(found)
     facts = summary(found, "inductor", {})
     assert [ceiling.source for ceiling in facts.ceilings] == [which] and "ceiling and" not in message(found)
 
@@ -150,17 +150,17 @@ def test_one_ceiling_alone_is_the_one_that_is_told(which: str, told: str) -> Non
 def test_more_than_memory_can_do_is_named_and_no_error() -> None:
     small = Ceiling("measured", 1e8, {}, {"last_level_cache_bytes": 10**6})
     (row,) = kernel_rows(profile([PLAIN], {PLAIN.range: times(10, 10)}, measured=small))
-    assert row["bandwidth_share"] == pytest.approx(4.0) and "fit in the last-level cache" in row["note"]
+    assert row.bandwidth_share == pytest.approx(4.0) and "fit in the last-level cache" in row.note
     large = Ceiling("measured", 1e8, {}, {"last_level_cache_bytes": 100})
     (row,) = kernel_rows(profile([PLAIN], {PLAIN.range: times(10, 10)}, measured=large))
-    assert "a cache had part of it" in row["note"]
+    assert "a cache had part of it" in row.note
 
 
 def test_what_was_not_seen_has_no_time() -> None:
     found = profile([FUSED, PLAIN], {PLAIN.range: times(0.3, 0.3)})
     fused, plain = kernel_rows(found)
-    assert fused["time_us"] is None and fused["note"] == "not seen in the recorded steps" and fused["launches"] == 0
-    assert plain["note"] == "as short as an empty range"
+    assert fused.time_us is None and fused.note == "not seen in the recorded steps" and fused.launches == 0
+    assert plain.note == "as short as an empty range"
     assert unseen(found.timed) == []
     nothing = profile([FUSED], {})
     assert "none of its launches was seen" in unseen(nothing.timed)[0]
@@ -171,7 +171,7 @@ def test_what_was_not_seen_has_no_time() -> None:
 def test_a_launch_without_a_device_kernel_has_no_time() -> None:
     found = profile([PLAIN], {PLAIN.range: Times([1, 1], [0.0, 0.0], [5.0, 5.0])}, on_device=True)
     (row,) = kernel_rows(found)
-    assert row["time_us"] is None and row["gb_s"] is None and row["note"] == "no device kernel was seen in its range"
+    assert row.time_us is None and row.gb_s is None and row.note == "no device kernel was seen in its range"
 
 
 def test_flops_are_counted_once() -> None:
