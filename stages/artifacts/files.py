@@ -25,12 +25,15 @@ from inductor_debug.stages.artifacts.records import (
 )
 from inductor_debug.stages.artifacts.tables import (
     CandidateRow,
+    Finding,
     FusionRow,
+    KernelRow,
     KernelTimeRow,
     LineTimeRow,
     ModuleTimeRow,
     OperationTimeRow,
     OutputRow,
+    ProbeRow,
     RuleRow,
     SensitivityRow,
     ValueRow,
@@ -65,12 +68,12 @@ OUTPUT_CODE = File("lower/{graph}/output_code.{language}")
 POST_GRAD_PICTURE = File("lower/{graph}/post_grad.svg")
 PROVENANCE = Json("lower/{graph}/provenance.json", Provenance)
 POST_GRAD_NODES = Json("lower/{graph}/nodes.json", MappedNodes)
-KERNELS = Table("lower/{graph}/kernels.csv")
+KERNELS = Table("lower/{graph}/kernels.csv", KernelRow)
 FUSIONS = Table("lower/{graph}/fusions.csv", FusionRow)
 AUTOTUNING = Table("lower/{graph}/autotuning.csv", CandidateRow)
 VALUES = RecordTable("lower/values.csv", ValueRow)
 VALUE = File("lower/values/{graph}/{name}")
-EMULATION = Table("lower/emulation.csv")
+EMULATION = Table("lower/emulation.csv", Finding)
 EMULATION_FACTS = Json("lower/emulation.json", EmulationFacts)
 
 OUTPUTS = RecordTable("kerneldiff/outputs.csv", OutputRow)
@@ -94,7 +97,7 @@ BENCHMARK = Table("benchmark/summary.csv")
 MACHINE = Json("benchmark/environment.json", Machine)
 
 BISECTION = Json("bisect/bisect.json", BisectionRecord)
-PROBES = Table("bisect/probes.csv")
+PROBES = Table("bisect/probes.csv", ProbeRow)
 
 PROFILE = Json("profile/summary.json", ProfileFacts)
 PROFILE_TABLES = {

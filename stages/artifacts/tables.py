@@ -42,6 +42,22 @@ class RuleRow:
 
 
 @dataclass(frozen=True)
+class KernelRow:
+    """lower/GRAPH/kernels.csv: see :func:`stages.lower.decisions.kernel_rows`."""
+
+    name: str
+    handle: int | None
+    kind: str
+    file: str | None
+    nodes: str
+    modules: str
+    source: str
+    lines: int
+    bytes_read: int | None
+    bytes_written: int | None
+
+
+@dataclass(frozen=True)
 class FusionRow:
     """lower/GRAPH/fusions.csv: a decision about two operations.
 
@@ -102,6 +118,35 @@ class ValueRow:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """One row of ``lower/emulation.csv``: one kind of finding at one node.
+
+    Attributes:
+        graph, node, target, module, source: as in ``constrain/violations.csv``.
+        kind: one of :data:`stages.emulation.kinds.KINDS`.
+        count: elements concerned, in the worst run; None for ``fallback`` and ``not_emulated``.
+        elements: elements of the tensor.
+        worst: the largest magnitude concerned; None where there is none.
+        bytes: of the tensors that the host reads and writes (``fallback``), as in ``capture/graphs``.
+        flops: of the operation, where a formula is known (``fallback``).
+        message: one sentence.
+    """
+
+    graph: str
+    node: str
+    target: str
+    module: str
+    source: str
+    kind: str
+    count: int | None = None
+    elements: int | None = None
+    worst: float | None = None
+    bytes: int | None = None
+    flops: int | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True)
 class OutputRow:
     """kerneldiff/outputs.csv: see :class:`stages.numerics.records.TensorComparison`."""
 
@@ -141,6 +186,22 @@ class SensitivityRow:
     passed: float | None
     ratio: float | None
     confirmed: bool
+
+
+@dataclass(frozen=True)
+class ProbeRow:
+    """bisect/probes.csv; ``fault`` is present, gone, or other (another failure)."""
+
+    probe: int
+    purpose: str
+    compiler: str
+    setting: str
+    fault: str
+    verdict: str
+    failure: str
+    graphs: int
+    seconds: float
+    message: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,7 @@ class Emulation:
             "warns": self.warns,
             "findings": self.findings.counts(),
         }
-        return {EMULATION.path: self.findings.table(), EMULATION_FACTS.path: facts | dict(self.more)}
+        return {EMULATION.path: EMULATION.frame(self.findings), EMULATION_FACTS.path: facts | dict(self.more)}
 
     def added_to(self, result: StageResult, context: StageContext) -> StageResult:
         """The result of a stage that compares, with the findings where no lower stage has told them."""

@@ -10,6 +10,7 @@ from inductor_debug.stages.artifacts.records import (
     PatternRecord,
     RemedyRecord,
 )
+from inductor_debug.stages.artifacts.tables import ProbeRow
 from inductor_debug.stages.bisect.kinds import Link, Verdict
 from inductor_debug.stages.bisect.records import Bisection
 from inductor_debug.stages.formatting import counted
@@ -19,8 +20,6 @@ HIDES = "that hides it, and is not necessarily where it is"
 FEWER = "with fewer of them off something else fails"
 SHOWN = 3
 """Places of one switch that a message shows."""
-
-COLUMNS = ["probe", "purpose", "compiler", "setting", "fault", "verdict", "failure", "graphs", "seconds", "message"]
 
 
 def answer(result: Bisection, facts: dict[str, Any]) -> str:
@@ -153,21 +152,21 @@ def _node(application: Application) -> str:
     return ", ".join(filter(None, (f"{best.name}{graph}", source)))
 
 
-def rows(result: Bisection) -> list[dict[str, Any]]:
-    """``bisect/probes.csv``: see :data:`COLUMNS`. ``fault`` is present, gone, or other (another failure)."""
+def rows(result: Bisection) -> list[ProbeRow]:
+    """``bisect/probes.csv``."""
     return [
-        {
-            "probe": probe.number,
-            "purpose": probe.purpose,
-            "compiler": probe.setting.link,
-            "setting": probe.setting.words,
-            "fault": probe.fault,
-            "verdict": probe.outcome.compared or probe.outcome.verdict,
-            "failure": probe.outcome.failure,
-            "graphs": probe.outcome.graphs,
-            "seconds": round(probe.outcome.seconds, 3),
-            "message": probe.outcome.message,
-        }
+        ProbeRow(
+            probe=probe.number,
+            purpose=probe.purpose,
+            compiler=probe.setting.link,
+            setting=probe.setting.words,
+            fault=probe.fault,
+            verdict=probe.outcome.compared or probe.outcome.verdict,
+            failure=probe.outcome.failure,
+            graphs=probe.outcome.graphs,
+            seconds=round(probe.outcome.seconds, 3),
+            message=probe.outcome.message,
+        )
         for probe in result.probes
     ]
 

@@ -9,7 +9,7 @@ from inductor_debug.models.options import check_declared
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.bisect.declaration import DECLARATION
 from inductor_debug.stages.bisect.engine import Investigation, Probing
-from inductor_debug.stages.bisect.messages import COLUMNS, record_of, rows
+from inductor_debug.stages.bisect.messages import record_of, rows
 from inductor_debug.stages.config_json import from_primitives
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
@@ -43,11 +43,9 @@ class BisectStage(Stage):
         isolate = diagnosis is None if self.config.isolate is None else self.config.isolate
         with _prober(context, options, isolate, self.config.timeout_s) as prober:
             result = Investigation(prober, self.config, context.progress).run()
-        import pandas
-
         artifacts: dict[str, Any] = {
             files.BISECTION.path: record_of(result),
-            files.PROBES.path: pandas.DataFrame(rows(result), columns=COLUMNS),
+            files.PROBES.path: files.PROBES.frame(rows(result)),
         }
         healthy = result.verdict == "none" and result.fault is None
         if healthy and diagnosis is not None:  # whose verdict is a fault

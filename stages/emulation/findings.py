@@ -3,48 +3,14 @@
 import logging
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import pandas as pd
-
+from inductor_debug.stages.artifacts.tables import Finding
 from inductor_debug.stages.emulation.kinds import DEFECTS, KINDS
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.graphs.records import NodeRecord
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One row of ``lower/emulation.csv``: one kind of finding at one node.
-
-    Attributes:
-        graph, node, target, module, source: as in ``constrain/violations.csv``.
-        kind: one of :data:`~stages.emulation.kinds.KINDS`.
-        count: elements concerned, in the worst run; None for ``fallback`` and ``not_emulated``.
-        elements: elements of the tensor.
-        worst: the largest magnitude concerned; None where there is none.
-        bytes: of the tensors that the host reads and writes (``fallback``), as in ``capture/graphs``.
-        flops: of the operation, where a formula is known (``fallback``).
-        message: one sentence.
-    """
-
-    graph: str
-    node: str
-    target: str
-    module: str
-    source: str
-    kind: str
-    count: int | None = None
-    elements: int | None = None
-    worst: float | None = None
-    bytes: int | None = None
-    flops: int | None = None
-    message: str = ""
-
-
-COLUMNS = list(Finding.__dataclass_fields__)
 
 
 class Findings:
@@ -76,7 +42,7 @@ class Findings:
             level = logging.INFO if kind in ("fallback", "underflow") else logging.WARNING
             log.log(level, "%s:%s %s: %s  at %s", graph, node.name, node.target, message, source or "an unknown line")
         if old is None or (new.count or 0) > (old.count or 0):
-            self._found[key] = replace(new)
+            self._found[key] = new
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self._found.values())
@@ -93,10 +59,6 @@ class Findings:
     def defects(self) -> bool:
         """Whether there is one of :data:`~stages.emulation.kinds.DEFECTS`."""
         return any(item.kind in DEFECTS for item in self)
-
-    def table(self) -> pd.DataFrame:
-        """The rows of ``lower/emulation.csv``."""
-        return pd.DataFrame([asdict(item) for item in self], columns=COLUMNS, dtype=object)
 
     def describe(self) -> str:
         """``2 pad_leak, 1 fallback``, or ``no findings``."""

@@ -1,23 +1,17 @@
 """What TorchInductor decided: which operations share a kernel, which do not and why, which kernel was the fastest."""
 
 import math
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
 from inductor_debug.stages.artifacts.lowering import LaunchRecord
-from inductor_debug.stages.artifacts.tables import CandidateRow, FusionRow
+from inductor_debug.stages.artifacts.tables import CandidateRow, FusionRow, KernelRow
 from inductor_debug.stages.torch_internals.inductor_scheduler import fused_members
 
 if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.inductor_scheduler import Schedule
 
-FUSION_COLUMNS = [field.name for field in fields(FusionRow)]
-AUTOTUNING_COLUMNS = [field.name for field in fields(CandidateRow)]
 
-
-def fusions(schedule: "Schedule") -> pd.DataFrame:
+def fusions(schedule: "Schedule") -> list[FusionRow]:
     """One row a decision of the scheduler: ``first`` and ``second`` as the IR names them.
 
     A fused node is one row for each member after the first. Of what was not fused there are the pairs for which the
@@ -30,7 +24,7 @@ def fusions(schedule: "Schedule") -> pd.DataFrame:
     for item in schedule.refusals:
         pair = _origins(schedule, item.first, item.second)
         rows.append(FusionRow(item.first, item.second, False, item.reason, item.times, *pair))
-    return pd.DataFrame(map(vars, rows), columns=FUSION_COLUMNS)
+    return rows
 
 
 def _origins(schedule: "Schedule", *nodes: str) -> list[str]:
@@ -43,13 +37,13 @@ def _origins(schedule: "Schedule", *nodes: str) -> list[str]:
     return found
 
 
-def autotuning(schedule: "Schedule") -> pd.DataFrame:
+def autotuning(schedule: "Schedule") -> list[CandidateRow]:
     """One row a timed candidate, the fastest of each operation first; no time for a candidate that failed.
 
     The fastest is what torch takes, unless it fuses more into another template than that one's lead: on a GPU it times
     these together once more. ``kernels.csv`` has what runs.
     """
-    rows = [
+    return [
         CandidateRow(
             item.operation,
             " ".join(item.inputs),
@@ -60,19 +54,26 @@ def autotuning(schedule: "Schedule") -> pd.DataFrame:
         for item in schedule.autotuning
         for index, (name, milliseconds) in enumerate(item.choices)
     ]
-    return pd.DataFrame(map(vars, rows), columns=AUTOTUNING_COLUMNS)
 
 
-def kernel_table(kernels: list[LaunchRecord]) -> pd.DataFrame:
+def kernel_rows(kernels: list[LaunchRecord]) -> list[KernelRow]:
     """``kernels.csv``: one row a launch, for a spreadsheet; ``provenance.json`` has the same in full.
 
     ``source`` is the line that most of the launch came from (``main`` of ``provenance.json``, with the share);
     ``lines`` are how many the operations that it computes have.
     """
-    columns = ["name", "handle", "kind", "file", "nodes", "modules", "source", "lines", "bytes_read", "bytes_written"]
-    rows = []
-    for kernel in kernels:
-        told = {"nodes": " ".join(kernel.nodes), "modules": " ".join(kernel.modules), "lines": len(kernel.sources)}
-        rows.append(vars(kernel) | told | {"source": str(kernel.main or "")})
-    table = pd.DataFrame(rows, columns=columns)
-    return table.astype({"handle": "Int64", "bytes_read": "Int64", "bytes_written": "Int64"})
+    return [
+        KernelRow(
+            name=kernel.name,
+            handle=kernel.handle,
+            kind=kernel.kind,
+            file=kernel.file,
+            nodes=" ".join(kernel.nodes),
+            modules=" ".join(kernel.modules),
+            source=str(kernel.main or ""),
+            lines=len(kernel.sources),
+            bytes_read=kernel.bytes_read,
+            bytes_written=kernel.bytes_written,
+        )
+        for kernel in kernels
+    ]

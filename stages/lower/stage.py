@@ -3,7 +3,7 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from inductor_debug.stages.artifacts.files import GRAPH, LOWERED, LOWERING
+from inductor_debug.stages.artifacts.files import AUTOTUNING, FUSIONS, GRAPH, KERNELS, LOWERED, LOWERING
 from inductor_debug.stages.artifacts.lowering import LaunchRecord, LoweredFacts, Lowering, MappedNodes, PrinterRecord
 from inductor_debug.stages.backends.adapter import ValuePrinter
 from inductor_debug.stages.backends.compiled import CompiledCase, compiled_case
@@ -121,7 +121,7 @@ def graph_files(
 
     ``nodes_mapped_share`` is None without a captured graph: nothing could be mapped, which is not a share of 0.
     """
-    from inductor_debug.stages.lower.decisions import autotuning, fusions, kernel_table
+    from inductor_debug.stages.lower.decisions import autotuning, fusions, kernel_rows
     from inductor_debug.stages.lower.kernel_records import describe_kernels, provenance_of, share
     from inductor_debug.stages.lower.picture import draw_post_grad
     from inductor_debug.stages.lower.provenance import map_nodes
@@ -160,9 +160,9 @@ def graph_files(
         "ir_pre_fusion.txt": schedule.ir_pre_fusion,
         "ir_post_fusion.txt": schedule.ir_post_fusion,
         f"output_code.{lowered.language}": lowered.source_code,
-        "kernels.csv": kernel_table(launches),
-        "fusions.csv": fusions(schedule),
-        "autotuning.csv": autotuning(schedule),
+        "kernels.csv": KERNELS.frame(kernel_rows(launches)),
+        "fusions.csv": FUSIONS.frame(fusions(schedule)),
+        "autotuning.csv": AUTOTUNING.frame(autotuning(schedule)),
         "provenance.json": dataclasses.replace(provenance, **{key: getattr(facts, key) for key in SHARED}),
         "nodes.json": MappedNodes(graph=lowered.id, nodes=nodes),
     }

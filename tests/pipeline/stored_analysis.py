@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from inductor_debug.stages.lower.decisions import FUSION_COLUMNS
+from inductor_debug.stages.artifacts import files
 
 FILE = "/home/me/my_package/nets.py"
 
@@ -61,7 +61,7 @@ FILES: dict[str, Any] = {
         {"node": "exp", "source": f"{FILE}:14"}, {"node": "sum_1", "source": f"{FILE}:14"},
     ]},
     "lower/g0.forward/fusions.csv": table(
-        FUSION_COLUMNS, ["op2", "op3", True, "", 1, "exp", "sum_1"],
+        [*files.FUSIONS.checks()], ["op2", "op3", True, "", 1, "exp", "sum_1"],
         ["op0", "op2", False, "no shared data", 2, "mul", "exp"],
         ["op2", "op4", False, "numel/rnumel mismatch", 1, "exp", "sum_1"],
     ),

@@ -16,7 +16,6 @@ from inductor_debug.pipeline import cli
 from inductor_debug.pipeline import query as analysis
 from inductor_debug.pipeline.run import entry
 from inductor_debug.stages.artifacts import files
-from inductor_debug.stages.lower.decisions import AUTOTUNING_COLUMNS
 from inductor_debug.stages.lower.questions.kernels import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -98,7 +97,7 @@ def test_the_candidates_of_an_operation_are_held_against_the_best(
     rows = [["mm", "f32[4]", "triton_mm_7", 0.5, True], ["mm", "f32[4]", "mm", 0.75, False],
             ["mm", "f32[4]", "triton_mm_2", "", False], ["mm", "f32[8]", "mm", 2.0, True],
             ["mm", "f32[8]", "mm", 2.0, True]]  # fmt: skip
-    write(run, {"lower/g0.forward/autotuning.csv": table(AUTOTUNING_COLUMNS, *rows)})
+    write(run, {"lower/g0.forward/autotuning.csv": table([*files.AUTOTUNING.checks()], *rows)})
     found = asked("--type", "autotuning", capsys=capsys)
     assert [row["times_the_best"] for row in found["tables"]["candidates"]] == [1.0, 1.5, None, 1.0]
     assert [row["operations"] for row in found["tables"]["candidates"]] == [1, 1, 1, 2]

@@ -11,8 +11,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.accelerators.config import AccelConfig, NumericsConfig, Rule
 from inductor_debug.stages.accelerators.profile import load_config
+from inductor_debug.stages.artifacts.tables import Finding
 from inductor_debug.stages.backends.emulated import EmulatedAdapter
-from inductor_debug.stages.emulation.findings import Finding
 
 import scalar_oracle  # isort: skip
 

@@ -12,10 +12,10 @@ from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.accelerators.config import AccelConfig, NumericsConfig
 from inductor_debug.stages.accelerators.profile import load_config
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.emulated import EmulatedAdapter
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult
-from inductor_debug.stages.emulation.findings import COLUMNS
 from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
@@ -106,7 +106,7 @@ def test_ibm_spyre(dtype: torch.dtype, tmp_path: Path) -> None:
     assert lower.status == "failed" and "float16 stored as 1-6-9" in lower.message
     leaks = {(name, "pad_leak") for name in ("native_layer_norm", "addmm", "_softmax")}
     assert found(lower) == leaks | {("mul", "int_overflow")}
-    assert set(lower.artifacts["lower/emulation.csv"].columns) == set(COLUMNS)
+    assert set(lower.artifacts["lower/emulation.csv"].columns) == set(files.EMULATION.checks())
     facts = lower.artifacts["lower/emulation.json"]
     assert facts["findings"] == {"int_overflow": 1, "pad_leak": 3}
     assert facts["numerics"]["storage"]["bfloat16"] == "1-6-9" and facts["weights"]["rounded"] > 0

@@ -3,11 +3,11 @@
 import math
 from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 
+from inductor_debug.stages.artifacts.tables import FusionRow
 from inductor_debug.stages.graphs.sources import SourceFinder
-from inductor_debug.stages.lower.decisions import AUTOTUNING_COLUMNS, autotuning, fusions, kernel_table
+from inductor_debug.stages.lower.decisions import autotuning, fusions, kernel_rows
 from inductor_debug.stages.lower.kernel_records import describe_kernels
 from inductor_debug.stages.lower.provenance import map_nodes
 from inductor_debug.stages.torch_internals.generated_kernels import Kernel, split_kernels
@@ -283,8 +283,8 @@ def test_what_was_autotuned_is_either_and_a_triton_kernel_of_the_models_is_gener
 def test_members_of_fused_nodes_in_a_subgraph_are_told_apart() -> None:
     schedule = Schedule(origins={"true_graph_0_op0": ["true_graph_0/sin"], "true_graph_0_op12": ["true_graph_0/mul"]})
     schedule.refused[("true_graph_0_op0_true_graph_0_op12", "true_graph_0_op0", "why")] += 1
-    (row,) = fusions(schedule).to_dict("records")
-    assert (row["first_nodes"], row["second_nodes"]) == ("true_graph_0/mul true_graph_0/sin", "true_graph_0/sin")
+    (row,) = fusions(schedule)
+    assert (row.first_nodes, row.second_nodes) == ("true_graph_0/mul true_graph_0/sin", "true_graph_0/sin")
 
 
 def test_fusion_decisions_name_the_operations_and_the_reason() -> None:
@@ -293,21 +293,16 @@ def test_fusion_decisions_name_the_operations_and_the_reason() -> None:
         origins={"op0": ["relu"], "op1": ["sum_1"], "op2": ["mm"]},
     )
     schedule.refused[("op0_op1", "op2", "no shared data")] += 2
-    table = fusions(schedule)
-    assert table.to_dict("records") == [
-        {"first": "op0", "second": "op1", "fused": True, "reason": "", "times": 1, "first_nodes": "relu",
-         "second_nodes": "sum_1"},
-        {"first": "op0_op1", "second": "op2", "fused": False, "reason": "no shared data", "times": 2,
-         "first_nodes": "relu sum_1", "second_nodes": "mm"},
-    ]  # fmt: skip
+    assert fusions(schedule) == [
+        FusionRow("op0", "op1", True, "", 1, "relu", "sum_1"),
+        FusionRow("op0_op1", "op2", False, "no shared data", 2, "relu sum_1", "mm"),
+    ]
 
 
 def test_autotuning_lists_the_fastest_first_and_no_time_for_what_failed() -> None:
     item = Autotuning("mm", ["float32[8, 8]", "float32[8, 8]"], [("mm", 0.5), ("triton_mm_1", math.inf)])
-    table = autotuning(SimpleNamespace(autotuning=[item]))
-    assert list(table.columns) == AUTOTUNING_COLUMNS
-    assert table["fastest"].tolist() == [True, False]
-    assert table["milliseconds"][0] == 0.5 and pd.isna(table["milliseconds"][1])
+    first, second = autotuning(SimpleNamespace(autotuning=[item]))
+    assert (first.milliseconds, first.fastest, second.milliseconds, second.fastest) == (0.5, True, None, False)
 
 
 PREPARED = """
@@ -351,5 +346,5 @@ def test_a_kernel_that_prepares_operands_has_the_line_that_it_prepares_most_for(
         },
     )
     mapped = map_nodes(nodes, [], SourceFinder())
-    table = kernel_table(describe_kernels(lowered, [Kernel("cpp_fused_0", "cpp", "")], mapped, SourceFinder()))
-    assert table["source"].tolist() == ["net.py:3", "net.py:2", "net.py:3"]
+    rows = kernel_rows(describe_kernels(lowered, [Kernel("cpp_fused_0", "cpp", "")], mapped, SourceFinder()))
+    assert [row.source for row in rows] == ["net.py:3", "net.py:2", "net.py:3"]
