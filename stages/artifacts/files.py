@@ -35,6 +35,7 @@ from inductor_debug.stages.artifacts.tables import (
     OutputRow,
     ProbeRow,
     RuleRow,
+    SampleRow,
     SensitivityRow,
     ValueRow,
     ViolationRow,
@@ -92,7 +93,7 @@ BASELINE_SIDE = File("kerneldiff/baseline/{name}.safetensors")
 FORMER_BASELINE = Json("kerneldiff/golden/golden.json", About)
 """As earlier versions called it; it is read."""
 
-SAMPLES = Table("benchmark/samples.csv")
+SAMPLES = Table("benchmark/samples.csv", SampleRow)
 BENCHMARK = Table("benchmark/summary.csv")
 MACHINE = Json("benchmark/environment.json", Machine)
 

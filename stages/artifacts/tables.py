@@ -189,6 +189,18 @@ class SensitivityRow:
 
 
 @dataclass(frozen=True)
+class SampleRow:
+    """benchmark/samples.csv: a timed call; ``device_ms`` is None where no device did the work."""
+
+    process: int
+    side: str
+    index: int
+    ms: float
+    device_ms: float | None
+    started: float
+
+
+@dataclass(frozen=True)
 class ProbeRow:
     """bisect/probes.csv; ``fault`` is present, gone, or other (another failure)."""
 

@@ -11,8 +11,10 @@ from typing import Any
 from inductor_debug.models.shapes import reader
 from inductor_debug.stages.artifacts.execution import Execution
 from inductor_debug.stages.artifacts.measurements import DeviceUseRecord, FirstStep, Load, Surroundings
+from inductor_debug.stages.artifacts.tables import SampleRow
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.device_use import DeviceUse, of_record
+from inductor_debug.stages.benchmark.records import Peaks
 from inductor_debug.stages.benchmark.timing import SIDES
 from inductor_debug.stages.child_processes import send, signal_name
 from inductor_debug.stages.config_json import to_primitives
@@ -33,7 +35,7 @@ class Sampled:
 
     Attributes:
         index: of the process, from 0.
-        rows: one a timed call: ``side``, ``index``, ``ms``, ``device_ms``, ``started``.
+        rows: one a timed call.
         compiled: the test side's first step.
         execution: who executed the test side's first untimed step.
         warm: side → seconds of its first untimed step.
@@ -46,11 +48,11 @@ class Sampled:
     """
 
     index: int
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[SampleRow] = field(default_factory=list)
     compiled: FirstStep = field(default_factory=FirstStep)
     execution: Execution | None = None
     warm: dict[str, float] = field(default_factory=dict)
-    memory: dict[str, dict[str, Any]] = field(default_factory=dict)
+    memory: dict[str, Peaks] = field(default_factory=dict)
     load: Load | None = None
     on_host: bool = True
     device_use: DeviceUse | None = None
@@ -64,7 +66,7 @@ class Sampled:
         kind = event["event"]
         rest = {key: value for key, value in event.items() if key != "event"}
         if kind == "sample":
-            self.rows.append(rest)
+            self.rows.append(SampleRow(self.index, **rest))
         elif kind == "compiled":
             self.compiled = reader(FirstStep)(rest)
         elif kind == "executed":
@@ -72,7 +74,7 @@ class Sampled:
         elif kind == "warm":
             self.warm[rest["side"]] = rest["seconds"]
         elif kind == "memory":
-            self.memory[rest.pop("side")] = rest
+            self.memory[rest["side"]] = reader(Peaks)(rest)
         elif kind == "raised":
             self.raised = rest["text"]
         elif kind == "done":
@@ -84,7 +86,8 @@ class Sampled:
 
     def column(self, side: str, name: str = "ms") -> list[float]:
         """One side's samples; those that are None left out."""
-        return [row[name] for row in self.rows if row["side"] == side and row[name] is not None]
+        samples = (getattr(row, name) for row in self.rows if row.side == side)
+        return [sample for sample in samples if sample is not None]
 
 
 def sample_in_process(

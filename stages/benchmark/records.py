@@ -3,6 +3,15 @@
 from dataclasses import dataclass
 
 
+@dataclass(frozen=True)
+class Peaks:
+    """Bytes at the highest point of a step: see :class:`SideFigures`."""
+
+    peak_memory_bytes: int | None = None
+    peak_host_bytes: int | None = None
+    host_method: str | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class SideFigures:
     """One side's part of summary.json's ``benchmark``: see ``docs/benchmark.md``. None where it was not measured.

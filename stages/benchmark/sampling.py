@@ -37,6 +37,7 @@ from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.device_use import look
 from inductor_debug.stages.benchmark.interference import LoadMeter
 from inductor_debug.stages.benchmark.memory import allocated_peak, peak_memory
+from inductor_debug.stages.benchmark.records import Peaks
 from inductor_debug.stages.config_json import from_primitives
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.process_end import leave
@@ -84,7 +85,8 @@ class Sampler:
             with cases[side].surroundings():
                 self._warm(side, functions[side], call)
                 if self.index == timing.SIDES.index(side) or self.processes == 1:
-                    self.emit({"event": "memory", "side": side} | peaks(cases[side], call, alone=self.processes > 1))
+                    found = peaks(cases[side], call, alone=self.processes > 1)
+                    self.emit({"event": "memory", "side": side, **vars(found)})
         with cases["reference"].surroundings(), cases["test"].surroundings():  # mode and TF32 are the run's: both alike
             self._sample(cases, functions)
 
@@ -147,7 +149,7 @@ class Sampler:
                    "device_waited": {side: clock.waited for side, clock in clocks.items()}})  # fmt: skip
 
 
-def peaks(case: Case, call: Callable[[], None], *, alone: bool) -> dict[str, Any]:
+def peaks(case: Case, call: Callable[[], None], *, alone: bool) -> Peaks:
     """Peaks in bytes of one step; ``peak_memory_bytes`` is the allocator's of the device that the case is on.
 
     Weights, inputs and what the step allocates at its highest. None where the device does not tell (what the host's
@@ -159,11 +161,7 @@ def peaks(case: Case, call: Callable[[], None], *, alone: bool) -> dict[str, Any
     with peak_memory(case.device) as peak:
         call()
     on_device = peak.device if alone else None
-    return {
-        "peak_memory_bytes": allocated_peak(case, call) if case.device.type == "cpu" else on_device,
-        "peak_host_bytes": peak.host,
-        "host_method": peak.method,
-    }
+    return Peaks(allocated_peak(case, call) if case.device.type == "cpu" else on_device, peak.host, peak.method)
 
 
 def environment() -> Surroundings:

@@ -8,12 +8,11 @@ from inductor_debug.stages.benchmark import interval, timing
 from inductor_debug.stages.benchmark.device_use import DeviceUse, told
 from inductor_debug.stages.benchmark.interference import reason_against
 from inductor_debug.stages.benchmark.processes import Sampled
-from inductor_debug.stages.benchmark.records import SideFigures
+from inductor_debug.stages.benchmark.records import Peaks, SideFigures
 from inductor_debug.stages.contract import StageResult
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.settings import Settings
 
-SAMPLE_COLUMNS = ["process", "side", "index", "ms", "device_ms", "started"]
 SUMMARY_COLUMNS = [
     "side", "median_ms", "iqr_ms", "ci95_low_ms", "ci95_high_ms", "device_ms", "device_waited", "samples",
     "processes", "compile_s", "compile_kind", "compile_reason", "peak_memory_bytes", "peak_host_bytes", "host_method",
@@ -43,7 +42,7 @@ def figures_of(
         device = [times for sampled in found if (times := sampled.column(side, "device_ms"))]
         every = [value for samples in by_process for value in samples]
         latency = interval.latency(by_process)
-        memory = next((sampled.memory[side] for sampled in found if side in sampled.memory), {})
+        memory = next((sampled.memory[side] for sampled in found if side in sampled.memory), Peaks())
         seconds, kind, reason = compiled[side]
         figures[side] = SideFigures(
             median_ms=latency.value,
@@ -53,7 +52,7 @@ def figures_of(
             device_waited=any(sampled.device_waited.get(side) for sampled in found) if device else None,
             samples=len(every),
             processes=len(found),
-            **memory,
+            **vars(memory),
             compile_s=seconds,
             compile_kind=kind,
             compile_reason=reason,
@@ -66,7 +65,6 @@ def report_of(figures: dict[str, SideFigures], found: list[Sampled]) -> StageRes
     reference, test = ([sampled.column(side) for sampled in found] for side in timing.SIDES)
     ratio = interval.speedup(reference, test)
     reason = not_established(found)
-    rows = [{"process": sampled.index} | row for sampled in found for row in sampled.rows]
     table = []
     for side, figure in figures.items():
         low, high = figure.ci95_ms or (None, None)
@@ -81,7 +79,7 @@ def report_of(figures: dict[str, SideFigures], found: list[Sampled]) -> StageRes
         "passed",
         message(figures, ratio, reason, told(device_uses(found))) + executed(found, reason),
         {
-            files.SAMPLES.path: pd.DataFrame(rows, columns=SAMPLE_COLUMNS),
+            files.SAMPLES.path: files.SAMPLES.frame(row for sampled in found for row in sampled.rows),
             files.BENCHMARK.path: pd.DataFrame(table, columns=SUMMARY_COLUMNS),
             files.MACHINE.path: machine(found, reason),
         },
