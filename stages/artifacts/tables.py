@@ -1,4 +1,4 @@
-"""Rows of the stored tables, as far as a reader relies on their columns: others may hold anything.
+"""Rows of the stored tables: what a stage makes, and what a reader gets back. Further columns may hold anything.
 
 A column whose field has a default may be missing.
 """
