@@ -159,7 +159,7 @@ def _checked_result(result: Any, target: str) -> tuple[torch.nn.Module, tuple[An
     raise ConfigurationError(
         f"model.build._target_: {target} returned {f'({got})' if isinstance(result, tuple) else got}; valid: "
         "(module, args) or (module, args, kwargs), a torch.nn.Module, a tuple and a dict.\n"
-        "Try: return model, (inputs,)"
+        "Try: return model, (input,), or return model, (), inputs for a dict of keyword inputs"
     )
 
 

@@ -75,7 +75,7 @@ class InputDraws:
     def told(self, first: bool) -> str:
         """What a run's message adds: how many draws there were, and in how many of them something failed.
 
-        Where nothing did: the share of inputs of which one is among as many draws in 95 of 100 runs.
+        Where nothing did: the share of draws of which one is among as many in 95 of 100 runs.
 
         Args:
             first: whether the first draw failed.
@@ -87,15 +87,13 @@ class InputDraws:
         copied = " (results were copied at once: a CUDA graph's next replay may overwrite them)" * self.copied
         failed = {*self.failed, *([1] if first else [])}
         if failed:
-            told = f"; it fails in {len(failed)} of {draws}{copied}"
+            told = f"; it does not pass in {len(failed)} of {draws}{copied}"
             if not first and self.wrong:
                 told += f", first in draw {self.wrong[0]} (stages.kerneldiff.draw={self.wrong[0]} compares that one)"
             return told
         change = "" if self.change is None else f", which change the outputs by {100 * self.change:.3g} % of their RMS"
         share = 1 - 0.05 ** (1 / self.count)
-        return (
-            f"; {draws}{change}{copied}: a fault that shows in fewer than {100 * share:.0f} % of inputs may go unseen"
-        )
+        return f"; {draws}{change}{copied}: a fault that shows in fewer than {100 * share:.0f} % of such draws may go unseen"
 
     def add(self, number: int, rows: Sequence[TensorComparison], *, again: bool = False) -> list[TensorComparison]:
         """Take in what fails in a draw; those of the rows that are kept, for their tensors failed in no draw before."""

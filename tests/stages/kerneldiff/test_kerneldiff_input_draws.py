@@ -109,7 +109,7 @@ def test_rows_carry_their_draw_and_the_message_counts() -> None:
     found = judged(third, draws=3)
     (row,) = found.failed
     assert (row.path, row.draw) == ("output (draw 2)", 2)
-    assert "it fails in 1 of 3 draws of the inputs" in found.message
+    assert "it does not pass in 1 of 3 draws of the inputs" in found.message
     wrong, right = found.test["output"][row.path], found.reference["output"][row.path]
     torch.testing.assert_close(wrong, right * 1.5)
     assert [change.path for change in found.reviews.changes] in ([], [row.path])
@@ -135,7 +135,7 @@ def test_results_that_a_later_call_overwrites_are_told_at_their_draw() -> None:
     found = judged(shared, draws=3)
     (row,) = found.failed
     assert row.path == "output (draw 1 again)" and "overwrote" in row.message
-    assert "it fails in 3 of 3 draws of the inputs" in found.message
+    assert "it does not pass in 3 of 3 draws of the inputs" in found.message
 
 
 def test_gradients_that_a_later_call_overwrites_are_told_too() -> None:
@@ -169,7 +169,7 @@ def test_bisect_looks_at_the_draw_that_fails() -> None:
 def test_a_pass_says_how_rare_a_fault_may_be() -> None:
     found = judged(lambda function: function, draws=3)
     told = "; 3 draws of the inputs, which change the outputs by [0-9]+ % of their RMS: a fault that shows in fewer "
-    assert re.search(f"{told}than 63 % of inputs may go unseen$", found.message), found.message
+    assert re.search(f"{told}than 63 % of such draws may go unseen$", found.message), found.message
 
 
 class Nearly(nn.Module):
@@ -286,7 +286,7 @@ def test_special_values_show_faults_of_their_own(special: int) -> None:
     assert judged(wrong).verdict == "exact"
     found = judged(wrong, draws=2, special=True)
     assert {row.draw for row in found.failed} == {101 + special}, found.message
-    assert "it fails in 1 of 2 draws of the inputs and 5 with special values" in found.message
+    assert "it does not pass in 1 of 2 draws of the inputs and 5 with special values" in found.message
     assert judged(wrong, draws=1, draw=101 + special).verdict == "defect"
 
 
