@@ -93,7 +93,8 @@ class InputDraws:
             return told
         change = "" if self.change is None else f", which change the outputs by {100 * self.change:.3g} % of their RMS"
         share = 1 - 0.05 ** (1 / self.count)
-        return f"; {draws}{change}{copied}: a fault that shows in fewer than {100 * share:.0f} % of such draws may go unseen"
+        rare = f"a fault that shows in fewer than {100 * share:.0f} % of such draws may go unseen"
+        return f"; {draws}{change}{copied}: {rare}"
 
     def add(self, number: int, rows: Sequence[TensorComparison], *, again: bool = False) -> list[TensorComparison]:
         """Take in what fails in a draw; those of the rows that are kept, for their tensors failed in no draw before."""
