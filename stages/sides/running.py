@@ -45,6 +45,7 @@ class Side:
         own_loss: its loss is one that the model returned, see :func:`models.loss.training_loss`.
         settings: what it changed of the whole process's settings, which were put back.
         returned: what forward returned, its tensors detached and not copied.
+        redrew: gold alone: each of its random operations had the numbers of the reference's.
         unread: names of weights that no operation of the forward took, where that was looked at.
         error: type, message and traceback where it raised.
     """
@@ -57,6 +58,7 @@ class Side:
     own_loss: bool = False
     settings: list[str] = field(default_factory=list)
     returned: Any = field(default=None, repr=False)
+    redrew: bool = False
     unread: list[str] = field(default_factory=list)
     error: dict[str, str] | None = None
 
@@ -123,12 +125,13 @@ def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) 
             return Side(error=describe(error))
     leaves = on_host(collect(result), case.device)
     returned = map_tensors(torch.Tensor.detach, watched.returned)
-    foreign = case.gold and case.draws is not None and not case.draws.matched  # however its generator was left
+    repeated = case.draws if case.gold else None
+    foreign = repeated is not None and not repeated.matched  # however its generator was left
+    redrew = repeated is not None and repeated.matched and bool(repeated.items)
     after = b"" if foreign else watched.after
     changed = {kind: set(leaves[kind]) for kind in STATE if kind in leaves}
-    return Side(
-        leaves, changed, watched.before != watched.after, after, watched.host, result.own_loss, settings, returned
-    )
+    drew = watched.before != watched.after
+    return Side(leaves, changed, drew, after, watched.host, result.own_loss, settings, returned, redrew)
 
 
 def blamed_on_side(error: Exception) -> bool:

@@ -18,6 +18,7 @@ from inductor_debug.stages.backends.compiled import compile_case
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.diff import diff
 from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
 from inductor_debug.stages.settings import BackendConfig, Settings
 
@@ -327,3 +328,31 @@ def test_what_a_python_generator_gives_is_compared(adapter: str, expected: str, 
     result = compared(Lazily(), torch.randn(4, 8), adapter=adapter, mode=mode)
     assert verdict(result) == expected, result.message
     assert {"output[0]", "output[1]", "output[2]"} <= set(result.artifacts["kerneldiff/outputs.csv"]["path"])
+
+
+class Cancelling(nn.Module):
+    """Dropout before a sum of which 100 is taken away again: in bfloat16 a tenth of the output is noise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (F.dropout(self.layer(x), 0.5, self.training) + 100) - 100
+
+
+@pytest.mark.parametrize(("factor", "expected"), [(1.02, "within_floor"), (3.0, "defect")])
+def test_a_wide_floor_of_equal_draws_is_a_floor(factor: float, expected: str) -> None:
+    """Each random operation of gold has the reference's numbers, so that the floor's width is rounding."""
+
+    def near(gm: torch.fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+        return lambda *args: tuple(out * factor for out in gm(*args))
+
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    x = torch.randn(8, 16)
+    found = diff(Cancelling().train(), (x,), backend=near, mode="training", dtype=torch.bfloat16, draws=1)
+    row = found.rows[0]
+    assert row.floor_rms is not None and row.reference_rms and row.floor_rms / row.reference_rms > 2**-4
+    assert row.verdict == expected and "random" not in (row.message or "")
+    assert found.random == "all sides drew the same random numbers"
