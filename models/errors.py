@@ -13,11 +13,14 @@ import difflib
 import math
 import re
 import shlex
+import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Self
 
 from inductor_debug.models.torch_text import OUT_OF_MEMORY_ERROR, tells_out_of_memory
+
+_OF_A_COMPILER = re.compile(r"^\S+:\d+: (?:fatal )?error: (?P<error>.+)$", re.MULTILINE)
 
 
 class UserError(ValueError):
@@ -117,8 +120,22 @@ def wrapped(error: BaseException, *, contexts: bool = False) -> Iterator[BaseExc
 
 
 def root_cause(error: BaseException) -> BaseException:
-    """What was raised first, at the bottom of what torch or Python wrapped around it."""
-    return list(wrapped(error))[-1]
+    """What was raised first, at the bottom of what torch or Python wrapped around it.
+
+    A program's exit status is passed over where an error was raised from it, which quotes the program's output. The
+    status itself has a command line alone.
+    """
+    *outer, cause = wrapped(error)
+    told = isinstance(cause, subprocess.CalledProcessError) and outer and outer[-1].__cause__ is cause
+    return outer[-1] if told else cause
+
+
+def message_of(error: BaseException) -> str:
+    """An error's message; the first error of a C++ compiler that it quotes is told in its first line."""
+    text = str(error).strip()
+    quoted = _OF_A_COMPILER.search(text)
+    first, line_break, rest = text.partition("\n")
+    return f"{first.removesuffix(':')}: {quoted['error']}{line_break}{rest}" if quoted and line_break else text
 
 
 def mistake_in(error: BaseException) -> UserError | None:

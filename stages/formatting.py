@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from inductor_debug.models.errors import message_of
+
 MOST_OF_AN_ERROR = 300
 """Characters of an error's message."""
 
@@ -58,7 +60,7 @@ def human_bytes(value: Any) -> str:
 
 def in_one_line(error: BaseException, lines: int = 1) -> str:
     """``Type: first line of the message``, of several lines with the next where the first one only announces it."""
-    told = [line.strip() for line in str(error).splitlines() if line.strip()][:lines]
+    told = [line.strip() for line in message_of(error).splitlines() if line.strip()][:lines]
     text = " ".join(told) if told and told[0].endswith(":") else next(iter(told), "")
     text = text if len(text) <= MOST_OF_AN_ERROR else f"{text[:MOST_OF_AN_ERROR]}…"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

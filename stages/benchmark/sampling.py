@@ -27,7 +27,7 @@ import psutil
 import torch
 
 from inductor_debug.models.case import Case
-from inductor_debug.models.errors import root_cause
+from inductor_debug.models.errors import message_of, root_cause
 from inductor_debug.stages.artifacts.measurements import Surroundings
 from inductor_debug.stages.backends.compiled import CompiledCase, load_case
 from inductor_debug.stages.backends.registry import build_adapter
@@ -199,7 +199,7 @@ def main(arguments: list[str]) -> int:
         except Exception as error:  # a model, or a backend, may raise anything: the stage makes a result of it
             log.exception("benchmark: the sampling process raised")
             cause = root_cause(error)
-            emit({"event": "raised", "text": f"{type(cause).__name__}: {cause}"})
+            emit({"event": "raised", "text": f"{type(cause).__name__}: {message_of(cause)}"})
             return 1
     return 0
 

@@ -1,6 +1,6 @@
 """Why a case has no graph, for a stage whose compilation gave none."""
 
-from inductor_debug.models.errors import root_cause
+from inductor_debug.models.errors import message_of, root_cause
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.capture.breaks import helping_settings
 from inductor_debug.stages.capture.compilation import capture
@@ -19,5 +19,5 @@ def without_graph(context: StageContext) -> str:
         breaks = capture(context.case).breaks
     except Exception as error:  # noqa: BLE001 - whatever stopped Dynamo is why there is no graph
         cause = root_cause(error)
-        return f"Dynamo raised {type(cause).__name__}: {str(cause).partition(chr(10))[0]}"
+        return f"Dynamo raised {type(cause).__name__}: {message_of(cause).partition(chr(10))[0]}"
     return helping_settings(item.detail for item in breaks)

@@ -13,7 +13,15 @@ import numpy
 import torch
 
 from inductor_debug.models.case import Case, StepResult
-from inductor_debug.models.errors import InternalError, UserError, internal_in, is_out_of_memory, mistake_in, root_cause
+from inductor_debug.models.errors import (
+    InternalError,
+    UserError,
+    internal_in,
+    is_out_of_memory,
+    message_of,
+    mistake_in,
+    root_cause,
+)
 from inductor_debug.models.nested import cast_in_place, counterpart, map_sharing, map_tensors
 from inductor_debug.models.references import deep_copy, generators_of
 from inductor_debug.stages.contract import StageContext
@@ -154,7 +162,7 @@ def describe(error: BaseException) -> dict[str, str]:
     raised = root_cause(error)
     return {
         "type": type(raised).__name__,
-        "message": str(raised).strip(),
+        "message": message_of(raised),
         "traceback": "".join(traceback.format_exception(error)),
     }
 

@@ -1,8 +1,10 @@
 """What an error came from, through what torch and Python wrap around it."""
 
 import pickle
+import subprocess
 
 import pytest
+from torch._inductor.codecache import CppCodeCache
 
 from inductor_debug.models.errors import ConfigurationError, UserError, invalid_choice, root_cause, wrapped
 from inductor_debug.pipeline.run.worker import headline, is_out_of_memory
@@ -66,3 +68,18 @@ def test_a_users_mistake_is_told_by_its_parts() -> None:
     told = "dtype: got 'float33' (in my.yaml); valid: float32, float16.\nTry: dtype=float16"
     assert type(placed) is ConfigurationError and str(placed) == told == str(pickle.loads(pickle.dumps(placed)))
     assert str(UserError("nothing ran")) == "nothing ran" and str(UserError("no run", hint="ls")) == "no run.\nTry: ls"
+
+
+def test_what_a_cpp_compiler_said_is_told_before_its_command_line() -> None:
+    with pytest.raises(Exception, match="C\\+\\+ compile error") as raised:
+        CppCodeCache.load("int twice = 1; float twice = 2;")
+    described = describe(raised.value)
+    first = described["message"].splitlines()[0]
+    assert described["type"] == "CppCompileError"
+    assert first.startswith("C++ compile error: conflicting declaration") and "twice" in first
+    assert headline(raised.value) == f"CppCompileError: {first}"
+
+
+def test_an_exit_status_with_nothing_raised_from_it_is_the_cause() -> None:
+    alone = subprocess.CalledProcessError(2, ["tool"])
+    assert root_cause(Failed(alone)) is alone and root_cause(alone) is alone
