@@ -159,7 +159,6 @@ READS = {
     "stages.repro.expressions": "constants of graph records",
     "stages.rules.measures": "cells of violations.csv",
     "stages.rules.repros": "cells of violations.csv",
-    "stages.rules.tensor_rules": "names of dtypes",
 }
 """Modules with regular expressions beside these rooms → what they read: nothing that torch words or generates."""
 

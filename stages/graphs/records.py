@@ -24,6 +24,12 @@ ITEM_BYTES = {
     "complex128": 16, "complex64": 8, "complex32": 4,
 }  # fmt: skip
 
+INTEGERS = ("int32", "int64", "int16", "int8", "uint8", "uint32", "uint64", "uint16")
+"""Integer dtypes of a byte and more, the usual ones first."""
+
+DISCRETE = (*INTEGERS, "bool")
+"""Dtypes of which nothing but the very value is right."""
+
 HIGHER_ORDER = "higher_order."
 """What the target of a higher-order operator begins with."""
 

@@ -12,14 +12,12 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from inductor_debug.stages.graphs.records import DISCRETE
 from inductor_debug.stages.kerneldiff.evidence import Evidence
 from inductor_debug.stages.kerneldiff.reviews import Found
 from inductor_debug.stages.numerics.comparison import TensorComparison, compare_tensors
 from inductor_debug.stages.numerics.verdict import FLOORS, Judgement, Reason, over_floors
 from inductor_debug.stages.sides.running import Leaves
-
-INTEGERS = ("uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
-"""Dtypes of which nothing but the very value is right."""
 
 
 class StorageRounding:
@@ -32,7 +30,7 @@ class StorageRounding:
         integers = {
             index: row
             for index, row in enumerate(rows)
-            if row.verdict == "defect" and row.bound == "tolerance" and row.dtype in INTEGERS
+            if row.verdict == "defect" and row.bound == "tolerance" and row.dtype in DISCRETE
         }
         side = evidence.rounded_alone if evidence.gold.leaves and (judged or integers) else None
         if side is None:

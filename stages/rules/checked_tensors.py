@@ -11,6 +11,7 @@ from inductor_debug.stages.accelerators.rule_kinds import TENSOR_ROLES
 from inductor_debug.stages.graphs.known import known_product
 from inductor_debug.stages.graphs.operation_names import Operation, matches, settled
 from inductor_debug.stages.graphs.records import (
+    DISCRETE,
     GETITEM,
     HIGHER_ORDER,
     ITEM_BYTES,
@@ -34,8 +35,6 @@ BOUND = (
     "dynamic=False; or see by hand"
 )
 """What to do where a symbolic size leaves a limit open."""
-
-INDEX_DTYPES = ("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool")
 
 
 @dataclass(frozen=True)
@@ -321,7 +320,7 @@ def _selects(patterns: tuple[str, ...], operation: Operation) -> bool:
 
 def role_of(node: NodeRecord, tensor: TensorRecord) -> str:
     """activation, parameter or index."""
-    if tensor.dtype in INDEX_DTYPES:
+    if tensor.dtype in DISCRETE:
         return "index"
     return "parameter" if node.role in ("parameter", "buffer") else "activation"
 

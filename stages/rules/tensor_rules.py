@@ -1,10 +1,9 @@
 """The rules about one tensor at a time: dtype and memory."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from inductor_debug.stages.accelerators.config import Rule
-from inductor_debug.stages.graphs.records import ITEM_BYTES, GraphRecord
+from inductor_debug.stages.graphs.records import INTEGERS, ITEM_BYTES, GraphRecord
 from inductor_debug.stages.graphs.symbolic_sizes import case_value
 from inductor_debug.stages.rules.checked_tensors import BOUND, CheckedTensor, byte_bounds, chosen
 from inductor_debug.stages.rules.contractions import contractions
@@ -19,15 +18,12 @@ INSTEAD = {
 }
 """dtype → what to try instead, best first, before the others of its kind."""
 
-INTEGERS = ("int32", "int64", "int16", "int8", "uint8", "uint32", "uint64", "uint16")
-_WHOLE = re.compile(r"u?int\d+")
-
 
 def instead_of(found: str, allowed: Sequence[str]) -> str | None:
     """What to use for a dtype: an allowed one of its kind (integer, float, complex; for bool an integer), or None."""
     if found == "bool":
         choices: Sequence[str] = ("uint8", "int8", *INTEGERS)
-    elif _WHOLE.fullmatch(found):
+    elif found.startswith(("int", "uint")):
         choices = INTEGERS
     else:
         kind = "complex" if found.startswith("complex") else ("float", "bfloat")
