@@ -28,10 +28,16 @@ RUN = (
     "execute(Path(sys.argv[2]), *sys.argv[3:])"
 )
 
+HEARING = (
+    "import signal\n"
+    "signal.signal(signal.SIGHUP, signal.SIG_DFL); signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+)
+"""Undoes what ``nohup``, or a shell's background, made the tests ignore."""
+
 
 def start(path: Path, *stages: str) -> "subprocess.Popen[str]":
-    """A process of its own that runs the named stages in ``path``."""
-    command = [sys.executable, "-u", "-c", RUN, str(HERE), str(path), *stages]
+    """A process of its own that runs the named stages in ``path``, and hears each signal."""
+    command = [sys.executable, "-u", "-c", HEARING + RUN, str(HERE), str(path), *stages]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
