@@ -203,10 +203,27 @@ class RemedyRecord:
 
 
 @dataclass(frozen=True)
-class Established:
-    """What was seen: link of the compiler → ``probe`` and ``fault``; ``off`` and ``on`` → the probe that confirms."""
+class FaultRecord:
+    """What was looked for: ``kind`` is defect or raised, ``failure`` the class of what was raised or ""."""
 
-    chain: dict[str, dict[str, int | str]] = field(default_factory=dict)
+    kind: str
+    failure: str
+    message: str
+
+
+@dataclass(frozen=True)
+class ChainProbe:
+    """What a probe with no more than one link of the compiler found: its number, and what became of the fault."""
+
+    probe: int
+    fault: str
+
+
+@dataclass(frozen=True)
+class Established:
+    """What was seen with no more than each link of the compiler; ``off`` and ``on`` → the probe that confirms."""
+
+    chain: dict[str, ChainProbe] = field(default_factory=dict)
     confirmed: dict[str, int] = field(default_factory=dict)
 
 
@@ -222,7 +239,7 @@ class BisectionRecord:
 
     verdict: str
     answer: str
-    fault: dict[str, str] | None = None
+    fault: FaultRecord | None = None
     subsystem: str | None = None
     kind: str | None = None
     relation: str | None = None
