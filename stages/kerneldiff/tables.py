@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from inductor_debug.stages.artifacts.comparison import Diagnosis
+from inductor_debug.stages.artifacts.records import Numerics
 from inductor_debug.stages.kerneldiff.records import Comparison
 from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.numerics.records import TensorComparison, columns
@@ -104,24 +105,25 @@ def table(rows: list[TensorComparison]) -> pd.DataFrame:
     return pd.DataFrame([row.row() for row in rows], columns=columns(), dtype=object)
 
 
-def summary(rows: list[TensorComparison], verdict: str) -> dict[str, Any]:
+def summary(comparison: Comparison) -> Numerics:
     """``summary.json``'s ``numerics``; ``rmse`` is over all compared elements together. None where nothing was."""
+    rows = comparison.rows
     compared = [row for row in rows if row.rmse is not None]
     elements = sum(row.elements for row in compared)
     ulps = [row.max_ulp for row in compared if row.max_ulp is not None]
     broken = [row.rmse for row in compared if not _finite(row.rmse)]
     most = max((row.rmse for row in compared if row.rmse and not broken), default=1.0)  # a large one's square overflows
     squares = math.fsum((row.rmse / most) ** 2 * row.elements for row in compared if row.rmse and not broken)
-    return {
-        "compared": len(compared),
-        "failed": sum(row.failed for row in rows),
-        "max_abs": _largest([row.max_abs for row in compared]),
-        "max_rel": _largest([row.max_rel for row in compared]),
-        "rmse": broken[0] if broken else (most * math.sqrt(squares / elements) if elements else None),
-        "max_ulp": max(ulps, default=None),
-        "verdict": verdict,
-        "first_divergence": None,
-    }
+    return Numerics(
+        compared=len(compared),
+        failed=sum(row.failed for row in rows),
+        max_abs=_largest([row.max_abs for row in compared]),
+        max_rel=_largest([row.max_rel for row in compared]),
+        rmse=broken[0] if broken else (most * math.sqrt(squares / elements) if elements else None),
+        max_ulp=max(ulps, default=None),
+        verdict=comparison.verdict,
+        execution=comparison.execution,
+    )
 
 
 def _finite(value: float | None) -> bool:

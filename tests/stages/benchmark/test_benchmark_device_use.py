@@ -107,6 +107,6 @@ def test_the_message_and_the_record_say_so_where_a_device_did_the_work(use: Devi
     result = report_of(figures_of(found, 1.0, CacheUse(), Settings(ModelConfig())), found)
     stored = result.artifacts["benchmark/environment.json"]
     assert files.MACHINE.read(MemoryArtifacts(result.artifacts)) == stored
-    assert stored.others_on_device == said and result.summary["benchmark"]["established"] is True
+    assert stored.others_on_device == said and result.summary["benchmark"].established is True
     assert said in result.message if said else "device" not in result.message
     assert [item.device_use and item.device_use.reason for item in stored.processes] == [use and use.reason] * 2
