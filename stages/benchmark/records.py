@@ -1,6 +1,14 @@
-"""What benchmark says of a side."""
+"""What a sampling process tells, event by event, and how an event is a line of JSON."""
 
+import json
+import typing
 from dataclasses import dataclass
+
+from inductor_debug.models.shapes import reader
+from inductor_debug.stages.artifacts.execution import Execution
+from inductor_debug.stages.artifacts.measurements import DeviceUseRecord, FirstStep, Load, Surroundings
+from inductor_debug.stages.artifacts.tables import SampleRow
+from inductor_debug.stages.encoding import jsonable
 
 
 @dataclass(frozen=True)
@@ -10,3 +18,62 @@ class Peaks:
     peak_memory_bytes: int | None = None
     peak_host_bytes: int | None = None
     host_method: str | None = None
+
+
+@dataclass(frozen=True)
+class Warm:
+    """Seconds of a side's first untimed step."""
+
+    side: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Peaks of one step, of a side that the process held alone."""
+
+    side: str
+    peaks: Peaks
+
+
+@dataclass(frozen=True)
+class Done:
+    """All was sampled.
+
+    Attributes:
+        stopped, environment: why timing ended, and what may disturb it.
+        load: its surroundings; ``on_host``: whether the host did the work of either side.
+        device_use: others on the device, where one did the work of either side.
+        device_waited: side → whether waiting for the host is in the device's times.
+    """
+
+    stopped: str
+    load: Load
+    on_host: bool
+    environment: Surroundings
+    device_use: DeviceUseRecord | None
+    device_waited: dict[str, bool]
+
+
+@dataclass(frozen=True)
+class Raised:
+    """In place of :class:`Done`: what was raised, in words; the traceback is on standard error."""
+
+    text: str
+
+
+Event = FirstStep | Execution | Warm | Memory | SampleRow | Done | Raised
+"""Of the test side its first step, and who executed its first untimed one; then each timed call."""
+_EVENTS = {kind.__name__: kind for kind in typing.get_args(Event)}
+
+
+def to_line(event: Event) -> str:
+    """An event as a line."""
+    return json.dumps([type(event).__name__, jsonable(event)]) + "\n"
+
+
+def of_line(line: bytes) -> Event:
+    """The inverse of :func:`to_line`."""
+    name, content = json.loads(line)
+    found: Event = reader(_EVENTS[name])(content)
+    return found
