@@ -25,8 +25,10 @@ from inductor_debug.stages.artifacts.records import (
 )
 from inductor_debug.stages.artifacts.tables import (
     CandidateRow,
+    DriftRow,
     Finding,
     FusionRow,
+    JitterRow,
     KernelRow,
     KernelTimeRow,
     LineTimeRow,
@@ -84,8 +86,8 @@ REVIEWS = Table("kerneldiff/reviews.csv")
 """Each step that changed a verdict, and why."""
 COMPARISON_OPTIONS = Json("kerneldiff/options.json", dict[str, Any])
 """The options as they were: bisect judges by them."""
-DRIFT = Table("kerneldiff/drift.csv")
-JITTER = Table("kerneldiff/jitter.csv")
+DRIFT = Table("kerneldiff/drift.csv", DriftRow)
+JITTER = Table("kerneldiff/jitter.csv", JitterRow)
 SENSITIVITY = RecordTable("kerneldiff/sensitivity.csv", SensitivityRow)
 PLOT = File("kerneldiff/plots/{file}")
 BASELINE = Json("kerneldiff/baseline/baseline.json", About)

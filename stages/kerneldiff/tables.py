@@ -1,7 +1,6 @@
 """What the kerneldiff stage says: tables, the diagnosis, the summary, and one line for a person."""
 
 import math
-from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
@@ -84,7 +83,7 @@ def diagnosis(comparison: Comparison, *, worst: TensorComparison | None, drawn: 
         drawn=drawn,
         draw=comparison.draw,
         execution=comparison.execution,
-        tasks=None if comparison.adapter is None else [asdict(measures) for measures in comparison.tasks],
+        tasks=None if comparison.adapter is None else comparison.tasks,
     )
 
 
