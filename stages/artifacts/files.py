@@ -6,13 +6,13 @@ A stage writes below the folder of its name; ``repros/`` is every stage's.
 from typing import Any
 
 from inductor_debug.stages.artifacts.baseline import About
+from inductor_debug.stages.artifacts.bisection import BisectionRecord
 from inductor_debug.stages.artifacts.comparison import Diagnosis, WorstElements
 from inductor_debug.stages.artifacts.guards import Guards
 from inductor_debug.stages.artifacts.kinds import File, Json, RecordTable, Table
 from inductor_debug.stages.artifacts.lowering import EmulationFacts, Lowering, MappedNodes, Provenance
 from inductor_debug.stages.artifacts.measurements import Machine, ProfileFacts
 from inductor_debug.stages.artifacts.records import (
-    BisectionRecord,
     BreakRecord,
     CapturedGuard,
     Declared,

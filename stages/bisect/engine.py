@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from inductor_debug.stages.artifacts.records import FaultRecord
+from inductor_debug.stages.artifacts.bisection import FaultRecord
 from inductor_debug.stages.bisect.config import BisectConfig
 from inductor_debug.stages.bisect.independence import Independence
 from inductor_debug.stages.bisect.kinds import CONFIG_MODULES, Fault, Link, Verdict

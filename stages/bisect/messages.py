@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from inductor_debug.stages.artifacts.records import (
+from inductor_debug.stages.artifacts.bisection import (
     ApplicationRecord,
     BisectionRecord,
     ChainProbe,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from inductor_debug.stages.artifacts.records import FaultRecord
+from inductor_debug.stages.artifacts.bisection import FaultRecord
 from inductor_debug.stages.bisect.kinds import Link, Verdict
 from inductor_debug.stages.torch_internals.switch_records import Application, Group, Switch
 
