@@ -97,7 +97,7 @@ class StageResult:
         message: one line for a person.
         artifacts: path relative to the run → content. ``.json`` takes JSON-able values, ``.csv`` a DataFrame,
             anything else str or bytes. The runner writes them whole, floats that JSON lacks as "nan", "inf", "-inf".
-        summary: this stage's part of ``summary.json``, e.g. ``{"graphs": {...}}``; top-level keys as in SPEC.
+        summary: this stage's parts of ``summary.json``, as its declaration names them: key → record or mapping.
         digest: artifact → columns (CSV) or keys of each record (JSON; empty for the whole) that belong to the run's
             digest: what is equal for two runs of the same configuration on the same machine and versions.
     """

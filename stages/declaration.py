@@ -65,7 +65,7 @@ class Declaration:
         uses_torch: False for a stage that must run without importing torch.
         timed: True where its results are times: it runs without what a run sets for bit reproduction alone.
         skipped_by_violation: whether a violation of a strict profile skips it.
-        summary: its parts of ``summary.json``: key → what stands there before it has run.
+        summary: its parts of ``summary.json``: key → the record or mapping that stands there before it has run.
         if_broken: what stands in those parts where it crashed, timed out or met a mistake, and said nothing itself.
         sections: its sections of the report.
         subject: what a run without the stage can't say, as the report lists it ("Whether the model fits"); empty where

@@ -1,11 +1,11 @@
 """``summary.json``: the machine-readable result of a run, and its verdict and exit code."""
 
-import copy
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from inductor_debug.stages.declaration import RESERVED
+from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.registry import declared, is_ours
 
 logger = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ def empty_parts(selected: Iterable[str] = ()) -> dict[str, Any]:
     """Every part that stages fill, null where nothing ran: those of our stages, and of other stages of ``selected``."""
     shown = [stage for stage in declared().values() if is_ours(stage) or stage.name in set(selected)]
     parts = {key: part for stage in shown for key, part in stage.summary.items()}
-    return copy.deepcopy(parts) | {REPROS: []}
+    return jsonable(parts) | {REPROS: []}
 
 
 def parts_of(stored: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -31,6 +31,26 @@ class WorstElements:
     worst: list[Worst]
 
 
+@dataclass(frozen=True)
+class TaskMeasures:
+    """Class scores of the test side against the reference's, over all rows (all positions but the last dimension).
+
+    Attributes:
+        path: of the output.
+        rows, classes: how many.
+        top1_agreement: share of rows whose largest score is of the same class (of equal scores the first).
+        kl_mean, kl_max: Kullback-Leibler divergence of softmax(test) from softmax(reference), in nats; NaN where a
+            score is NaN.
+    """
+
+    path: str
+    rows: int
+    classes: int
+    top1_agreement: float
+    kl_mean: Number
+    kl_max: Number
+
+
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
     """kerneldiff/diagnosis.json.
@@ -64,6 +84,6 @@ class Diagnosis:
     draw: int = 1
     reference: str | None = None
     baseline: str | None = None
-    tasks: list[dict[str, Any]] | None = field(default=None, metadata=OMITTED)
+    tasks: list[TaskMeasures] | None = field(default=None, metadata=OMITTED)
     execution: Execution | None = field(default=None, metadata=OMITTED)
     golden: str | None = field(default=None, metadata=OMITTED)

@@ -6,13 +6,13 @@ A stage writes below the folder of its name; ``repros/`` is every stage's.
 from typing import Any
 
 from inductor_debug.stages.artifacts.baseline import About
+from inductor_debug.stages.artifacts.bisection import BisectionRecord
 from inductor_debug.stages.artifacts.comparison import Diagnosis, WorstElements
 from inductor_debug.stages.artifacts.guards import Guards
 from inductor_debug.stages.artifacts.kinds import File, Json, RecordTable, Table
 from inductor_debug.stages.artifacts.lowering import EmulationFacts, Lowering, MappedNodes, Provenance
 from inductor_debug.stages.artifacts.measurements import Machine, ProfileFacts
 from inductor_debug.stages.artifacts.records import (
-    BisectionRecord,
     BreakRecord,
     CapturedGuard,
     Declared,
@@ -25,8 +25,10 @@ from inductor_debug.stages.artifacts.records import (
 )
 from inductor_debug.stages.artifacts.tables import (
     CandidateRow,
+    DriftRow,
     Finding,
     FusionRow,
+    JitterRow,
     KernelRow,
     KernelTimeRow,
     LineTimeRow,
@@ -84,8 +86,8 @@ REVIEWS = Table("kerneldiff/reviews.csv")
 """Each step that changed a verdict, and why."""
 COMPARISON_OPTIONS = Json("kerneldiff/options.json", dict[str, Any])
 """The options as they were: bisect judges by them."""
-DRIFT = Table("kerneldiff/drift.csv")
-JITTER = Table("kerneldiff/jitter.csv")
+DRIFT = Table("kerneldiff/drift.csv", DriftRow)
+JITTER = Table("kerneldiff/jitter.csv", JitterRow)
 SENSITIVITY = RecordTable("kerneldiff/sensitivity.csv", SensitivityRow)
 PLOT = File("kerneldiff/plots/{file}")
 BASELINE = Json("kerneldiff/baseline/baseline.json", About)

@@ -192,6 +192,33 @@ class SampledProcess:
 
 
 @dataclass(frozen=True)
+class SideFigures:
+    """One side's part of summary.json's ``benchmark``: see ``docs/benchmark.md``. None where it was not measured.
+
+    Attributes:
+        ci95_ms: both ends of the 95 % interval of ``median_ms``, the latency's geometric mean over the processes.
+        device_ms: the device's own time; ``device_waited``: whether waiting for the host is in it.
+        compile_s: first step, compilation included; ``compile_kind`` as of :class:`CacheUse`.
+        peak_memory_bytes: of the allocator of the case's device; ``peak_host_bytes``: of the process, by
+            ``host_method``.
+    """
+
+    median_ms: float | None = None
+    iqr_ms: float | None = None
+    ci95_ms: list[float] | None = None
+    device_ms: float | None = None
+    device_waited: bool | None = None
+    samples: int | None = None
+    processes: int | None = None
+    compile_s: float | None = None
+    compile_kind: str | None = None
+    peak_memory_bytes: int | None = None
+    peak_host_bytes: int | None = field(default=None, metadata=OMITTED)
+    host_method: str | None = field(default=None, metadata=OMITTED)
+    compile_reason: str | None = field(default=None, metadata=OMITTED)
+
+
+@dataclass(frozen=True)
 class Machine:
     """benchmark/environment.json: what each process met, and whether it compiled anything, in words.
 

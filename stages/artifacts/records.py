@@ -6,7 +6,9 @@ Keys that are not named here may hold anything.
 from dataclasses import dataclass, field
 from typing import Any
 
-from inductor_debug.models.shapes import Number
+from inductor_debug.models.shapes import OMITTED, Number
+from inductor_debug.stages.artifacts.execution import Execution
+from inductor_debug.stages.artifacts.measurements import SideFigures
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,30 @@ class StageEntry:
 
 
 @dataclass(frozen=True)
+class GraphCounts:
+    """``graphs`` of summary.json, and counts of breaks and guards; ``nodes`` are those of the AOT graphs."""
+
+    dynamo: int | None = None
+    forward: int | None = None
+    backward: int | None = None
+    breaks: int | None = None
+    guards: int | None = None
+    nodes: int | None = None
+
+
+@dataclass(frozen=True)
 class Violations:
-    """``violations`` of summary.json."""
+    """``violations`` of summary.json. They count findings, the waived and undecided ones too.
+
+    Attributes:
+        total: None where nothing was checked.
+        declared_by: whose rules they are: ``accel``, or the ``backend``.
+    """
 
     total: int | None = None
     by_rule: dict[str, int] = field(default_factory=dict)
     by_effect: dict[str, int] = field(default_factory=dict)
+    by_severity: dict[str, int] | None = field(default=None, metadata=OMITTED)
     strict: bool | None = None
     profile: str | None = None
     declared_by: str | None = None
@@ -50,23 +70,85 @@ class Violations:
 
 @dataclass(frozen=True)
 class Numerics:
-    """``numerics`` of summary.json."""
+    """``numerics`` of summary.json: over all compared tensors together.
+
+    Attributes:
+        execution: who executed the test side; None where nothing was compared.
+    """
 
     compared: int | None = None
     failed: int | None = None
+    max_abs: Number | None = None
+    max_rel: Number | None = None
+    rmse: Number | None = None
+    max_ulp: int | None = None
     verdict: str | None = None
+    first_divergence: Any = None
+    execution: Execution | None = field(default=None, metadata=OMITTED)
 
 
 @dataclass(frozen=True)
 class Benchmark:
     """``benchmark`` of summary.json."""
 
-    reference: dict[str, Any] | None = None
-    test: dict[str, Any] | None = None
+    reference: SideFigures = field(default_factory=SideFigures)
+    test: SideFigures = field(default_factory=SideFigures)
     speedup: Number | None = None
-    speedup_ci95: tuple[Number, Number] | tuple[None, None] | None = None
+    speedup_ci95: list[float] | tuple[None, None] | None = None
     established: bool | None = None
     not_established: str | None = None
+
+
+@dataclass(frozen=True)
+class DynamicShapes:
+    """How many guards dynamic shapes keep, relax and remove; None where that was not established."""
+
+    kept: int | None = None
+    relaxed: int | None = None
+    gone: int | None = None
+
+
+@dataclass(frozen=True)
+class GuardCounts:
+    """``guards`` of summary.json: counts of graphs, guards, breaks, variations, and of what these came to.
+
+    Attributes:
+        recompiling: kind of variation → the policies under which it compiles again.
+        recompiled, limits_hit, refused_by_compiler: calls. refused_by_model, not_established: variations.
+    """
+
+    graphs: int | None = None
+    guards: int | None = None
+    breaks: int | None = None
+    variations: int | None = None
+    recompiling: dict[str, list[str]] | None = None
+    recompiled: int | None = None
+    limits_hit: int | None = None
+    refused_by_compiler: int | None = None
+    refused_by_model: int | None = None
+    not_established: int | None = None
+    dynamic_shapes: DynamicShapes | None = None
+
+
+@dataclass(frozen=True)
+class ReproRecord:
+    """One of ``repros`` of summary.json: see :class:`stages.rules.repros.Repro`.
+
+    Attributes:
+        reason: why it is not verified.
+        violations: how many it stands for.
+    """
+
+    path: str
+    failure_class: str = ""
+    nodes: int = 0
+    verified: bool = False
+    reason: str = ""
+    target: str = ""
+    graph: str = ""
+    node: str = ""
+    source: str = ""
+    violations: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,12 +162,12 @@ class Summary:
     run: Run
     verdict: str
     stages: list[StageEntry]
-    graphs: dict[str, Any] | None = None
+    graphs: GraphCounts | None = None
     violations: Violations | None = None
     numerics: Numerics | None = None
     benchmark: Benchmark | None = None
-    guards: dict[str, Any] | None = None
-    repros: list[dict[str, Any]] | None = None
+    guards: GuardCounts | None = None
+    repros: list[ReproRecord] | None = None
     compiled_by: Any = None
 
 
@@ -155,90 +237,6 @@ class CapturedGuard:
     scope: str = ""
     code: list[str]
     source: str | None
-
-
-@dataclass(frozen=True)
-class ChangedNode:
-    """A node that a switch acted on; ``graph`` and ``source`` are "" where they are not known."""
-
-    graph: str = ""
-    name: str = ""
-    target: str = ""
-    source: str = ""
-    code: str = ""
-
-
-@dataclass(frozen=True)
-class ApplicationRecord:
-    """A place where a culprit is applied.
-
-    Attributes:
-        name: of the switch.
-        index: which of its applications in one compilation, from 0.
-        definition: ``file:line`` of the switch itself, or "".
-        nodes: what it acted on.
-    """
-
-    name: str
-    index: int | None
-    definition: str | None
-    nodes: list[ChangedNode]
-
-
-@dataclass(frozen=True)
-class PatternRecord:
-    """The pattern of a pass without which the fault goes away."""
-
-    name: str = ""
-    applications: list[ApplicationRecord] | None = None
-
-
-@dataclass(frozen=True)
-class RemedyRecord:
-    """What makes the fault go away: see :class:`stages.bisect.records.Remedy`."""
-
-    kind: str
-    text: str
-    probe: int | None = None
-
-
-@dataclass(frozen=True)
-class Established:
-    """What was seen: link of the compiler → ``probe`` and ``fault``; ``off`` and ``on`` → the probe that confirms."""
-
-    chain: dict[str, dict[str, int | str]] = field(default_factory=dict)
-    confirmed: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class BisectionRecord:
-    """bisect/bisect.json: see :class:`stages.bisect.records.Bisection`.
-
-    Attributes:
-        kind: what a switch of its group is called.
-        relation: ``goes_away_with`` or ``goes_away_without`` the names; None for no name.
-        probes, compilations: how many.
-    """
-
-    verdict: str
-    answer: str
-    fault: dict[str, str] | None = None
-    subsystem: str | None = None
-    kind: str | None = None
-    relation: str | None = None
-    names: list[str] = field(default_factory=list)
-    faults: list[list[str]] = field(default_factory=list)
-    located: bool = True
-    ended: bool = False
-    applied: int = 0
-    applications: list[ApplicationRecord]
-    pattern: PatternRecord | None
-    also: list[str] = field(default_factory=list)
-    remedy: RemedyRecord | None
-    established: Established = field(default_factory=Established)
-    probes: int = 0
-    compilations: int = 0
-    seconds: Number = 0.0
 
 
 @dataclass(frozen=True)

@@ -157,6 +157,45 @@ class OutputRow:
     ratio: float | None = None
 
 
+@dataclass
+class JitterRow:
+    """kerneldiff/jitter.csv: how later runs of the test side differ from its first.
+
+    Attributes:
+        runs: how many there were; ``differing``: in how many of the later ones any bit was another.
+        max_abs, rmse: of the run that differed most.
+    """
+
+    kind: str
+    path: str
+    runs: int
+    differing: int = 0
+    max_abs: float = 0.0
+    rmse: float = 0.0
+
+
+@dataclass(frozen=True)
+class DriftRow:
+    """kerneldiff/drift.csv: the sides after an optimizer step. None where a side did not train.
+
+    Attributes:
+        step: from 1.
+        floor_rms: RMS over all parameters together of reference less gold.
+        error_rms: of test less gold, or less reference where there is no gold. ``ratio``: that over ``floor_rms``.
+        worst_parameter: the one of the largest ratio, which is ``worst_ratio``.
+    """
+
+    step: int
+    loss_reference: float | None
+    loss_test: float | None
+    loss_gold: float | None
+    floor_rms: float | None
+    error_rms: float | None
+    ratio: float | None
+    worst_parameter: str | None
+    worst_ratio: float | None
+
+
 @dataclass(frozen=True)
 class SensitivityRow:
     """kerneldiff/sensitivity.csv: a fault at one place, as one compared tensor shows it.

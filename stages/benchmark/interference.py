@@ -9,8 +9,8 @@ import os
 import resource
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -43,14 +43,13 @@ class LoadMeter:
             time.sleep(WINDOW_S - sampled)
         wall, after = time.perf_counter() - self._wall, _counters()
         usable = usable_cores()
-        own = after["own"] - self._before["own"]
-        busy = None if after["busy"] is None else after["busy"] - self._before["busy"]
+        before = self._before
+        own = after.own - before.own
+        busy = None if after.busy is None or before.busy is None else after.busy - before.busy
         # A counter that stood still while this process worked is none.
         counted = busy is not None and (busy > 0 or own < 0.05)
-        threads = (run["waited"], self._before["waited"])  # None where the system does not count
-        waited, ran = (
-            (0.0, 0.0) if None in threads else (max(0.0, run[name] - self._before[name]) for name in ("waited", "ran"))
-        )
+        threads = zip(run.threads or (), before.threads or (), strict=False)
+        ran, waited = [max(0.0, now - then) for now, then in threads] or (0.0, 0.0)
         needed = max(1.0, min(self.threads, usable) if self.on_host else 1.0)
         others = max(0.0, busy - own) / wall if counted and busy is not None else None
         return Load(
@@ -61,7 +60,7 @@ class LoadMeter:
             own=own / wall,
             others=others,
             waited=waited / (waited + ran) if ran else None,
-            involuntary=int(run["involuntary"] - self._before["involuntary"]),
+            involuntary=run.involuntary - before.involuntary,
             taken=taken(others, needed, usable),
         )
 
@@ -116,15 +115,19 @@ def _quota() -> float | None:
         return None
 
 
-def _counters() -> dict[str, Any]:
-    """Seconds and counts since whenever: of this process, and of all processes on the cores of its affinity."""
+@dataclass(frozen=True)
+class _Counters:
+    """Seconds and counts since whenever: of this process, and of all on the cores of its affinity (``busy``)."""
+
+    own: float
+    involuntary: int
+    busy: float | None
+    threads: tuple[float, float] | None
+
+
+def _counters() -> _Counters:
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    return {
-        "own": usage.ru_utime + usage.ru_stime,
-        "involuntary": usage.ru_nivcsw,
-        "busy": _busy(),
-        **_scheduled(),
-    }
+    return _Counters(usage.ru_utime + usage.ru_stime, usage.ru_nivcsw, _busy(), _scheduled())
 
 
 def _busy() -> float | None:
@@ -136,7 +139,7 @@ def _busy() -> float | None:
     return float(sum(value for times in every for name, value in times._asdict().items() if name not in idle))
 
 
-def _scheduled() -> dict[str, float | None]:
+def _scheduled() -> tuple[float, float] | None:
     """Seconds that this process's threads ran, and waited for a core (``/proc/PID/task/TID/schedstat``, Linux)."""
     ran = waited = 0.0
     try:
@@ -144,5 +147,5 @@ def _scheduled() -> dict[str, float | None]:
             run, wait, _ = (thread / "schedstat").read_text().split()
             ran, waited = ran + int(run) / 1e9, waited + int(wait) / 1e9
     except (OSError, ValueError):
-        return {"ran": None, "waited": None}
-    return {"ran": ran, "waited": waited}
+        return None
+    return ran, waited

@@ -6,15 +6,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from inductor_debug.models.shapes import reader
 from inductor_debug.stages.artifacts.execution import Execution
-from inductor_debug.stages.artifacts.measurements import DeviceUseRecord, FirstStep, Load, Surroundings
+from inductor_debug.stages.artifacts.measurements import FirstStep, Load, Surroundings
 from inductor_debug.stages.artifacts.tables import SampleRow
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.device_use import DeviceUse, of_record
-from inductor_debug.stages.benchmark.records import Peaks
+from inductor_debug.stages.benchmark.records import Done, Event, Memory, Peaks, Raised, Warm, of_line
 from inductor_debug.stages.benchmark.timing import SIDES
 from inductor_debug.stages.child_processes import send, signal_name
 from inductor_debug.stages.config_json import to_primitives
@@ -61,28 +59,25 @@ class Sampled:
     device_waited: dict[str, bool] = field(default_factory=dict)
     raised: str | None = None
 
-    def take(self, event: Mapping[str, Any]) -> None:
-        """Keep what an event tells (see :mod:`stages.benchmark.sampling`)."""
-        kind = event["event"]
-        rest = {key: value for key, value in event.items() if key != "event"}
-        if kind == "sample":
-            self.rows.append(SampleRow(self.index, **rest))
-        elif kind == "compiled":
-            self.compiled = reader(FirstStep)(rest)
-        elif kind == "executed":
-            self.execution = reader(Execution)(rest["execution"])
-        elif kind == "warm":
-            self.warm[rest["side"]] = rest["seconds"]
-        elif kind == "memory":
-            self.memory[rest["side"]] = reader(Peaks)(rest)
-        elif kind == "raised":
-            self.raised = rest["text"]
-        elif kind == "done":
-            self.load, self.environment = reader(Load)(rest["load"]), reader(Surroundings)(rest["environment"])
-            self.on_host, self.stopped = rest["load"]["on_host"], rest["stopped"]
-            self.device_waited = rest["device_waited"]
-            use = reader(DeviceUseRecord | None)(rest["device_use"])
-            self.device_use = None if use is None else of_record(use)
+    def take(self, event: Event) -> None:
+        """Keep what an event tells."""
+        match event:
+            case SampleRow():
+                self.rows.append(event)
+            case FirstStep():
+                self.compiled = event
+            case Execution():
+                self.execution = event
+            case Warm():
+                self.warm[event.side] = event.seconds
+            case Memory():
+                self.memory[event.side] = event.peaks
+            case Raised():
+                self.raised = event.text
+            case Done():
+                self.load, self.on_host, self.environment = event.load, event.on_host, event.environment
+                self.stopped, self.device_waited = event.stopped, event.device_waited
+                self.device_use = None if event.device_use is None else of_record(event.device_use)
 
     def column(self, side: str, name: str = "ms") -> list[float]:
         """One side's samples; those that are None left out."""
@@ -134,7 +129,7 @@ def sample_in_process(
             send(process, json.dumps(request).encode())
             for line in results:
                 if line.endswith(b"\n"):  # one that was cut off is of a process that died
-                    found.take(json.loads(line))
+                    found.take(of_line(line))
             process.wait()
         finally:
             if process.poll() is None:
@@ -154,7 +149,7 @@ def ended(returncode: int) -> str:
     return f"was killed by {signal_name(-returncode)}"
 
 
-def sample_here(run: Callable[[Callable[[dict[str, Any]], None]], None]) -> Sampled:
+def sample_here(run: Callable[[Callable[[Event], None]], None]) -> Sampled:
     """What ``run``, given where to tell events, finds in this process."""
     found = Sampled(0)
     run(found.take)

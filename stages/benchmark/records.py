@@ -1,39 +1,79 @@
-"""What benchmark says of a side."""
+"""What a sampling process tells, event by event, and how an event is a line of JSON."""
 
+import json
+import typing
 from dataclasses import dataclass
+
+from inductor_debug.models.shapes import reader
+from inductor_debug.stages.artifacts.execution import Execution
+from inductor_debug.stages.artifacts.measurements import DeviceUseRecord, FirstStep, Load, Surroundings
+from inductor_debug.stages.artifacts.tables import SampleRow
+from inductor_debug.stages.encoding import jsonable
 
 
 @dataclass(frozen=True)
 class Peaks:
-    """Bytes at the highest point of a step: see :class:`SideFigures`."""
+    """Bytes at the highest point of a step: see :class:`stages.artifacts.measurements.SideFigures`."""
 
     peak_memory_bytes: int | None = None
     peak_host_bytes: int | None = None
     host_method: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class SideFigures:
-    """One side's part of summary.json's ``benchmark``: see ``docs/benchmark.md``. None where it was not measured.
+@dataclass(frozen=True)
+class Warm:
+    """Seconds of a side's first untimed step."""
+
+    side: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Peaks of one step, of a side that the process held alone."""
+
+    side: str
+    peaks: Peaks
+
+
+@dataclass(frozen=True)
+class Done:
+    """All was sampled.
 
     Attributes:
-        ci95_ms: both ends of the 95 % interval of ``median_ms``, the latency's geometric mean over the processes.
-        device_ms: the device's own time; ``device_waited``: whether waiting for the host is in it.
-        peak_memory_bytes: of the allocator of the case's device; ``peak_host_bytes``: of the process, by
-            ``host_method``.
-        compile_s: first step, compilation included; ``compile_kind`` as of :class:`CacheUse`.
+        stopped, environment: why timing ended, and what may disturb it.
+        load: its surroundings; ``on_host``: whether the host did the work of either side.
+        device_use: others on the device, where one did the work of either side.
+        device_waited: side → whether waiting for the host is in the device's times.
     """
 
-    median_ms: float
-    iqr_ms: float
-    ci95_ms: list[float] | None = None
-    device_ms: float | None = None
-    device_waited: bool | None = None
-    samples: int
-    processes: int
-    peak_memory_bytes: int | None = None
-    peak_host_bytes: int | None = None
-    host_method: str | None = None
-    compile_s: float | None = None
-    compile_kind: str | None = None
-    compile_reason: str | None = None
+    stopped: str
+    load: Load
+    on_host: bool
+    environment: Surroundings
+    device_use: DeviceUseRecord | None
+    device_waited: dict[str, bool]
+
+
+@dataclass(frozen=True)
+class Raised:
+    """In place of :class:`Done`: what was raised, in words; the traceback is on standard error."""
+
+    text: str
+
+
+Event = FirstStep | Execution | Warm | Memory | SampleRow | Done | Raised
+"""Of the test side its first step, and who executed its first untimed one; then each timed call."""
+_EVENTS = {kind.__name__: kind for kind in typing.get_args(Event)}
+
+
+def to_line(event: Event) -> str:
+    """An event as a line."""
+    return json.dumps([type(event).__name__, jsonable(event)]) + "\n"
+
+
+def of_line(line: bytes) -> Event:
+    """The inverse of :func:`to_line`."""
+    name, content = json.loads(line)
+    found: Event = reader(_EVENTS[name])(content)
+    return found

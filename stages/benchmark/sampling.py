@@ -1,14 +1,7 @@
 """One sampling process: ``python -P -m stages.benchmark.sampling RESULTS_FD``, with its request as JSON on its input.
 
-It builds the case, loads the run's compiled code, measures, and tells through JSON lines on the results' descriptor::
-
-    {"event": "compiled", "seconds", "loads", "caches"}   the test side's first step
-    {"event": "executed", "execution"}                    who executed its first untimed step
-    {"event": "warm", "side", "seconds"}                  the first untimed step of a side
-    {"event": "memory", "side", ...}                      peaks of one step, of a side that the process held alone
-    {"event": "sample", "side", "index", "ms", "device_ms", "started"}
-    {"event": "done", "stopped", "load", "environment", "device_use", "device_waited"}
-    {"event": "raised", "text"}                           in place of ``done``; the traceback is on standard error
+It builds the case, loads the run's compiled code, measures, and tells events (:mod:`stages.benchmark.records`) on the
+results' descriptor.
 """
 
 import contextlib
@@ -28,7 +21,8 @@ import torch
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.errors import message_of, root_cause
-from inductor_debug.stages.artifacts.measurements import Surroundings
+from inductor_debug.stages.artifacts.measurements import FirstStep, Surroundings
+from inductor_debug.stages.artifacts.tables import SampleRow
 from inductor_debug.stages.backends.compiled import CompiledCase, load_case
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.benchmark import timing
@@ -37,7 +31,7 @@ from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.device_use import look
 from inductor_debug.stages.benchmark.interference import LoadMeter
 from inductor_debug.stages.benchmark.memory import allocated_peak, peak_memory
-from inductor_debug.stages.benchmark.records import Peaks
+from inductor_debug.stages.benchmark.records import Done, Event, Memory, Peaks, Raised, Warm, to_line
 from inductor_debug.stages.config_json import from_primitives
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.process_end import leave
@@ -48,7 +42,7 @@ from inductor_debug.stages.torch_internals.dynamo_options import in_force
 
 log = logging.getLogger(__name__)
 
-Emit = Callable[[dict[str, Any]], None]
+Emit = Callable[[Event], None]
 
 
 @dataclasses.dataclass
@@ -86,7 +80,7 @@ class Sampler:
                 self._warm(side, functions[side], call)
                 if self.index == timing.SIDES.index(side) or self.processes == 1:
                     found = peaks(cases[side], call, alone=self.processes > 1)
-                    self.emit({"event": "memory", "side": side, **vars(found)})
+                    self.emit(Memory(side, found))
         with cases["reference"].surroundings(), cases["test"].surroundings():  # mode and TF32 are the run's: both alike
             self._sample(cases, functions)
 
@@ -100,8 +94,7 @@ class Sampler:
         if side == "reference":
             return reference_function(self.context, case, loads=True)
         compiled = self.load(case)
-        first = {"seconds": compiled.compile_s, "loads": compiled.adapter.loads, "caches": vars(compiled.caches)}
-        self.emit({"event": "compiled", **first})
+        self.emit(FirstStep(compiled.compile_s, compiled.adapter.loads, compiled.caches))
         function: Callable[..., Any] = compiled
         return function
 
@@ -112,9 +105,9 @@ class Sampler:
                 start = time.perf_counter()
                 call()
             if index == 0:
-                self.emit({"event": "warm", "side": side, "seconds": time.perf_counter() - start})
+                self.emit(Warm(side, time.perf_counter() - start))
             if compiled is not None:
-                self.emit({"event": "executed", "execution": vars(compiled.watch.execution())})
+                self.emit(compiled.watch.execution())
 
     def _sample(self, cases: Mapping[str, Case], functions: Mapping[str, Callable[..., Any]]) -> None:
         end_compile_workers()
@@ -140,13 +133,10 @@ class Sampler:
             times = zip(samples.milliseconds[side], samples.started[side], strict=True)
             for index, (ms, started) in enumerate(times):
                 own = samples.device[side][index] if samples.device[side] else None
-                self.emit({"event": "sample", "side": side, "index": index, "ms": ms, "device_ms": own,
-                           "started": started})  # fmt: skip
-        device_use = vars(before.joined(look()).record) if before is not None else None
-        told = vars(load) | {"on_host": on_host}
-        self.emit({"event": "done", "stopped": samples.stopped, "load": told, "environment": vars(environment()),
-                   "device_use": device_use,
-                   "device_waited": {side: clock.waited for side, clock in clocks.items()}})  # fmt: skip
+                self.emit(SampleRow(self.index, side, index, ms, own, started))
+        device_use = before.joined(look()).record if before is not None else None
+        waited = {side: clock.waited for side, clock in clocks.items()}
+        self.emit(Done(samples.stopped, load, on_host, environment(), device_use, waited))
 
 
 def peaks(case: Case, call: Callable[[], None], *, alone: bool) -> Peaks:
@@ -188,8 +178,8 @@ def main(arguments: list[str]) -> int:
     sys.path += [path for path in request["path"] if path not in sys.path]
     with open(results, "w", encoding="utf-8") as file:
 
-        def emit(event: dict[str, Any]) -> None:
-            file.write(json.dumps(event) + "\n")
+        def emit(event: Event) -> None:
+            file.write(to_line(event))
             file.flush()
 
         try:
@@ -199,7 +189,7 @@ def main(arguments: list[str]) -> int:
         except Exception as error:  # a model, or a backend, may raise anything: the stage makes a result of it
             log.exception("benchmark: the sampling process raised")
             cause = root_cause(error)
-            emit({"event": "raised", "text": f"{type(cause).__name__}: {message_of(cause)}"})
+            emit(Raised(f"{type(cause).__name__}: {message_of(cause)}"))
             return 1
     return 0
 

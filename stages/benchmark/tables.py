@@ -3,12 +3,13 @@
 import pandas as pd
 
 from inductor_debug.stages.artifacts import files
-from inductor_debug.stages.artifacts.measurements import CacheUse, Machine, SampledProcess
+from inductor_debug.stages.artifacts.measurements import CacheUse, Machine, SampledProcess, SideFigures
+from inductor_debug.stages.artifacts.records import Benchmark
 from inductor_debug.stages.benchmark import interval, timing
 from inductor_debug.stages.benchmark.device_use import DeviceUse, told
 from inductor_debug.stages.benchmark.interference import reason_against
 from inductor_debug.stages.benchmark.processes import Sampled
-from inductor_debug.stages.benchmark.records import Peaks, SideFigures
+from inductor_debug.stages.benchmark.records import Peaks
 from inductor_debug.stages.contract import StageResult
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.settings import Settings
@@ -69,12 +70,7 @@ def report_of(figures: dict[str, SideFigures], found: list[Sampled]) -> StageRes
     for side, figure in figures.items():
         low, high = figure.ci95_ms or (None, None)
         table.append({"side": side, **vars(figure), "ci95_low_ms": low, "ci95_high_ms": high})
-    summary = {side: vars(figure) for side, figure in figures.items()} | {
-        "speedup": ratio.value,
-        "speedup_ci95": ratio.ends,
-        "established": reason is None,
-        "not_established": reason,
-    }
+    part = Benchmark(figures["reference"], figures["test"], ratio.value, ratio.ends, reason is None, reason)
     return StageResult(
         "passed",
         message(figures, ratio, reason, told(device_uses(found))) + executed(found, reason),
@@ -83,7 +79,7 @@ def report_of(figures: dict[str, SideFigures], found: list[Sampled]) -> StageRes
             files.BENCHMARK.path: pd.DataFrame(table, columns=SUMMARY_COLUMNS),
             files.MACHINE.path: machine(found, reason),
         },
-        {"benchmark": summary},
+        {"benchmark": part},
     )
 
 
@@ -121,6 +117,7 @@ def message(
         others_on_device: who else used the device, as text; empty where nobody did.
     """
     reference, test = figures["reference"], figures["test"]
+    assert reference.median_ms is not None and test.median_ms is not None and test.processes, "both sides were timed"
     text = f"{milliseconds(reference.median_ms)} → {milliseconds(test.median_ms)}, {ratio.value:.3g}×"
     if ratio.low is not None and ratio.high is not None:
         text += f" (95 %: {ratio.low:.3g} to {ratio.high:.3g})"

@@ -2,13 +2,14 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
+from inductor_debug.stages.artifacts.bisection import FaultRecord
 from inductor_debug.stages.bisect.config import BisectConfig
 from inductor_debug.stages.bisect.independence import Independence
 from inductor_debug.stages.bisect.kinds import CONFIG_MODULES, Fault, Link, Verdict
 from inductor_debug.stages.bisect.messages import answer, as_override, as_python
-from inductor_debug.stages.bisect.records import Bisection, Outcome, Probe, Remedy, Setting, keys_of
+from inductor_debug.stages.bisect.records import BackendFacts, Bisection, Outcome, Probe, Remedy, Setting, keys_of
 from inductor_debug.stages.bisect.search import Search, TooMany
 from inductor_debug.stages.torch_internals.switch_records import OPTION_GROUPS, PASSES, Application, Group, Switch
 
@@ -24,7 +25,7 @@ INSIDE_INDUCTOR = (*PASSES, Group.PATTERNS, *AFTER_THE_GRAPH)
 class Probing(Protocol):
     """What a bisection asks: see :class:`stages.bisect.probing.Prober`."""
 
-    def facts(self) -> dict[str, Any]: ...
+    def facts(self) -> BackendFacts: ...
 
     def probe(self, setting: Setting) -> Outcome: ...
 
@@ -48,7 +49,7 @@ class Investigation:
         self.prober, self.config, self.progress = prober, config, progress
         self.result = Bisection()
         self.fault: Outcome | None = None
-        self.facts: dict[str, Any] = {}
+        self.facts = BackendFacts()
         self.narrow = True
 
     def run(self) -> Bisection:
@@ -70,22 +71,20 @@ class Investigation:
         if first.outcome.verdict == Verdict.UNKNOWN:
             return
         self.fault = first.outcome
-        self.result.fault = {
-            "kind": self.fault.verdict, "failure": self.fault.failure, "message": self.fault.message,
-        }  # fmt: skip
+        self.result.fault = FaultRecord(self.fault.verdict, self.fault.failure, self.fault.message)
         first.fault = Fault.PRESENT
         link = self._first_faulty_link()
         if link == Link.UNCOMPILED:
             self.result.verdict = "none"
             return
-        self.result.subsystem = "inductor" if link == Link.BACKEND and self.facts["inductor"] else link
+        self.result.subsystem = "inductor" if link == Link.BACKEND and self.facts.inductor else link
         self.result.verdict = "subsystem"
         if not self._explain(link, first.outcome):
             self._repeats(link)
 
     def _first_faulty_link(self) -> Link:
         for link in Link:
-            if link not in self.facts["links"]:
+            if link not in self.facts.links:
                 continue
             if self._probe(Setting(link), f"is it there with no more than: {link}?").fault == Fault.PRESENT:
                 return link
@@ -121,8 +120,8 @@ class Investigation:
             of = {Link.DYNAMO: Group.DYNAMO_OPTIONS, Link.AOT: Group.AOT_OPTIONS}
             return [of.get(link, Group.DECOMPOSITION)]
         # what a backend decomposes in a front of its own was not looked at by the chain
-        own = [Group.DECOMPOSITION] if self.facts["own_front"] and not self.facts["inductor"] else []
-        if not (self.facts["inductor"] or first.died or keys_of(first.applications, Group.LOWERINGS)):
+        own = [Group.DECOMPOSITION] if self.facts.own_front and not self.facts.inductor else []
+        if not (self.facts.inductor or first.died or keys_of(first.applications, Group.LOWERINGS)):
             return [Group.FLAGS, Group.OPERATIONS, *own]
         if self._without_all(Group.LOWERINGS, link).fault == Fault.GONE:
             return [Group.FLAGS, *AFTER_THE_GRAPH, *PASSES, Group.PATTERNS, Group.OPERATIONS, *own]
@@ -138,7 +137,7 @@ class Investigation:
         known = keys_of(first.applications, group)
         tried: dict[frozenset[Switch], str] = {}
         if group in OPTION_GROUPS:
-            switches = [Switch(group, key) for key in self.facts[group]] if self.config.options else []
+            switches = [Switch(group, key) for key in self.facts.options[group]] if self.config.options else []
         elif group == Group.OPERATIONS:
             switches = self._operations()
         elif not known and not first.died and link == Link.BACKEND:
@@ -309,13 +308,13 @@ class Investigation:
             calls = "; ".join(f"make_fallback(torch.ops.{name}, override_decomp=True)" for name in names)
             text = f"import torch; from torch._inductor.lowering import make_fallback; {calls}"
             self._try_remedy(Setting(link, fallback=tuple(names)), "does make_fallback help?", "python", text)
-        elif group == Group.DECOMPOSITION and self.facts["inductor"]:
+        elif group == Group.DECOMPOSITION and self.facts.inductor:
             pops = "; ".join(f"decompositions.pop(torch.ops.{name})" for name in names)
             text = f"import torch; from torch._inductor.decomposition import decompositions; {pops}"
             setting = Setting(Link.BACKEND, undecomposed=tuple(names))
             self._try_remedy(setting, "does it help the whole backend?", "python", text)
         elif group == Group.DECOMPOSITION:
-            text = f"leave {', '.join(names)} out of the decompositions of {self.facts['name']}"
+            text = f"leave {', '.join(names)} out of the decompositions of {self.facts.name}"
             setting = Setting(Link.BACKEND, frozenset(found))
             self._try_remedy(setting, "does it help the whole backend?", "edit", text)
         elif group in (*PASSES, Group.PATTERNS, Group.CUDAGRAPHS):
@@ -328,7 +327,7 @@ class Investigation:
 
     def _pass_remedy(self, found: list[Switch], link: Link) -> None:
         tries = ["triton.cudagraphs=false"] if found[0].group == Group.CUDAGRAPHS else []
-        if found[0].group in PASSES and self.facts["disabled_passes"]:
+        if found[0].group in PASSES and self.facts.disabled_passes:
             tries = [f"disabled_passes={','.join(dict.fromkeys(switch.key for switch in found))}"]
         for text in [*tries, "pattern_matcher=false"]:
             option = Switch(Group.OPTIONS, text)
@@ -339,8 +338,8 @@ class Investigation:
 
     def _option_remedy(self, options: list[Switch], probe: int) -> None:
         group = options[0].group
-        if group == Group.FLAGS or (self.facts["inductor"] and group == Group.OPTIONS):
-            text = " ".join(f"{self.facts['switch_key']}.{as_override(option.key)}" for option in options)
+        if group == Group.FLAGS or (self.facts.inductor and group == Group.OPTIONS):
+            text = " ".join(f"{self.facts.switch_key}.{as_override(option.key)}" for option in options)
             self.result.remedy = Remedy("option", text, probe)
             return
         module = CONFIG_MODULES[group]

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from inductor_debug.stages.bisect.kinds import Verdict
-from inductor_debug.stages.bisect.records import Outcome, Setting
+from inductor_debug.stages.bisect.records import BackendFacts, Outcome, Setting
 from inductor_debug.stages.child_processes import signal_name
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
@@ -43,11 +43,11 @@ class IsolatedProber:
         self._process: Any = None
         self._connection: Connection | None = None
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> BackendFacts:
         answer = self._asked("facts")
         if isinstance(answer, Outcome):
             raise RuntimeError(f"building the case or the backend ended its process: {answer.message}")
-        facts: dict[str, Any] = answer
+        facts: BackendFacts = answer
         return facts
 
     def probe(self, setting: Setting) -> Outcome:

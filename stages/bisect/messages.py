@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from inductor_debug.stages.artifacts.records import (
+from inductor_debug.stages.artifacts.bisection import (
     ApplicationRecord,
     BisectionRecord,
+    ChainProbe,
     ChangedNode,
     Established,
     PatternRecord,
@@ -12,7 +13,7 @@ from inductor_debug.stages.artifacts.records import (
 )
 from inductor_debug.stages.artifacts.tables import ProbeRow
 from inductor_debug.stages.bisect.kinds import Link, Verdict
-from inductor_debug.stages.bisect.records import Bisection
+from inductor_debug.stages.bisect.records import BackendFacts, Bisection
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.torch_internals.switch_records import OPTION_GROUPS, Application, Group
 
@@ -22,7 +23,7 @@ SHOWN = 3
 """Places of one switch that a message shows."""
 
 
-def answer(result: Bisection, facts: dict[str, Any]) -> str:
+def answer(result: Bisection, facts: BackendFacts) -> str:
     """One line: what makes the fault go away, or why nothing does; what it cost."""
     return f"{_finding(result, facts)}; {cost(result)}"
 
@@ -32,7 +33,7 @@ def cost(result: Bisection) -> str:
     return f"{counted(result.compilations, 'compilation')}, {result.seconds:.1f} s"
 
 
-def _finding(result: Bisection, facts: dict[str, Any]) -> str:
+def _finding(result: Bisection, facts: BackendFacts) -> str:
     if result.verdict == "none":
         return _none(result)
     if result.verdict == Verdict.UNKNOWN:
@@ -69,15 +70,14 @@ def _not_established(result: Bisection) -> str:
     return f"not established: {counted(len(result.probes), 'probe')} did not suffice (stages.bisect.max_probes)"
 
 
-def _subsystem(result: Bisection, facts: dict[str, Any]) -> str:
-    name = str(facts.get("name", "backend"))
+def _subsystem(result: Bisection, facts: BackendFacts) -> str:
     words = {"inductor": "TorchInductor", "dynamo": "Dynamo", "aot_autograd": "AOTAutograd"}
     if result.subsystem == Link.DECOMPOSITIONS:
-        return f"the decompositions of {'TorchInductor' if facts.get('inductor') else name}"
+        return f"the decompositions of {'TorchInductor' if facts.inductor else facts.name}"
     if result.subsystem == Link.BACKEND:
-        return f"the backend {name}"
-    if result.subsystem == "inductor" and not facts.get("inductor"):
-        return f"TorchInductor behind the backend {name}"
+        return f"the backend {facts.name}"
+    if result.subsystem == "inductor" and not facts.inductor:
+        return f"TorchInductor behind the backend {facts.name}"
     return words.get(str(result.subsystem), str(result.subsystem))
 
 
@@ -174,8 +174,8 @@ def rows(result: Bisection) -> list[ProbeRow]:
 def record_of(result: Bisection) -> BisectionRecord:
     """``bisect/bisect.json``."""
     pattern = PatternRecord(result.pattern[0].key, [*map(_application, result.pattern)]) if result.pattern else None
-    chain: dict[str, dict[str, int | str]] = {
-        probe.setting.link: {"probe": probe.number, "fault": probe.fault}
+    chain: dict[str, ChainProbe] = {
+        probe.setting.link: ChainProbe(probe.number, probe.fault)
         for probe in result.probes
         if not probe.setting.words and not probe.confirms
     }

@@ -18,7 +18,7 @@ from inductor_debug.stages.bisect.kinds import CONFIG_MODULES, Link, Verdict
 from inductor_debug.stages.bisect.messages import as_python
 from inductor_debug.stages.bisect.options import OF_AOT, OF_DYNAMO, option_values
 from inductor_debug.stages.bisect.partial import PartialAdapter
-from inductor_debug.stages.bisect.records import Outcome, Setting
+from inductor_debug.stages.bisect.records import BackendFacts, Outcome, Setting
 from inductor_debug.stages.contract import StageContext
 from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
@@ -114,24 +114,22 @@ class Prober:
         self._finder: SourceFinder | None = None
         self._definitions: dict[str, str] = {}
 
-    def facts(self) -> dict[str, Any]:
-        """What the search must know of the backend. ``name``, and ``links`` of the chain below it. ``inductor``: it is
-        TorchInductor as this project runs it. ``switch_key``: below which its own switches are typed. ``own_front``:
-        not our AOTAutograd. ``disabled_passes``: torch has the option of that name. And by group the options to try.
-        """
+    def facts(self) -> BackendFacts:
         adapter = self._adapter()
-        return {
-            "name": adapter.name,
-            "links": self._links(adapter),
-            "inductor": adapter.inductor_options() is not None,
-            "switch_key": adapter.switch_key,
-            "own_front": adapter.own_front,
-            "disabled_passes": "disabled_passes" in inductor_defaults(),
-            Group.OPTIONS: list(self._values(Group.OPTIONS, adapter)),
-            Group.FLAGS: list(self._values(Group.FLAGS, adapter)),
-            Group.DYNAMO_OPTIONS: OF_DYNAMO,
-            Group.AOT_OPTIONS: OF_AOT,
-        }
+        return BackendFacts(
+            name=adapter.name,
+            links=self._links(adapter),
+            inductor=adapter.inductor_options() is not None,
+            switch_key=adapter.switch_key,
+            own_front=adapter.own_front,
+            disabled_passes="disabled_passes" in inductor_defaults(),
+            options={
+                Group.OPTIONS: list(self._values(Group.OPTIONS, adapter)),
+                Group.FLAGS: list(self._values(Group.FLAGS, adapter)),
+                Group.DYNAMO_OPTIONS: OF_DYNAMO,
+                Group.AOT_OPTIONS: OF_AOT,
+            },
+        )
 
     def probe(self, setting: Setting) -> Outcome:
         """Compile with ``setting``, run one step and judge it; the case is left as it was."""

@@ -1,12 +1,34 @@
 """What a bisection is made of: switches, settings of them, what a probe found, and the answer."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from inductor_debug.stages.artifacts.bisection import FaultRecord
 from inductor_debug.stages.bisect.kinds import Link, Verdict
 from inductor_debug.stages.torch_internals.switch_records import Application, Group, Switch
+
+
+@dataclass(frozen=True)
+class BackendFacts:
+    """What the search must know of the backend.
+
+    Attributes:
+        links: of the chain below it.
+        inductor: it is TorchInductor as this project runs it.
+        switch_key: below which its own switches are typed.
+        own_front: not our AOTAutograd.
+        disabled_passes: torch has the option of that name.
+        options: group → those to try, as typed.
+    """
+
+    name: str = "backend"
+    links: Sequence[Link] = ()
+    inductor: bool = False
+    switch_key: str = ""
+    own_front: bool = False
+    disabled_passes: bool = False
+    options: Mapping[Group, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -154,7 +176,7 @@ class Bisection:
             no switch in it explains the fault. ``not_established``: the fault did not repeat, or the search ended
             before it had an answer.
         answer: one line for a person.
-        fault: what was looked for: ``kind`` (defect, raised), ``failure`` and ``message``. None where there is none.
+        fault: what was looked for; None where there is none.
         subsystem: ``dynamo``, ``aot_autograd``, ``decompositions``, ``backend`` or ``inductor``; else None.
         group, names: what within it: a :class:`Group`, and the switches that it takes together.
         faults: these switches by the fault that goes away without them (:mod:`stages.bisect.independence`). Those in
@@ -172,7 +194,7 @@ class Bisection:
 
     verdict: str = Verdict.UNKNOWN
     answer: str = ""
-    fault: dict[str, Any] | None = None
+    fault: FaultRecord | None = None
     subsystem: str | None = None
     group: Group | None = None
     names: list[str] = field(default_factory=list)

@@ -75,14 +75,20 @@ class _Recorder:
         return None if number is None else f"g{number}.dynamo"
 
 
-def _place(source: SourceLine | None) -> dict[str, Any]:
-    found = source or SourceLine("", 0)
-    return {
-        "file": found.file or None,
-        "line": found.line or None,
-        "function": found.function or None,
-        "code": found.code or None,
-    }
+def _break(event: dynamo.BreakEvent, graph: str | None) -> BreakRecord:
+    source = event.source or SourceLine("", 0)
+    return BreakRecord(
+        graph=graph,
+        kind=event.kind,
+        reason=event.reason,
+        detail=event.detail,
+        setting=setting_in(event.detail),
+        file=source.file or None,
+        line=source.line or None,
+        function=source.function or None,
+        code=source.code or None,
+        stack=[str(frame) for frame in event.stack],
+    )
 
 
 def capture(case: Case, dynamic: bool | None = None) -> Capture:
@@ -115,18 +121,7 @@ def capture(case: Case, dynamic: bool | None = None) -> Capture:
     return Capture(
         graphs=[recorder.records[id] for id in ids],
         code={id: recorder.code[id] for id in ids},
-        breaks=[
-            BreakRecord(
-                graph=recorder.id_of(event.key),
-                kind=event.kind,
-                reason=event.reason,
-                detail=event.detail,
-                setting=setting_in(event.detail),
-                **_place(event.source),
-                stack=[str(frame) for frame in event.stack],
-            )
-            for event in log.breaks
-        ],
+        breaks=[_break(event, recorder.id_of(event.key)) for event in log.breaks],
         guards=[
             CapturedGuard(
                 graph=recorder.id_of(event.key),

@@ -1,5 +1,6 @@
 """What the capture stage declares of itself."""
 
+from inductor_debug.stages.artifacts.records import GraphCounts
 from inductor_debug.stages.capture.config import CaptureConfig
 from inductor_debug.stages.declaration import Declaration, Section
 
@@ -9,7 +10,7 @@ DECLARATION = Declaration(
     options=CaptureConfig,
     order=10,
     by_default=True,
-    summary={"graphs": dict.fromkeys(("dynamo", "forward", "backward", "breaks", "guards", "nodes"))},
+    summary={"graphs": GraphCounts()},
     sections=(Section("graphs", "inductor_debug.stages.capture.section:GraphsSection"),),
     subject="What was captured",
 )

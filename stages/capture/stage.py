@@ -3,6 +3,7 @@
 from typing import Any
 
 from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.records import GraphCounts
 from inductor_debug.stages.capture import breaks
 from inductor_debug.stages.capture.compilation import Capture, capture
 from inductor_debug.stages.capture.declaration import DECLARATION
@@ -42,17 +43,17 @@ class CaptureStage(Stage):
         return result
 
 
-def _counts(found: Capture) -> dict[str, int]:
+def _counts(found: Capture) -> GraphCounts:
     """``nodes`` counts each operation once: those of the AOT forward and backward graphs, without ``getitem``."""
     compiled = [graph for graph in found.graphs if graph.kind in ("forward", "backward")]
-    return {
-        "dynamo": found.count("dynamo"),
-        "forward": found.count("forward"),
-        "backward": found.count("backward"),
-        "breaks": len(found.breaks),
-        "guards": len(found.guards),
-        "nodes": sum(is_operation(node) for graph in compiled for node in graph.nodes),
-    }
+    return GraphCounts(
+        dynamo=found.count("dynamo"),
+        forward=found.count("forward"),
+        backward=found.count("backward"),
+        breaks=len(found.breaks),
+        guards=len(found.guards),
+        nodes=sum(is_operation(node) for graph in compiled for node in graph.nodes),
+    )
 
 
 def _message(found: Capture) -> str:
@@ -65,9 +66,9 @@ def _message(found: Capture) -> str:
     counts = _counts(found)
     broken = describe_breaks([item.kind for item in found.breaks]) or "no graph break"
     return (
-        f"{counted(counts['dynamo'], 'Dynamo graph')} (AOTAutograd: {counts['forward']} forward, "
-        f"{counts['backward']} backward), {counted(counts['nodes'], 'operation')}, "
-        f"{broken}, {counted(counts['guards'], 'guard')}{help}"
+        f"{counted(counts.dynamo or 0, 'Dynamo graph')} (AOTAutograd: {counts.forward} forward, "
+        f"{counts.backward} backward), {counted(counts.nodes or 0, 'operation')}, "
+        f"{broken}, {counted(len(found.guards), 'guard')}{help}"
     )
 
 

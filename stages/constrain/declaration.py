@@ -1,5 +1,6 @@
 """What the constrain stage declares of itself."""
 
+from inductor_debug.stages.artifacts.records import Violations
 from inductor_debug.stages.constrain.config import ConstrainConfig
 from inductor_debug.stages.declaration import Declaration, Question, Section
 
@@ -11,16 +12,7 @@ DECLARATION = Declaration(
     needs=("capture",),
     by_default=True,
     uses_torch=False,
-    summary={
-        "violations": {
-            "total": None,
-            "by_rule": {},
-            "by_effect": {},
-            "strict": None,
-            "profile": None,
-            "declared_by": None,
-        }
-    },
+    summary={"violations": Violations()},
     sections=(Section("violations", "inductor_debug.stages.constrain.section:ViolationsSection"),),
     subject="Whether the model fits",
     questions={

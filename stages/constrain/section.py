@@ -7,6 +7,7 @@ from typing import Any
 
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Row
+from inductor_debug.stages.artifacts.records import Violations
 from inductor_debug.stages.constrain.tables import top_lines
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted
@@ -14,22 +15,22 @@ from inductor_debug.stages.report.sections import ReportedRun, ReportSection
 from inductor_debug.stages.rules.findings import by_finding, severity_of
 
 
-def violations(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) -> Row | None:
+def violations(artifacts: Artifacts, stored: Violations | None, max_rows: int) -> Row | None:
     """The section's data; ``total`` is None where the profile has no rules, so that nothing was checked."""
     rows = files.VIOLATIONS.records(artifacts)
     if rows is None:
         return None
-    stored = summary.get("violations") or {}
+    stored = stored or Violations()
     found = by_finding(rows, lambda row: row.finding)
     by = {f"by_{key}": dict(Counter(getattr(group[0], key) for group in found)) for key in ("rule", "effect")}
     return {
         **by,
         "by_severity": dict(Counter(severity_of(row.severity for row in group) for group in found)),
-        "total": len(found) if rows or stored.get("total") is not None else None,
-        "strict": stored.get("strict"),
+        "total": len(found) if rows or stored.total is not None else None,
+        "strict": stored.strict,
         "by_rule_and_effect": [_shares(row) for row in files.BY_RULE.cells(artifacts) or []],
-        "profile": stored.get("profile"),
-        "declared_by": stored.get("declared_by"),
+        "profile": stored.profile,
+        "declared_by": stored.declared_by,
         "top_lines": top_lines(rows, _code(artifacts) if rows else {}),
         "rows": (files.VIOLATIONS.cells(artifacts) or [])[:max_rows],
         "rows_total": len(rows),
@@ -87,7 +88,7 @@ class ViolationsSection(ReportSection):
     template = Path(__file__).with_name("section.html")
 
     def collect(self, run: ReportedRun) -> Row | None:
-        return violations(run.artifacts, run.summary, run.max_rows)
+        return violations(run.artifacts, None if run.head is None else run.head.violations, run.max_rows)
 
     def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
         breaks = str((report.get("graphs") or {}).get("breaks_in_words") or "")

@@ -1,5 +1,6 @@
 """The constrain stage: the captured graphs against the profile. Runs without torch, unless the backend has rules."""
 
+import dataclasses
 import logging
 from collections.abc import Iterable, Sequence
 
@@ -58,7 +59,12 @@ class ConstrainStage(Stage):
         looked = bool(profile.rules or rules.own_check)
         breaks = files.BREAKS.read(context.artifacts) or []
         failed, outside = judged(violations, breaks, looked)
-        found = violations.summary() | {"total": len(violations.findings) if looked else None}
+        found = dataclasses.replace(
+            violations.summary(),
+            total=len(violations.findings) if looked else None,
+            profile=profile.name,
+            declared_by=rules.declared_by,
+        )
         log.info("constrain: %d rows for %s", len(violations), profile.name)
         unused = ", ".join(f"{waiver.rule} ({waiver.reason})" for waiver in unused_waivers(violations))
         idle = f"no finding is waived by {unused}" if unused else ""
@@ -69,7 +75,7 @@ class ConstrainStage(Stage):
                 files.VIOLATIONS.path: violations.table,
                 files.BY_RULE.path: files.BY_RULE.frame(by_rule(violations, graphs)),
             },
-            summary={"violations": found | {"profile": profile.name, "declared_by": rules.declared_by}},
+            summary={"violations": found},
             digest={files.VIOLATIONS.path: digest_columns()},
         )
         if rules.declared_by == "backend":
@@ -124,7 +130,7 @@ def message_of(violations: Violations, looked: bool = True) -> str:
         return f"{_describe_graphs(violations.graphs)} {'fits' if one else 'fit'} {profile.name}"
     counts = violations.by_severity
     found = sum(counts.get(severity, 0) for severity in ("error", "warning"))
-    by_rule = ", ".join(f"{rule} {count}" for rule, count in violations.summary()["by_rule"].items())
+    by_rule = ", ".join(f"{rule} {count}" for rule, count in violations.summary().by_rule.items())
     mode = "strict" if profile.strict else "warning"
     parts = [f"{counted(found, 'violation')} of {profile.name} in {mode} mode ({by_rule})"]
     if counts.get("undecided"):

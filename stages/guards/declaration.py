@@ -1,5 +1,6 @@
 """What the guards stage declares of itself."""
 
+from inductor_debug.stages.artifacts.records import GuardCounts
 from inductor_debug.stages.declaration import Declaration, Question, Section
 from inductor_debug.stages.guards.config import GuardsConfig
 
@@ -8,23 +9,7 @@ DECLARATION = Declaration(
     stage="inductor_debug.stages.guards.stage:GuardsStage",
     options=GuardsConfig,
     order=80,
-    summary={
-        "guards": dict.fromkeys(
-            (
-                "graphs",
-                "guards",
-                "breaks",
-                "variations",
-                "recompiling",
-                "recompiled",
-                "limits_hit",
-                "refused_by_compiler",
-                "refused_by_model",
-                "not_established",
-                "dynamic_shapes",
-            )
-        )
-    },
+    summary={"guards": GuardCounts()},
     sections=(Section("guards", "inductor_debug.stages.guards.section:GuardsSection", place=35),),
     questions={
         "guards": Question(

@@ -2,9 +2,9 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
 from inductor_debug.stages.artifacts.guards import Break, Guard, Limit, Recompile
+from inductor_debug.stages.artifacts.records import DynamicShapes
 
 POLICIES = {"static": False, "automatic": None, "dynamic": True}
 """How torch.compile treats sizes: ``dynamic=False``, its default (static first, a size that changed symbolic from then
@@ -140,9 +140,9 @@ class GuardReport:
         """Calls that only the compiled model refuses."""
         return [entry for entry in self.every_call() if entry[2].outcome == REFUSED_BY_COMPILER]
 
-    def changes(self) -> dict[str, Any]:
+    def changes(self) -> DynamicShapes:
         """How many guards of :attr:`graphs` dynamic shapes keep, relax and remove; None where not established."""
         if not self.graphs or any(frame.not_established for frame in self.graphs):
-            return dict.fromkeys(("kept", "relaxed", "gone"))
+            return DynamicShapes()
         total: Counter[str] = Counter(guard.dynamic for frame in self.graphs for guard in frame.guards)
-        return {name: total[name] for name in ("kept", "relaxed", "gone")}
+        return DynamicShapes(total["kept"], total["relaxed"], total["gone"])

@@ -98,18 +98,18 @@ def message(report: GuardReport) -> str:
         return f"not established: torch.compile made no graph of this model{cause}{help and f'; {help}'}"
     counts = tables.summary(report)
     parts = [
-        counted(counts["graphs"], "graph") + " with " + counted(counts["guards"], "guard"),
+        counted(len(report.graphs), "graph") + " with " + counted(counts.guards or 0, "guard"),
         describe_breaks([item.kind for item in report.bases["automatic"].breaks]) or "no graph break",
     ]
     again = [f"{kind} ({', '.join(policies)})" for kind, policies in report.recompiling().items() if policies]
     parts.append(f"recompiles when these vary: {'; '.join(again)}" if again else "nothing that was varied recompiles")
-    changes = counts["dynamic_shapes"]
-    if changes["kept"] is not None:
-        parts.append(f"dynamic shapes relax {changes['relaxed']} guards and remove {changes['gone']}")
-    if counts["limits_hit"]:
-        parts.append(f"{counted(counts['limits_hit'], 'call')} reached a limit on compilations")
-    if counts["refused_by_compiler"]:
-        parts.append(f"{counted(counts['refused_by_compiler'], 'call')} that eager accepts the compiled model refuses")
+    changes = report.changes()
+    if changes.kept is not None:
+        parts.append(f"dynamic shapes relax {changes.relaxed} guards and remove {changes.gone}")
+    if counts.limits_hit:
+        parts.append(f"{counted(counts.limits_hit, 'call')} reached a limit on compilations")
+    if counts.refused_by_compiler:
+        parts.append(f"{counted(counts.refused_by_compiler, 'call')} that eager accepts the compiled model refuses")
     outcomes = [item.outcome("automatic") for item in report.variations if not item.calls]
     refused, missing = (outcomes.count(outcome) for outcome in (REFUSED_BY_MODEL, NOT_ESTABLISHED))
     if refused:

@@ -23,6 +23,7 @@ from inductor_debug.stages.artifacts.guards import (
     RecompileRow,
     VariationRow,
 )
+from inductor_debug.stages.artifacts.records import GuardCounts
 from inductor_debug.stages.guards.comparison import differences
 from inductor_debug.stages.guards.records import (
     LIMIT_HIT,
@@ -167,19 +168,19 @@ def _recompiled(report: GuardReport) -> list[RecompiledFrame]:
     return found
 
 
-def summary(report: GuardReport) -> dict[str, Any]:
+def summary(report: GuardReport) -> GuardCounts:
     """The ``guards`` part of ``summary.json``."""
     outcomes = [item.outcome(policy) for item in report.variations for policy in POLICIES if item.kind != "repeat"]
-    return {
-        "graphs": len(report.graphs),
-        "guards": sum(len(frame.guards) for frame in report.graphs),
-        "breaks": len(report.bases["automatic"].breaks),
-        "variations": sum(item.kind != "repeat" for item in report.variations),
-        "recompiling": report.recompiling(),
-        "recompiled": outcomes.count(RECOMPILED),
-        "limits_hit": outcomes.count(LIMIT_HIT) + sum(bool(base.limits) for base in report.bases.values()),
-        "refused_by_compiler": len(report.refusals()),
-        "refused_by_model": sum(item.eager == "refused" for item in report.variations),
-        "not_established": sum(item.eager == "not_called" for item in report.variations),
-        "dynamic_shapes": report.changes(),
-    }
+    return GuardCounts(
+        graphs=len(report.graphs),
+        guards=sum(len(frame.guards) for frame in report.graphs),
+        breaks=len(report.bases["automatic"].breaks),
+        variations=sum(item.kind != "repeat" for item in report.variations),
+        recompiling=report.recompiling(),
+        recompiled=outcomes.count(RECOMPILED),
+        limits_hit=outcomes.count(LIMIT_HIT) + sum(bool(base.limits) for base in report.bases.values()),
+        refused_by_compiler=len(report.refusals()),
+        refused_by_model=sum(item.eager == "refused" for item in report.variations),
+        not_established=sum(item.eager == "not_called" for item in report.variations),
+        dynamic_shapes=report.changes(),
+    )

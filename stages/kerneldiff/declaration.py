@@ -1,5 +1,6 @@
 """What the kerneldiff stage declares of itself."""
 
+from inductor_debug.stages.artifacts.records import Numerics
 from inductor_debug.stages.declaration import Declaration, Question, Section
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 
@@ -10,11 +11,7 @@ DECLARATION = Declaration(
     order=40,
     by_default=True,
     skipped_by_violation=True,
-    summary={
-        "numerics": dict.fromkeys(
-            ("compared", "failed", "max_abs", "max_rel", "rmse", "max_ulp", "verdict", "first_divergence")
-        )
-    },
+    summary={"numerics": Numerics()},
     if_broken={"numerics": {"compared": 0, "verdict": "not_established"}},
     sections=(Section("numerics", "inductor_debug.stages.kerneldiff.section:NumericsSection"),),
     subject="Whether the numbers are right",

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import pandas as pd
 import torch
 
 from inductor_debug.models.case import Case
@@ -13,6 +12,7 @@ from inductor_debug.models.draws import Draws
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.models.options import check_declared
 from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.tables import DriftRow
 from inductor_debug.stages.contract import StageContext
 from inductor_debug.stages.kerneldiff import other_rounding
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
@@ -81,19 +81,17 @@ def extra_runs(
     if config.repeats > 1:
         context.progress(f"repeating the test side {config.repeats - 1} times")
         repeats = repeated(cases[1], compiled, ran, config.repeats, difference)
-        found.artifacts[files.JITTER.path] = repeats.table
+        found.artifacts[files.JITTER.path] = files.JITTER.frame(repeats.rows.values())
         found.changes += repeats.changes
-        table = repeats.table
-        unsteady = table[table["differing"] > 0]
-        found.note += (
-            f"; over {config.repeats} runs the test side differs from itself in {len(unsteady)} of {len(table)} results"
-        )
-        if len(unsteady):
-            found.note += f", by up to {unsteady['max_abs'].max():.3g}"
+        unsteady = [row for row in repeats.rows.values() if row.differing]
+        count = f"{len(unsteady)} of {len(repeats.rows)} results"
+        found.note += f"; over {config.repeats} runs the test side differs from itself in {count}"
+        if unsteady:
+            found.note += f", by up to {max(row.max_abs for row in unsteady):.3g}"
     if config.steps:
         context.progress(f"{config.steps} optimizer steps on each side")
         try:
-            found.artifacts[files.DRIFT.path], found_note = _stepped(
+            drift, found_note = _stepped(
                 context, config, cases, compiled, difference, found.changes, floor=bool(ran[2].leaves)
             )
         except SideRaised as error:
@@ -105,6 +103,7 @@ def extra_runs(
             who = f"in the optimizer steps the {error.side} side"
             difference.rows.append(raised("parameter", "all parameters", who, sides.describe(cause)))
         else:
+            found.artifacts[files.DRIFT.path] = files.DRIFT.frame(drift)
             found.note += found_note
     return found
 
@@ -118,7 +117,7 @@ def _stepped(
     changes: list[Change],
     *,
     floor: bool,
-) -> tuple[pd.DataFrame, str]:
+) -> tuple[list[DriftRow], str]:
     """``floor``: gold trains too."""
     drift, state = steps(context, config, cases, compiled, floor=floor)
     own = KernelDiff(**difference.options | {"roundoff": None})  # a parameter is stored in its own dtype
@@ -127,9 +126,9 @@ def _stepped(
     difference.rows += own.rows
     if "gold" in state and context.settings.reference.uncompiled:
         _reconsider(context, config, cases[0], state["reference"].draws, after, difference, changes)
-    last = drift.iloc[-1]
-    ratio = "" if last["ratio"] is None else f", {last['ratio']:.3g} times eager's own drift from float64"
-    return drift, f"; after {config.steps} steps the parameters drifted by {last['error_rms']:.3g} (RMS){ratio}"
+    last = drift[-1]
+    ratio = "" if last.ratio is None else f", {last.ratio:.3g} times eager's own drift from float64"
+    return drift, f"; after {config.steps} steps the parameters drifted by {last.error_rms:.3g} (RMS){ratio}"
 
 
 def _reconsider(
@@ -170,7 +169,7 @@ def steps(
     compiled: Callable[..., Any],
     *,
     floor: bool,
-) -> tuple[pd.DataFrame, dict[str, Trainee]]:
+) -> tuple[list[DriftRow], dict[str, Trainee]]:
     """Train all sides; see :func:`stages.sides.training_steps.train`.
 
     Args:

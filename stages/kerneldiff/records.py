@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from inductor_debug.stages.artifacts.comparison import TaskMeasures
 from inductor_debug.stages.artifacts.execution import Execution
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.kerneldiff.reviews import Reviewed
-from inductor_debug.stages.kerneldiff.tasks import TaskMeasures
 from inductor_debug.stages.numerics.records import TensorComparison, text_table
 from inductor_debug.stages.sides.running import Leaves
 

@@ -4,18 +4,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pandas as pd
 import torch
 
 from inductor_debug.models.case import Case
+from inductor_debug.stages.artifacts.tables import JitterRow
 from inductor_debug.stages.kerneldiff import random_draws
 from inductor_debug.stages.kerneldiff.reviews import Change, decide
 from inductor_debug.stages.numerics.comparison import KernelDiff, compare_tensors
 from inductor_debug.stages.numerics.records import raised
 from inductor_debug.stages.sides import running as sides
 from inductor_debug.stages.sides.matched_draws import Draws
-
-COLUMNS = ["kind", "path", "runs", "differing", "max_abs", "rmse"]
 
 
 @dataclass
@@ -27,12 +25,8 @@ class Repeats:
         changes: verdicts that other random numbers changed.
     """
 
-    rows: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    rows: dict[tuple[str, str], JitterRow] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
-
-    @property
-    def table(self) -> pd.DataFrame:
-        return pd.DataFrame(list(self.rows.values()), columns=COLUMNS)
 
 
 def repeated(
@@ -44,10 +38,9 @@ def repeated(
 ) -> Repeats:
     """Run the test side again and again; one row a tensor of its first run.
 
-    Columns: ``differing`` is in how many of the later runs any bit was another one, ``max_abs`` and ``rmse`` are of the
-    run that differed most. What a later run left out, or gave in another shape, counts as differing. A later run that
-    raised, or a result of it that would fail in its own right, becomes a row of ``difference``: ``PATH (run 2)``. The
-    test side's leaf then has that path too; the reference and gold ran once, and have theirs under the row's ``place``.
+    What a later run left out, or gave in another shape, counts as differing. A later run that raised, or a result of it
+    that would fail in its own right, becomes a row of ``difference``: ``PATH (run 2)``. The test side's leaf then has
+    that path too; the reference and gold ran once, and have theirs under the row's ``place``.
 
     Args:
         case: the test side's.
@@ -67,7 +60,7 @@ def repeated(
         if again.error:
             difference.rows.append(raised("output", f"(run {number})", "the test side", again.error))
             for row in found.rows.values():
-                row["differing"] += 1
+                row.differing += 1
             continue
         places = sides.state_places(reference.leaves) | sides.state_places(again.leaves)
         for side in (first, reference, gold):
@@ -78,9 +71,8 @@ def repeated(
     return found
 
 
-def _row_of(found: Repeats, kind: str, path: str, runs: int) -> dict[str, Any]:
-    row = {"kind": kind, "path": path, "runs": runs, "differing": 0, "max_abs": 0.0, "rmse": 0.0}
-    return found.rows.setdefault((kind, path), row)
+def _row_of(found: Repeats, kind: str, path: str, runs: int) -> JitterRow:
+    return found.rows.setdefault((kind, path), JitterRow(kind, path, runs))
 
 
 def _others(found: Repeats, first: sides.Leaves, again: sides.Leaves, runs: int) -> dict[str, list[str]]:
@@ -98,8 +90,8 @@ def _others(found: Repeats, first: sides.Leaves, again: sides.Leaves, runs: int)
             if compared.verdict == "exact":
                 continue
             max_abs, rmse = float(compared.max_abs or 0.0), compared.rmse or 0.0
-        row["differing"] += 1
-        row["max_abs"], row["rmse"] = max(row["max_abs"], max_abs), max(row["rmse"], rmse)
+        row.differing += 1
+        row.max_abs, row.rmse = max(row.max_abs, max_abs), max(row.rmse, rmse)
         other.setdefault(kind, []).append(path)
     return other
 

@@ -9,7 +9,9 @@ from inductor_debug.models.shapes import fields_of
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.execution import Execution
 from inductor_debug.stages.artifacts.kinds import Row
+from inductor_debug.stages.artifacts.records import Numerics
 from inductor_debug.stages.contract import Artifacts
+from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.formatting import counted, short, stage_note
 from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
 from inductor_debug.stages.stored_run import Analysis, StoredRun, Table, Wanted, whole_table
@@ -27,16 +29,15 @@ VERDICT_DESCRIPTIONS = {
 _FAILING = ("defect", "not_established")
 
 
-def numerics(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) -> Row | None:
+def numerics(artifacts: Artifacts, stored: Numerics | None, max_rows: int) -> Row | None:
     """The section's data; ``tally`` says what became of the results, tensors and others apart."""
     rows = files.OUTPUTS.cells(artifacts)
-    stored = summary.get("numerics") or {}
     diagnosis = files.DIAGNOSIS.read(artifacts)
-    if rows is None and stored.get("verdict") is None and diagnosis is None:
+    if rows is None and (stored is None or stored.verdict is None) and diagnosis is None:
         return None
     return {
-        "summary": stored,
-        "tally": failure_counts(stored, rows or []),
+        "summary": jsonable(stored or {}),
+        "tally": failure_counts(stored or Numerics(), rows or []),
         "diagnosis": None if diagnosis is None else dict(fields_of(diagnosis)) | executed(diagnosis.execution),
         "table": capped(rows, files.OUTPUTS, max_rows, order=worst_first),
         "sensitivity": capped(_by_place(files.SENSITIVITY.cells(artifacts)), files.SENSITIVITY, max_rows),
@@ -56,12 +57,12 @@ def _by_place(rows: Sequence[Row] | None) -> list[Row] | None:
     return None if rows is None else [row for row in rows if row.get("kind") == "any"]
 
 
-def failure_counts(stored: Mapping[str, Any], rows: list[Row]) -> str | None:
+def failure_counts(stored: Numerics, rows: list[Row]) -> str | None:
     """``0 of 9 results failed: 8 tensors, 1 value that is no tensor``; None where nothing was compared.
 
     A verdict stands for every row; ``summary.json`` counts as compared the tensors whose elements were.
     """
-    compared, failed = stored.get("compared") or 0, stored.get("failed") or 0
+    compared, failed = stored.compared or 0, stored.failed or 0
     values = sum(row.get("bound") == "value" for row in rows)
     differing = sum(row.get("bound") in ("shape", "structure") for row in rows)
     if not compared and not rows:
@@ -91,7 +92,7 @@ class NumericsSection(ReportSection):
     template = Path(__file__).with_name("section.html")
 
     def collect(self, run: ReportedRun) -> Row | None:
-        return numerics(run.artifacts, run.summary, run.max_rows)
+        return numerics(run.artifacts, None if run.head is None else run.head.numerics, run.max_rows)
 
     def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
         verdict = (data or {}).get("summary", {}).get("verdict")
@@ -123,7 +124,7 @@ class NumericsSection(ReportSection):
 
 def answer(run: StoredRun, wanted: Wanted) -> Analysis:
     """The verdict, and every compared tensor, the worst first."""
-    stored = numerics(run.artifacts, run.summary, 0)
+    stored = numerics(run.artifacts, run.head.numerics, 0)
     if stored is None:
         raise run.lacks("compared numbers", "kerneldiff", "stages=[capture,lower,kerneldiff,report]")
     worst = sorted(files.OUTPUTS.read(run.artifacts) or [], key=worst_first)

@@ -104,12 +104,11 @@ class KernelDiffStage(Stage):
             from inductor_debug.stages.tensor_pictures.plots import pictures  # matplotlib is slow to import
 
             artifacts |= pictures(comparison.rows, failed[:PICTURES], comparison.reference, comparison.test)
-        execution = {} if comparison.execution is None else {"execution": vars(comparison.execution)}
         result = StageResult(
             "failed" if comparison.verdict in FAILING else "passed",
             comparison.message,
             artifacts | comparison.tables,
-            {"numerics": summary(comparison.rows, comparison.verdict) | execution},
+            {"numerics": summary(comparison)},
             {files.OUTPUTS.path: DIGEST_COLUMNS},
         )
         emulation = comparison.adapter.emulation() if comparison.adapter is not None else None

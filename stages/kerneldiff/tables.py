@@ -1,12 +1,12 @@
 """What the kerneldiff stage says: tables, the diagnosis, the summary, and one line for a person."""
 
 import math
-from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
 
 from inductor_debug.stages.artifacts.comparison import Diagnosis
+from inductor_debug.stages.artifacts.records import Numerics
 from inductor_debug.stages.kerneldiff.records import Comparison
 from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.numerics.records import TensorComparison, columns
@@ -83,7 +83,7 @@ def diagnosis(comparison: Comparison, *, worst: TensorComparison | None, drawn: 
         drawn=drawn,
         draw=comparison.draw,
         execution=comparison.execution,
-        tasks=None if comparison.adapter is None else [asdict(measures) for measures in comparison.tasks],
+        tasks=None if comparison.adapter is None else comparison.tasks,
     )
 
 
@@ -104,24 +104,25 @@ def table(rows: list[TensorComparison]) -> pd.DataFrame:
     return pd.DataFrame([row.row() for row in rows], columns=columns(), dtype=object)
 
 
-def summary(rows: list[TensorComparison], verdict: str) -> dict[str, Any]:
+def summary(comparison: Comparison) -> Numerics:
     """``summary.json``'s ``numerics``; ``rmse`` is over all compared elements together. None where nothing was."""
+    rows = comparison.rows
     compared = [row for row in rows if row.rmse is not None]
     elements = sum(row.elements for row in compared)
     ulps = [row.max_ulp for row in compared if row.max_ulp is not None]
     broken = [row.rmse for row in compared if not _finite(row.rmse)]
     most = max((row.rmse for row in compared if row.rmse and not broken), default=1.0)  # a large one's square overflows
     squares = math.fsum((row.rmse / most) ** 2 * row.elements for row in compared if row.rmse and not broken)
-    return {
-        "compared": len(compared),
-        "failed": sum(row.failed for row in rows),
-        "max_abs": _largest([row.max_abs for row in compared]),
-        "max_rel": _largest([row.max_rel for row in compared]),
-        "rmse": broken[0] if broken else (most * math.sqrt(squares / elements) if elements else None),
-        "max_ulp": max(ulps, default=None),
-        "verdict": verdict,
-        "first_divergence": None,
-    }
+    return Numerics(
+        compared=len(compared),
+        failed=sum(row.failed for row in rows),
+        max_abs=_largest([row.max_abs for row in compared]),
+        max_rel=_largest([row.max_rel for row in compared]),
+        rmse=broken[0] if broken else (most * math.sqrt(squares / elements) if elements else None),
+        max_ulp=max(ulps, default=None),
+        verdict=comparison.verdict,
+        execution=comparison.execution,
+    )
 
 
 def _finite(value: float | None) -> bool:

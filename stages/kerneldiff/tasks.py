@@ -2,36 +2,17 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from inductor_debug.stages.artifacts.comparison import TaskMeasures
 
 CLASSIFIERS = ("resnet18", "torchvision")
 """Models of ours whose one output is a table of class scores, [batch, classes]."""
 
 ROWS_ELEMENTS = 1 << 18
 """Elements that are widened to float64 at a time."""
-
-
-@dataclass(frozen=True)
-class TaskMeasures:
-    """Class scores of the test side against the reference's, over all rows (all positions but the last dimension).
-
-    Attributes:
-        path: of the output.
-        rows, classes: how many.
-        top1_agreement: share of rows whose largest score is of the same class (of equal scores the first).
-        kl_mean, kl_max: Kullback-Leibler divergence of softmax(test) from softmax(reference), in nats; NaN where a
-            score is NaN.
-    """
-
-    path: str
-    rows: int
-    classes: int
-    top1_agreement: float
-    kl_mean: float
-    kl_max: float
 
 
 def measure_tasks(model: str, reference: Mapping[str, Any], test: Mapping[str, Any]) -> list[TaskMeasures]:

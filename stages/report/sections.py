@@ -17,10 +17,13 @@ The template is Jinja's. It sees all of the report's data by key, and ``{% from 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Row, Table
+from inductor_debug.stages.artifacts.records import Summary
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.declaration import named
 from inductor_debug.stages.registry import declared
@@ -39,6 +42,11 @@ class ReportedRun:
     artifacts: Artifacts
     summary: Mapping[str, Any]
     max_rows: int
+
+    @cached_property
+    def head(self) -> Summary | None:
+        """``summary.json`` as a record; None where the runner gave none."""
+        return files.SUMMARY.read(self.artifacts)
 
 
 class ReportSection(ABC):

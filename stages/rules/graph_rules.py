@@ -4,6 +4,7 @@ import importlib
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from numbers import Integral, Real
 from types import NoneType
 from typing import Any
@@ -13,9 +14,9 @@ from inductor_debug.stages.accelerators.config import Rule
 from inductor_debug.stages.graphs.liveness import peak_live
 from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.rules.checked_tensors import BOUND, identity, operands_of, row, selects, storage_bounds
-from inductor_debug.stages.rules.violation import Violation
+from inductor_debug.stages.rules.violation import CustomFinding, Violation
 
-FINDING = ("node", "operand", "measured", "limit", "message", "suggestion", "cost_bytes", "cost_share", "undecided")
+FINDING = tuple(field.name for field in fields(CustomFinding))
 """Keys of what a custom rule yields; ``node`` and ``message`` are required."""
 
 _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
@@ -24,7 +25,7 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "cost_share": ((Real, NoneType), "a number, 0 or more, or None"),
     "undecided": ((bool,), "True or False"),
 }
-"""What some keys hold; ``measured`` and ``limit`` hold anything, which is shown as text."""
+"""What some keys hold."""
 
 
 def memory_peak(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
@@ -88,7 +89,8 @@ def _peak_row(graph: GraphRecord, rule: Rule, name: str, peak: int, limit: int) 
 def custom(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
     """What the callable ``rule.value._target_`` finds, called as ``function(graph, **the_other_keys)``.
 
-    It yields mappings with ``node`` (a name in the graph) and ``message``, and any of :data:`FINDING`.
+    It yields mappings with ``node`` (a name in the graph) and ``message``, and any of :data:`FINDING`;
+    or :class:`CustomFinding`.
 
     Raises:
         ConfigurationError: the callable gives something else, or raises.
@@ -101,43 +103,43 @@ def custom(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> 
     except Exception as error:  # a user's callable may raise anything
         raise ConfigurationError(f"{key}: raised {type(error).__name__}: {error}, on {graph.id}") from error
     nodes = {node.name: node for node in graph.nodes}
-    for finding in findings:
-        _check_finding(finding, key)
+    for finding in (_checked(finding, key) for finding in findings):
         try:
-            node = graph.node(finding["node"])
+            node = graph.node(finding.node)
         except KeyError as error:
             raise ConfigurationError(f"{key}: {error.args[0]}; valid: the name of one of its nodes") from error
         if rule.operations and not selects(rule.operations, node):
             continue
-        operand = str(finding.get("operand", ""))
-        producer = nodes.get(dict(operands_of(node)).get(operand, ""))
+        producer = nodes.get(dict(operands_of(node)).get(finding.operand, ""))
         yield row(
             graph,
             node,
             rule,
-            operand=operand,
-            measured=finding.get("measured", ""),
-            limit=finding.get("limit", ""),
-            message=finding["message"],
-            suggestion=finding.get("suggestion", ""),
-            undecided=bool(finding.get("undecided")),
-            cost=None if finding.get("cost_bytes") is None else int(finding["cost_bytes"]),
-            share=None if finding.get("cost_share") is None else float(finding["cost_share"]),
+            operand=finding.operand,
+            measured=finding.measured,
+            limit=finding.limit,
+            message=finding.message,
+            suggestion=finding.suggestion,
+            undecided=finding.undecided,
+            cost=None if finding.cost_bytes is None else int(finding.cost_bytes),
+            share=None if finding.cost_share is None else float(finding.cost_share),
             piece=f"{identity(graph, nodes, producer, 0)}:" if producer else "",
         )
 
 
-def _check_finding(finding: Any, key: str) -> None:
-    """ConfigurationError where a custom rule's finding is no mapping of the right keys to the right types."""
-    if not isinstance(finding, Mapping) or not {"node", "message"} <= set(finding) <= set(FINDING):
+def _checked(finding: Any, key: str) -> CustomFinding:
+    """ConfigurationError where a custom rule's finding has not the right keys, or a wrong type at one."""
+    held = vars(finding) if isinstance(finding, CustomFinding) else finding
+    if not isinstance(held, Mapping) or not {"node", "message"} <= set(held) <= set(FINDING):
         raise ConfigurationError(
             f"{key}: yielded {finding!r}; valid: a mapping with node and message, and any of {', '.join(FINDING)}"
         )
     for name, (types, valid) in _TYPES.items():
-        value = finding.get(name)
-        wrong = name in finding and (not isinstance(value, types) or (isinstance(value, bool) and bool not in types))
+        value = held.get(name)
+        wrong = name in held and (not isinstance(value, types) or (isinstance(value, bool) and bool not in types))
         if wrong or (isinstance(value, Real) and not 0 <= float(value) < math.inf):
             raise ConfigurationError(f"{key}: yielded {finding!r}, whose {name} is {value!r}; valid: {valid}")
+    return CustomFinding(**held)
 
 
 def check_custom(rule: Rule) -> None:

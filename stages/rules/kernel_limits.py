@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from inductor_debug.stages.graphs.operation_names import Operation
 from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord, TensorRecord
 from inductor_debug.stages.graphs.symbolic_sizes import Symbols, is_multiple, shape_in_case
 from inductor_debug.stages.rules.contractions import operand
+from inductor_debug.stages.rules.violation import CustomFinding
 
 CONVOLUTIONS = ("convolution", "conv1d", "conv2d", "conv3d")
 INT8_LARGEST = 127
@@ -15,7 +18,7 @@ INT8_LARGEST = 127
 
 def convolution(
     graph: GraphRecord, *, max_stride: int, max_height: int, max_area: int, max_weight_sum: int
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[CustomFinding]:
     """Forward convolutions, transposed ones included, whose stride, dilated kernel or weights exceed a limit.
 
     Args:
@@ -50,10 +53,10 @@ def convolution(
             found = _finding(
                 node, "sum of absolute weights, if all were 127,", largest, max_weight_sum, "check the weights"
             )
-            yield found | {"undecided": True}
+            yield replace(found, undecided=True)
 
 
-def average_pooling(graph: GraphRecord, *, max_kernel: int, max_stride: int) -> Iterator[dict[str, Any]]:
+def average_pooling(graph: GraphRecord, *, max_kernel: int, max_stride: int) -> Iterator[CustomFinding]:
     """Average poolings (not adaptive ones) whose window or stride exceeds a limit."""
     for node in graph.nodes:
         if not node.op.startswith("call_") or not Operation.of(node).short & {"avg_pool1d", "avg_pool2d", "avg_pool3d"}:
@@ -69,7 +72,7 @@ def average_pooling(graph: GraphRecord, *, max_kernel: int, max_stride: int) -> 
                 yield _finding(node, what, max(sizes), limit, "use several smaller poolings")
 
 
-def batch(graph: GraphRecord, *, multiple: int) -> Iterator[dict[str, Any]]:
+def batch(graph: GraphRecord, *, multiple: int) -> Iterator[CustomFinding]:
     """Convolutions whose batch is not a multiple; a batch of 1, which alignment leaves out, is none.
 
     The cost is what padding the batch of the input adds. One without a batch dimension is left out.
@@ -90,26 +93,27 @@ def batch(graph: GraphRecord, *, multiple: int) -> Iterator[dict[str, Any]]:
             yield from _batch(node, tensor, graph.symbols, multiple)
 
 
-def _batch(node: NodeRecord, tensor: TensorRecord, symbols: Symbols, multiple: int) -> Iterator[dict[str, Any]]:
+def _batch(node: NodeRecord, tensor: TensorRecord, symbols: Symbols, multiple: int) -> Iterator[CustomFinding]:
     size, here = tensor.shape[0], shape_in_case(tensor, symbols)[0]
     fits = is_multiple(size, multiple, symbols, here)
     if fits:
         return
-    found = {"node": node.name, "operand": "args[0]", "measured": size, "limit": multiple}
+    found = partial(CustomFinding, node=node.name, operand="args[0]", measured=size, limit=multiple)
     if fits is None:
         known = "is not known" if here is None else f"fits in this case ({here}), but need not"
-        yield found | {
-            "message": f"whether the batch {size} is a multiple of {multiple} {known}",
-            "suggestion": "compile for fixed batches", "undecided": True,
-        }  # fmt: skip
+        yield found(
+            message=f"whether the batch {size} is a multiple of {multiple} {known}",
+            suggestion="compile for fixed batches",
+            undecided=True,
+        )
         return
     grown = None if not here else -here % multiple / here
-    yield found | {
-        "message": f"the batch {size} is not a multiple of {multiple}",
-        "suggestion": f"use a batch that is a multiple of {multiple}",
-        "cost_bytes": None if grown is None or tensor.nbytes is None else round(tensor.nbytes * grown),
-        "cost_share": grown,
-    }
+    yield found(
+        message=f"the batch {size} is not a multiple of {multiple}",
+        suggestion=f"use a batch that is a multiple of {multiple}",
+        cost_bytes=None if grown is None or tensor.nbytes is None else round(tensor.nbytes * grown),
+        cost_share=grown,
+    )
 
 
 def _each(value: Any, kernel: list[int]) -> list[int] | None:
@@ -126,16 +130,16 @@ def _numbers(value: Any) -> list[int] | None:
     return items if all(isinstance(item, int) and not isinstance(item, bool) for item in items) else None
 
 
-def _unread(node: NodeRecord, what: str) -> dict[str, Any]:
-    return {
-        "node": node.name,
-        "message": f"{what} can't be read from {node.target}: not established",
-        "measured": node.target,
-        "suggestion": "check this operation by hand",
-        "undecided": True,
-    }
+def _unread(node: NodeRecord, what: str) -> CustomFinding:
+    return CustomFinding(
+        node=node.name,
+        message=f"{what} can't be read from {node.target}: not established",
+        measured=node.target,
+        suggestion="check this operation by hand",
+        undecided=True,
+    )
 
 
-def _finding(node: NodeRecord, what: str, measured: int, limit: int, suggestion: str) -> dict[str, Any]:
+def _finding(node: NodeRecord, what: str, measured: int, limit: int, suggestion: str) -> CustomFinding:
     message = f"{what} is {measured:,}, more than {limit:,}"
-    return {"node": node.name, "message": message, "measured": measured, "limit": limit, "suggestion": suggestion}
+    return CustomFinding(node=node.name, message=message, measured=measured, limit=limit, suggestion=suggestion)

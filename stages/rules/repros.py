@@ -7,6 +7,7 @@ from typing import Any
 
 from inductor_debug.stages.accelerators.profile import Profile
 from inductor_debug.stages.artifacts.files import REPRO
+from inductor_debug.stages.artifacts.records import ReproRecord
 from inductor_debug.stages.file_names import file_name
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.graphs.operation_names import WILD, Operation, in_place_packets, normal
@@ -62,14 +63,14 @@ class Repro:
     verification: Verification = NOT_RUN
 
     @property
-    def row(self) -> dict[str, Any]:
-        """An entry of ``repros`` of summary.json; ``reason`` says why it is not verified."""
+    def record(self) -> ReproRecord:
+        """An entry of ``repros`` of summary.json."""
         first = self.rows[0]
-        return {
-            "path": REPRO.at(self.name), "failure_class": f"violation:{first.rule}", "nodes": self.nodes,
-            "verified": self.verification.verified, "reason": self.verification.reason, "target": first.target,
-            "graph": first.graph, "node": first.node, "source": first.source, "violations": len(self.rows),
-        }  # fmt: skip
+        return ReproRecord(
+            path=REPRO.at(self.name), failure_class=f"violation:{first.rule}", nodes=self.nodes,
+            verified=self.verification.verified, reason=self.verification.reason, target=first.target,
+            graph=first.graph, node=first.node, source=first.source, violations=len(self.rows),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -94,9 +95,9 @@ class Repros:
         return {item.name: item.text for item in self.scripts}
 
     @property
-    def summary(self) -> list[dict[str, Any]]:
+    def summary(self) -> list[ReproRecord]:
         """``repros`` of summary.json."""
-        return [item.row for item in self.scripts]
+        return [item.record for item in self.scripts]
 
     def __str__(self) -> str:
         return self.describe("repros")

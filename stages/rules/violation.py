@@ -4,6 +4,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
+@dataclass(frozen=True, kw_only=True)
+class CustomFinding:
+    """What a custom rule yields, as a mapping with these keys or as such: see :class:`Violation`.
+
+    Attributes:
+        node: a name in the graph.
+        measured, limit: anything, which is shown as text.
+        undecided: the check could not tell.
+    """
+
+    node: str
+    operand: str = ""
+    measured: Any = ""
+    limit: Any = ""
+    message: str
+    suggestion: str = ""
+    cost_bytes: int | None = None
+    cost_share: float | None = None
+    undecided: bool = False
+
+
 @dataclass(frozen=True)
 class Violation:
     """One row of ``constrain/violations.csv``.

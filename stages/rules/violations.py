@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from inductor_debug.models.options import INT64
 from inductor_debug.stages.accelerators.config import Waiver
 from inductor_debug.stages.accelerators.profile import Profile, expiry
+from inductor_debug.stages.artifacts import records
 from inductor_debug.stages.rules.findings import by_finding, severity_of
 from inductor_debug.stages.rules.violation import Violation
 
@@ -87,17 +88,16 @@ class Violations:
         counts = self.by_severity
         return bool(counts.get("error") or (self.profile.strict and counts.get("undecided")))
 
-    def summary(self) -> dict[str, Any]:
-        """``violations`` of summary.json. ``total`` counts every finding, the waived and undecided ones included; it is
-        None where the profile has no rules: nothing was checked."""
+    def summary(self) -> records.Violations:
+        """``violations`` of summary.json; ``total`` is None where the profile has no rules."""
         found = [group[0] for group in self.findings]
-        return {
-            "total": len(found) if self.profile.rules else None,
-            "by_rule": dict(sorted(Counter(row.rule for row in found).items())),
-            "by_effect": dict(sorted(Counter(row.effect for row in found).items())),
-            "by_severity": self.by_severity,
-            "strict": self.profile.strict,
-        }
+        return records.Violations(
+            total=len(found) if self.profile.rules else None,
+            by_rule=dict(sorted(Counter(row.rule for row in found).items())),
+            by_effect=dict(sorted(Counter(row.effect for row in found).items())),
+            by_severity=self.by_severity,
+            strict=self.profile.strict,
+        )
 
 
 def _in_source_order(row: Violation) -> int:

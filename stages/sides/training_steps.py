@@ -13,19 +13,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pandas as pd
 import torch
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.draws import Draws, recorded_draws
 from inductor_debug.models.random_state import seed_everything
 from inductor_debug.models.snapshot import Snapshot, same_bits
+from inductor_debug.stages.artifacts.tables import DriftRow
 from inductor_debug.stages.sides.running import Side
-
-DRIFT_COLUMNS = [
-    "step", "loss_reference", "loss_test", "loss_gold", "floor_rms", "error_rms", "ratio", "worst_parameter",
-    "worst_ratio",
-]  # fmt: skip
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}
 
@@ -120,16 +115,14 @@ def parameters(sides: Mapping[str, Trainee]) -> dict[str, dict[str, torch.Tensor
     }
 
 
-def train(sides: dict[str, Trainee], steps: int) -> pd.DataFrame:
+def train(sides: dict[str, Trainee], steps: int) -> list[DriftRow]:
     """Step all sides in turn; their state is then that after ``steps`` steps. Modules are left as found.
 
     Args:
         sides: "reference", "test" and, last, for a noise floor, "gold"; every case in ``mode="training"``.
 
     Returns:
-        One row a step (:data:`DRIFT_COLUMNS`): losses; RMS over all parameters together of reference less gold
-        (``floor_rms``) and of test less gold (``error_rms``; less reference where there is no gold), their ratio, and
-        the parameter of the largest ratio.
+        One row a step.
     """
     rows = []
     with ExitStack() as stack:
@@ -144,8 +137,8 @@ def train(sides: dict[str, Trainee], steps: int) -> pd.DataFrame:
                 except SideRaised as error:
                     error.side = name
                     raise
-            rows.append({"step": index + 1} | _losses(sides) | _drift(sides))
-    return pd.DataFrame(rows, columns=DRIFT_COLUMNS)
+            rows.append(_drift(index + 1, sides))
+    return rows
 
 
 def parameters_after(case: Case, steps: int, optimizer: str, learning_rate: float, draws: list[Draws]) -> Side:
@@ -165,11 +158,7 @@ def parameters_after(case: Case, steps: int, optimizer: str, learning_rate: floa
     return Side({"parameter": trainee.values})
 
 
-def _losses(sides: dict[str, Trainee]) -> dict[str, float | None]:
-    return {f"loss_{name}": sides[name].loss if name in sides else None for name in ("reference", "test", "gold")}
-
-
-def _drift(sides: dict[str, Trainee]) -> dict[str, Any]:
+def _drift(step: int, sides: dict[str, Trainee]) -> DriftRow:
     found = parameters(sides)
     reference, test, gold = found["reference"], found["test"], found.get("gold")
     count, floor, error = 0, 0.0, 0.0
@@ -182,13 +171,17 @@ def _drift(sides: dict[str, Trainee]) -> dict[str, Any]:
         count, floor, error = count + mine.numel(), floor + noise, error + wrong
         ratio = math.sqrt(wrong / noise) if noise else 0.0
         worst = max(worst, (ratio, name), key=lambda item: item[0])
-    return {
-        "floor_rms": math.sqrt(floor / count) if gold is not None and count else None,
-        "error_rms": math.sqrt(error / count) if count else None,
-        "ratio": math.sqrt(error / floor) if floor else None,
-        "worst_parameter": worst[1],
-        "worst_ratio": worst[0] if worst[1] else None,
-    }
+    return DriftRow(
+        step=step,
+        loss_reference=sides["reference"].loss,
+        loss_test=sides["test"].loss,
+        loss_gold=sides["gold"].loss if "gold" in sides else None,
+        floor_rms=math.sqrt(floor / count) if gold is not None and count else None,
+        error_rms=math.sqrt(error / count) if count else None,
+        ratio=math.sqrt(error / floor) if floor else None,
+        worst_parameter=worst[1],
+        worst_ratio=worst[0] if worst[1] else None,
+    )
 
 
 def _squares(left: torch.Tensor, right: torch.Tensor) -> float:

@@ -152,14 +152,17 @@ def test_show_tells_of_guards_and_reproductions_where_there_are_any(
 ) -> None:
     plain, folder = make_run(tmp_path / "day" / "1-a"), make_run(tmp_path / "day" / "2-b")
     guards = {"graphs": 1, "guards": 37, "recompiling": {"batch": ["static"]}, "limits_hit": 0}
-    repros = [{"rule": "alignment", "script": "repros/alignment-g0.py", "verified": True, "reason": ""}]
+    repros = [
+        {"path": "repros/alignment-g0.py", "failure_class": "violation:alignment", "verified": True, "reason": ""}
+    ]
     content = json.loads((folder / "summary.json").read_text()) | {"guards": guards, "repros": repros}
     (folder / "summary.json").write_text(json.dumps(content))
     assert cli.main(["show", str(folder)]) == 0
     shown = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
     rows = [[cell.strip() for cell in line if cell] for line in shown]
     assert ["guards", "37"] in rows and ["recompiling", '{"batch": ["static"]}'] in rows and ["limits_hit", "0"] in rows
-    assert ["rule", "script", "verified", "reason"] in rows and ["alignment", "repros/alignment-g0.py", "true"] in rows
+    assert ["path", "failure_class", "verified", "reason"] in rows
+    assert ["repros/alignment-g0.py", "violation:alignment", "true"] in rows
     assert cli.main(["show", str(folder), "--format", "json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert (printed["guards"], printed["repros"]) == (guards, repros)
@@ -167,7 +170,7 @@ def test_show_tells_of_guards_and_reproductions_where_there_are_any(
     content = json.loads((plain / "summary.json").read_text()) | {"guards": dict.fromkeys(guards), "repros": []}
     (plain / "summary.json").write_text(json.dumps(content))
     assert cli.main(["show", str(plain)]) == 0
-    assert not {"guards", "recompiling", "rule"} & {line.split(" ")[0] for line in capsys.readouterr().out.splitlines()}
+    assert not {"guards", "recompiling", "path"} & {line.split(" ")[0] for line in capsys.readouterr().out.splitlines()}
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", "{}"])

@@ -1,13 +1,14 @@
 """Compilers that are made up: they answer the probes of a bisection from a rule."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from inductor_debug.stages.bisect.config import BisectConfig
 from inductor_debug.stages.bisect.engine import Investigation
 from inductor_debug.stages.bisect.kinds import Link, Verdict
-from inductor_debug.stages.bisect.records import Bisection, Outcome, Setting
-from inductor_debug.stages.torch_internals.switch_records import Application, Group, NodeSeen
+from inductor_debug.stages.bisect.records import BackendFacts, Bisection, Outcome, Setting
+from inductor_debug.stages.torch_internals.switch_records import OPTION_GROUPS, Application, Group, NodeSeen
 
 
 class Compiler:
@@ -16,18 +17,29 @@ class Compiler:
     Args:
         rule: keys that are off at a link → ``ok``, ``defect``, or ``raised CLASS``; the other words are failures.
         keys: group → what is applied; a key with a number is applied so often.
+        options: group → options to try.
     """
 
     def __init__(
-        self, rule: Callable[[str, set[str]], str], keys: dict[str, list[str]], inductor: bool = True, **facts: Any
+        self,
+        rule: Callable[[str, set[str]], str],
+        keys: dict[str, list[str]],
+        inductor: bool = True,
+        options: dict[Group, list[str]] | None = None,
     ) -> None:
         self.rule, self.keys = rule, keys
-        self._facts = {"name": "made_up", "links": list(Link)[:-1], "inductor": inductor, "own_front": True}
-        self._facts |= {"disabled_passes": True, "switch_key": "backend.inductor" if inductor else "backend.options"}
-        self._facts |= {Group.OPTIONS: [], Group.DYNAMO_OPTIONS: [], Group.AOT_OPTIONS: [], Group.FLAGS: []} | facts
+        self._facts = BackendFacts(
+            name="made_up",
+            links=list(Link)[:-1],
+            inductor=inductor,
+            switch_key="backend.inductor" if inductor else "backend.options",
+            own_front=True,
+            disabled_passes=True,
+            options={group: (options or {}).get(group, []) for group in OPTION_GROUPS},
+        )
         self.settings: list[Setting] = []
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> BackendFacts:
         return self._facts
 
     def probe(self, setting: Setting) -> Outcome:
@@ -101,7 +113,7 @@ class Failing(TwoFaults):
         self.fails, self.at, self.group = fails, at, group
         for application in self.applied:
             application.group = group
-        self._facts["inductor"] = group == Group.LOWERINGS
+        self._facts = replace(self._facts, inductor=group == Group.LOWERINGS)
 
     def probe(self, setting: Setting) -> Outcome:
         self.settings.append(setting)

@@ -396,17 +396,17 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_stage_stores_who_executed_it(config: BackendConfig) -> None:
     result = KernelDiffStage(KernelDiffConfig(draws=1, plots=False)).run(context_of(config))
     numerics = result.summary["numerics"]
-    assert (result.status, numerics["verdict"]) == ("passed", "not_exercised") and "in place of" in result.message
-    assert numerics["execution"]["inductor"] == numerics["execution"]["graphs"] == 1
+    assert (result.status, numerics.verdict) == ("passed", "not_exercised") and "in place of" in result.message
+    assert numerics.execution.inductor == numerics.execution.graphs == 1
     diagnosis = result.artifacts[files.DIAGNOSIS.path]
-    assert diagnosis.execution is not None and vars(diagnosis.execution) == numerics["execution"]
+    assert diagnosis.execution == numerics.execution is not None
 
 
 def test_torchs_own_inductor_by_name_is_no_fallback() -> None:
     result = KernelDiffStage(KernelDiffConfig(draws=1, plots=False)).run(
         context_of(BackendConfig("inductor", "dynamo"))
     )
-    assert result.summary["numerics"]["verdict"] in ("exact", "within_floor") and "in place" not in result.message
+    assert result.summary["numerics"].verdict in ("exact", "within_floor") and "in place" not in result.message
 
 
 def test_what_executes_the_graph_itself_is_known_of_torchs_own_forms_alone() -> None:

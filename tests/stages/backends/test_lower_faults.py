@@ -40,7 +40,7 @@ def judged(case: Case, **options: Any) -> StageResult:
 
 
 def verdict(result: StageResult) -> str:
-    return str(result.summary["numerics"]["verdict"])
+    return str(result.summary["numerics"].verdict)
 
 
 def failed(result: StageResult) -> set[tuple[str, str]]:

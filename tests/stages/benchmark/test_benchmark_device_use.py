@@ -1,6 +1,5 @@
 """Others on the device: what nvidia-smi tells, in its own format, and what is said where it tells nothing."""
 
-import json
 import os
 import stat
 from pathlib import Path
@@ -9,9 +8,11 @@ import pytest
 
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.stages.artifacts import files
-from inductor_debug.stages.artifacts.measurements import CacheUse, Load
+from inductor_debug.stages.artifacts.measurements import CacheUse, FirstStep, Load
+from inductor_debug.stages.artifacts.tables import SampleRow
 from inductor_debug.stages.benchmark.device_use import UNSEEN, DeviceUse, look, of_record, read, told
 from inductor_debug.stages.benchmark.processes import Sampled
+from inductor_debug.stages.benchmark.records import Done, Event, Warm, of_line, to_line
 from inductor_debug.stages.benchmark.sampling import environment
 from inductor_debug.stages.benchmark.tables import figures_of, report_of
 from inductor_debug.stages.contract import MemoryArtifacts
@@ -77,19 +78,15 @@ def test_what_is_told() -> None:
 
 def process(index: int, use: DeviceUse | None) -> Sampled:
     """One process's samples, told as a sampling process tells them."""
-    sampled = Sampled(index)
-    sampled.take({"event": "compiled", "seconds": 1.0, "loads": True, "caches": vars(CacheUse())})
-    for side in ("reference", "test"):
-        sampled.take({"event": "warm", "side": side, "seconds": 0.1})
-        for number in range(3):
-            sample = {"side": side, "index": number, "ms": 1.0 + number / 100, "device_ms": None, "started": number}
-            sampled.take({"event": "sample", **sample})
     load = Load(1.0, 2.0, 1.0, 1, own=1.0, others=0.0, waited=None, involuntary=0, taken=0.0)
-    told_load = vars(load) | {"on_host": use is None}
-    used = None if use is None else json.loads(json.dumps(vars(use.record)))
-    now = vars(environment())
-    sampled.take({"event": "done", "stopped": "", "load": told_load, "environment": now, "device_use": used,
-                  "device_waited": {}})  # fmt: skip
+    events: list[Event] = [FirstStep(1.0, True)]
+    for side in ("reference", "test"):
+        samples = [SampleRow(index, side, number, 1.0 + number / 100, None, number) for number in range(3)]
+        events += [Warm(side, 0.1), *samples]
+    events.append(Done("", load, use is None, environment(), None if use is None else use.record, {}))
+    sampled = Sampled(index)
+    for event in events:
+        sampled.take(of_line(to_line(event).encode()))
     return sampled
 
 
@@ -107,6 +104,6 @@ def test_the_message_and_the_record_say_so_where_a_device_did_the_work(use: Devi
     result = report_of(figures_of(found, 1.0, CacheUse(), Settings(ModelConfig())), found)
     stored = result.artifacts["benchmark/environment.json"]
     assert files.MACHINE.read(MemoryArtifacts(result.artifacts)) == stored
-    assert stored.others_on_device == said and result.summary["benchmark"]["established"] is True
+    assert stored.others_on_device == said and result.summary["benchmark"].established is True
     assert said in result.message if said else "device" not in result.message
     assert [item.device_use and item.device_use.reason for item in stored.processes] == [use and use.reason] * 2

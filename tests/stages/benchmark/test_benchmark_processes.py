@@ -55,17 +55,16 @@ def test_without_a_stage_that_compiled_the_first_process_compiles_and_the_second
     rows = result.artifacts["benchmark/samples.csv"]
     assert sorted(set(rows["process"])) == [0, 1] and len(rows) == 2 * 2 * 3
     figures = result.summary["benchmark"]
-    for side in ("reference", "test"):
-        low, high = figures[side]["ci95_ms"]
-        assert low <= figures[side]["median_ms"] <= high and figures[side]["peak_memory_bytes"] > 0
-    assert figures["speedup_ci95"][0] <= figures["speedup"] <= figures["speedup_ci95"][1]
-    test = figures["test"]
-    assert (test["compile_s"], test["compile_kind"]) == (first.seconds, "cold")
+    for side in (figures.reference, figures.test):
+        low, high = side.ci95_ms
+        assert low <= side.median_ms <= high and side.peak_memory_bytes > 0
+    assert figures.speedup_ci95[0] <= figures.speedup <= figures.speedup_ci95[1]
+    assert (figures.test.compile_s, figures.test.compile_kind) == (first.seconds, "cold")
     assert "(cold)" in result.message
     assert "case" not in context.live  # nothing was built in this process
     again = BenchmarkStage(QUICK).run(StageContext(settings(mode="training"), MemoryArtifacts(), children=variables))
-    test = again.summary["benchmark"]["test"]
-    assert test["compile_kind"] == "warm" and variables["TORCHINDUCTOR_CACHE_DIR"] in test["compile_reason"]
+    test = again.summary["benchmark"].test
+    assert test.compile_kind == "warm" and variables["TORCHINDUCTOR_CACHE_DIR"] in test.compile_reason
 
 
 def test_what_cannot_be_loaded_is_compiled_again_and_said(variables):
@@ -73,7 +72,7 @@ def test_what_cannot_be_loaded_is_compiled_again_and_said(variables):
         StageContext(settings(adapter="aot_eager"), MemoryArtifacts(), children=variables)
     )
     assert environment_of(result).compiled_again == ["all: this backend's code can't be loaded by another process"] * 2
-    assert result.summary["benchmark"]["test"]["compile_kind"] == "unknown"
+    assert result.summary["benchmark"].test.compile_kind == "unknown"
 
 
 def test_a_process_that_a_kernel_kills_is_told(variables):

@@ -46,7 +46,7 @@ def test_a_graph_that_dynamo_made_wrong_is_dynamos(backend: str) -> None:
 def test_a_crash_of_dynamo_is_dynamos_and_suppressing_errors_helps(backend: str) -> None:
     result = found(lambda: after_tracing(refuse_products), backend, "inference")
     assert (result.verdict, result.subsystem, result.group) == ("found", "dynamo", "dynamo_options"), result.answer
-    assert result.fault is not None and result.fault["kind"] == "raised"
+    assert result.fault is not None and result.fault.kind == "raised"
     assert result.names == ["suppress_errors=true"] and result.remedy is not None
     assert result.remedy.text == "import torch._dynamo.config; torch._dynamo.config.suppress_errors = True"
     assert result.answer.startswith("Dynamo: the fault goes away with suppress_errors=true; that hides it, ")

@@ -13,7 +13,7 @@ from inductor_debug.stages.bisect.api import bisect
 from inductor_debug.stages.bisect.kinds import Verdict
 from inductor_debug.stages.bisect.messages import answer, record_of
 from inductor_debug.stages.bisect.probing import told_by
-from inductor_debug.stages.bisect.records import Outcome
+from inductor_debug.stages.bisect.records import BackendFacts, Outcome
 from inductor_debug.stages.torch_internals.switch_records import Group
 
 NOT_TOLD = "(not established: one fault that any of the 2 keeps, or several)"
@@ -86,12 +86,12 @@ def test_operations_that_fail_compiled_by_themselves_are_two_whatever_they_say()
 
 def test_two_options_are_told_as_what_the_faults_go_away_with() -> None:
     rule = behind("backend", lambda off: Verdict.OK if {"x=1", "y=2"} <= off else Verdict.DEFECT)
-    result = bisected(Compiler(rule, {Group.LOWERINGS: list("abc")}, **{Group.OPTIONS: ["x=1", "y=2"]}))
+    result = bisected(Compiler(rule, {Group.LOWERINGS: list("abc")}, options={Group.OPTIONS: ["x=1", "y=2"]}))
     assert f"the fault goes away with x=1 and y=2 {NOT_TOLD}" in result.answer
     result.faults = [["x=1"], ["y=2"]]
 
     assert "2 independent faults: one goes away with x=1; one goes away with y=2; " in answer(
-        result, {"inductor": True}
+        result, BackendFacts(inductor=True)
     )
 
 

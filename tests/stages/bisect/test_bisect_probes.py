@@ -203,7 +203,7 @@ def test_the_stage_goes_on_from_kerneldiff() -> None:
     assert result.status == "failed" and "the operation aten.sigmoid.default at sigmoid" in result.message
     stored = result.artifacts["bisect/bisect.json"]
     assert (stored.verdict, stored.subsystem, stored.names) == ("found", "backend", ["aten.sigmoid.default"])
-    assert stored.established.chain["aot_autograd"]["fault"] == "gone"
+    assert stored.established.chain["aot_autograd"].fault == "gone"
     rows = result.artifacts["bisect/probes.csv"]
     assert len(rows) == stored.probes and rows.fault.isin(["present", "gone", "other"]).all()
     assert rows.set_index("probe").fault[stored.established.confirmed["off"]] == "gone"

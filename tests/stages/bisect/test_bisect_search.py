@@ -96,7 +96,7 @@ def test_an_option_of_dynamo_is_told_in_python() -> None:
     rule = from_link(Link.DYNAMO)
     compiler = Compiler(
         lambda link, off: OK if "suppress_errors=true" in off else rule(link, off), {},
-        **{Group.DYNAMO_OPTIONS: ["a=1", "suppress_errors=true"]},
+        options={Group.DYNAMO_OPTIONS: ["a=1", "suppress_errors=true"]},
     )  # fmt: skip
     result = bisected(compiler)
     assert (result.verdict, result.subsystem, result.names) == ("found", Link.DYNAMO, ["suppress_errors=true"])
@@ -162,7 +162,7 @@ def test_what_was_seen_is_data() -> None:
 def test_an_option_is_typed_and_its_lowerings_are_told() -> None:
     rule = behind(Link.BACKEND, lambda off: OK if off & {"cpp.simdlen=1", "c"} else DEFECT)
     result = bisected(
-        Compiler(rule, {Group.LOWERINGS: list("abcde")}, **{Group.OPTIONS: ["x=1", "cpp.simdlen=1", "y=2"]})
+        Compiler(rule, {Group.LOWERINGS: list("abcde")}, options={Group.OPTIONS: ["x=1", "cpp.simdlen=1", "y=2"]})
     )
     assert (result.group, result.names, result.also) == (Group.OPTIONS, ["cpp.simdlen=1"], ["c"])
     assert record_of(result).relation == "goes_away_with"
@@ -172,7 +172,7 @@ def test_an_option_is_typed_and_its_lowerings_are_told() -> None:
 
 def test_options_are_left_alone_where_the_user_says_so() -> None:
     rule = behind(Link.BACKEND, lambda off: OK if off & {"x=1", "c"} else DEFECT)
-    result = bisected(Compiler(rule, {Group.LOWERINGS: list("abc")}, **{Group.OPTIONS: ["x=1"]}), options=False)
+    result = bisected(Compiler(rule, {Group.LOWERINGS: list("abc")}, options={Group.OPTIONS: ["x=1"]}), options=False)
     assert (result.group, result.names) == (Group.LOWERINGS, ["c"])
 
 
@@ -217,7 +217,7 @@ def test_without_a_pass_the_compiler_fails_otherwise() -> None:
 def test_another_failure_is_not_the_fault_that_was_looked_for() -> None:
     rule = behind(Link.BACKEND, lambda off: f"{RAISED} Second" if "a" in off else f"{RAISED} First")
     result = bisected(Compiler(rule, {Group.LOWERINGS: ["a", "b"]}))
-    assert result.verdict == "subsystem" and result.fault is not None and result.fault["failure"] == "First"
+    assert result.verdict == "subsystem" and result.fault is not None and result.fault.failure == "First"
 
 
 def test_another_failure_lower_in_the_chain_is_not_the_fault() -> None:

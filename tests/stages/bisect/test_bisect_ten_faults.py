@@ -193,8 +193,8 @@ def test_an_injected_failure_is_bisected_too(kind: str, failures: list[str]) -> 
     """torch's C++ compiler refuses what is generated for a ReLU, or the kernel throws when it runs."""
     with injected_bug(kind=kind):
         result = bisect(Pointwise(), (torch.randn(4, 8),))
-    assert result.fault is not None and result.fault["kind"] == "raised"
-    assert result.fault["failure"] in failures
+    assert result.fault is not None and result.fault.kind == "raised"
+    assert result.fault.failure in failures
     assert (result.verdict, result.subsystem, result.group) == ("found", "inductor", "lowerings"), result.answer
     assert result.names == ["aten.relu.default"]
 
@@ -207,7 +207,7 @@ def test_the_injected_bug_of_triton_is_named(kind: str) -> None:
     torch.manual_seed(0)
     with injected_bug("triton.inject_relu_bug_TESTING_ONLY", kind):
         result = bisect(Pointwise().cuda(), (torch.randn(4, 8, device="cuda"),))
-    assert result.fault is not None and result.fault["kind"] == ("defect" if kind == "accuracy" else "raised")
+    assert result.fault is not None and result.fault.kind == ("defect" if kind == "accuracy" else "raised")
     assert (result.verdict, result.subsystem, result.group) == ("found", "inductor", "lowerings"), result.answer
     assert result.names == ["aten.relu.default"]
     (node,) = {node.code for item in result.applications for node in item.nodes}

@@ -45,23 +45,21 @@ def test_every_file_is_there(broken: tuple[StageResult, MemoryArtifacts]) -> Non
 def test_summary_counts(broken: tuple[StageResult, MemoryArtifacts]) -> None:
     result, artifacts = broken
     counts = result.summary["graphs"]
-    assert {key: counts[key] for key in ("dynamo", "forward", "backward", "breaks")} == {
-        "dynamo": 3, "forward": 3, "backward": 3, "breaks": 2,
-    }  # fmt: skip
-    assert counts["guards"] == len(artifacts.read_json("capture/guards.json")) > 0
+    assert (counts.dynamo, counts.forward, counts.backward, counts.breaks) == (3, 3, 3, 2)
+    assert counts.guards == len(artifacts.read_json("capture/guards.json")) > 0
     stored = [artifacts.read_json(name) for name in artifacts.names("capture/graphs/") if name.endswith("ward.json")]
     calls = [node for graph in stored for node in graph["nodes"] if node["op"].startswith("call")]
     items = sum(node["target"] == "_operator.getitem" for node in calls)
-    assert items > 0 and counts["nodes"] == len(calls) - items
+    assert items > 0 and counts.nodes == len(calls) - items
     assert result.message == (
-        f"3 Dynamo graphs (AOTAutograd: 3 forward, 3 backward), {counts['nodes']} operations, 2 graph breaks, "
-        f"{counts['guards']} guards"
+        f"3 Dynamo graphs (AOTAutograd: 3 forward, 3 backward), {counts.nodes} operations, 2 graph breaks, "
+        f"{counts.guards} guards"
     )
 
 
 def test_the_message_names_the_setting_of_dynamos_that_would_make_a_graph() -> None:
     result, _ = run(case_of(nn.Sequential(nn.LSTM(4, 4)), torch.randn(3, 2, 4)))
-    assert result.summary["graphs"]["dynamo"] == 0
+    assert result.summary["graphs"].dynamo == 0
     assert "Try: backend.dynamo.allow_rnn=true" in result.message
 
 
@@ -91,7 +89,7 @@ def test_no_graph_is_not_a_pass() -> None:
     result, _ = run(case_of(NoTensors(), torch.ones(3)))
     assert result.status == "failed"
     assert "not established" in result.message
-    assert result.summary["graphs"]["dynamo"] == 0
+    assert result.summary["graphs"].dynamo == 0
 
 
 def test_statistics_add_up() -> None:

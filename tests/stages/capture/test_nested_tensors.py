@@ -90,8 +90,8 @@ def test_stages_compare_and_vary_them(build: dict[str, Any], verdict: str) -> No
     artifacts = MemoryArtifacts()
     context = StageContext(Settings(model), artifacts)
     result = KernelDiffStage(KernelDiffConfig()).run(context)
-    assert result.summary["numerics"]["verdict"] == verdict, result.message
-    assert result.summary["numerics"]["compared"] >= 1
+    assert result.summary["numerics"].verdict == verdict, result.message
+    assert result.summary["numerics"].compared >= 1
     context.live.clear()
     assert GuardsStage(GuardsConfig()).run(context).status in ("passed", "failed")
 

@@ -105,7 +105,7 @@ def test_without_a_profile_the_backends_capabilities_are_checked() -> None:
     assert "of chip in warning mode" in result.message
     assert "the rules are those that the backend chip declares (accel=none)" in result.message
     found = result.summary["violations"]
-    assert (found["profile"], found["declared_by"], found["total"]) == ("chip", "backend", len(rules(result)))
+    assert (found.profile, found.declared_by, found.total) == ("chip", "backend", len(rules(result)))
 
 
 def test_the_backend_says_whether_it_is_strict_unless_accel_does() -> None:
@@ -123,7 +123,7 @@ def test_a_named_profile_takes_the_place_of_the_capabilities() -> None:
     result = run(settings(Chip, AccelConfig(name="mine", alignment=4)))
     assert rules(result) == []
     assert "mine took the place of the rules that the backend chip declares" in result.message
-    assert result.summary["violations"]["declared_by"] == "accel"
+    assert result.summary["violations"].declared_by == "accel"
 
 
 def test_an_own_check_is_asked_beside_the_profile_and_counted_once() -> None:
@@ -148,14 +148,14 @@ def test_a_waiver_covers_what_an_own_check_found(caplog: pytest.LogCaptureFixtur
 
 def test_an_own_check_alone_is_a_check() -> None:
     result = run(settings(OnlyACheck))
-    assert (result.status, result.summary["violations"]["total"]) == ("passed", 0)
+    assert (result.status, result.summary["violations"].total) == ("passed", 0)
     assert "nothing was checked" not in result.message and "the backend only_a_check checked as well" in result.message
 
 
 def test_a_backend_that_declares_nothing_leaves_the_run_unchecked() -> None:
     result = run(settings("faulty_adapters.CrashInCompile"))
     assert result.message == "nothing was checked: the profile none has no rules"
-    assert result.summary["violations"]["total"] is None
+    assert result.summary["violations"].total is None
 
 
 def test_a_planted_fault_keeps_the_inner_adapters_rules() -> None:

@@ -28,7 +28,7 @@ def test_strict_fails_with_every_violation_and_warning_passes():
     assert len(strict.artifacts[TABLE]) == len(warning.artifacts[TABLE]) == 2
     assert strict.message == "2 violations of none in strict mode (alignment 2); 2 repros in repros/, 0 verified"
     assert "repros" not in warning.summary and list(warning.artifacts) == [TABLE, SUMMARY]
-    assert strict.summary["violations"]["strict"] is True and warning.summary["violations"]["strict"] is False
+    assert strict.summary["violations"].strict is True and warning.summary["violations"].strict is False
     assert set(strict.artifacts[TABLE]["severity"]) == {"error"}
 
 
@@ -54,8 +54,8 @@ def test_no_graph_is_not_established():
 
 def test_no_rules_and_a_fit_are_told_apart():
     assert run({}).message == "nothing was checked: the profile none has no rules"
-    assert run({}).summary["violations"]["total"] is None
-    assert run({"alignment": 2}).summary["violations"]["total"] == 0
+    assert run({}).summary["violations"].total is None
+    assert run({"alignment": 2}).summary["violations"].total == 0
     assert run({"alignment": 2}).message == "1 graph (seen as forward) fits none"
     both = (replace(GRAPH, id="g0.dynamo", kind="dynamo"), GRAPH)
     assert run({"alignment": 2}, graphs=both).message == "1 graph (seen as dynamo, forward) fits none"

@@ -96,7 +96,7 @@ def test_without_emulation_nothing_changes() -> None:
 def test_a_sum_in_too_narrow_a_format_is_a_defect() -> None:
     numerics = NumericsConfig(storage={"float32": "bfloat16"}, accumulate="float8_e5m2", accumulate_block=4)
     result = judged(context_of(numerics))
-    assert result.status == "failed" and result.summary["numerics"]["verdict"] == "defect"
+    assert result.status == "failed" and result.summary["numerics"].verdict == "defect"
     assert "storage rounding alone raised the floor" in result.message
 
 

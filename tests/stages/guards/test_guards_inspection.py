@@ -10,6 +10,7 @@ from guard_models import WITHOUT_CODE, Added, Branching, Counting, Picky, Plain,
 
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.artifacts.guards import Guard
+from inductor_debug.stages.artifacts.records import DynamicShapes
 from inductor_debug.stages.guards import tables
 from inductor_debug.stages.guards.inspection import inspect_guards
 from inductor_debug.stages.guards.records import CompiledFrame, GuardReport
@@ -67,7 +68,7 @@ def test_dynamic_shapes_relax_the_free_dimension_alone(plain: GuardReport) -> No
     assert [(guard.name, guard.dynamic) for guard in relaxed] == [("L['x']", "relaxed")]
     assert relaxed[0].becomes == ["size=[None, 4], stride=[4, 1]", "2 <= L['x'].size()[0]"]
     assert frame.added == ["2 <= L['x'].size()[0]"]
-    assert plain.changes() == {"kept": len(frame.guards) - 1, "relaxed": 1, "gone": 0}
+    assert plain.changes() == DynamicShapes(kept=len(frame.guards) - 1, relaxed=1, gone=0)
 
 
 def test_dynamic_shapes_relax_a_number_to_its_type(rolled: GuardReport) -> None:
@@ -77,7 +78,7 @@ def test_dynamic_shapes_relax_a_number_to_its_type(rolled: GuardReport) -> None:
     assert shift.becomes == ["___check_type_id(L['shift'], …), type=<class 'int'>"]
     assert (scale.code, scale.dynamic) == (["L['scale'] == 0.5"], "relaxed")
     assert "___check_type_id(L['scale'], …), type=<class 'float'>" in scale.becomes
-    assert rolled.changes() == {"kept": len(frame.guards) - 3, "relaxed": 3, "gone": 0}
+    assert rolled.changes() == DynamicShapes(kept=len(frame.guards) - 3, relaxed=3, gone=0)
     assert outcomes(rolled, "batch", 1) == ["recompiled", "recompiled", "reused"]
 
 
@@ -177,7 +178,7 @@ def test_a_limit_is_told_with_its_option_and_ends_the_reuse() -> None:
     limited = [row for row in tables.recompiles(report) if row.limit]
     assert {(row.limit, row.graph) for row in limited} == {("torch._dynamo.config.recompile_limit=1", None)}
     assert tables.breaks(report) == []
-    assert tables.summary(report)["limits_hit"] == 4
+    assert tables.summary(report).limits_hit == 4
 
 
 def test_a_models_own_counter_recompiles_the_same_inputs_and_the_case_is_left_as_it_was() -> None:
@@ -255,7 +256,7 @@ def test_a_policy_that_can_not_compile_is_a_finding_and_compares_nothing() -> No
     assert any("with dynamic sizes: the first call raised" in note for note in tables.not_established(report))
     assert report.bases["dynamic"].outcome == "refused_by_compiler" and "no symbols" in report.bases["dynamic"].message
     assert "no symbols" in report.graphs[0].not_established
-    assert report.changes() == {"kept": None, "relaxed": None, "gone": None}
+    assert report.changes() == DynamicShapes()
 
 
 def test_one_tensor_as_two_arguments_stays_one() -> None:

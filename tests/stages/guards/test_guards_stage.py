@@ -15,6 +15,7 @@ from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.guards import Guard
+from inductor_debug.stages.artifacts.records import DynamicShapes
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult
 from inductor_debug.stages.guards import suggestions
 from inductor_debug.stages.guards.comparison import compare_guards
@@ -89,13 +90,12 @@ def test_the_guard_that_failed_is_named_with_its_variation(masked: tuple[StageRe
 def test_the_summary_and_the_message(masked: tuple[StageResult, MemoryArtifacts]) -> None:
     counts = masked[0].summary["guards"]
     again = {"repeat": [], "batch": ["static", "automatic"], "length": ["static", "automatic"]}
-    assert counts["recompiling"] == again
-    assert {key: counts[key] for key in ("graphs", "breaks", "variations", "recompiled", "not_established")} == {
-        "graphs": 1, "breaks": 0, "variations": 4, "recompiled": 6, "not_established": 0,
-    }  # fmt: skip
-    assert counts["dynamic_shapes"] == {"kept": counts["guards"] - 2, "relaxed": 2, "gone": 0}
+    assert counts.recompiling == again
+    assert (counts.graphs, counts.breaks, counts.variations) == (1, 0, 4)
+    assert (counts.recompiled, counts.not_established) == (6, 0)
+    assert counts.dynamic_shapes == DynamicShapes(kept=counts.guards - 2, relaxed=2, gone=0)
     assert masked[0].message == (
-        f"1 graph with {counts['guards']} guards, no graph break, recompiles when these vary: "
+        f"1 graph with {counts.guards} guards, no graph break, recompiles when these vary: "
         "batch (static, automatic); length (static, automatic), dynamic shapes relax 2 guards and remove 0"
     )
 

@@ -64,14 +64,14 @@ def run(context: StageContext, **options: Any) -> StageResult:
 )
 def test_inductor_is_within_the_floor(dtype: str, precision: str, mode: str) -> None:
     result = run(context("cuda", mode, dtype, precision, "inductor"))
-    assert result.summary["numerics"]["verdict"] in ("exact", "within_floor", "within_tolerance"), result.message
+    assert result.summary["numerics"].verdict in ("exact", "within_floor", "within_tolerance"), result.message
     if mode == "training":
         assert result.artifacts["kerneldiff/diagnosis.json"].random == "all sides drew the same random numbers"
 
 
 def test_tf32_raises_the_floor() -> None:
     result = run(context("cuda", "inference", "float32", "cast", "inductor", tf32="all"))
-    assert result.summary["numerics"]["verdict"] == "within_floor", result.message
+    assert result.summary["numerics"].verdict == "within_floor", result.message
 
 
 @pytest.mark.parametrize(("here", "there"), [("cpu", "cuda"), ("cuda", "cpu")])
@@ -81,4 +81,4 @@ def test_a_baseline_of_the_other_device(here: str, there: str, tmp_path: Path) -
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(encode(name, content))
     second = run(context(there, "inference", "float32", "cast", "aot_eager"), baseline=str(tmp_path))
-    assert second.summary["numerics"]["verdict"] == "within_floor", second.message
+    assert second.summary["numerics"].verdict == "within_floor", second.message

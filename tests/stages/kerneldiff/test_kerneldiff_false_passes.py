@@ -100,7 +100,7 @@ def small(adapter: str, **more: Any) -> StageContext:
 def test_a_backend_that_never_trains_is_a_defect(optimizer: str, autocast: bool) -> None:
     result = run(small("Later", autocast=autocast), steps=3, optimizer=optimizer, draws=1)
     rows = result.artifacts["kerneldiff/outputs.csv"].set_index(["kind", "path"])
-    assert (result.status, result.summary["numerics"]["verdict"]) == ("failed", "defect"), result.message
+    assert (result.status, result.summary["numerics"].verdict) == ("failed", "defect"), result.message
     assert rows.loc[("parameter", "last.weight"), "verdict"] == "defect"
     assert set(rows.loc["gradient", "verdict"]) <= {"exact", "within_floor"}
 
@@ -115,7 +115,7 @@ def test_a_backend_that_never_trains_is_a_defect(optimizer: str, autocast: bool)
 )
 def test_a_later_run_that_fails_is_a_result(adapter: str, verdict: str, told: str) -> None:
     result = run(small(adapter), repeats=3)
-    assert (result.status, result.summary["numerics"]["verdict"]) == ("failed", verdict), result.message
+    assert (result.status, result.summary["numerics"].verdict) == ("failed", verdict), result.message
     assert told in result.message
     assert "kerneldiff/jitter.csv" in result.artifacts
     paths = set(result.artifacts["kerneldiff/outputs.csv"]["path"])
@@ -126,7 +126,7 @@ def test_a_later_run_that_fails_is_a_result(adapter: str, verdict: str, told: st
 
 def test_steps_that_raise_leave_what_was_compared() -> None:
     result = run(small("LaterRaises"), steps=2)
-    assert result.summary["numerics"]["verdict"] == "not_established"
+    assert result.summary["numerics"].verdict == "not_established"
     assert "in the optimizer steps the test side raised RuntimeError: kernel launch failed" in result.message
     assert "gradient" in set(result.artifacts["kerneldiff/outputs.csv"]["kind"])
 
@@ -276,7 +276,7 @@ def test_what_a_tolerance_hides_is_told() -> None:
 @pytest.mark.parametrize(("size", "verdict"), [(1e-6, "within_tolerance"), (1.0, "defect")])
 def test_a_gold_that_raised_is_told(size: float, verdict: str) -> None:
     result = run(faint(Faint(size, only=torch.float32), torch.float32), draws=1)
-    assert result.summary["numerics"]["verdict"] == verdict
+    assert result.summary["numerics"].verdict == verdict
     told = "; no gold, so a tolerance decides: float64 raised TypeError: needs torch.float32"
     assert told in result.message, result.message
     assert ("in 1 the tolerance hides errors" in result.message) == (verdict == "within_tolerance")
@@ -323,7 +323,7 @@ def test_exact_inputs_are_no_branch(
     options = {"inner": "aot_eager", "node": "addmm", "fault": "scale", "strength": strength}
     settings = Settings(ModelConfig("net"), backend=BackendConfig(planted, planted, options))
     result = run(StageContext(settings, MemoryArtifacts(), {"case": case}))
-    assert result.summary["numerics"]["verdict"] == "defect", result.message
+    assert result.summary["numerics"].verdict == "defect", result.message
 
 
 def test_elements_without_a_gold_are_judged_by_tolerance() -> None:

@@ -72,7 +72,7 @@ def wrong_later(call: int, args: tuple[Any, ...], outs: tuple[Any, ...]) -> tupl
 
 def test_a_backend_that_is_wrong_later_is_no_fault_of_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     result = run(wrong_later, monkeypatch, store_baseline=True)
-    assert result.summary["numerics"]["verdict"] == "defect", result.message
+    assert result.summary["numerics"].verdict == "defect", result.message
     found = rows(result)
     assert found.loc[("output", "y"), "verdict"] == "exact"
     assert found.loc[("output", "y (run 2)"), "verdict"] == found.loc[("output", "y (run 3)"), "verdict"] == "defect"

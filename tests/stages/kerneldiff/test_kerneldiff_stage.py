@@ -82,7 +82,7 @@ def verdicts(result):
 def test_aot_eager_trains_alike_and_rows_cover_every_kind():
     result = run(context_of())
     rows = result.artifacts["kerneldiff/outputs.csv"]
-    assert result.status == "passed" and result.summary["numerics"]["failed"] == 0
+    assert result.status == "passed" and result.summary["numerics"].failed == 0
     assert set(rows["kind"]) == {"output", "loss", "gradient", "buffer"}
     assert {"logits", "hidden[0]", "loss", "first.weight", "norm.running_mean"} <= set(rows["path"])
     diagnosis = result.artifacts["kerneldiff/diagnosis.json"]
@@ -94,13 +94,13 @@ def test_aot_eager_trains_alike_and_rows_cover_every_kind():
 def test_inductor_in_bfloat16_is_no_defect():
     result = run(context_of("inductor", mode="inference", dtype=torch.bfloat16))
     assert result.status == "passed", result.message
-    assert result.summary["numerics"]["compared"] == 2
+    assert result.summary["numerics"].compared == 2
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_a_scaled_output_is_a_defect_and_is_drawn(mode):
     result = run(context_of("scaled", mode=mode, adapter=f"{__name__}.Scaled"))
-    assert (result.status, result.summary["numerics"]["verdict"]) == ("failed", "defect")
+    assert (result.status, result.summary["numerics"].verdict) == ("failed", "defect")
     assert "defect" in verdicts(result).values()
     diagnosis = result.artifacts["kerneldiff/diagnosis.json"]
     assert diagnosis.kind is None and diagnosis.localization.startswith("not established")
@@ -113,14 +113,14 @@ def test_a_scaled_output_is_a_defect_and_is_drawn(mode):
 
 def test_a_crash_is_not_established_and_its_message_is_kept():
     result = run(context_of("crashing", adapter=f"{__name__}.Crashing"))
-    assert (result.status, result.summary["numerics"]["verdict"]) == ("failed", "not_established")
-    assert result.summary["numerics"]["compared"] == 0 and result.summary["numerics"]["max_abs"] is None
+    assert (result.status, result.summary["numerics"].verdict) == ("failed", "not_established")
+    assert result.summary["numerics"].compared == 0 and result.summary["numerics"].max_abs is None
     assert "vmul.q7" in result.artifacts["kerneldiff/diagnosis.json"].error["message"]
 
 
 def test_eager_against_eager_is_not_exercised():
     result = run(context_of("eager"))
-    assert (result.status, result.summary["numerics"]["verdict"]) == ("passed", "not_exercised")
+    assert (result.status, result.summary["numerics"].verdict) == ("passed", "not_exercised")
 
 
 def test_the_model_and_the_generators_are_left_as_found():
@@ -154,7 +154,7 @@ class Noisy(Net):
 def test_gold_repeats_the_reference_s_random_numbers(adapter, verdict):
     context = context_of("noisy", mode="inference", adapter=adapter)
     context.case.module = Noisy().eval()
-    assert run(context).summary["numerics"]["verdict"] == verdict
+    assert run(context).summary["numerics"].verdict == verdict
 
 
 class Leaky(Net):
@@ -169,14 +169,14 @@ def test_a_floor_of_different_draws_establishes_nothing():
     context = context_of("scaled", mode="inference", adapter=f"{__name__}.Scaled")
     context.case.module = Leaky().eval()
     result = run(context)
-    assert (result.status, result.summary["numerics"]["verdict"]) == ("failed", "not_established"), result.message
+    assert (result.status, result.summary["numerics"].verdict) == ("failed", "not_established"), result.message
     assert "no noise floor" in result.message
 
 
 def test_a_tolerance_decides_where_it_is_set():
     scaled = context_of("scaled", mode="inference", adapter=f"{__name__}.Scaled")
-    assert run(scaled, rtol=0.01).summary["numerics"]["verdict"] == "within_tolerance"
-    assert run(scaled, rtol=1e-5).summary["numerics"]["verdict"] == "defect"
+    assert run(scaled, rtol=0.01).summary["numerics"].verdict == "within_tolerance"
+    assert run(scaled, rtol=1e-5).summary["numerics"].verdict == "defect"
 
 
 def test_reference_in_another_dtype_is_rounded_to_the_case():

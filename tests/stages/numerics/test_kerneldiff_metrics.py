@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inductor_debug.stages.kerneldiff import tables
+from inductor_debug.stages.kerneldiff.records import Comparison
 from inductor_debug.stages.numerics import accumulator, histogram, one_pass
 from inductor_debug.stages.numerics.comparison import KernelDiff, assert_matches, compare, compare_tensors
 
@@ -181,8 +182,8 @@ def test_a_summary_of_large_errors_does_not_overflow():
         compare_tensors(torch.zeros(count).double(), torch.full((count,), 1e300, dtype=torch.float64))
         for count in (1, 3)
     ]
-    assert tables.summary(rows, "defect")["rmse"] == pytest.approx(1e300)
-    assert tables.summary(rows[:0], "defect")["rmse"] is None
+    assert tables.summary(Comparison("defect", "", rows)).rmse == pytest.approx(1e300)
+    assert tables.summary(Comparison("defect", "")).rmse is None
 
 
 def test_shape_and_dtype_mismatch_are_results():

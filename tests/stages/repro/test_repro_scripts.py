@@ -222,7 +222,7 @@ def test_the_bound_is_counted_and_each_rule_comes_first() -> None:
     few = write_repros([graph], check(graph, config), limit=5, verified=0)
     assert {item.rows[0].rule for item in few.scripts} == {item.rows[0].rule for item in everything.scripts}
     assert few.left_out == len(everything.scripts) - 5 and str(few.left_out) in str(few)
-    assert all(item.row["verified"] is False and item.row["reason"] for item in few.scripts)
+    assert all(item.record.verified is False and item.record.reason for item in few.scripts)
 
 
 def test_a_backend_can_be_given_and_its_failure_is_no_violation(tmp_path: Path) -> None:

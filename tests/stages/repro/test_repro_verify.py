@@ -75,11 +75,9 @@ def test_the_stage_runs_what_it_writes_before_it_calls_it_verified() -> None:
 
     result = ConstrainStage(ConstrainConfig(verified_repros=1)).run(context({"alignment": 8, "strict": True}))
     first, second = result.summary["repros"]
-    assert (first["verified"], first["reason"], first["failure_class"]) == (True, "", "violation:alignment")
-    assert (second["verified"], second["reason"]) == (False, "not run: the first 1 are")
-    assert {item["path"] for item in (first, second)} == {
-        name for name in result.artifacts if name.startswith("repros/")
-    }
+    assert (first.verified, first.reason, first.failure_class) == (True, "", "violation:alignment")
+    assert (second.verified, second.reason) == (False, "not run: the first 1 are")
+    assert {item.path for item in (first, second)} == {name for name in result.artifacts if name.startswith("repros/")}
     assert result.message.endswith("2 repros in repros/, 1 verified")
 
 

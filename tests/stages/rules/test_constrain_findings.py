@@ -71,7 +71,7 @@ def test_a_denied_call_is_one_finding_with_a_row_a_graph() -> None:
     found = check(graphs(), denying("aten.relu"))
     assert len(found) == 8  # two on one line, twice, in Dynamo's graph and in the forward graph
     assert [kinds(finding) for finding in found.findings] == [["dynamo", "forward"]] * 4
-    assert found.summary()["total"] == 4 and found.summary()["by_rule"] == {"operation": 4}
+    assert found.summary().total == 4 and found.summary().by_rule == {"operation": 4}
     assert found.by_severity == {"error": 4}
 
 
@@ -130,15 +130,15 @@ def test_every_total_counts_findings(tmp_path: Path) -> None:
     settings = Settings(ModelConfig(), accel=denying("aten.relu"))
     result = ConstrainStage(ConstrainConfig(verified_repros=0)).run(StageContext(settings, stored))
     assert result.message.startswith("4 violations of none in strict mode (operation 4); 1 repro in repros/")
-    assert result.summary["violations"]["total"] == 4
+    assert result.summary["violations"].total == 4
     assert result.artifacts[files.BY_RULE.path]["findings"].tolist() == [4]
     (repro,) = result.summary["repros"]
-    assert repro["violations"] == 4
+    assert repro.violations == 4
     table = pandas.read_csv(io.BytesIO(encode(files.VIOLATIONS.path, result.artifacts[files.VIOLATIONS.path])))
     assert len(table) == 8 and table.groupby("finding").size().tolist() == [2] * 4
 
     stored.add(result)
-    shown = section.violations(stored, {"violations": result.summary["violations"]}, 0)
+    shown = section.violations(stored, result.summary["violations"], 0)
     assert shown is not None and shown["total"] == 4 and shown["by_severity"] == {"error": 4}
     assert sum(line.findings for line in shown["top_lines"]) == 4
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from inductor_debug.stages.accelerators.config import AccelConfig, Rule, Waiver
 from inductor_debug.stages.accelerators.profile import validate_profile
+from inductor_debug.stages.artifacts import records
 from inductor_debug.stages.graphs.operation_names import matches
 from inductor_debug.stages.graphs.symbolic_sizes import case_value, guaranteed_factor
 from inductor_debug.stages.rules.engine import check
@@ -208,9 +209,9 @@ def test_operation_cost_is_the_share_of_flops():
 def test_strict_gives_every_violation_not_the_first():
     violations = check(MATMUL, AccelConfig(alignment=16, denied=["aten.relu"], strict=True))
     assert violations.by_severity == {"error": 5} and violations.failed
-    assert violations.summary() == {
-        "total": 5, "by_rule": {"alignment": 4, "operation": 1}, "by_effect": {"pad": 4, "reject": 1},
-        "by_severity": {"error": 5}, "strict": True}  # fmt: skip
+    assert violations.summary() == records.Violations(
+        total=5, by_rule={"alignment": 4, "operation": 1}, by_effect={"pad": 4, "reject": 1}, by_severity={"error": 5},
+        strict=True)  # fmt: skip
     assert list(violations.table.columns) == COLUMNS and len(violations.table) == 5
     assert list(check([], AccelConfig()).table.columns) == COLUMNS
 

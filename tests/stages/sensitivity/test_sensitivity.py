@@ -223,7 +223,7 @@ def test_the_stage_stores_the_table_and_the_report_shows_the_places() -> None:
     artifacts.add(result)
     rows = files.SENSITIVITY.records(artifacts)
     assert rows is not None and len(rows) == 8 and "faults planted in eager" in result.message
-    shown = numerics(artifacts, {"numerics": result.summary["numerics"]}, 3)
+    shown = numerics(artifacts, result.summary["numerics"], 3)
     assert shown is not None and [row["kind"] for row in shown["sensitivity"]["rows"]] == ["any"] * 3
     assert shown["sensitivity"]["rows_total"] == 4
     summary = {"run": {}, "verdict": "passed", "stages": [], "numerics": result.summary["numerics"]}

@@ -103,7 +103,7 @@ def test_other_rounding_does_not_judge_where_eager_gives_other_numbers(tmp_path:
     moved(tmp_path, "reference.safetensors", 1 + 2**-23)
     moved(tmp_path, "gold.safetensors", 1 + 1e-7)
     result = run(gate_context(), baseline=altered(tmp_path, lambda about: None))
-    assert result.summary["numerics"]["verdict"] == "defect"
+    assert result.summary["numerics"].verdict == "defect"
     assert "references that round otherwise were not run" in result.message
     assert "gives neither the stored reference nor, in float64, the stored gold" in result.message
 
@@ -116,18 +116,18 @@ def test_other_rounding_does_not_judge_where_the_device_is_not_here(tmp_path: Pa
 
 def test_eager_is_not_exercised_against_its_own_baseline_and_exact_against_a_foreign_one(tmp_path: Path) -> None:
     source, first = stored(tmp_path, context_of("eager"))
-    assert first.summary["numerics"]["verdict"] == "not_exercised"
-    assert run(context_of("eager"), baseline=source).summary["numerics"]["verdict"] == "not_exercised"
+    assert first.summary["numerics"].verdict == "not_exercised"
+    assert run(context_of("eager"), baseline=source).summary["numerics"].verdict == "not_exercised"
     altered(tmp_path, lambda about: about["made_with"].update(torch="2.11.0", device="cuda:0"))
     foreign = run(context_of("eager"), baseline=source)
-    assert foreign.summary["numerics"]["verdict"] == "exact"
+    assert foreign.summary["numerics"].verdict == "exact"
     assert "(torch 2.11.0, cuda:0)" in foreign.message
 
 
 def test_another_seeds_weights_establish_nothing(tmp_path: Path) -> None:
     source, _ = stored(tmp_path)
     result = run(context_of(seed=1), baseline=source)
-    assert (result.status, result.summary["numerics"]["verdict"]) == ("failed", "not_established")
+    assert (result.status, result.summary["numerics"].verdict) == ("failed", "not_established")
     assert "4 of 10 parameters and buffers" in result.message and "first.weight" in result.message
     assert "Try: seed=0 (this run has seed=1)" in result.message
 
@@ -230,7 +230,7 @@ def test_stored_inputs_that_do_not_fit_shared_memory_are_a_configuration_error(t
 def test_other_draws_than_the_baselines_name_its_seed(tmp_path: Path) -> None:
     source, _ = stored(tmp_path, context_of("eager", drop=0.5), store_baseline=True)
     result = run(context_of("eager", drop=0.5, seed=1), baseline=source)
-    assert result.summary["numerics"]["verdict"] == "not_established"
+    assert result.summary["numerics"].verdict == "not_established"
     assert "Try: seed=0 (this run has seed=1), or stages.kerneldiff.baseline=null" in result.message
     again = run(context_of("eager", drop=0.5), baseline=source)
     assert again.status == "passed" and "Try:" not in again.message

@@ -103,7 +103,7 @@ def compared(module: nn.Module, *inputs: torch.Tensor, **options: Any) -> StageR
 
 
 def verdict(result: StageResult) -> str:
-    found: str = result.summary["numerics"]["verdict"]
+    found: str = result.summary["numerics"].verdict
     return found
 
 

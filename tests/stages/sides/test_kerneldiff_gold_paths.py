@@ -62,7 +62,7 @@ def compared(
 
 
 def numerics(result: StageResult) -> str:
-    return result.summary["numerics"]["verdict"]
+    return result.summary["numerics"].verdict
 
 
 def encoder() -> nn.TransformerEncoder:

@@ -91,7 +91,7 @@ def compared(module: nn.Module, *inputs: Any, adapter: str = "Scaled") -> StageR
 
 
 def numerics(result: StageResult) -> str:
-    return result.summary["numerics"]["verdict"]
+    return result.summary["numerics"].verdict
 
 
 @pytest.mark.parametrize(("adapter", "verdict"), [("Scaled", "defect"), ("aot_eager", "exact")])
