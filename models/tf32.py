@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from inductor_debug.models.torch_private import allow_tf32
+from inductor_debug.models.torch_private import allow_tf32, cudnn_allows_tf32
 
 ROUNDOFF = 2.0**-11
 """Unit roundoff of TF32."""
@@ -44,6 +44,7 @@ def tf32_allowed(choice: str) -> Iterator[None]:
     cudnn: Any = torch.backends.cudnn
     matmul: Any = torch.backends.cuda.matmul
     before = cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision, matmul.fp32_precision
+    convolutions = cudnn_allows_tf32()  # which torch keeps apart from the new names, and raises where they disagree
     products = float32_products()  # torch 2.15 raises it with what allows TF32, and leaves it so
     allow_tf32(convolutions=choice != "none", products=choice == "all")
     try:
@@ -51,4 +52,5 @@ def tf32_allowed(choice: str) -> Iterator[None]:
     finally:
         if float32_products() != products:
             set_float32_products(products)
+        allow_tf32(convolutions=convolutions, products=None)
         cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision, matmul.fp32_precision = before

@@ -39,13 +39,24 @@ __all__ = [
 ]
 
 
-def allow_tf32(*, convolutions: bool, products: bool) -> None:
+def cudnn_allows_tf32() -> bool | None:
+    """``torch.backends.cudnn.allow_tf32``; None where torch refuses, for its new names say otherwise."""
+    try:
+        return torch._C._get_cudnn_allow_tf32()
+    except RuntimeError:
+        return None
+
+
+def allow_tf32(*, convolutions: bool | None, products: bool | None) -> None:
     """``torch.backends.cudnn.allow_tf32`` and ``cuda.matmul.allow_tf32``, which set what the new names say too.
 
     Through the functions behind them, because torch's own test utilities freeze the attributes for the whole process.
+    None leaves one as it is.
     """
-    torch._C._set_cudnn_allow_tf32(convolutions)
-    torch._C._set_cublas_allow_tf32(products)
+    if convolutions is not None:
+        torch._C._set_cudnn_allow_tf32(convolutions)
+    if products is not None:
+        torch._C._set_cublas_allow_tf32(products)
 
 
 def set_cudnn_benchmark(value: bool) -> None:
