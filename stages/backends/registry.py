@@ -24,7 +24,7 @@ FACTORIES = {
     "dynamo": "registered:configured",
 }
 """Name → ``module:function`` of this package; the function makes the adapter of a configuration and a profile."""
-assert FACTORIES.keys() == BUILT_IN.keys()
+assert FACTORIES.keys() == BUILT_IN.keys(), "FACTORIES here and BUILT_IN of stages/settings.py name the same backends"
 
 MISSING = "???"
 """A mandatory value that nobody gave, as OmegaConf writes it."""

@@ -21,7 +21,6 @@ from inductor_debug.stages.kerneldiff.tables import (
     summary,
     table,
 )
-from inductor_debug.stages.numerics.metrics import metrics
 from inductor_debug.stages.numerics.verdict import FAILING
 from inductor_debug.stages.sides.baseline import Baseline
 from inductor_debug.stages.sides.baseline_store import store
@@ -48,11 +47,10 @@ class KernelDiffStage(Stage):
         with the stored ones.
 
         Raises:
-            ConfigurationError: see :func:`stages.kerneldiff.standard.opened_baseline`,
-                :func:`stages.kerneldiff.extra_runs.check` and :func:`stages.numerics.metrics.metrics`.
+            ConfigurationError: see :func:`stages.kerneldiff.standard.opened_baseline` and
+                :func:`stages.kerneldiff.extra_runs.check`.
         """
         extra_runs.check(self.config, context.settings)
-        metrics()  # those of packages too
         self._open(context)
 
     def run(self, context: StageContext) -> StageResult:

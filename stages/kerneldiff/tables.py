@@ -9,7 +9,8 @@ from inductor_debug.stages.artifacts.comparison import Diagnosis
 from inductor_debug.stages.artifacts.records import Numerics
 from inductor_debug.stages.kerneldiff.records import Comparison
 from inductor_debug.stages.numerics.comparison import KernelDiff
-from inductor_debug.stages.numerics.records import TensorComparison, columns
+from inductor_debug.stages.numerics.metrics import metrics
+from inductor_debug.stages.numerics.records import COLUMNS, TensorComparison
 from inductor_debug.stages.numerics.verdict import FAILING, VERDICTS
 
 COARSE = 0.5
@@ -101,7 +102,8 @@ def describe_error(error: dict[str, str]) -> str:
 
 def table(rows: list[TensorComparison]) -> pd.DataFrame:
     """Rows as the table of ``outputs.csv``. Columns hold objects, so that large integers stay exact."""
-    return pd.DataFrame([row.row() for row in rows], columns=columns(), dtype=object)
+    columns = [*COLUMNS, *(metric.name for metric in metrics())]
+    return pd.DataFrame([row.row() for row in rows], columns=columns, dtype=object)
 
 
 def summary(comparison: Comparison) -> Numerics:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from inductor_debug.stages.numerics import formats
 from inductor_debug.stages.numerics.accumulator import Figures, Number
 from inductor_debug.stages.numerics.comparable import CannotCompare, comparable
 from inductor_debug.stages.numerics.limits import check_values
-from inductor_debug.stages.numerics.metrics import metrics
+from inductor_debug.stages.numerics.metrics import Value, metrics, value_of
 from inductor_debug.stages.numerics.one_pass import begin, chunks
 from inductor_debug.stages.numerics.readers import Side
 from inductor_debug.stages.numerics.records import TensorComparison, text_table
@@ -184,18 +184,14 @@ def _fill(record: TensorComparison, figures: Figures) -> None:
         record.worst_index, record.worst_reference, record.worst_test = first.index, first.reference, first.test
 
 
-def _measured(figures: Figures, sides: list[Side]) -> dict[str, float | int | None]:
-    """Every metric of one tensor; the elements are walked once more for those that ask for them."""
-    found = [metric() for metric in metrics()]
-    walking = [metric for metric in found if metric.passes]
-    if walking:
-        for _, pieces in chunks(sides):
-            reference, test, *gold = (
-                formats.widen(piece.to(sides[0].device).resolve_conj().resolve_neg()) for piece in pieces
-            )
-            for metric in walking:
-                metric.add(reference, test, gold[0] if gold else None)
-    return {metric.name: metric.value(figures) for metric in found}
+def _measured(figures: Figures, sides: list[Side]) -> dict[str, Value]:
+    """Every metric of one tensor; the elements are walked once more for one that asks for them."""
+
+    def pieces() -> Iterator[list[torch.Tensor]]:
+        for _, found in chunks(sides):
+            yield [formats.widen(piece.to(sides[0].device).resolve_conj().resolve_neg()) for piece in found]
+
+    return {metric.name: value_of(metric, figures, pieces) for metric in metrics()}
 
 
 def _decide(record: TensorComparison, judgement: Judgement, factor: float | None) -> None:

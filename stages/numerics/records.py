@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from inductor_debug.stages.numerics.accumulator import Number
-from inductor_debug.stages.numerics.metrics import metrics
 from inductor_debug.stages.numerics.verdict import Judgement, Reason
 from inductor_debug.stages.numerics.worst import NONE, WorstFirst
 
@@ -153,12 +152,7 @@ _JUDGED = tuple(item.name for item in fields(Judgement))
 
 _NO_COLUMN = ("worst", "histogram", "run", "reason", "metrics")
 COLUMNS = [name for name in TensorComparison.__dataclass_fields__ if name not in _NO_COLUMN]
-
-
-def columns() -> list[str]:
-    """Those of ``outputs.csv``, in order: of the record, then the metrics'."""
-    return [*COLUMNS, *(metric.name for metric in metrics())]
-
+"""Those of ``outputs.csv``, in order; the metrics' follow."""
 
 SHOWN = ("kind", "path", "shape", "dtype", "verdict", "max_abs", "rmse", "max_ulp", "mismatched", "ratio", "message")
 MOST_SHOWN = 20

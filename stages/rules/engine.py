@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from inductor_debug.stages.accelerators.config import AccelConfig, Rule
 from inductor_debug.stages.accelerators.operation_lists import confirm_names
 from inductor_debug.stages.accelerators.profile import Profile, validate_profile
+from inductor_debug.stages.accelerators.rule_kinds import KINDS
 from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.rules.alignment import alignment
 from inductor_debug.stages.rules.checked_tensors import unclear, unseen
@@ -47,7 +48,7 @@ RULES: dict[str, Callable[..., Iterator[Violation]]] = {
     "dynamic_shape": dynamic_shape,
     "custom": custom,
 }
-
+assert {*RULES, "operation"} == KINDS.keys(), "RULES here and KINDS of stages/accelerators/rule_kinds.py name the same"
 
 DECOMPOSED = ("forward", "backward", "joint")
 """Kinds of graphs in which an operation is what it will be; in others a composite may become several."""

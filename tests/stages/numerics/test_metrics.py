@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from inductor_debug import compare, compare_tensors
-from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.kerneldiff.tables import table
 from inductor_debug.stages.numerics import metrics as room
 from inductor_debug.stages.numerics.accumulator import Figures
@@ -85,10 +84,60 @@ def test_a_packages_metric_is_a_column_and_is_given_every_element_once(
     )
 
 
-@pytest.mark.parametrize(("name", "words"), [("compare", "names no metric"), ("Taken", "'scale' another metric has")])
-def test_what_is_no_metric_or_has_the_name_of_another_is_told(
-    name: str, words: str, offered: Callable[[str], None]
+class Column(SignFlips):
+    name = "max_abs"
+
+
+class Nameless(Metric):
+    def value(self, figures: Figures) -> None:
+        return None
+
+
+class Raising(SignFlips):
+    name = "raising"
+
+    def value(self, figures: Figures) -> int:
+        raise RuntimeError("bad metric")
+
+
+class RaisingInPieces(SignFlips):
+    name = "in_pieces"
+
+    def add(self, reference: torch.Tensor, test: torch.Tensor, gold: torch.Tensor | None) -> None:
+        raise RuntimeError("bad pieces")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("compare", "no subclass of inductor_debug.Metric"),
+        ("Taken", "another column of the name scale"),
+        ("Column", "another column of the name max_abs"),
+        ("Nameless", "Nameless.name is None"),
+        ("nothing_such", "AttributeError"),
+    ],
+)
+def test_what_can_t_be_taken_is_left_out_with_its_package(
+    name: str, words: str, offered: Callable[[str], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     offered(name)
-    with pytest.raises(ConfigurationError, match=words):
-        compare_tensors(torch.ones(2), torch.ones(2))
+    found = compare_tensors(torch.ones(2), torch.ones(2))
+    assert found.verdict == "exact" and list(found.metrics) == ["scale"]
+    assert list(table([found]).columns).count("max_abs") == 1
+    (record,) = caplog.records
+    assert f"any = {__name__}:{name} of an unnamed package is left out" in record.message and words in record.message
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "words"), [("Raising", "raising", "bad metric"), ("RaisingInPieces", "in_pieces", "bad pieces")]
+)
+def test_one_that_raises_has_no_value_and_changes_nothing(
+    name: str, column: str, words: str, offered: Callable[[str], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    offered(name)
+    found = compare({"x": torch.ones(2), "y": torch.ones(3)}, {"x": torch.ones(2), "y": torch.ones(3)}, None)
+    assert found.verdict == "exact" and len(found.rows) == 2
+    for row in found.rows:
+        assert row.metrics == {"scale": pytest.approx(1.0), column: None}
+    (record,) = caplog.records
+    assert f"{__name__}:{name}" in record.message and words in record.message

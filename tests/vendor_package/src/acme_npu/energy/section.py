@@ -27,8 +27,7 @@ class EnergySection(ReportSection):
 
 def answer(run: StoredRun, wanted: Wanted) -> Analysis:
     """The operations, the costliest first."""
-    rows = run.table(TABLE)
-    if not rows:
+    if not run.has(TABLE):
         raise run.lacks("energy", "acme_energy", "+stages=acme_energy")
-    ordered = sorted(rows, key=lambda row: -row["microjoules"])
+    ordered = sorted(run.table(TABLE), key=lambda row: -row["microjoules"])
     return Analysis([run.message("acme_energy")], [Table("operations", COLUMNS, ordered, TABLE)])
