@@ -36,17 +36,17 @@ LAST = {
 }
 
 
-def case_of(last: str, dtype: torch.dtype = torch.float32) -> Case:
+def case_of(last: str, dtype: torch.dtype = torch.float32, rows: int = 256) -> Case:
     torch.manual_seed(0)
-    module, x = Scores(LAST[last]).to(dtype).eval(), torch.randn(256, 64).to(dtype)
+    module, x = Scores(LAST[last]).to(dtype).eval(), torch.randn(rows, 64).to(dtype)
     return Case("scores", module, (x,), {}, "inference", dtype, torch.device("cpu"))
 
 
-def judged(case: Case, test: Leaves, factor: float | None = 4.0) -> TensorComparison:
+def judged(case: Case, test: Leaves, factor: float | None = 4.0, draws: int = 6) -> TensorComparison:
     reference, gold = collect(case.run()), collect(case.to_gold().run())
     difference = KernelDiff()
     difference.compare_leaves(*(side["output"] for side in (reference, test, gold)), kind="output")
-    judgements = other_rounding.judged(difference.rows, case, gold, test, draws=6, factor=factor)
+    judgements = other_rounding.judged(difference.rows, case, gold, test, draws=draws, factor=factor)
     decide("other rounding", difference.rows, judgements, [])
     (row,) = difference.rows
     return row
@@ -77,7 +77,7 @@ def test_values_within_rounding_of_a_tie_are_no_defect(last: str, dtype: torch.d
 
 @pytest.mark.parametrize(("last", "dtype"), [*CASES, ("levels", torch.float32), ("mask", torch.float32)])
 def test_other_integers_are_a_defect(last: str, dtype: torch.dtype) -> None:
-    case = case_of(last, dtype)
+    case = case_of(last, dtype, rows=32)
     right = collect(case.run())["output"]["output"]
     wrong = [~right if right.dtype == torch.bool else right + 1, torch.zeros_like(right), right.clone()]
     wrong[2][3] = right[4]
@@ -85,7 +85,7 @@ def test_other_integers_are_a_defect(last: str, dtype: torch.dtype) -> None:
         wrong += [right.clone()]
         wrong[3].view(-1)[:20] = 127
     for values in wrong:
-        row = judged(case, {"output": {"output": values}})
+        row = judged(case, {"output": {"output": values}}, draws=3)
         assert row.verdict == "defect", row.message
 
 

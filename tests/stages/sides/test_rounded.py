@@ -192,7 +192,7 @@ KERNELS = [eager, plain, better]
 def test_right_kernels_are_no_defect_whichever_is_the_reference(
     test: Callable[[Case], Leaves], reference: Callable[[Case], Leaves]
 ) -> None:
-    for seed in range(6):
+    for seed in range(3):
         case = normalized(seed)
         found = judged(case, test(case), reference)
         assert not found.failed, [(seed, row.path, row.message) for row in found.failed]
@@ -204,12 +204,13 @@ def test_a_better_references_own_noise_alone_would_call_worse_kernels_a_defect()
 
 
 @pytest.mark.parametrize("reference", KERNELS, ids=lambda kernels: kernels.__name__)
-@pytest.mark.parametrize("name", ["norm.weight", "norm.bias", "first.weight", "head.weight"])
-def test_a_gradient_that_is_wrong_by_a_thousandth_is_a_defect(name: str, reference: Callable[[Case], Leaves]) -> None:
+def test_a_gradient_that_is_wrong_by_a_thousandth_is_a_defect(reference: Callable[[Case], Leaves]) -> None:
     case = normalized(0)
     test = plain(case)
-    test["gradient"][name] = test["gradient"][name] * 1.001
-    assert name in [row.path for row in judged(case, test, reference).failed]
+    names = {"norm.weight", "norm.bias", "first.weight", "head.weight"}
+    for name in names:  # each is judged by its own figures
+        test["gradient"][name] = test["gradient"][name] * 1.001
+    assert {row.path for row in judged(case, test, reference).failed} == names
 
 
 @pytest.mark.parametrize("reference", KERNELS, ids=lambda kernels: kernels.__name__)
