@@ -22,7 +22,7 @@ test: $(VENV)/.installed-dev
 test-full: test test-slow
 
 test-slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile
 
 test-torch: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/stages tests/models tests/operators

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from torch import fx
 
-from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.graphs.records import GraphRecord, kind_of
 from inductor_debug.stages.torch_internals.aot import aot_placeholders
 from inductor_debug.stages.torch_internals.dispatch import dispatched_calls
 from inductor_debug.stages.torch_internals.dynamo import dynamo_placeholders
@@ -34,7 +34,7 @@ def graph_records(
             context = RecordContext.of(gm)
             if details:
                 context.sources.set_caller(node.meta.get("stack_trace") for node in gm.graph.nodes)
-        kind = graph_id.rpartition(".")[2]
+        kind = kind_of(graph_id)
         known: dict[str, PlaceholderInfo] = {}
         if kind == "dynamo":
             names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]

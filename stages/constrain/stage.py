@@ -13,7 +13,7 @@ from inductor_debug.stages.constrain.rulebook import rulebook
 from inductor_debug.stages.constrain.tables import by_rule
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import counted, describe_breaks
-from inductor_debug.stages.graphs.records import GraphRecord, number_of
+from inductor_debug.stages.graphs.records import GraphRecord, kind_of, number_of
 from inductor_debug.stages.rules.graph_rules import check_custom
 from inductor_debug.stages.rules.repros import write_repros
 from inductor_debug.stages.rules.violations import COLUMNS, Violations, unused_waivers
@@ -143,5 +143,5 @@ def message_of(violations: Violations, looked: bool = True) -> str:
 def _describe_graphs(ids: Iterable[str]) -> str:
     """``1 graph (seen as dynamo, forward)``: Dynamo's and AOTAutograd's are pictures of one graph of the model."""
     ids = list(ids)
-    kinds = dict.fromkeys(id.rpartition(".")[2] for id in ids)
+    kinds = dict.fromkeys(kind_of(id) for id in ids)
     return f"{counted(len({number_of(id) for id in ids}), 'graph')} (seen as {', '.join(kinds)})"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from inductor_debug.stages.artifacts.tables import RuleRow, ViolationRow
 from inductor_debug.stages.formatting import counted
-from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.graphs.records import GraphRecord, kind_of
 from inductor_debug.stages.rules.affected import AffectedOperations
 from inductor_debug.stages.rules.findings import by_finding, severity_of
 from inductor_debug.stages.rules.violation import Violation
@@ -113,7 +113,7 @@ def _cost(group: list[AnyViolation]) -> int:
     """Bytes that a line costs, in the picture of it (Dynamo's, or AOTAutograd's) in which that is more."""
     pictures: Counter[bool] = Counter()
     for row in group:
-        pictures[row.graph.endswith(".dynamo")] += row.cost_bytes or 0
+        pictures[kind_of(row.graph) == "dynamo"] += row.cost_bytes or 0
     return max(pictures.values())
 
 

@@ -239,3 +239,8 @@ def _to_json(node: NodeRecord) -> dict[str, Any]:
 def number_of(graph_id: str) -> str:
     """``g0`` of ``g0.forward``: what Dynamo's graph and the AOT graphs that came of it have in common."""
     return graph_id.partition(".")[0]
+
+
+def kind_of(graph_id: str) -> str:
+    """``forward`` of ``g0.forward``."""
+    return graph_id.rpartition(".")[2]

@@ -11,7 +11,7 @@ from inductor_debug.stages.backends.lowering import OURS, ToldGraph
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.contract import Artifacts, Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import counted, describe_calls
-from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.graphs.records import GraphRecord, kind_of
 from inductor_debug.stages.lower.declaration import DECLARATION
 from inductor_debug.stages.torch_internals.generated_kernels import Kernel, split_cpp_kernels, split_kernels
 
@@ -108,7 +108,7 @@ def observed(context: StageContext, printer: ValuePrinter) -> "tuple[ValueObserv
 def captured_graphs(artifacts: Artifacts, graph_id: str) -> list[GraphRecord]:
     """The captured graph of that id, then (for a backward, which may recompute it) its forward; [] without capture."""
     wanted = [graph_id]
-    if graph_id.endswith(".backward"):
+    if kind_of(graph_id) == "backward":
         wanted.append(graph_id.replace(".backward", ".forward"))
     stored = (GRAPH.read(artifacts, name) for name in wanted)
     return [record for record in stored if record is not None]
@@ -211,7 +211,7 @@ def message_of(graphs: dict[str, LoweredFacts], backend: str) -> str:
     if not graphs:
         return "nothing was compiled: Dynamo captured no operation of the model"
     told = [facts for facts in graphs.values() if facts.kernels is not None]
-    noun = "Dynamo graph" if all(graph_id.endswith(".dynamo") for graph_id in graphs) else "AOT graph"
+    noun = "Dynamo graph" if all(kind_of(graph_id) == "dynamo" for graph_id in graphs) else "AOT graph"
     if not told:
         given = counted(len(graphs), noun)
         return f"{given} compiled by {backend}; not established: what kernels run, which it does not tell"

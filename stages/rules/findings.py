@@ -9,7 +9,7 @@ looked at in two graphs. A call that Dynamo traced several times (a loop, a seco
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from inductor_debug.stages.graphs.records import GraphRecord, number_of
+from inductor_debug.stages.graphs.records import GraphRecord, kind_of, number_of
 from inductor_debug.stages.rules.violation import Violation
 
 Row = TypeVar("Row")
@@ -54,7 +54,7 @@ def severity_of(severities: Iterable[str]) -> str:
 
 def _is_call(row: Violation) -> bool:
     """Whether a row is of the user's own call, in Dynamo's graph."""
-    return row.rule == "operation" and row.graph.endswith(".dynamo")
+    return row.rule == "operation" and kind_of(row.graph) == "dynamo"
 
 
 def _call(row: Violation, name: str) -> Key:

@@ -12,6 +12,7 @@ from inductor_debug.models.options import INT64
 from inductor_debug.stages.accelerators.config import Waiver
 from inductor_debug.stages.accelerators.profile import Profile, expiry
 from inductor_debug.stages.artifacts import records
+from inductor_debug.stages.graphs.records import kind_of
 from inductor_debug.stages.rules.findings import by_finding, severity_of
 from inductor_debug.stages.rules.violation import Violation
 
@@ -101,7 +102,7 @@ class Violations:
 
 
 def _in_source_order(row: Violation) -> int:
-    kind = row.graph.rpartition(".")[2]
+    kind = kind_of(row.graph)
     return KINDS.index(kind) if kind in KINDS else len(KINDS)
 
 

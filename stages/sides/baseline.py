@@ -8,8 +8,8 @@ A run stores under ``kerneldiff/baseline``:
   their dtypes);
 - ``weights.safetensors``, only with ``store_baseline=true``: every parameter and buffer, by name. Without them the run
   that compares must have the same weights already, and torch draws others on another kind of CPU or in another version;
-- ``baseline.json``: what no safetensors file holds (the leaves in order and those that are no tensors, dtypes, digests
-  of every parameter and buffer, the configuration, versions), and the SHA-256 of the files and of itself.
+- ``baseline.json``: what no safetensors file holds, and the SHA-256 of the files and of itself. These are the leaves
+  in order, leaves that are no tensors, dtypes, digests of every parameter and buffer, the configuration, and versions.
 
 A baseline is compared with only where it is whole, was made from the same model in the same mode, dtype and precision,
 and, tensor by tensor, from the same weights.

@@ -1,10 +1,14 @@
 """The options of torch's compilers that differ from their defaults: now, and where each compiler compiled a case.
 
-Relies on the configuration modules (see :mod:`stages.torch_internals.config_options`), and for what was in force while
-something was compiled on ``torch._dynamo.output_graph.OutputGraph.call_user_compiler``,
-``torch._functorch.aot_autograd.{prepare_aot_module_simplified, create_aot_state}`` (one of them opens each way into
-AOTAutograd) and ``torch._inductor.output_code.{CompiledFxGraph, CompiledAOTI}.post_compile`` (called for each graph
-that Inductor compiled, or found in a cache, with the options that it was looked up by).
+Relies on the configuration modules (see :mod:`stages.torch_internals.config_options`). What was in force while
+something was compiled is seen in three places:
+
+- ``torch._dynamo.output_graph.OutputGraph.call_user_compiler``;
+- ``torch._functorch.aot_autograd.{prepare_aot_module_simplified, create_aot_state}``: one of them opens each way into
+  AOTAutograd;
+- ``torch._inductor.output_code.{CompiledFxGraph, CompiledAOTI}.post_compile``: called for each graph that Inductor
+  compiled, or found in a cache, with the options that it was looked up by.
+
 Many of the defaults are read from the environment when a module is imported: the defaults proper are those of the same
 file, executed without it.
 """

@@ -1,8 +1,8 @@
 """TorchDynamo: one recorded compilation with its graph breaks, guards and recompilations.
 
-Relies on ``torch._dynamo.optimize`` (what ``torch.compile`` calls) for its guard hooks, on
-``InstructionTranslatorBase.log_graph_break`` (called once a break, whether or not a graph came of it), on the
-``graph_breaks`` log for frames that Dynamo gave up, and on Dynamo's placeholders' ``grapharg``.
+Relies on ``torch._dynamo.optimize`` (what ``torch.compile`` calls) for its guard hooks, and on Dynamo's placeholders'
+``grapharg``. ``InstructionTranslatorBase.log_graph_break`` is called once a break, whether or not a graph came of it.
+The ``graph_breaks`` log tells of frames that Dynamo gave up.
 """
 
 import contextlib

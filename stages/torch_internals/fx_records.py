@@ -12,7 +12,7 @@ from torch import fx
 from torch.utils._pytree import tree_map
 
 from inductor_debug.stages.graphs.flops import count_flops, has_formula
-from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord, SourceLine
+from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord, SourceLine, kind_of
 from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.torch_internals.fx_values import (
     expression_of,
@@ -369,11 +369,11 @@ def graph_record(
             does, storages.
     """
     known = placeholders or {}
-    aten = not id.endswith(".dynamo")
+    aten = kind_of(id) != "dynamo"
     done: dict[str, NodeRecord] = {}
     storages: dict[fx.Node, set[int]] = {}
     for node in graph.nodes:
         info = known.get(node.name, PlaceholderInfo()) if node.op == "placeholder" else known.get(node.name)
         done[node.name] = _node_record(node, context, done, info, storages, details, aten)
-    found = GraphRecord(id, id.rpartition(".")[2], list(done.values()), graph_symbols(graph, details=details))
+    found = GraphRecord(id, kind_of(id), list(done.values()), graph_symbols(graph, details=details))
     return replace(found, nodes=with_shared(found, storages, context.inputs)) if details else found

@@ -12,7 +12,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.graphs.records import GraphRecord, kind_of
 from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.torch_internals.aot import aot_placeholders
 from inductor_debug.stages.torch_internals.dynamo import dynamo_placeholders
@@ -160,7 +160,7 @@ def post_grad_record(
         nodes: from :func:`post_grad_nodes`, of this graph alone.
         placeholders: from :func:`lifted_placeholders`, of the Dynamo graph behind it.
     """
-    roles = aot_placeholders(gm.graph, id.rpartition(".")[2], placeholders, {})
+    roles = aot_placeholders(gm.graph, kind_of(id), placeholders, {})
     context = RecordContext(SourceFinder())
     found = graph_record(gm.graph, id=id, context=context, placeholders=roles, details=False)
     known = {node.name: node for node in nodes}
