@@ -72,8 +72,12 @@ def allocated_peak(case: Case, call: Callable[[], None]) -> int:
         trace = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(trace))
         events = json.loads(trace.read_bytes())["traceEvents"]
-    on_host = [event["args"] for event in events if event["name"] == "[memory]" and event["args"]["Device Type"] == 0]
-    return case_bytes(case) + max((event["Total Allocated"] for event in on_host), default=0)
+    on_host = [event for event in events if event["name"] == "[memory]" and event["args"]["Device Type"] == 0]
+    if not on_host:
+        return case_bytes(case)
+    first = min(on_host, key=lambda event: event["ts"])["args"]
+    before = first["Total Allocated"] - first["Bytes"]  # what was allocated in an earlier profile and is still held
+    return case_bytes(case) + max(event["args"]["Total Allocated"] for event in on_host) - before
 
 
 def case_bytes(case: Case) -> int:

@@ -96,6 +96,8 @@ def test_the_allocated_peak_is_of_live_tensors_and_counts_each_storage_once():
 
     own = 512 * 512 * 4 + 1024 * 4
     assert case_bytes(case) == own
+    held = []
+    allocated_peak(case, lambda: held.append(torch.ones(448, dtype=torch.uint8)))
     assert allocated_peak(case, step) == own + 2 * size
 
 
