@@ -7,12 +7,13 @@ import sys
 from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from inductor_debug.pipeline.directory.digest import compute_digest
+from inductor_debug.pipeline.directory.records import Described, Devices, Machine, Repository, StageOutcome, Whole
 from inductor_debug.pipeline.directory.rundir import RunDirectory
+from inductor_debug.stages.artifacts.records import StageRecord
 from inductor_debug.stages.backends.plugins import adding_distributions
 from inductor_debug.stages.settings import Settings
 
@@ -29,19 +30,18 @@ ENVIRONMENT_PREFIXES = (
 _SECRET = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 
 
-def describe_machine() -> dict[str, Any]:
-    """Platform, processor, cores (physical, logical, and those this process may use) and memory in bytes."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {
-        "platform": platform.platform(),
-        "architecture": platform.machine(),
-        "cpu": _cpu_model(),
-        "cores_physical": psutil.cpu_count(logical=False),
-        "cores_logical": psutil.cpu_count(),
-        "cores_usable": usable,
-        "memory_bytes": psutil.virtual_memory().total,
-        "hostname": platform.node(),
-    }
+def describe_machine() -> Machine:
+    """What this process runs on."""
+    return Machine(
+        platform=platform.platform(),
+        architecture=platform.machine(),
+        cpu=_cpu_model(),
+        cores_physical=psutil.cpu_count(logical=False),
+        cores_logical=psutil.cpu_count(),
+        cores_usable=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        memory_bytes=psutil.virtual_memory().total,
+        hostname=platform.node(),
+    )
 
 
 def installed_versions() -> dict[str, str | None]:
@@ -58,15 +58,15 @@ def installed_versions() -> dict[str, str | None]:
     return versions
 
 
-def git_state(folder: Path) -> dict[str, Any] | None:
-    """``{"root", "commit", "dirty"}`` of the repository that holds ``folder``; None where there is none, or no git."""
+def git_state(folder: Path) -> Repository | None:
+    """The repository that holds ``folder``; None where there is none, or no git."""
     try:
         root = _git(folder, "rev-parse", "--show-toplevel")
         commit = _git(folder, "rev-parse", "HEAD")
         dirty = bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))
     except (OSError, subprocess.SubprocessError):
         return None
-    return {"root": root, "commit": commit, "dirty": dirty}
+    return Repository(root, commit, dirty)
 
 
 def environment_that_matters(environment: Mapping[str, str]) -> dict[str, str]:
@@ -78,41 +78,48 @@ def environment_that_matters(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def describe_run(settings: Settings, environment: Mapping[str, str]) -> dict[str, Any]:
-    """The part of the manifest that is known before the first stage runs."""
-    return {
-        "schema": SCHEMA,
-        "command": sys.argv,
-        "working_directory": str(Path.cwd()),
-        "versions": installed_versions(),
-        "git": {"working_directory": git_state(Path.cwd()), "package": git_state(Path(__file__).resolve().parent)},
-        "machine": describe_machine(),
-        "devices": {"requested": settings.device, "found": None},
-        "seeds": {"seed": settings.seed, "PYTHONHASHSEED": environment.get("PYTHONHASHSEED")},
-        "environment": environment_that_matters(environment),
-    }
+def describe_run(settings: Settings, environment: Mapping[str, str], identity: str) -> Described:
+    """The part of the manifest that is known before the first stage runs.
+
+    Args:
+        environment: the worker's variables.
+        identity: the run's.
+    """
+    return Described(
+        schema=SCHEMA,
+        command=list(sys.argv),
+        working_directory=str(Path.cwd()),
+        versions=installed_versions(),
+        git={"working_directory": git_state(Path.cwd()), "package": git_state(Path(__file__).resolve().parent)},
+        machine=describe_machine(),
+        devices=Devices(settings.device),
+        seeds={"seed": settings.seed, "PYTHONHASHSEED": environment.get("PYTHONHASHSEED")},
+        environment=environment_that_matters(environment),
+        identity=identity,
+    )
 
 
 def build_manifest(
-    described: Mapping[str, Any], directory: RunDirectory, stages: Iterable[str], records: Mapping[str, Any]
-) -> dict[str, Any]:
+    described: Described, directory: RunDirectory, stages: Iterable[str], records: Mapping[str, StageRecord]
+) -> Whole:
     """The whole manifest, once all other files of the run are written.
 
     Args:
-        described: what :func:`describe_run` gave.
+        described: what :func:`describe_run` gave, with the devices that were found.
         directory: the run's directory, whose files are hashed.
         stages: names of the selected stages, in order.
         records: stage name → stored record.
     """
     present = [records[name] for name in stages if name in records]
-    inputs = {name: columns for record in present for name, columns in record.get("digest", {}).items()}
+    inputs = {name: columns for record in present for name, columns in record.digest.items()}
     digest, used = compute_digest(directory, inputs)
-    return dict(described) | {
-        "stages": [{key: record[key] for key in ("name", "status", "seconds", "message")} for record in present],
-        "digest": digest,
-        "digest_inputs": used,
-        "files": directory.sha256(),
-    }
+    return Whole(
+        **vars(described),
+        stages=[StageOutcome(record.name, record.status, record.seconds, record.message) for record in present],
+        digest=digest,
+        digest_inputs=used,
+        files=directory.sha256(),
+    )
 
 
 def _git(folder: Path, *arguments: str) -> str:

@@ -1,5 +1,6 @@
 """A run's directory: files are written whole or not at all, read back as artifacts, and listed with their SHA-256."""
 
+import dataclasses
 import errno
 import hashlib
 import json
@@ -25,6 +26,8 @@ from inductor_debug.pipeline.directory.names import (
 )
 from inductor_debug.pipeline.directory.ownership import Claim, holds_run, read_owner
 from inductor_debug.pipeline.directory.removal import files_below, remove_files, remove_trees
+from inductor_debug.stages.artifacts.files import STAGE_RECORD
+from inductor_debug.stages.artifacts.records import StageRecord
 from inductor_debug.stages.encoding import encode, write_atomically
 
 _RESERVED = 2 << 20
@@ -117,14 +120,15 @@ class RunDirectory:
     def read_table(self, name: str) -> list[dict[str, str]]:
         return parse_csv(self.read_bytes(name), self.path / name)
 
-    def store_stage(self, record: dict[str, Any]) -> None:
-        """Store a stage's record (name, status, seconds, message, summary, digest, artifacts, mistake)."""
-        self.store(f"{STAGES}/{record['name']}.json", record | {"identity": self.identity})
+    def store_stage(self, record: StageRecord) -> None:
+        """Store a stage's record, with this run's identity."""
+        self.store(STAGE_RECORD.at(record.name), dataclasses.replace(record, identity=self.identity))
 
-    def stage_records(self) -> dict[str, dict[str, Any]]:
+    def stage_records(self) -> dict[str, StageRecord]:
         """Stage name → stored record, of those of this run that have one."""
-        found = (json.loads(path.read_bytes()) for path in sorted((self.path / STAGES).glob("*.json")))
-        return {record["name"]: record for record in found if record.get("identity") == self.identity}
+        found = [json.loads(path.read_bytes()) for path in sorted((self.path / STAGES).glob("*.json"))]
+        ours = [item for item in found if item.get("identity") == self.identity]
+        return {item["name"]: STAGE_RECORD.shaped(item, item["name"]) for item in ours}
 
     def forget_stages(self) -> None:
         """Remove the stages' records."""
@@ -144,7 +148,7 @@ class RunDirectory:
 
     def sha256(self) -> dict[str, str]:
         """Relative path → SHA-256 of every file of the run but the manifest, sorted by path."""
-        stored = (name for record in self.stage_records().values() for name in record.get("artifacts", ()))
+        stored = (name for record in self.stage_records().values() for name in record.artifacts)
         names = {*files_below(self.path, self._own), *files_below(self.path, stored)}
         names -= {MANIFEST, RESERVE} | self._not_ours
         return {name: _file_sha256(self.path / name) for name in sorted(names)}

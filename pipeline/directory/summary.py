@@ -1,9 +1,12 @@
 """``summary.json``: the machine-readable result of a run, and its verdict and exit code."""
 
+import dataclasses
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from inductor_debug.stages.artifacts.compiled_by import CompiledBy
+from inductor_debug.stages.artifacts.records import Run, StageEntry, StageRecord
 from inductor_debug.stages.declaration import RESERVED
 from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.registry import declared, is_ours
@@ -46,40 +49,36 @@ def verdict(statuses: Iterable[str]) -> str:
     return FAILED if FAILED in found else PASSED
 
 
-def exit_code(records: Iterable[Mapping[str, Any]]) -> int:
-    """The exit code that goes with the :func:`verdict` on the stages' records, or on ``stages`` of summary.json.
+def exit_code(stages: Iterable[StageEntry | StageRecord]) -> int:
+    """The exit code that goes with the :func:`verdict` on the stages.
 
     A mistake in the configuration that only compiling or running could tell is one all the same: 2, unless a stage
     crashed.
     """
-    records = list(records)
-    code = EXIT_CODES[verdict(record["status"] for record in records)]
-    mistaken = any(record.get("mistake") for record in records)
+    stages = list(stages)
+    code = EXIT_CODES[verdict(stage.status for stage in stages)]
+    mistaken = any(stage.mistake for stage in stages)
     return max(code, EXIT_CONFIGURATION) if mistaken else code
 
 
 def build_summary(
-    run: Mapping[str, Any],
-    stages: Iterable[str],
-    records: Mapping[str, Mapping[str, Any]],
-    seconds: float,
-    compiled_by: Mapping[str, Any] | None = None,
+    run: Run, stages: Iterable[str], records: Mapping[str, StageRecord], seconds: float, compiled_by: CompiledBy | None
 ) -> dict[str, Any]:
-    """The whole ``summary.json``.
+    """The whole ``summary.json``, as plain data.
 
     Args:
         run: the ``run`` part without ``seconds``.
         stages: names of the selected stages in order; those without a record are left out.
         records: stage name → stored record.
         seconds: wall-clock seconds of the run so far.
-        compiled_by: see :mod:`pipeline.run.compiled_by`.
+        compiled_by: what compiled it; None where that is not known.
     """
     present = [records[name] for name in stages if name in records]
     result = empty_parts(stages)
     for record in present:
-        for key, value in record.get("summary", {}).items():
+        for key, value in record.summary.items():
             if key not in result:
-                logger.warning("the %s stage's summary has %r, which summary.json does not", record["name"], key)
+                logger.warning("the %s stage's summary has %r, which summary.json does not", record.name, key)
             elif isinstance(value, list):
                 result[key].extend(value)
             else:
@@ -88,29 +87,18 @@ def build_summary(
         if _broke(records.get(name)):
             for key, part in stage.if_broken.items():
                 result[key] |= {field: value for field, value in part.items() if result[key][field] is None}
-    entries = [
-        {
-            "name": record["name"],
-            "status": record["status"],
-            "seconds": record["seconds"],
-            "cached": record.get("cached", False),
-            "message": record["message"],
-        }
-        | ({"mistake": record["mistake"]} if record.get("mistake") else {})
-        for record in present
-    ]
-    return {
+    head = {
         "schema": SCHEMA,
-        "run": dict(run) | {"seconds": round(seconds, 3)},
-        "compiled_by": dict(compiled_by or {}),
-        "verdict": verdict(record["status"] for record in present),
-        "stages": entries,
-        **result,
+        "run": dataclasses.replace(run, seconds=round(seconds, 3)),
+        "compiled_by": compiled_by,
+        "verdict": verdict(record.status for record in present),
+        "stages": [record.entry() for record in present],
     }
+    return jsonable(head) | result
 
 
-def _broke(record: Mapping[str, Any] | None) -> bool:
-    return record is not None and (record["status"] in (CRASHED, TIMED_OUT) or bool(record.get("mistake")))
+def _broke(record: StageRecord | None) -> bool:
+    return record is not None and (record.status in (CRASHED, TIMED_OUT) or bool(record.mistake))
 
 
 def _merge(target: dict[str, Any], part: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from inductor_debug.pipeline.directory.rundir import run_id
 from inductor_debug.pipeline.query import open_run
 from inductor_debug.pipeline.run.compiled_by import flat
 from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.lower.questions.graphs import lowered_graphs
 from inductor_debug.stages.lower.questions.kernels import launches_of
@@ -50,7 +51,7 @@ def compare(runs: Sequence[StoredRun]) -> Analysis:
         tables.append(Table(part, (part, *names), [{part: row.pop("key")} | row for row in rows]))
     lowered = [bool(lowered_graphs(run)) for run in runs]
     told = []
-    unknown = [name for name, run in zip(names, runs, strict=True) if not run.head.compiled_by]
+    unknown = [name for name, run in zip(names, runs, strict=True) if run.head.compiled_by is None]
     if unknown:
         told.append(f"compiled_by: not established of {', '.join(unknown)}, which did not record it")
     if any(lowered) and not all(lowered):
@@ -68,7 +69,7 @@ def differing(runs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[R
 
 def _compiled_by(run: StoredRun) -> dict[str, Any]:
     """What compiled it, by dotted key."""
-    return dict(flat(run.head.compiled_by or {}))
+    return dict(flat(jsonable(run.head.compiled_by))) if run.head.compiled_by is not None else {}
 
 
 def _settings(run: StoredRun) -> dict[str, Any]:

@@ -18,8 +18,10 @@ def summary(run: StoredRun, wanted: Wanted) -> Analysis:
     asked = [{"type": name, "question": kind.text, **_answered(run, kind)}
              for name, kind in questions().items()]  # fmt: skip
     folders = [{"folder": name, "files": count} for name, count in sorted(below.items()) if not name.startswith(".")]
+    columns = ("name", "status", "seconds", "message")
+    stages = [{column: getattr(stage, column) for column in columns} for stage in run.head.stages]
     return Analysis(told, [
-        Table("stages", ("name", "status", "seconds", "message"), [*map(vars, run.head.stages)], files.SUMMARY.path),
+        Table("stages", columns, stages, files.SUMMARY.path),
         Table("types", ("type", "held", "question", "otherwise"), asked),
         Table("folders", ("folder", "files"), folders),
     ])  # fmt: skip

@@ -1,24 +1,6 @@
-"""What compiled a run: versions, commit, variables, device, model's code and compiler options.
+"""What compiled a run: found, and compared with what compiled another."""
 
-``compiled_by`` of ``summary.json``::
-
-    versions    python, torch, triton, this package, packages that add a backend
-    commit      of this package and of the working directory: commit, dirty
-    variables   those of the user's that change what is compiled, or how fast it runs
-    set_by_run  such variables that the run set itself
-    model       versions of the libraries, and SHA-256 of the model's own files, that its modules are from
-    device      name, processor's instructions, threads
-    settings    of the process that are not torch's own, as the model's code left them: the precision of float32
-                products, deterministic algorithms, cuDNN's, attention's kernels
-    options     by compiler (TorchInductor, TorchDynamo, AOTAutograd), those of its options that differed from their
-                defaults when it compiled the case
-    options_before   of options that changed between building and compiling the model, the earlier value (None: the
-                default); the model, the backend or torch changed them
-
-The last five are told by the worker, once the model is built and again once it is compiled; None where no stage needed
-torch.
-"""
-
+import dataclasses
 import hashlib
 import re
 import sys
@@ -27,6 +9,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from inductor_debug.pipeline.directory.records import Described, TorchFound
+from inductor_debug.stages.artifacts.compiled_by import Commit, CompiledBy, CompiledFor, ModelCode
+from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.settings import Settings
 
 if TYPE_CHECKING:
@@ -69,35 +54,33 @@ def restorable(name: str, value: str) -> bool:
 
 
 def described(
-    manifest: Mapping[str, Any], given: Mapping[str, str], environment: Mapping[str, str], adapters: Iterable[str] = ()
-) -> dict[str, Any]:
+    run: Described, given: Mapping[str, str], environment: Mapping[str, str], adapters: Iterable[str] = ()
+) -> CompiledBy:
     """The part of the record that is known before the worker starts.
 
     Args:
-        manifest: ``versions`` and ``git`` as :func:`pipeline.directory.manifest.describe_run` gives them.
+        run: its versions and repositories.
         given: the variables that the user's process has.
         environment: those that the worker gets.
         adapters: distributions that add a backend.
     """
     changed = {name for name in environment if environment[name] != given.get(name)}
-    git = manifest["git"]
-    return {
-        "versions": {name: manifest["versions"].get(name) for name in dict.fromkeys((*VERSIONS, *adapters))},
-        "commit": {place: git[place] and {key: git[place][key] for key in ("commit", "dirty")} for place in git},
-        "variables": {name: given[name] for name in sorted(given) if matters(name) and name not in changed},
-        "set_by_run": {name: environment[name] for name in sorted(changed) if matters(name)},
-        "model": None,
-        "device": None,
-        "settings": None,
-        "options": None,
-        "options_before": None,
-    }
+    return CompiledBy(
+        versions={name: run.versions.get(name) for name in dict.fromkeys((*VERSIONS, *adapters))},
+        commit={
+            place: None if found is None else Commit(found.commit, found.dirty) for place, found in run.git.items()
+        },
+        variables={name: given[name] for name in sorted(given) if matters(name) and name not in changed},
+        set_by_run={name: environment[name] for name in sorted(changed) if matters(name)},
+    )
 
 
-def of_process(settings: Settings, module: Any, devices: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What only the worker can tell, once the case and the adapter are built: nothing is compiled yet.
+def of_process(record: CompiledBy, settings: Settings, module: Any, devices: TorchFound | None) -> CompiledBy:
+    """A record with what only the worker can tell, once the case and the adapter are built: nothing is compiled yet.
 
     Args:
+        record: what :func:`described` gave.
+        settings: the run's.
         module: the case's, None where it could not be built.
         devices: what torch found.
     """
@@ -110,50 +93,52 @@ def of_process(settings: Settings, module: Any, devices: Mapping[str, Any] | Non
     own = adapter.inductor_options() or {}
     options["inductor"] |= {key: primitive(value) for key, value in sorted(own.items())}
     target = settings.model.build.get("_target_")
-    device = device_of(settings.device, devices or {})
+    device = device_of(settings.device, devices)
     model = model_code(module, str(target or ""))
-    return {
-        "model": model, "device": device, "settings": not_default(), "options": options, "options_before": {},
-    }  # fmt: skip
+    return dataclasses.replace(
+        record, model=model, device=device, settings=not_default(), options=options, options_before={}
+    )
 
 
-def before_compiling(record: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def before_compiling(record: CompiledBy) -> dict[str, dict[str, Any]]:
     """A record's options as they were once the model was built, by compiler."""
-    before = _by_compiler(record, "options")
-    for name, part in _by_compiler(record, "options_before").items():
+    before = dict(record.options or {})
+    for name, part in (record.options_before or {}).items():
         values = before.get(name, {}) | part
         before[name] = {key: value for key, value in values.items() if value is not None}
     return before
 
 
-def where_compiled(record: Mapping[str, Any], seen: "CompilationOptions") -> dict[str, Any]:
-    """A record's ``options`` and ``options_before`` once its case was compiled."""
+def where_compiled(record: CompiledBy, seen: "CompilationOptions") -> CompiledBy:
+    """A record with ``options`` and ``options_before`` as its case was compiled."""
     before = before_compiling(record)
     options = seen.over(before)
     changed = {}
     for name, part in options.items():
         known = before.get(name, {})
         changed[name] = {key: known.get(key) for key in sorted({*part, *known}) if part.get(key) != known.get(key)}
-    return {"options": options, "options_before": {name: part for name, part in changed.items() if part}}
+    before_it = {name: part for name, part in changed.items() if part}
+    return dataclasses.replace(record, options=options, options_before=before_it)
 
 
-def device_of(device: str, found: Mapping[str, Any]) -> dict[str, Any]:
+def device_of(device: str, found: TorchFound | None) -> CompiledFor:
     """What code is generated for: the GPU that the run is on, or the processor's vector instructions; and threads.
 
     Args:
         device: as configured.
-        found: what torch found, see :func:`pipeline.run.process.describe_devices`.
+        found: what torch found; None where nothing imported it.
     """
     kind, _, index = device.partition(":")
-    gpus = [item["name"] for item in found.get("cuda") or []] if kind == "cuda" else []
-    name = gpus[int(index or 0)] if int(index or 0) < len(gpus) else None
-    facts = {"name": name or kind, "threads": found.get("threads")}
-    own = "cuda_version" if kind == "cuda" else "cpu_capability"
-    return facts | {own: found.get(own)}
+    if found is None:
+        return CompiledFor(kind)
+    if kind != "cuda":
+        return CompiledFor(kind, found.threads, cpu_capability=found.cpu_capability)
+    name = found.cuda[int(index or 0)].name if int(index or 0) < len(found.cuda) else kind
+    return CompiledFor(name, found.threads, cuda_version=found.cuda_version)
 
 
-def model_code(module: Any, target: str) -> dict[str, Any]:
-    """Whose code a model is: ``libraries`` (name → version) and ``files`` of its own (module's name → SHA-256).
+def model_code(module: Any, target: str) -> ModelCode:
+    """Whose code a model is.
 
     Args:
         module: a ``torch.nn.Module``, or None.
@@ -171,10 +156,10 @@ def model_code(module: Any, target: str) -> dict[str, Any]:
             libraries[top] = _version(top)
         else:
             files[name] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    return {"libraries": libraries, "files": files}
+    return ModelCode(libraries, files)
 
 
-def differences(then: Mapping[str, Any], now: Mapping[str, Any], *, changed: bool) -> tuple[list[str], list[str]]:
+def differences(then: CompiledBy, now: CompiledBy, *, changed: bool) -> tuple[list[str], list[str]]:
     """What differs between what compiled a stored run and what would compile now, a line each.
 
     Nothing is compiled yet: options are compared as they were before the model, or the backend, set any.
@@ -187,13 +172,14 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any], *, changed: boo
         Lines of what makes it another compilation, and of what may.
     """
     before, after = (
-        dict(flat({**record, "options": before_compiling(record), "options_before": None})) for record in (then, now)
+        dict(flat(jsonable(dataclasses.replace(record, options=before_compiling(record), options_before=None))))
+        for record in (then, now)
     )
     refused: list[str] = []
     told: list[str] = []
     for key in dict.fromkeys([*before, *after]):
         part = key.partition(".")[0]
-        if before.get(key) == after.get(key) or then.get(part) is None or now.get(part) is None:
+        if before.get(key) == after.get(key) or getattr(then, part) is None or getattr(now, part) is None:
             continue
         line = _line(key, before.get(key), after.get(key))
         mild = key.startswith(TOLD_ONLY) or (changed and key.startswith(BY_CONFIGURATION))
@@ -201,42 +187,31 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any], *, changed: boo
     return refused, told
 
 
-def set_otherwise(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def set_otherwise(then: CompiledBy, now: CompiledBy) -> list[str]:
     """What differs in the options that the model, or the backend, set since it was built, a line each.
 
     Args:
         then, now: two records, of which both have an ``options_before``; else nothing can be said.
     """
-    if then.get("options_before") is None or now.get("options_before") is None:
+    if then.options_before is None or now.options_before is None:
         return []
-    sides = [_by_compiler(record, "options") for record in (then, now)]
-    recorded = {
-        (name, key)
-        for record in (then, now)
-        for name, part in _by_compiler(record, "options_before").items()
-        for key in part
-    }
+    sides = [record.options or {} for record in (then, now)]
+    parts = [*then.options_before.items(), *now.options_before.items()]
+    recorded = {(name, key) for name, part in parts for key in part}
     values = [(name, key, *(side.get(name, {}).get(key) for side in sides)) for name, key in sorted(recorded)]
     return [_line(f"options.{name}.{key}", before, after) for name, key, before, after in values if before != after]
 
 
-def flat(record: object, prefix: str = "", depth: int = 2) -> Iterator[tuple[str, Any]]:
-    """The record's values by dotted key: ``versions.torch``, ``options.inductor.freezing``.
+def flat(record: Mapping[str, Any], prefix: str = "", depth: int = 2) -> Iterator[tuple[str, Any]]:
+    """The values of a record's JSON by dotted key: ``versions.torch``, ``options.inductor.freezing``.
 
-    A part that is not known, or empty, has none; nor has what a damaged run has in a record's place.
+    A part that is not known, or empty, has none.
     """
-    for name, content in record.items() if isinstance(record, Mapping) else ():
+    for name, content in record.items():
         if isinstance(content, Mapping) and depth:
             yield from flat(content, f"{prefix}{name}.", depth - 1)
         elif prefix:
             yield f"{prefix}{name}", content
-
-
-def _by_compiler(record: Mapping[str, Any], part: str) -> dict[str, dict[str, Any]]:
-    """A part's options by compiler; of a damaged run, what is none is left out."""
-    found = record.get(part)
-    items = found.items() if isinstance(found, Mapping) else ()
-    return {name: dict(options) for name, options in items if isinstance(options, Mapping)}
 
 
 def _line(key: str, before: Any, after: Any) -> str:

@@ -1,10 +1,16 @@
 """What the parent process tells a worker: plain JSON, so that nothing is pickled."""
 
 import dataclasses
+import time
 import typing
 from dataclasses import dataclass, field
 from typing import Any
 
+from inductor_debug.models.shapes import reader
+from inductor_debug.pipeline.directory.records import Described
+from inductor_debug.pipeline.run.restoring import Expected
+from inductor_debug.stages.artifacts.compiled_by import CompiledBy
+from inductor_debug.stages.artifacts.records import Run
 from inductor_debug.stages.config_json import from_primitives, to_primitives
 from inductor_debug.stages.registry import declared, is_timed
 from inductor_debug.stages.settings import Settings
@@ -28,15 +34,16 @@ class Plan:
         stage_classes: stages beyond the registry's, name → ``"module:Class"``.
         memory_limit: bytes of private writable memory the process may have, or None.
         log_limit: bytes that the run's log may have, or None.
-        manifest: what a preliminary manifest shows the report stage.
-        compiled_by: what compiles it, as far as it is known, see :mod:`pipeline.run.compiled_by`.
-        expected: of a run that is made again, the fields of :class:`pipeline.run.restoring.Expected`.
+        began: when the run started, seconds since the epoch.
+        described: what the manifest is to say, as far as it is known.
+        compiled_by: what compiles it, as far as it is known.
+        expected: of a run that is made again, what it is held to.
     """
 
     directory: str
     settings: Settings
     stages: dict[str, Any]
-    run: dict[str, Any]
+    run: Run
     remaining: list[str]
     batch: list[str] | None = None
     reproduction: list[str] = field(default_factory=list)
@@ -44,9 +51,10 @@ class Plan:
     stage_classes: dict[str, str] = field(default_factory=dict)
     memory_limit: int | None = None
     log_limit: int | None = None
-    manifest: dict[str, Any] = field(default_factory=dict)
-    compiled_by: dict[str, Any] = field(default_factory=dict)
-    expected: dict[str, Any] | None = None
+    began: float = field(default_factory=time.time)
+    described: Described | None = None
+    compiled_by: CompiledBy = field(default_factory=CompiledBy)
+    expected: Expected | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-able dict."""
@@ -61,7 +69,12 @@ class Plan:
             name: from_primitives(known[name].options, options, key=f"stages.{name}") if name in known else options
             for name, options in data["stages"].items()
         }
-        return cls(**(data | {"settings": from_primitives(Settings, data["settings"]), "stages": stages}))
+        settings = from_primitives(Settings, data["settings"])
+        records = {name: reader(shape)(data[name]) for name, shape in _RECORDS.items()}
+        return cls(**(data | records | {"settings": settings, "stages": stages}))
+
+
+_RECORDS = {"run": Run, "described": Described | None, "compiled_by": CompiledBy, "expected": Expected | None}
 
 
 def batch_of(remaining: list[str], reproduction: typing.Sequence[str]) -> list[str]:

@@ -4,23 +4,24 @@ import contextlib
 import ctypes
 import errno
 import faulthandler
-import json
 import logging
 import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+
+from inductor_debug.pipeline.directory.records import CudaDevice, TorchFound
+from inductor_debug.pipeline.run.events import LINES, Event
 
 logger = logging.getLogger("inductor_debug.pipeline.run.worker")
 
-Emit = Callable[[dict[str, Any]], None]
+Emit = Callable[[Event], None]
 """Tells the parent an event."""
 
 
-def describe_devices() -> dict[str, Any] | None:
-    """What torch found: threads, determinism, CUDA devices. None where no stage imported torch."""
+def describe_devices() -> TorchFound | None:
+    """What torch found; None where no stage imported it."""
     torch = sys.modules.get("torch")
     if torch is None:
         return None
@@ -28,14 +29,14 @@ def describe_devices() -> dict[str, Any] | None:
     if torch.cuda.is_initialized():  # a run on the CPU has no reason to start CUDA
         for index in range(torch.cuda.device_count()):
             properties = torch.cuda.get_device_properties(index)
-            cuda.append({"name": properties.name, "memory_bytes": properties.total_memory})
-    return {
-        "threads": torch.get_num_threads(),
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
-        "cuda": cuda,
-        "cuda_version": torch.version.cuda,
-    }
+            cuda.append(CudaDevice(properties.name, properties.total_memory))
+    return TorchFound(
+        threads=torch.get_num_threads(),
+        cpu_capability=torch.backends.cpu.get_cpu_capability(),
+        deterministic_algorithms=torch.are_deterministic_algorithms_enabled(),
+        cuda=cuda,
+        cuda_version=torch.version.cuda,
+    )
 
 
 def limit_memory(limit: int | None, device: str) -> None:
@@ -84,15 +85,15 @@ def writer(descriptor: int, token: str) -> Emit:
     """Writes events to the pipe, each on a line of its own behind the token, whatever others write there."""
     pipe = os.fstat(descriptor)
 
-    def emit(event: Mapping[str, Any]) -> None:
+    def emit(event: Event) -> None:
         try:
             found = os.fstat(descriptor)
             if (found.st_dev, found.st_ino) != (pipe.st_dev, pipe.st_ino):
                 raise OSError(errno.EBADF, "the descriptor is another file's now")
-            view = memoryview(f"\n{token} {json.dumps(event)}\n".encode())
+            view = memoryview(f"\n{token} {LINES.write(event)}".encode())
             while view:
                 view = view[os.write(descriptor, view) :]
         except OSError as error:  # a model may close every descriptor: the stages' records tell all the same
-            logger.warning("the event %s could not be told: %s", event["event"], error)
+            logger.warning("the event %s could not be told: %s", event, error)
 
     return emit

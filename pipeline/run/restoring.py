@@ -5,16 +5,19 @@ a path, a program or a name that is imported.
 """
 
 import contextlib
+import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.pipeline.directory import store
-from inductor_debug.pipeline.directory.names import SUMMARY
+from inductor_debug.models.errors import ConfigurationError, DamagedError
+from inductor_debug.pipeline.directory.folder import StoredFolder
 from inductor_debug.pipeline.run.compiled_by import differences, matters, restorable, set_otherwise
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.compiled_by import CompiledBy
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -23,24 +26,27 @@ class Expected:
 
     Attributes:
         run: the stored run's folder.
-        record: what compiled it; None where it did not record that.
+        record: what compiled it; None where it has none that can be read.
         refuse: a difference ends the run before it starts; else it is told.
         changed: the command line changes the configuration.
     """
 
     run: str
-    record: dict[str, Any] | None
+    record: CompiledBy | None
     refuse: bool
     changed: bool = False
 
-    def check(self, now: Mapping[str, Any]) -> list[str]:
+    def check(self, now: CompiledBy) -> list[str]:
         """What to tell of the differences from what would compile now, a line each.
 
         Raises:
             ConfigurationError: it would be another compilation, and that is to be refused.
         """
         if self.record is None:
-            return [f"{self.run} did not record what compiled it: nothing was restored, and nothing can be compared"]
+            return [
+                f"{self.run} has no record of what compiled it that can be read: nothing was restored, and nothing can "
+                "be compared"
+            ]
         refused, told = differences(self.record, now, changed=self.changed)
         if refused and self.refuse:
             raise ConfigurationError(
@@ -51,34 +57,36 @@ class Expected:
             )
         return [f"not as in {self.run}: {line}" for line in [*refused, *told]]
 
-    def check_compiled(self, now: Mapping[str, Any]) -> list[str]:
+    def check_compiled(self, now: CompiledBy) -> list[str]:
         """What to tell once the case is compiled: the options that were set otherwise than then since it was built."""
-        return [f"not as in {self.run}: {line}" for line in set_otherwise(self.record or {}, now)]
+        lines = set_otherwise(self.record, now) if self.record is not None else []
+        return [f"not as in {self.run}: {line}" for line in lines]
 
 
-def recorded(run: Path) -> dict[str, Any] | None:
-    """What compiled a stored run; None where it left no ``summary.json``, or an earlier version wrote it."""
-    if not (run / SUMMARY).is_file():
+def recorded(run: Path) -> CompiledBy | None:
+    """What compiled a stored run; None where it left no ``summary.json``, an earlier version wrote it, or it is
+    damaged."""
+    try:
+        summary = files.SUMMARY.read(StoredFolder(run))
+    except DamagedError as error:
+        logger.warning("%s", error.with_parts(hint=""))
         return None
-    record = store.read_summary(run).get("compiled_by")
-    if not isinstance(record, dict) or not all(value is None or isinstance(value, dict) for value in record.values()):
-        return None
-    return record
+    return None if summary is None else summary.compiled_by
 
 
 @contextlib.contextmanager
-def restored(record: Mapping[str, Any] | None) -> Iterator[list[str]]:
+def restored(record: CompiledBy | None) -> Iterator[list[str]]:
     """While open, this process has a stored run's variables, as far as they may be taken over.
 
     Yields:
         What was done, a line each.
     """
-    stored = (record or {}).get("variables") or {}
+    stored = {} if record is None else record.variables
     before = dict(os.environ)
     told = []
     try:
         for name, value in sorted(stored.items()):
-            if isinstance(value, str) and restorable(name, value) and os.environ.get(name) != value:
+            if restorable(name, value) and os.environ.get(name) != value:
                 os.environ[name] = value
                 told.append(f"{name}={value}")
         for name in sorted(os.environ) if record is not None else ():

@@ -28,12 +28,15 @@ from inductor_debug.pipeline.directory import manifest, summary
 from inductor_debug.pipeline.directory.folders import made
 from inductor_debug.pipeline.directory.names import CONFIGURATION_ERROR, MANIFEST, SUMMARY
 from inductor_debug.pipeline.directory.ownership import claim_run, unwritable
+from inductor_debug.pipeline.directory.records import TorchFound
 from inductor_debug.pipeline.directory.rundir import FULL, DiskFull, RunDirectory, is_no_space, run_id
 from inductor_debug.pipeline.run import compiled_by
+from inductor_debug.pipeline.run.events import PREFLIGHT, Event, Found
 from inductor_debug.pipeline.run.interruption import Interruption
 from inductor_debug.pipeline.run.plan import Plan, batch_of, execution_order, settings_of
 from inductor_debug.pipeline.run.restoring import Expected
-from inductor_debug.pipeline.run.session import PREFLIGHT, WorkerSession, log_event
+from inductor_debug.pipeline.run.session import WorkerSession, log_event
+from inductor_debug.stages.artifacts.records import Run, StageRecord
 from inductor_debug.stages.backends.plugins import adding_distributions
 from inductor_debug.stages.registry import is_timed
 from inductor_debug.stages.settings import Settings
@@ -161,7 +164,7 @@ class Runner:
         self.memory_limit = memory_limit_of(self.options.memory_limit)
         self.log_limit = memory_limit_of(self.options.log_limit, "runner.log_limit")
         self.rundir = rundir
-        self.began = time.time()
+        began = time.time()
         settings = settings_of(config)
         order = execution_order(config.stages)
         self.environment = self._environment()
@@ -170,36 +173,35 @@ class Runner:
             directory=str(rundir.path),
             settings=settings,
             stages={name: config.stages[name] for name in order},
-            run={
-                "id": run_id(rundir.path),
-                "identity": rundir.identity,
-                "model": settings.model.name,
-                "accel": settings.accel.name,
-                "backend": settings.backend.shown,
-                "dtype": settings.dtype,
-                "device": settings.device,
-                "mode": settings.mode,
-                "flags": list(flags),
-                "overrides": list(overrides),
-                "started": datetime.datetime.fromtimestamp(self.began).astimezone().isoformat(timespec="microseconds"),
-            },
+            run=Run(
+                id=run_id(rundir.path),
+                identity=rundir.identity,
+                model=settings.model.name,
+                accel=settings.accel.name,
+                backend=settings.backend.shown,
+                dtype=settings.dtype,
+                device=settings.device,
+                mode=settings.mode,
+                flags=list(flags),
+                overrides=list(overrides),
+                started=datetime.datetime.fromtimestamp(began).astimezone().isoformat(timespec="microseconds"),
+            ),
             remaining=order,
             stage_classes=dict(stage_classes or {}),
             memory_limit=self.memory_limit,
             log_limit=self.log_limit,
             reproduction=list(self.reproduction),
+            began=began,
+            expected=expected,
         )
         variables = self.environment | self.reproduction
-        described = manifest.describe_run(settings, variables)
-        self.plan.manifest = described | {"identity": rundir.identity, "started_at": self.began}
-        self.plan.compiled_by = compiled_by.described(described, os.environ, variables, adding_distributions())
-        self.plan.expected = None if expected is None else dataclasses.asdict(expected)
-        self.devices: Any = None
+        self.described = self.plan.described = manifest.describe_run(settings, variables, rundir.identity)
+        self.plan.compiled_by = compiled_by.described(self.described, os.environ, variables, adding_distributions())
 
     def run(self) -> int:
         """Run all stages and write ``summary.json`` and ``manifest.json``. UserError where nothing could run."""
         interrupted: KeyboardInterrupt | None = None
-        untried = warning_for(self.plan.manifest["versions"]["torch"] or "")
+        untried = warning_for(self.described.versions["torch"] or "")
         if untried is not None:
             logger.warning("%s", untried)
         try:
@@ -245,10 +247,15 @@ class Runner:
             os.environ.update(before)
             tempfile.tempdir = None
 
-    def _handle_in_process(self, event: dict[str, Any]) -> None:
+    def _handle_in_process(self, event: Event) -> None:
         log_event(event)
-        if event["event"] == "devices":
-            self.devices = event["found"]
+        if isinstance(event, Found):
+            self._note_devices(event.devices)
+
+    def _note_devices(self, found: TorchFound | None) -> None:
+        if found is not None:
+            devices = dataclasses.replace(self.described.devices, found=found)
+            self.described = dataclasses.replace(self.described, devices=devices)
 
     def _run_worker(self, environment: Mapping[str, str]) -> None:
         session = WorkerSession(self.plan, environment, self.rundir, self.options.timeout_s)
@@ -256,8 +263,8 @@ class Runner:
             session.serve(self.interruption.check)
         finally:
             session.close()
-        self.devices = session.devices or self.devices
-        self.plan.compiled_by |= session.compiled_by
+        self._note_devices(session.devices)
+        self.plan.compiled_by = session.compiled_by or self.plan.compiled_by
         if session.rejected is not None:
             raise ConfigurationError(session.rejected)
         if session.full is not None:
@@ -282,8 +289,7 @@ class Runner:
         self.plan.remaining = [name for name in self.plan.remaining if name not in records]
 
     def _record(self, name: str, status: str, seconds: float, message: str) -> None:
-        record = {"name": name, "status": status, "seconds": round(seconds, 3), "message": message}
-        self.rundir.store_stage(record | {"summary": {}, "digest": {}, "artifacts": []})
+        self.rundir.store_stage(StageRecord(name, status, round(seconds, 3), message))
         logger.error("%s %s: %s", name, status, message)
 
     def _record_rest(self, message: str, rest: str) -> None:
@@ -296,14 +302,12 @@ class Runner:
 
     def _finish(self) -> int:
         records = self.rundir.stage_records()
-        seconds = time.time() - self.began
+        seconds = time.time() - self.plan.began
         result = summary.build_summary(self.plan.run, self.plan.stages, records, seconds, self.plan.compiled_by)
         self.rundir.store(SUMMARY, result)
         logger.info("%s in %.1f s: %s", result["verdict"], seconds, self.rundir.path)
-        described = {key: value for key, value in self.plan.manifest.items() if key != "started_at"}
-        described["devices"] = dict(described["devices"]) | {"found": self.devices}
-        self.rundir.store(MANIFEST, manifest.build_manifest(described, self.rundir, self.plan.stages, records))
-        for mistake in dict.fromkeys(record["mistake"] for record in records.values() if record.get("mistake")):
+        self.rundir.store(MANIFEST, manifest.build_manifest(self.described, self.rundir, self.plan.stages, records))
+        for mistake in dict.fromkeys(record.mistake for record in records.values() if record.mistake):
             sys.stderr.write(f"{mistake}\n")
         return summary.exit_code(records.values())
 

@@ -11,19 +11,33 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from inductor_debug.models.units import format_bytes
 from inductor_debug.pipeline.directory import summary
-from inductor_debug.pipeline.directory.ownership import parsed
+from inductor_debug.pipeline.directory.records import TorchFound
 from inductor_debug.pipeline.directory.rundir import RunDirectory
+from inductor_debug.pipeline.run.events import (
+    LINES,
+    PREFLIGHT,
+    Checked,
+    Compiled,
+    Done,
+    Event,
+    Finished,
+    Found,
+    Full,
+    Progress,
+    Rejected,
+    Started,
+    Warned,
+)
 from inductor_debug.pipeline.run.plan import Plan
 from inductor_debug.pipeline.run.watch import Watch, describe_death
+from inductor_debug.stages.artifacts.compiled_by import CompiledBy
 from inductor_debug.stages.child_processes import send
 
 logger = logging.getLogger("inductor_debug.pipeline.run.runner")
 
-PREFLIGHT = "preflight"
 _POLL_S = 0.05
 _EXIT_S = 10.0
 _CHUNK = 1 << 20
@@ -48,7 +62,7 @@ class WorkerSession:
         ending: (status, message) where the worker did not end well, for the stage that ran.
         rejected: the message of a configuration error.
         devices: what torch found.
-        compiled_by: what the worker told of it.
+        compiled_by: what the worker told of it, or None.
         full: why a stage's record could not be stored.
     """
 
@@ -60,8 +74,8 @@ class WorkerSession:
         self.stage_seconds = 0.0
         self.ending: tuple[str, str] | None = None
         self.rejected: str | None = None
-        self.devices: Any = None
-        self.compiled_by: dict[str, Any] = {}
+        self.devices: TorchFound | None = None
+        self.compiled_by: CompiledBy | None = None
         self.done = False
         self.full: str | None = None
         self._token = secrets.token_hex(8)
@@ -168,8 +182,11 @@ class WorkerSession:
     def _handle_line(self, line: bytes) -> None:
         """A line that starts with the token is ours: a model may write to every descriptor that it finds."""
         _, ours, content = line.rpartition(self._token.encode() + b" ")
-        event = parsed(content) if ours else None
-        if isinstance(event, dict) and "event" in event:
+        try:
+            event = LINES.read(content) if ours else None
+        except ValueError:  # others wrote within it
+            event = None
+        if event is not None:
             self._handle(event)
         elif line.strip():
             self._tell_foreign()
@@ -180,37 +197,37 @@ class WorkerSession:
             logger.warning("something else than the worker wrote to the pipe of its events, during %s; it is ignored",
                            self.stage or "no stage")  # fmt: skip
 
-    def _handle(self, event: dict[str, Any]) -> None:
-        kind = event["event"]
+    def _handle(self, event: Event) -> None:
         log_event(event)
-        if kind in ("stage_started", "stage_finished", "preflight_ok"):
-            self.stage = event["name"] if kind == "stage_started" else ""
-            self.stage_began = time.monotonic()
-        elif kind == "configuration_error":
-            self.rejected = event["message"]
-        elif kind == "devices":
-            self.devices = event["found"]
-        elif kind == "compiled_by":
-            self.compiled_by |= event["found"]
-        elif kind == "disk_full":
-            self.full = event["message"]
-        elif kind == "done":
-            self.done = True
+        match event:
+            case Started() | Finished() | Checked():
+                self.stage = event.stage if isinstance(event, Started) else ""
+                self.stage_began = time.monotonic()
+            case Rejected():
+                self.rejected = event.message
+            case Found():
+                self.devices = event.devices
+            case Compiled():
+                self.compiled_by = event.by
+            case Full():
+                self.full = event.message
+            case Done():
+                self.done = True
 
 
-def log_event(event: Mapping[str, Any]) -> None:
+def log_event(event: Event) -> None:
     """Show an event as progress."""
-    kind = event["event"]
-    if kind == "stage_started" and not event["skipped"]:
-        logger.info("%s …", event["name"])
-    elif kind == "warning":
-        logger.warning("%s", event["text"])
-    elif kind == "progress":
-        logger.info("%s: %s", event["name"], event["text"])
-    elif kind == "stage_finished":
-        level = logging.ERROR if event["status"] in (summary.CRASHED, summary.FAILED) else logging.INFO
-        logger.log(level, "%s %s in %.1f s%s%s", event["name"], event["status"], event["seconds"],
-                   ": " if event["message"] else "", event["message"])  # fmt: skip
+    match event:
+        case Started(skipped=False):
+            logger.info("%s …", event.stage)
+        case Warned():
+            logger.warning("%s", event.text)
+        case Progress():
+            logger.info("%s: %s", event.stage, event.text)
+        case Finished():
+            level = logging.ERROR if event.status in (summary.CRASHED, summary.FAILED) else logging.INFO
+            colon = ": " if event.message else ""
+            logger.log(level, "%s %s in %.1f s%s%s", event.stage, event.status, event.seconds, colon, event.message)
 
 
 def _pipe(opened: contextlib.ExitStack) -> tuple[int, int]:

@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from inductor_debug.models.errors import DamagedError
-from inductor_debug.models.stored import read_json, read_text, shaped
+from inductor_debug.models.stored import read_json, read_text
 from inductor_debug.pipeline.directory import summary
-from inductor_debug.pipeline.directory.names import CONFIGURATION_ERROR, SUMMARY
+from inductor_debug.pipeline.directory.names import SUMMARY
 from inductor_debug.pipeline.directory.rundir import run_id
-from inductor_debug.stages.artifacts.files import shape_of
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.kinds import Content, Json
+from inductor_debug.stages.artifacts.records import Benchmark, Numerics, Violations
 from inductor_debug.stages.encoding import write_atomically
 
 TABLE = "sweep.csv"
+_NUMERICS = ("max_abs", "max_rel", "rmse", "max_ulp")
 _BENCHMARK = ("median_ms", "compile_s", "peak_memory_bytes")
 
 
@@ -54,10 +57,10 @@ def sweep_exit_code(job_dirs: Iterable[Path]) -> int:
 
 def job_exit_code(job: Path) -> int:
     """One job's exit code, from its ``summary.json`` or its ``configuration_error.json``."""
-    result = _read_summary(job)
+    result = _read(files.SUMMARY, job)
     if result is not None:
-        return max(summary.EXIT_CODES[result["verdict"]], summary.exit_code(result["stages"]))
-    return summary.EXIT_CRASHED if _read(job / CONFIGURATION_ERROR) is None else summary.EXIT_CONFIGURATION
+        return max(summary.EXIT_CODES[result.verdict], summary.exit_code(result.stages))
+    return summary.EXIT_CRASHED if _read(files.CONFIGURATION_ERROR, job) is None else summary.EXIT_CONFIGURATION
 
 
 def split_override(override: str) -> tuple[str, str]:
@@ -74,24 +77,23 @@ def _row(sweep_dir: Path, job: Path, refused: tuple[str, list[str]] | None = Non
     if refused is not None:
         row |= {"exit_code": summary.EXIT_CONFIGURATION, "verdict": "rejected", "error": " ".join(refused[0].split())}
         return row | _override_columns(refused[1])
-    result, rejected = _read_summary(job), _read(job / CONFIGURATION_ERROR)
+    result, rejected = _read(files.SUMMARY, job), _read(files.CONFIGURATION_ERROR, job)
     row["exit_code"] = job_exit_code(job)
     if result is None:
         row["verdict"] = "rejected" if rejected else summary.CRASHED
-        row["error"] = " ".join(rejected["message"].split()) if rejected else f"the job left no valid {SUMMARY}"
-        return row | _override_columns(rejected["overrides"] if rejected else _hydra_overrides(job))
-    row |= {"id": result["run"]["id"], "verdict": result["verdict"], "seconds": result["run"]["seconds"]}
+        row["error"] = " ".join(rejected.message.split()) if rejected else f"the job left no valid {SUMMARY}"
+        return row | _override_columns(rejected.overrides if rejected else _hydra_overrides(job))
+    row |= {"id": result.run.id, "verdict": result.verdict, "seconds": result.run.seconds}
     bad = (summary.CRASHED, summary.TIMED_OUT, summary.FAILED)
-    troubles = (f"{stage['name']}: {stage['message']}" for stage in result["stages"] if stage["status"] in bad)
-    row["error"] = next(troubles, "")
-    row |= _override_columns(result["run"]["overrides"])
-    row |= {f"stage.{stage['name']}": stage["status"] for stage in result["stages"]}
-    row["violations"] = result["violations"]["total"]
-    numerics = result["numerics"]
-    row |= {"numerics": numerics["verdict"]} | {key: numerics[key] for key in ("max_abs", "max_rel", "rmse", "max_ulp")}
-    for side in ("reference", "test"):
-        row |= {f"{side}.{key}": result["benchmark"][side][key] for key in _BENCHMARK}
-    return row | {key: result["benchmark"][key] for key in ("speedup", "established")}
+    row["error"] = next((f"{stage.name}: {stage.message}" for stage in result.stages if stage.status in bad), "")
+    row |= _override_columns(result.run.overrides)
+    row |= {f"stage.{stage.name}": stage.status for stage in result.stages}
+    row["violations"] = (result.violations or Violations()).total
+    numerics, benchmark = result.numerics or Numerics(), result.benchmark or Benchmark()
+    row |= {"numerics": numerics.verdict} | {key: getattr(numerics, key) for key in _NUMERICS}
+    for name, side in (("reference", benchmark.reference), ("test", benchmark.test)):
+        row |= {f"{name}.{key}": getattr(side, key) for key in _BENCHMARK}
+    return row | {"speedup": benchmark.speedup, "established": benchmark.established}
 
 
 def _override_columns(overrides: Iterable[str]) -> dict[str, str]:
@@ -116,16 +118,12 @@ def _ordered_columns(rows: Sequence[dict[str, Any]]) -> list[str]:
     return head + [key for key in every if key not in head]
 
 
-def _read_summary(job: Path) -> Any:
-    """The job's summary; None where it is missing, torn or of another schema, which is no result."""
-    result = _read(job / SUMMARY)
-    return result if isinstance(result, dict) and result.get("schema") == summary.SCHEMA else None
-
-
-def _read(path: Path) -> Any:
+def _read(file: Json[Content], job: Path) -> Content | None:
+    """What a job's file holds; None where it is missing, torn or of another schema, which is no result."""
+    path = job / file.path
     try:
-        found = read_json(path, root=path.parent)
-        shaped(found, shape_of(path.name), path)
-        return found
+        found = read_json(path, root=job)
+        content = file.shaped(found)
     except (FileNotFoundError, DamagedError):
         return None
+    return content if path.name != SUMMARY or found.get("schema") == summary.SCHEMA else None

@@ -1,17 +1,6 @@
 """The process in which stages run: ``python -P -m pipeline.run.worker EVENTS_FD``, with the plan as JSON on its input.
 
-It reports through lines on the events' file descriptor, each a token and JSON::
-
-    {"event": "preflight_ok"}                    every stage was built and checked
-    {"event": "configuration_error", "message"}  nothing ran, and nothing will
-    {"event": "stage_started", "name"}
-    {"event": "progress", "name", "text"}
-    {"event": "stage_finished", "name", "status", "seconds", "message"}
-    {"event": "compiled_by", "found"}            what only the worker can tell of it, before the first stage; and the
-                                                 options, once the case is compiled
-    {"event": "devices", "found"}                what torch found, once it was imported
-    {"event": "disk_full", "message"}            a stage's record could not be stored; nothing more runs
-    {"event": "done"}                            no stage remains
+It reports through lines on the events' file descriptor, each a token and an event (:mod:`pipeline.run.events`).
 """
 
 import dataclasses
@@ -22,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inductor_debug.models.errors import ConfigurationError, UserError, is_out_of_memory, mistake_in, root_cause
 from inductor_debug.models.torch_text import is_about_dtype
@@ -32,6 +21,19 @@ from inductor_debug.pipeline.directory.names import MANIFEST, SUMMARY
 from inductor_debug.pipeline.directory.rundir import FULL, DiskFull, RunDirectory, is_no_space
 from inductor_debug.pipeline.directory.summary import CRASHED, FAILED, PASSED, SKIPPED, build_summary
 from inductor_debug.pipeline.run import compiled_by
+from inductor_debug.pipeline.run.events import (
+    PREFLIGHT,
+    Checked,
+    Compiled,
+    Done,
+    Finished,
+    Found,
+    Full,
+    Progress,
+    Rejected,
+    Started,
+    Warned,
+)
 from inductor_debug.pipeline.run.memory import within_the_machine
 from inductor_debug.pipeline.run.plan import ALWAYS_LAST, Plan
 from inductor_debug.pipeline.run.process import (
@@ -43,6 +45,8 @@ from inductor_debug.pipeline.run.process import (
     writer,
 )
 from inductor_debug.pipeline.run.restoring import Expected
+from inductor_debug.stages.artifacts.compiled_by import CompiledBy
+from inductor_debug.stages.artifacts.records import StageRecord
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import in_one_line
 from inductor_debug.stages.process_end import leave
@@ -67,11 +71,11 @@ class Worker:
     def __init__(self, plan: Plan, emit: Emit, *, isolated: bool = True) -> None:
         self.plan = plan
         self.emit = emit
-        self.directory = RunDirectory(Path(plan.directory), identity=plan.run.get("identity", ""))
+        self.directory = RunDirectory(Path(plan.directory), identity=plan.run.identity)
         self.context = StageContext(
             plan.settings,
             self.directory,
-            progress=lambda text: self.emit({"event": "progress", "name": self.current, "text": text}),
+            progress=lambda text: self.emit(Progress(self.current, text)),
             compiled_with=self._tell_options,
             children={key: os.environ[key] for key in os.environ if key not in plan.reproduction} if isolated else None,
         )
@@ -93,14 +97,14 @@ class Worker:
             self._build(name)
         if self.plan.preflight:
             self._preflight()
-            self.emit({"event": "preflight_ok"})
+            self.emit(Checked())
         else:
             self._know_device()
         for name in self.plan.remaining if self.plan.batch is None else self.plan.batch:
             if name not in self.directory.stage_records():
                 self._run_stage(name)
-        self.emit({"event": "devices", "found": describe_devices()})
-        self.emit({"event": "done"})
+        self.emit(Found(describe_devices()))
+        self.emit(Done())
 
     def _build(self, name: str) -> None:
         try:
@@ -128,17 +132,18 @@ class Worker:
     def _describe_compiler(self) -> None:
         """Tell what compiles, with the model and the backend as they were built."""
         module = getattr(self.context.live.get("case"), "module", None)
-        self._tell_compiled_by(compiled_by.of_process(self.plan.settings, module, describe_devices()))
+        known = self.plan.compiled_by
+        self._tell_compiled_by(compiled_by.of_process(known, self.plan.settings, module, describe_devices()))
 
-    def _tell_differences(self, check: Callable[[Expected, Any], list[str]]) -> None:
+    def _tell_differences(self, check: Callable[[Expected, CompiledBy], list[str]]) -> None:
         """Of a run that is made again: what differs from what compiled it, as ``check`` tells it."""
         if self.plan.expected is not None:
-            for line in check(Expected(**self.plan.expected), self.plan.compiled_by):
-                self.emit({"event": "warning", "text": line})
+            for line in check(self.plan.expected, self.plan.compiled_by):
+                self.emit(Warned(line))
 
-    def _tell_compiled_by(self, found: dict[str, Any]) -> None:
-        self.plan.compiled_by |= found
-        self.emit({"event": "compiled_by", "found": found})
+    def _tell_compiled_by(self, found: CompiledBy) -> None:
+        self.plan.compiled_by = found
+        self.emit(Compiled(found))
 
     def _tell_options(self, seen: "CompilationOptions") -> None:
         """Tell of the compilers' options where the case was compiled, and of a rerun in which they are others."""
@@ -172,7 +177,7 @@ class Worker:
         if any(getattr(stage.config, "baseline", None) for stage in self.stages.values()):
             return
 
-        self.emit({"event": "progress", "name": "preflight", "text": "running the model once in eager mode"})
+        self.emit(Progress(PREFLIGHT, "running the model once in eager mode"))
         check_eager(self.context.case, self.plan.settings)
 
     def _know_device(self) -> None:
@@ -204,7 +209,7 @@ class Worker:
         self.current = name
         stage = self.stages[name]
         reason = self._skip_reason(name, stage)
-        self.emit({"event": "stage_started", "name": name, "skipped": reason is not None})
+        self.emit(Started(name, skipped=reason is not None))
         if reason is not None:
             self._record(name, SKIPPED, 0.0, reason)
             return
@@ -236,12 +241,12 @@ class Worker:
         if name == ALWAYS_LAST:
             return None
         records = self.directory.stage_records()
-        constrain = records.get("constrain", {})
+        constrain = records.get("constrain")
         known = declared().get(name)
-        if known is not None and known.skipped_by_violation and constrain.get("status") == FAILED:
-            return f"constrain failed in strict mode: {constrain['message']}"
+        if known is not None and known.skipped_by_violation and constrain is not None and constrain.status == FAILED:
+            return f"constrain failed in strict mode: {constrain.message}"
         for need in stage.needs:
-            status = records.get(need, {}).get("status", "absent")
+            status = records[need].status if need in records else "absent"
             if status != PASSED:
                 return f"needs {need}, which is {status}"
         return None
@@ -261,23 +266,23 @@ class Worker:
     ) -> None:
         """Store a stage's record and tell of it; ``mistake``: one in the configuration that only running could tell."""
         result = result or StageResult("skipped")
-        record = {
-            "name": name,
-            "status": status,
-            "seconds": round(seconds, 3),
-            "message": message,
-            "summary": result.summary,
-            "digest": result.digest,
-            "artifacts": sorted(result.artifacts),
-            "mistake": None if mistake is None else str(mistake),
-        }
+        record = StageRecord(
+            name=name,
+            status=status,
+            seconds=round(seconds, 3),
+            message=message,
+            summary=result.summary,
+            digest=result.digest,
+            artifacts=sorted(result.artifacts),
+            mistake=None if mistake is None else str(mistake),
+        )
         try:
             self.directory.store_stage(record)
         except OSError as error:
             if is_no_space(error):
                 raise DiskFull(f"{FULL} ({error.strerror}, {self.directory.path})") from error
             raise
-        self.emit({"event": "stage_finished"} | {key: record[key] for key in ("name", "status", "seconds", "message")})
+        self.emit(Finished(name, status, record.seconds, message))
 
     def _crash(self, name: str, error: BaseException) -> str:
         logger.error("stage %s raised", name, exc_info=error)
@@ -292,10 +297,10 @@ class Worker:
 
     def _show_preliminary_summary(self) -> None:
         """Let the report read the summary and the manifest as they are now; neither is stored before the run ends."""
-        seconds = time.time() - self.plan.manifest.get("started_at", time.time())
+        seconds = time.time() - self.plan.began
         records = self.directory.stage_records()
         summary = build_summary(self.plan.run, self.plan.stages, records, seconds, self.plan.compiled_by)
-        overlay = {SUMMARY: summary, MANIFEST: self.plan.manifest}
+        overlay = {SUMMARY: summary, MANIFEST: self.plan.described}
         self.context.artifacts = RunDirectory(self.directory.path, overlay, identity=self.directory.identity)
 
 
@@ -325,10 +330,10 @@ def main(arguments: list[str]) -> int:
         limit_memory(plan.memory_limit, plan.settings.device)
         Worker(plan, emit).run()
     except UserError as error:
-        emit({"event": "configuration_error", "message": str(error)})
+        emit(Rejected(str(error)))
         return 2
     except DiskFull as error:
-        emit({"event": "disk_full", "message": str(error)})
+        emit(Full(str(error)))
         return 3
     return 0
 

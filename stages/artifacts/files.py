@@ -20,7 +20,7 @@ from inductor_debug.stages.artifacts.records import (
     RecompileRecord,
     Rejection,
     ReportData,
-    StageEntry,
+    StageRecord,
     Summary,
 )
 from inductor_debug.stages.artifacts.tables import (
@@ -48,7 +48,7 @@ from inductor_debug.stages.graphs.statistics import StatisticsRow
 SUMMARY = Json("summary.json", Summary)
 MANIFEST = Json("manifest.json", Manifest)
 CONFIGURATION_ERROR = Json("configuration_error.json", Rejection)
-STAGE_RECORD = Json(".stages/{stage}.json", StageEntry)
+STAGE_RECORD = Json(".stages/{stage}.json", StageRecord)
 REPRO = File("repros/{name}")
 
 GRAPH = Json("capture/graphs/{graph}.json", GraphRecord)

@@ -7,35 +7,73 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inductor_debug.models.shapes import OMITTED, Number
+from inductor_debug.stages.artifacts.compiled_by import CompiledBy
 from inductor_debug.stages.artifacts.execution import Execution
 from inductor_debug.stages.artifacts.measurements import SideFigures
 
 
 @dataclass(frozen=True)
 class Run:
-    """``run`` of summary.json."""
+    """``run`` of summary.json.
+
+    Attributes:
+        identity: the run's own: a directory may have held another before.
+        flags: those of the command line without which ``overrides`` mean something else.
+        started: date and time, ISO 8601. seconds: wall clock; None until the run is over.
+    """
 
     id: str = ""
+    identity: str = ""
     model: str | None = None
     accel: str | None = None
     backend: str | None = None
     dtype: str | None = None
-    mode: str | None = None
     device: str | None = None
-    seconds: Number | None = None
-    overrides: list[str] = field(default_factory=list)
+    mode: str | None = None
     flags: list[str] = field(default_factory=list)
+    overrides: list[str] = field(default_factory=list)
+    started: str | None = None
+    seconds: Number | None = None
 
 
 @dataclass(frozen=True)
 class StageEntry:
-    """One of ``stages`` of summary.json, and a stage's record."""
+    """One of ``stages`` of summary.json; ``mistake`` is one in the configuration that only running could tell."""
 
     name: str
     status: str
-    message: str | None = None
     seconds: Number | None = None
+    cached: bool = False
+    message: str | None = None
+    mistake: str | None = field(default=None, metadata=OMITTED)
+
+
+@dataclass(frozen=True)
+class StageRecord:
+    """What a stage left for the summary and the manifest.
+
+    Attributes:
+        status, message: of its result. seconds: wall clock.
+        summary: part of summary.json → what it has to add there.
+        digest: artifact → its columns or keys that must repeat; empty for all.
+        artifacts: relative paths.
+        mistake: one in the configuration that only running could tell.
+        identity: of the run.
+    """
+
+    name: str
+    status: str
+    seconds: float
+    message: str
+    summary: dict[str, Any] = field(default_factory=dict)
+    digest: dict[str, list[str]] = field(default_factory=dict)
+    artifacts: list[str] = field(default_factory=list)
     mistake: str | None = None
+    identity: str = ""
+
+    def entry(self) -> StageEntry:
+        """As ``stages`` of summary.json has it."""
+        return StageEntry(self.name, self.status, self.seconds, message=self.message, mistake=self.mistake or None)
 
 
 @dataclass(frozen=True)
@@ -156,7 +194,7 @@ class Summary:
     """What is read of summary.json, whose other parts are as stages declare them: see ``Declaration.summary``.
 
     Attributes:
-        compiled_by: part → key → value: see :mod:`pipeline.run.compiled_by`; None where it was not recorded.
+        compiled_by: what compiled it; None where an earlier version did not record that.
     """
 
     run: Run
@@ -168,7 +206,7 @@ class Summary:
     benchmark: Benchmark | None = None
     guards: GuardCounts | None = None
     repros: list[ReproRecord] | None = None
-    compiled_by: Any = None
+    compiled_by: CompiledBy | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from inductor_debug.stages.artifacts.measurements import FirstStep, Load, Surrou
 from inductor_debug.stages.artifacts.tables import SampleRow
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.device_use import DeviceUse, of_record
-from inductor_debug.stages.benchmark.records import Done, Event, Memory, Peaks, Raised, Warm, of_line
+from inductor_debug.stages.benchmark.records import LINES, Done, Event, Memory, Peaks, Raised, Warm
 from inductor_debug.stages.benchmark.timing import SIDES
 from inductor_debug.stages.child_processes import send, signal_name
 from inductor_debug.stages.config_json import to_primitives
@@ -129,7 +129,7 @@ def sample_in_process(
             send(process, json.dumps(request).encode())
             for line in results:
                 if line.endswith(b"\n"):  # one that was cut off is of a process that died
-                    found.take(of_line(line))
+                    found.take(LINES.read(line))
             process.wait()
         finally:
             if process.poll() is None:

@@ -1,14 +1,12 @@
-"""What a sampling process tells, event by event, and how an event is a line of JSON."""
+"""What a sampling process tells, event by event."""
 
-import json
 import typing
 from dataclasses import dataclass
 
-from inductor_debug.models.shapes import reader
 from inductor_debug.stages.artifacts.execution import Execution
 from inductor_debug.stages.artifacts.measurements import DeviceUseRecord, FirstStep, Load, Surroundings
 from inductor_debug.stages.artifacts.tables import SampleRow
-from inductor_debug.stages.encoding import jsonable
+from inductor_debug.stages.event_lines import EventLines
 
 
 @dataclass(frozen=True)
@@ -64,16 +62,5 @@ class Raised:
 
 Event = FirstStep | Execution | Warm | Memory | SampleRow | Done | Raised
 """Of the test side its first step, and who executed its first untimed one; then each timed call."""
-_EVENTS = {kind.__name__: kind for kind in typing.get_args(Event)}
 
-
-def to_line(event: Event) -> str:
-    """An event as a line."""
-    return json.dumps([type(event).__name__, jsonable(event)]) + "\n"
-
-
-def of_line(line: bytes) -> Event:
-    """The inverse of :func:`to_line`."""
-    name, content = json.loads(line)
-    found: Event = reader(_EVENTS[name])(content)
-    return found
+LINES: EventLines[Event] = EventLines(typing.get_args(Event))

@@ -31,7 +31,7 @@ from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.device_use import look
 from inductor_debug.stages.benchmark.interference import LoadMeter
 from inductor_debug.stages.benchmark.memory import allocated_peak, peak_memory
-from inductor_debug.stages.benchmark.records import Done, Event, Memory, Peaks, Raised, Warm, to_line
+from inductor_debug.stages.benchmark.records import LINES, Done, Event, Memory, Peaks, Raised, Warm
 from inductor_debug.stages.config_json import from_primitives
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.process_end import leave
@@ -179,7 +179,7 @@ def main(arguments: list[str]) -> int:
     with open(results, "w", encoding="utf-8") as file:
 
         def emit(event: Event) -> None:
-            file.write(to_line(event))
+            file.write(LINES.write(event))
             file.flush()
 
         try:

@@ -15,6 +15,7 @@ import inductor_debug.pipeline.run.runner as runner_module
 from inductor_debug.pipeline import cli
 from inductor_debug.pipeline.directory.summary import build_summary
 from inductor_debug.pipeline.run import entry
+from inductor_debug.stages.artifacts.records import Run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -209,8 +210,8 @@ def test_every_end_of_a_job_leaves_the_others_running(
             sys.exit(0)
         if config.seed == 2:
             raise RuntimeError("planted")
-        about = {"id": directory.name, "overrides": overrides, "model": config.model.name}
-        (directory / "summary.json").write_text(json.dumps(build_summary(about, [], {}, 1.0)))
+        about = Run(directory.name, model=config.model.name, overrides=overrides)
+        (directory / "summary.json").write_text(json.dumps(build_summary(about, [], {}, 1.0, None)))
         return 0
 
     monkeypatch.chdir(tmp_path)

@@ -10,6 +10,7 @@ import pytest
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.pipeline.directory.summary import build_summary, empty_parts, parts_of
 from inductor_debug.pipeline.run.plan import batch_of
+from inductor_debug.stages.artifacts.records import Run, StageRecord
 from inductor_debug.stages.contract import Stage
 from inductor_debug.stages.declaration import Declaration, named
 from inductor_debug.stages.registry import build_stage, declared, questions
@@ -75,8 +76,8 @@ def test_a_packages_stage_stands_where_it_says(add: Add) -> None:
     assert "early" in questions()
     assert batch_of(["early", "capture"], ["X"]) == ["early"]  # a timed one shares no process with the variables of X
     assert "early" not in empty_parts() and empty_parts(["early"])["early"] == {"watts": None}
-    told = {"name": "early", "status": "passed", "seconds": 1.0, "message": "", "summary": {"early": {"watts": 3}}}
-    summary = build_summary({"id": "x"}, ["early"], {"early": told}, 1.0)
+    told = StageRecord("early", "passed", 1.0, "", {"early": {"watts": 3}})
+    summary = build_summary(Run("x"), ["early"], {"early": told}, 1.0, None)
     declared.cache_clear()
     sys.path.remove(sys.path[0])  # the package is gone
     assert "early" not in declared()

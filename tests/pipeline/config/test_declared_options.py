@@ -17,6 +17,7 @@ from inductor_debug.pipeline.config.schema_fields import example_for, field_of, 
 from inductor_debug.pipeline.config.validate import validate
 from inductor_debug.pipeline.run.plan import Plan, settings_of
 from inductor_debug.stages.accelerators.config import Rule
+from inductor_debug.stages.artifacts.records import Run
 from inductor_debug.stages.registry import declared
 
 STRANGE = [math.inf, -math.inf, math.nan, -1, 0, 1e15, 10**15, INT64, INT64 + 1, 10**43, 10**400, -(10**43), True]
@@ -139,7 +140,7 @@ def test_a_plan_gives_the_worker_the_numbers_that_it_was_given() -> None:
     """Beyond the schema's options: arguments of builders and adapters may be infinite."""
     config = config_with("seed", 3)
     config.model.build |= {"limit": math.inf, "least": -math.inf, "sizes": (1, 2.5)}
-    plan = Plan("/tmp/x", settings_of(config), config.stages, {"id": "x"}, list(config.stages))
+    plan = Plan("/tmp/x", settings_of(config), config.stages, Run("x"), list(config.stages))
     again = Plan.from_json(json.loads(json.dumps(plan.to_json())))
     assert again.settings.model.build == config.model.build | {"sizes": [1, 2.5]}
     assert again.stages == config.stages

@@ -10,6 +10,7 @@ from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.pipeline.config.limits import memory_limit_of
 from inductor_debug.pipeline.run.plan import Plan, execution_order, settings_of
 from inductor_debug.stages.accelerators.config import AccelConfig, Waiver
+from inductor_debug.stages.artifacts.records import Run
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.config_json import from_primitives
 from inductor_debug.stages.settings import Settings
@@ -64,7 +65,7 @@ def test_a_plan_survives_json() -> None:
     config = make_config("report", seed=3)
     config.accel = AccelConfig(name="chip", waivers=[Waiver(reason="known", expires="2030-01-01")])
     stages = {"benchmark": BenchmarkConfig(repeats=7)}
-    plan = Plan("/tmp/x", settings_of(config), stages, {"id": "x"}, ["benchmark"])
+    plan = Plan("/tmp/x", settings_of(config), stages, Run("x"), ["benchmark"])
     assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
     assert type(plan.settings) is Settings
 

@@ -16,6 +16,7 @@ from inductor_debug.pipeline.directory.names import OWNER, SWEEP_OWNER
 from inductor_debug.pipeline.directory.ownership import DirectoryRefused, claim_run, claim_sweep
 from inductor_debug.pipeline.directory.rundir import RunDirectory
 from inductor_debug.pipeline.run.runner import run
+from inductor_debug.stages.artifacts.records import StageRecord
 
 pytestmark = pytest.mark.usefixtures("stages_on_path")
 
@@ -158,7 +159,7 @@ def test_of_two_that_claim_a_directory_one_has_it(tmp_path: Path) -> None:
 
 
 def test_records_of_another_run_are_not_read(tmp_path: Path) -> None:
-    RunDirectory(tmp_path, identity="a").store_stage({"name": "plain", "status": "passed"})
+    RunDirectory(tmp_path, identity="a").store_stage(StageRecord("plain", "passed", 1.0, ""))
     assert list(RunDirectory(tmp_path, identity="a").stage_records()) == ["plain"]
     assert RunDirectory(tmp_path, identity="b").stage_records() == {}
 

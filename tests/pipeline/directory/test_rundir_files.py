@@ -14,6 +14,7 @@ from inductor_debug.pipeline.directory.manifest import environment_that_matters
 from inductor_debug.pipeline.directory.rundir import RunDirectory
 from inductor_debug.pipeline.directory.summary import build_summary
 from inductor_debug.pipeline.run.sweep import split_override, sweep_exit_code, write_sweep_table
+from inductor_debug.stages.artifacts.records import Run, StageRecord
 from inductor_debug.stages.encoding import write_atomically
 
 
@@ -80,7 +81,7 @@ def test_a_rerun_has_the_same_digest_and_another_seed_another(tmp_path: Path) ->
 
 
 def test_every_key_of_the_summary_is_there_when_nothing_ran() -> None:
-    result = build_summary({"id": "x"}, ["capture"], {}, 1.0)
+    result = build_summary(Run("x"), ["capture"], {}, 1.0, None)
     known = [
         "schema", "run", "compiled_by", "verdict", "stages", "graphs", "violations", "numerics", "benchmark", "guards",
         "repros",
@@ -93,12 +94,9 @@ def test_every_key_of_the_summary_is_there_when_nothing_ran() -> None:
 
 
 def test_parts_of_two_stages_are_merged() -> None:
-    base = {"status": "passed", "seconds": 1.0, "message": ""}
-    records = {
-        "lower": base | {"name": "lower", "summary": {"benchmark": {"test": {"compile_s": 4.0}}}},
-        "benchmark": base | {"name": "benchmark", "summary": {"benchmark": {"test": {"median_ms": 2.0}, "speedup": 3}}},
-    }
-    side = build_summary({}, records, records, 2.0)["benchmark"]["test"]
+    parts = {"lower": {"test": {"compile_s": 4.0}}, "benchmark": {"test": {"median_ms": 2.0}, "speedup": 3}}
+    records = {name: StageRecord(name, "passed", 1.0, "", {"benchmark": part}) for name, part in parts.items()}
+    side = build_summary(Run(), records, records, 2.0, None)["benchmark"]["test"]
     assert (side["compile_s"], side["median_ms"], side["samples"]) == (4.0, 2.0, None)
 
 

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,34 +17,40 @@ from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.pipeline import cli
 from inductor_debug.pipeline.directory import manifest
+from inductor_debug.pipeline.directory.records import CudaDevice, TorchFound
 from inductor_debug.pipeline.directory.summary import build_summary
 from inductor_debug.pipeline.run import compiled_by, entry
 from inductor_debug.pipeline.run.restoring import Expected, recorded, restored
+from inductor_debug.stages.artifacts.compiled_by import Commit, CompiledBy, CompiledFor, ModelCode
+from inductor_debug.stages.artifacts.records import Run
+from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.report.collect import collect
 from inductor_debug.stages.settings import Settings
 from inductor_debug.stages.sides.global_settings import settings_put_back
 
-RECORD: dict[str, Any] = {
-    "versions": {"python": "3.11.7", "torch": "2.13.0+cpu"},
-    "commit": {"package": {"commit": "abc", "dirty": False}, "working_directory": None},
-    "variables": {"TORCHINDUCTOR_FREEZING": "1", "OMP_NUM_THREADS": "2"},
-    "set_by_run": {},
-    "model": {"libraries": {"transformers": "5.0"}, "files": {"my.nets": "0123"}},
-    "device": {"name": "cpu", "threads": 2, "cpu_capability": "AVX512"},
-    "settings": {},
-    "options": {"inductor": {"freezing": True}, "dynamo": {}},
-}
+RECORD = CompiledBy(
+    versions={"python": "3.11.7", "torch": "2.13.0+cpu"},
+    commit={"package": Commit("abc", dirty=False), "working_directory": None},
+    variables={"TORCHINDUCTOR_FREEZING": "1", "OMP_NUM_THREADS": "2"},
+    model=ModelCode({"transformers": "5.0"}, {"my.nets": "0123"}),
+    device=CompiledFor("cpu", 2, cpu_capability="AVX512"),
+    settings={},
+    options={"inductor": {"freezing": True}, "dynamo": {}},
+)
+NO_RECORD = "RUN has no record of what compiled it that can be read: nothing was restored, and nothing can be compared"
 
 
-def changed(part: str, **values: Any) -> dict[str, Any]:
-    return RECORD | {part: RECORD[part] | values}
+def changed(part: str, **values: Any) -> CompiledBy:
+    """The record with values of one of its parts, a mapping or a record of its own, changed."""
+    old: Any = getattr(RECORD, part)
+    return replace(RECORD, **{part: old | values if isinstance(old, dict) else replace(old, **values)})
 
 
-def stored_run(folder: Path, record: dict[str, Any] | None, started: str = "2026-01-01") -> Path:
+def stored_run(folder: Path, record: CompiledBy | None, started: str = "2026-01-01") -> Path:
     (folder / ".hydra").mkdir(parents=True)
     (folder / ".hydra" / "config.yaml").write_text("{}")
     (folder / "run.log").write_text("")
-    about = {"id": folder.name, "model": "net", "started": started}
+    about = Run(folder.name, model="net", started=started)
     (folder / "summary.json").write_text(json.dumps(build_summary(about, [], {}, 1.0, record)))
     return folder
 
@@ -52,13 +59,13 @@ def test_the_users_variables_are_told_from_those_that_the_run_set() -> None:
     given = {"TORCHINDUCTOR_FREEZING": "1", "PATH": "/bin", "TRITON_CACHE_DIR": "/mine", "HF_TOKEN": "x",
              "OMP_NUM_THREADS": "2", "INDUCTOR_DEBUG_LOG_LEVEL": "DEBUG"}  # fmt: skip
     environment = given | {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "TRITON_CACHE_DIR": "/run", "PYTHONHASHSEED": "0"}
-    described = manifest.describe_run(Settings(ModelConfig()), environment)
+    described = manifest.describe_run(Settings(ModelConfig()), environment, "")
     found = compiled_by.described(described, given, environment)
-    assert found["variables"] == {"OMP_NUM_THREADS": "2", "TORCHINDUCTOR_FREEZING": "1"}
-    assert found["set_by_run"] == {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+    assert found.variables == {"OMP_NUM_THREADS": "2", "TORCHINDUCTOR_FREEZING": "1"}
+    assert found.set_by_run == {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
     given["CUBLAS_WORKSPACE_CONFIG"] = ":16:8"
     own = compiled_by.described(described, given, environment | {"CUBLAS_WORKSPACE_CONFIG": ":16:8"})
-    assert own["variables"]["CUBLAS_WORKSPACE_CONFIG"] == ":16:8" and own["set_by_run"] == {}
+    assert own.variables["CUBLAS_WORKSPACE_CONFIG"] == ":16:8" and own.set_by_run == {}
 
 
 NO_OPTION = re.compile(r"LOG_|LOGP|_LOGGING|LOG_URL|MAST_HPC|ROLE_RANK|DUMP_|COMPILE_ID|_DIR$")
@@ -88,12 +95,12 @@ HOSTILE = {
 
 def test_a_setting_of_the_process_that_a_model_changes_is_recorded() -> None:
     """Its module may call ``torch.set_float32_matmul_precision`` as it is imported."""
-    settings = Settings(ModelConfig())
-    assert compiled_by.of_process(settings, torch.nn.Linear(2, 2), None)["settings"] == {}
+    about = (RECORD, Settings(ModelConfig()), torch.nn.Linear(2, 2), None)
+    assert compiled_by.of_process(*about).settings == {}
     with settings_put_back():
         torch.set_float32_matmul_precision("high")
-        found = compiled_by.of_process(settings, torch.nn.Linear(2, 2), None)
-    assert found["settings"] == {"torch.set_float32_matmul_precision": "high"}
+        found = compiled_by.of_process(*about)
+    assert found.settings == {"torch.set_float32_matmul_precision": "high"}
 
 
 @pytest.mark.usefixtures("no_variables_that_matter")
@@ -111,7 +118,7 @@ def test_a_strangers_run_restores_switches_alone(monkeypatch: pytest.MonkeyPatch
         "PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:128,expandable_segments:True",
         "MOCK_ALIGNMENT": "8",
     }
-    with restored({"variables": HOSTILE | good}) as told:
+    with restored(CompiledBy(variables=HOSTILE | good)) as told:
         inside = dict(os.environ)
     assert {name: inside.get(name) for name in HOSTILE} == {name: before.get(name) for name in HOSTILE}
     assert {name: inside[name] for name in good} == good
@@ -124,9 +131,7 @@ def test_without_a_record_nothing_is_touched(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("TORCHINDUCTOR_FREEZING", "1")
     with restored(None) as told:
         assert os.environ["TORCHINDUCTOR_FREEZING"] == "1" and told == []
-    assert Expected("RUN", None, refuse=True).check(RECORD) == [
-        "RUN did not record what compiled it: nothing was restored, and nothing can be compared"
-    ]
+    assert Expected("RUN", None, refuse=True).check(RECORD) == [NO_RECORD]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +151,7 @@ def test_without_a_record_nothing_is_touched(monkeypatch: pytest.MonkeyPatch) ->
         (changed("options", inductor={}), "options.inductor.freezing: True then, none now"),
     ],
 )
-def test_what_makes_it_another_compilation_is_refused_or_told(now: dict[str, Any], line: str) -> None:
+def test_what_makes_it_another_compilation_is_refused_or_told(now: CompiledBy, line: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Expected("RUN", RECORD, refuse=True).check(now)
     assert f"  {line}\n" in str(caught.value) and "Try: inductor-debug rerun RUN --anyway" in str(caught.value)
@@ -163,18 +168,18 @@ class Seen:
         return before | {"inductor": self.inductor}
 
 
-def compiled(record: dict[str, Any], **inductor: Any) -> dict[str, Any]:
-    return record | compiled_by.where_compiled(record, Seen(**inductor))  # type: ignore[arg-type]
+def compiled(record: CompiledBy, **inductor: Any) -> CompiledBy:
+    return compiled_by.where_compiled(record, Seen(**inductor))  # type: ignore[arg-type]
 
 
 def test_options_that_the_run_set_itself_are_told_with_what_they_were_and_are_no_reason_to_refuse() -> None:
-    then = compiled(RECORD | {"options_before": {}}, max_autotune=True)  # it turned freezing off
-    assert then["options"] == {"inductor": {"max_autotune": True}, "dynamo": {}}
-    assert then["options_before"] == {"inductor": {"freezing": True, "max_autotune": None}}
-    assert compiled_by.before_compiling(then) == RECORD["options"]
+    then = compiled(replace(RECORD, options_before={}), max_autotune=True)  # it turned freezing off
+    assert then.options == {"inductor": {"max_autotune": True}, "dynamo": {}}
+    assert then.options_before == {"inductor": {"freezing": True, "max_autotune": None}}
+    assert compiled_by.before_compiling(then) == RECORD.options
     assert compiled(then, max_autotune=True) == then  # another process of the run compiles it again
 
-    before = RECORD | {"options_before": {}}  # a rerun, before anything is compiled
+    before = replace(RECORD, options_before={})  # a rerun, before anything is compiled
     expected = Expected("RUN", then, refuse=True)
     assert expected.check(before) == [] and expected.check_compiled(compiled(before, max_autotune=True)) == []
     assert expected.check_compiled(compiled(before, freezing=True)) == [
@@ -182,17 +187,8 @@ def test_options_that_the_run_set_itself_are_told_with_what_they_were_and_are_no
         "not as in RUN: options.inductor.max_autotune: True then, none now",
     ]
     with pytest.raises(ConfigurationError, match=r"options\.inductor\.freezing: True then, none now"):
-        expected.check(changed("options", inductor={}) | {"options_before": {}})
+        expected.check(replace(changed("options", inductor={}), options_before={}))
     assert Expected("RUN", RECORD, refuse=True).check_compiled(then) == []  # a run of an earlier version did not look
-
-
-@pytest.mark.parametrize("damaged", [{"inductor": 3}, {"inductor": {"freezing": True}, "x": []}, [], "text", None])
-def test_damaged_options_of_a_stored_run_are_none(damaged: Any) -> None:
-    record = RECORD | {"options_before": damaged}
-    assert compiled_by.before_compiling(record)["inductor"] == {"freezing": True}
-    assert compiled_by.before_compiling({"options": damaged}).keys() <= {"inductor"}
-    assert Expected("RUN", record, refuse=True).check(RECORD) == []
-    Expected("RUN", record, refuse=True).check_compiled(RECORD | {"options_before": {}})
 
 
 def test_a_commit_is_told_and_what_an_override_changes_is_not_refused() -> None:
@@ -207,28 +203,35 @@ def test_a_commit_is_told_and_what_an_override_changes_is_not_refused() -> None:
 
 def test_a_part_that_is_not_known_is_not_compared() -> None:
     """No stage needed torch, then or now."""
-    assert Expected("RUN", RECORD, refuse=True).check(RECORD | {"options": None, "device": None, "model": None}) == []
+    assert Expected("RUN", RECORD, refuse=True).check(replace(RECORD, options=None, device=None, model=None)) == []
 
 
 def test_text_of_a_stored_run_is_shown_not_sent() -> None:
-    hostile = RECORD | {"versions": RECORD["versions"] | {"torch": "\x1b]0;evil\x07"}}
+    hostile = changed("versions", torch="\x1b]0;evil\x07")
     (line,) = Expected("RUN", hostile, refuse=False).check(RECORD)
     assert line.isprintable()
 
 
-@pytest.mark.parametrize("record", [[], {"variables": [1]}, {"versions": "x"}, "text"])
-def test_a_damaged_record_is_none(record: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "record",
+    [[], {"variables": [1]}, {"versions": "x"}, "text", {"options_before": {"inductor": 3}}, {"options": []}],
+)
+def test_a_damaged_record_is_told_and_hinders_no_rerun(
+    record: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = stored_run(tmp_path / "run", RECORD)
+    assert recorded(run) == RECORD
     summary = json.loads((run / "summary.json").read_text())
     (run / "summary.json").write_text(json.dumps(summary | {"compiled_by": record}))
     assert recorded(run) is None
-    assert cli.main(["show", str(run)]) == cli.main(["compare", str(run), str(run)]) == 0
+    assert cli.main(["show", str(run)]) == cli.main(["compare", str(run), str(run)]) == 2
+    assert "summary.json: compiled_by" in capsys.readouterr().err
 
 
 def test_compare_shows_first_what_compiled_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = stored_run(tmp_path / "one", RECORD)
     two = stored_run(
-        tmp_path / "two", changed("versions", torch="2.12.0") | {"options": {"inductor": {}, "dynamo": {}}}
+        tmp_path / "two", replace(changed("versions", torch="2.12.0"), options={"inductor": {}, "dynamo": {}})
     )
     assert cli.main(["compare", str(one), str(two), "--format", "json"]) == 0
     tables = json.loads(capsys.readouterr().out)["tables"]
@@ -269,7 +272,7 @@ def test_show_and_the_report_have_it(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "options.inductor.freezing" in capsys.readouterr().out
     stored = RunDirectory(run)
     data = collect(stored, Settings(ModelConfig()), title=None, max_rows=5)
-    assert data["compiled_by"] == RECORD
+    assert data["compiled_by"] == jsonable(RECORD)
     assert data["reproduce"][0].startswith("TORCHINDUCTOR_FREEZING=1 OMP_NUM_THREADS=2 inductor-debug run")
     page = render(data, stored)
     assert "What compiled it" in page and "2.13.0+cpu" in page and "freezing yes" in page
@@ -280,12 +283,14 @@ def test_a_models_own_files_and_its_libraries_are_told_apart() -> None:
     library = type("Library", (), {"__module__": "yaml"})
     module = SimpleNamespace(modules=lambda: [kind(), library(), type("T", (), {"__module__": "torch.nn"})()])
     found = compiled_by.model_code(module, "inductor_debug.pipeline.cli.main")
-    assert set(found["files"]) == {__name__, "inductor_debug.pipeline.cli"} and set(found["libraries"]) == {"yaml"}
+    assert set(found.files) == {__name__, "inductor_debug.pipeline.cli"} and set(found.libraries) == {"yaml"}
 
 
 def test_a_device_is_the_one_that_the_run_is_on() -> None:
-    found = {"threads": 4, "cpu_capability": "AVX512", "cuda": [{"name": "A"}, {"name": "B"}], "cuda_version": "13.0"}
-    assert compiled_by.device_of("cpu", found) == {"name": "cpu", "threads": 4, "cpu_capability": "AVX512"}
-    assert compiled_by.device_of("cuda", found) == {"name": "A", "threads": 4, "cuda_version": "13.0"}
-    assert compiled_by.device_of("cuda:1", found)["name"] == "B"
-    assert compiled_by.device_of("acme:0", {})["name"] == "acme"
+    cuda = [CudaDevice("A", 1), CudaDevice("B", 1)]
+    found = TorchFound(4, "AVX512", deterministic_algorithms=False, cuda=cuda, cuda_version="13.0")
+    shown = [jsonable(compiled_by.device_of(name, found)) for name in ("cpu", "cuda")]
+    assert shown == [{"name": "cpu", "threads": 4, "cpu_capability": "AVX512"},
+                     {"name": "A", "threads": 4, "cuda_version": "13.0"}]  # fmt: skip
+    assert compiled_by.device_of("cuda:1", found).name == "B"
+    assert compiled_by.device_of("acme:0", None).name == "acme"

@@ -96,7 +96,7 @@ def test_reading_a_repositorys_state_writes_nothing_into_it(tmp_path: Path) -> N
     os.utime(file, (1, 1))  # git status would look at the file again, and note that in the index
     index = (tmp_path / ".git" / "index").read_bytes()
     state = git_state(tmp_path)
-    assert state is not None and state["dirty"] is False
+    assert state is not None and state.dirty is False
     assert (tmp_path / ".git" / "index").read_bytes() == index
 
 

@@ -12,7 +12,7 @@ from inductor_debug.stages.artifacts.measurements import CacheUse, FirstStep, Lo
 from inductor_debug.stages.artifacts.tables import SampleRow
 from inductor_debug.stages.benchmark.device_use import UNSEEN, DeviceUse, look, of_record, read, told
 from inductor_debug.stages.benchmark.processes import Sampled
-from inductor_debug.stages.benchmark.records import Done, Event, Warm, of_line, to_line
+from inductor_debug.stages.benchmark.records import LINES, Done, Event, Warm
 from inductor_debug.stages.benchmark.sampling import environment
 from inductor_debug.stages.benchmark.tables import figures_of, report_of
 from inductor_debug.stages.contract import MemoryArtifacts
@@ -86,7 +86,7 @@ def process(index: int, use: DeviceUse | None) -> Sampled:
     events.append(Done("", load, use is None, environment(), None if use is None else use.record, {}))
     sampled = Sampled(index)
     for event in events:
-        sampled.take(of_line(to_line(event).encode()))
+        sampled.take(LINES.read(LINES.write(event).encode()))
     return sampled
 
 
