@@ -20,7 +20,7 @@ from inductor_debug.pipeline.directory.summary import parts_of
 from inductor_debug.pipeline.query import check_command as checks
 from inductor_debug.pipeline.query import comparison, trust
 from inductor_debug.pipeline.run import entry, restoring
-from inductor_debug.pipeline.run.compiled_by import flat
+from inductor_debug.pipeline.run.compiled_by import flat, packages_gone
 from inductor_debug.pipeline.streams import steady_streams
 from inductor_debug.pipeline.terminal import cell, print_json, print_table, say, tell
 from inductor_debug.stages.formatting import counted
@@ -175,7 +175,16 @@ def rerun_command(
         ) from None
     trust.confirm(visible(str(run)), trust.callables_in(config, context.args), yes)
     arguments = ["--config-path", str(run / ".hydra"), "--config-name", "config", *context.args]
-    with restoring.restored(restoring.recorded(run)) as told:
+    record = restoring.recorded(run)
+    gone = packages_gone(record)
+    if gone and not anyway:
+        raise UserError(
+            f"rerun: {visible(str(run))} was made with {gone}, which is not installed here; valid: an environment that "
+            f"has what the run was made with.\nTry: inductor-debug rerun {visible(str(run))} --anyway"
+        )
+    if gone:
+        tell(f"{visible(str(run))} was made with {gone}, which is not installed here")
+    with restoring.restored(record) as told:
         if told:
             tell(f"as in {run}: {', '.join(told)}")
         return entry.main(arguments, refuse=not anyway)

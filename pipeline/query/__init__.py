@@ -5,6 +5,7 @@ from pathlib import Path
 from inductor_debug.models.errors import UserError, invalid_choice
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.folder import StoredFolder
+from inductor_debug.pipeline.run.compiled_by import packages_gone
 from inductor_debug.stages import registry
 from inductor_debug.stages.declaration import Question, named
 from inductor_debug.stages.stored_run import Analysis, StoredRun, Table, Wanted
@@ -45,7 +46,9 @@ def analyze(run: StoredRun, name: str, wanted: Wanted) -> Analysis:
     """
     known = questions()
     if name not in known:
-        raise invalid_choice("--type", name, known, example="--type {}")
+        gone = packages_gone(run.head.compiled_by)
+        where = f"a run that was made with {gone}, which is not installed here" if gone else ""
+        raise invalid_choice("--type", name, known, where=where, example="--type {}")
     takes = known[name].takes
     for field, option in OPTIONS.items():
         if getattr(wanted, field) and field not in takes:

@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from inductor_debug.models.visible import visible
 from inductor_debug.pipeline.directory.records import Described, TorchFound
 from inductor_debug.stages.artifacts.compiled_by import Commit, CompiledBy, CompiledFor, ModelCode
 from inductor_debug.stages.encoding import jsonable
@@ -73,6 +74,13 @@ def described(
         variables={name: given[name] for name in sorted(given) if matters(name) and name not in changed},
         set_by_run={name: environment[name] for name in sorted(changed) if matters(name)},
     )
+
+
+def packages_gone(record: CompiledBy | None) -> str:
+    """The packages with which a run was made beyond torch's and ours, and that are not installed here: ``chip 1.2``."""
+    versions = {} if record is None else record.versions
+    added = {name: version for name, version in versions.items() if name not in VERSIONS and version is not None}
+    return ", ".join(visible(f"{name} {added[name]}") for name in added if _version(name) is None)
 
 
 def of_process(record: CompiledBy, settings: Settings, module: Any, devices: TorchFound | None) -> CompiledBy:
