@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 os.environ.pop("CI", None)  # torch reads an option's default from it: here as at a user's desk
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # a thread that waits leaves its core to the other tests' processes
 
 
 @pytest.fixture(autouse=True)
