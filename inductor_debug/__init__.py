@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from inductor_debug.stages.report.sections import ReportedRun, ReportSection
     from inductor_debug.stages.rules.checked_tensors import row
     from inductor_debug.stages.rules.engine import check
-    from inductor_debug.stages.rules.violation import Violation
+    from inductor_debug.stages.rules.violation import CustomFinding, Violation
     from inductor_debug.stages.rules.violations import Violations
     from inductor_debug.stages.stored_run import Analysis, StoredRun, Table, Wanted
 
@@ -38,6 +38,7 @@ _PLACES = {
     "AcceleratorAdapter": "stages.backends.adapter",
     "Analysis": "stages.stored_run",
     "ConfigurationError": "models.errors",
+    "CustomFinding": "stages.rules.violation",
     "Declaration": "stages.declaration",
     "Emulation": "stages.backends.emulation",
     "Findings": "stages.emulation.findings",
@@ -79,6 +80,7 @@ __all__ = [
     "AcceleratorAdapter",
     "Analysis",
     "ConfigurationError",
+    "CustomFinding",
     "Declaration",
     "Emulation",
     "Findings",

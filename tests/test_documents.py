@@ -8,7 +8,7 @@ import pytest
 from inductor_debug.stages.accelerators.config import Rule
 from inductor_debug.stages.accelerators.rule_kinds import KINDS
 from inductor_debug.stages.numerics import metrics
-from inductor_debug.stages.registry import declared
+from inductor_debug.stages.registry import declared, is_ours
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -36,6 +36,12 @@ def test_the_readme_lists_the_backends() -> None:
 def test_the_readme_lists_the_stages() -> None:
     ours = {name for name, stage in declared().items() if stage.stage.startswith("inductor_debug.")}
     assert choices("stages") == ours
+
+
+def test_each_question_has_a_symptom_in_the_cookbook() -> None:
+    page = (ROOT / "docs/cookbook.md").read_text(encoding="utf-8")
+    asked = {name for stage in declared().values() if is_ours(stage) for name in stage.questions}
+    assert asked - set(re.findall(r"analyze .*?--type (\w+)", page)) == set()
 
 
 def test_the_rules_and_the_metrics_are_told() -> None:

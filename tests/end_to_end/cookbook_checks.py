@@ -46,6 +46,15 @@ def sources(run: Path) -> str:
     return "".join(file.read_text() for file in sorted(run.glob("lower/*/kernels/*")))
 
 
+@from_own("What breaks the chip's rules, and at which line?", BLOCK)
+def _(reader: Reader) -> None:
+    (rule,) = reader.tables["rules"]
+    lines, violations = reader.tables["lines"], reader.tables["violations"]
+    assert rule["rule"] == "alignment" and rule["findings"] == len(violations) == sum(row["findings"] for row in lines)
+    assert line_of("self.projection(hidden)") in {row["source"] for row in lines}
+    assert all(row["measured"] % 16 and row["limit"] == 16 for row in violations)
+
+
 @from_own("Why does it compile again?", BRANCHING)
 def _(reader: Reader) -> None:
     outcomes = {(row["variation"], row["step"]): row for row in reader.tables["variations"]}

@@ -22,8 +22,8 @@ from inductor_debug.pipeline.run import entry as command_line
 
 BASE, ENTRIES = read_page()
 TITLES = {entry.title: entry for entry in ENTRIES}
-GROUPS = {"Generated code", "Isolating an optimization", "Fusion", "Autotuning", "Triton and C++", "Profiling",
-          "Intermediate values"}  # fmt: skip
+GROUPS = {"Generated code", "Isolating an optimization", "Fusion", "Autotuning", "Triton and C++", "Accelerators",
+          "Profiling", "Intermediate values"}  # fmt: skip
 """Those that are to be there."""
 
 COMPILED_WORDS = {"self.intermediate_act_fn": "torch.relu", "self.dense(hidden_states)": "self.projection(hidden)",
