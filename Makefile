@@ -10,8 +10,6 @@ TORCH ?= torch==2.13.0
 ARGS ?= model=resnet18 accel=warn16
 VENV := .venv
 BIN := $(VENV)/bin
-# a file's tests share what they compiled; whole runs, which take longest, come first
-PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: run test test-full test-slow test-torch same-as lint format performance clean
 
@@ -19,15 +17,15 @@ run: $(VENV)/.installed
 	$(BIN)/inductor-debug run $(ARGS)
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest $(PARALLEL)
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-full: test test-slow
 
 test-slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m slow $(PARALLEL)
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile
 
 test-torch: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest $(PARALLEL) tests/stages tests/models tests/operators
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/stages tests/models tests/operators
 
 # Ten frozen jobs on another commit and on this checkout: verdicts, violations, figures and digests are equal.
 same-as: $(VENV)/.installed-dev
