@@ -153,10 +153,10 @@ def masked() -> tuple[nn.Module, tuple[torch.Tensor]]:
 
 
 class Huge(nn.Linear):
-    """A linear layer that asks for 40 TB."""
+    """A linear layer that asks for 4 PB: beyond what a process can address, so that no system grants it on trust."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return super().forward(x) + torch.zeros(10**13).sum()
+        return super().forward(x) + torch.zeros(10**15).sum()
 
 
 def huge() -> tuple[nn.Module, tuple[torch.Tensor]]:

@@ -1,5 +1,6 @@
 """A model that misbehaves as it is told, for the trial of kills and faults. On PYTHONPATH there."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -33,7 +34,7 @@ def build(misbehaviour: str = "none") -> tuple[nn.Module, tuple[torch.Tensor]]:
         for descriptor in _pipes():
             if misbehaviour == "closes":
                 os.close(descriptor)
-            else:
+            elif fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
                 os.write(descriptor, b'{"event": "done"}\n{"event": "stage_finished"\n\x00\xff7\n[]\nforeign')
     elif misbehaviour == "recursion":
         sys.setrecursionlimit(40)
