@@ -54,6 +54,7 @@ FOUND = [
     ("transformer", "g0.forward", "bmm_1", "narrow_accumulation", {"strength": 2}),
     ("transformer", "g0.backward", "mm_5", "dropped_tail", {"strength": 3}),
     ("convolutional", "g0.forward", "convolution_1", "scale", {"strength": -0.01}),
+    ("convolutional", "g0.forward", "mean", "wrong_axis", {}),
     ("convolutional", "g0.forward", "addmm", "nan_at_edge", {}),
     ("convolutional", "g0.backward", "convolution_backward", "narrow_accumulation", {"output": 0}),
 ]
@@ -67,7 +68,6 @@ FOUND_TOO = [
     ("transformer", "g0.backward", "sum_1", "narrow_accumulation", {"strength": 1}),
     ("transformer", "g0.backward", "gelu_backward", "nan_at_edge", {}),
     ("convolutional", "g0.forward", "convolution_1", "narrow_accumulation", {}),
-    ("convolutional", "g0.forward", "mean", "wrong_axis", {}),
     ("convolutional", "g0.forward", "max_pool2d_with_indices", "dropped_tail", {}),
     ("convolutional", "g0.backward", "convolution_backward", "narrow_accumulation", {"output": 1, "strength": 1}),
     ("convolutional", "g0.backward", "native_batch_norm_backward", "scale", {"output": 2}),

@@ -1,6 +1,8 @@
 """Probes: what is switched off and what stays as it was; in a process of their own what ends that."""
 
 import os
+import subprocess
+import sys
 import traceback
 from pathlib import Path
 from typing import Any
@@ -186,6 +188,26 @@ def test_a_probe_that_hangs_is_ended(prober: IsolatedProber) -> None:
 def test_what_ends_the_stage_is_raised_here(prober: IsolatedProber) -> None:
     with pytest.raises(MemoryError, match="no more"):
         prober.probe(Setting())
+
+
+UNCLOSED = """
+import bisect_children
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.stages.bisect import isolated
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.settings import Settings
+
+isolated._serve = bisect_children.ended_by_a_signal
+prober = isolated.IsolatedProber(Settings(ModelConfig("x")), KernelDiffConfig(), timeout_s=60)
+print(prober.facts())
+"""
+
+
+def test_a_process_that_was_not_closed_keeps_nobody_from_ending() -> None:
+    folders = [str(Path(__file__).parents[3]), str(Path(__file__).parents[1])]
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
+    ended = subprocess.run([sys.executable, "-P", "-c", UNCLOSED], env=variables, capture_output=True, timeout=120)
+    assert (ended.returncode, ended.stdout) == (0, b"{'name': 'child'}\n"), ended.stderr.decode()
 
 
 def context_of(adapter: str, artifacts: dict[str, Any] | None = None, **options: Any) -> StageContext:

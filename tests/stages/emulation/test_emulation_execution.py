@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from inductor_debug.models.errors import ConfigurationError
@@ -367,3 +368,22 @@ def test_a_profile_without_numerics_is_a_configuration_error() -> None:
         ConfigurationError, match=r"the profile 'none' states no numerics.*\n.*storage\.float32=bfloat16"
     ):
         EmulatedAdapter(AccelConfig()).validate()
+
+
+def test_the_backward_takes_what_the_forward_rounded_and_computes_it_not_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As capture shows the graphs; another partitioner would let the backward compute the GELU again."""
+    adapter = EmulatedAdapter(AccelConfig("chip", numerics=NumericsConfig(storage={"float32": "bfloat16"})))
+    graphs: list[set[str]] = []
+    compile = adapter.compile
+
+    def noted(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append({str(node.target) for node in gm.graph.nodes})
+        return compile(gm, inputs)
+
+    monkeypatch.setattr(adapter, "compile", noted)
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: F.gelu(x).sin().cos().exp().sum(), backend=adapter.dynamo_backend())
+    compiled(torch.randn(8, requires_grad=True)).backward()
+    forward, backward = graphs
+    assert "aten.gelu.default" in forward and "aten.gelu_backward.default" in backward
+    assert "aten.gelu.default" not in backward

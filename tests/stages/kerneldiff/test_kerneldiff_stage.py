@@ -13,9 +13,11 @@ from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
+from inductor_debug.stages.kerneldiff.standard import Standard
 from inductor_debug.stages.kerneldiff.tables import table
 from inductor_debug.stages.numerics.comparison import compare_tensors
 from inductor_debug.stages.settings import BackendConfig, ReferenceConfig, Settings
+from inductor_debug.stages.sides.running import Side
 from inductor_debug.stages.tensor_pictures.canvas import canvas_of, matrix_shape
 from inductor_debug.stages.tensor_pictures.error_counts import count_errors
 from inductor_debug.stages.tensor_pictures.tensor import draw
@@ -211,3 +213,11 @@ def test_any_rank_is_drawn_and_the_worst_block_shows(shape):
     rows, columns, _ = matrix_shape(shape)
     assert rows * columns >= reference.numel() and max(canvas.error.shape) <= 256
     assert draw(reference, test, compare_tensors(reference, test)).startswith(b"\x89PNG")
+
+
+def test_only_a_module_of_its_own_makes_the_references_case_another() -> None:
+    first, second = (
+        Case("net", torch.nn.Linear(2, 2), (), {}, "inference", torch.float32, torch.device("cpu")) for _ in range(2)
+    )
+    assert Standard(first, Side(), Side(), origin=copy.copy(first)).others == []
+    assert Standard(first, Side(), Side(), origin=second).others == [second]

@@ -11,7 +11,7 @@ from inductor_debug.models.config import ModelConfig
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.report.config import ReportConfig
-from inductor_debug.stages.report.render import cell, human_bytes, place
+from inductor_debug.stages.report.render import cell, human_bytes, percent, place
 from inductor_debug.stages.report.stage import ReportStage
 from inductor_debug.stages.settings import Settings
 
@@ -381,3 +381,4 @@ def test_cells():
     assert [cell(value) for value in (None, "", 0.1234567, "0.1234567", "1e-09", "v1.2.3", "12", [1, 2.0])] == [
         "–", "–", "0.12346", "0.12346", "1e-09", "v1.2.3", "12", "1, 2"]  # fmt: skip
     assert [human_bytes(value) for value in (None, 12, 2048, "x")] == ["–", "12 B", "2.0 KiB", "–"]
+    assert [percent(value) for value in (None, 0.1234, 1, 12.34, "x")] == ["–", "12.3 %", "100 %", "1234 %", "–"]

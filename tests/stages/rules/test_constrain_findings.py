@@ -10,7 +10,7 @@ import pandas
 import pytest
 import torch
 import torch.nn.functional as F
-from constrain_graphs import rules
+from constrain_graphs import graph, placeholder, rules
 from mock_models import clean, refused
 from torch import nn
 
@@ -28,6 +28,7 @@ from inductor_debug.stages.constrain.stage import ConstrainStage
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.rules.counting import Storages
 from inductor_debug.stages.rules.engine import check
 from inductor_debug.stages.rules.repros import write_repros
 from inductor_debug.stages.rules.violation import Violation
@@ -185,3 +186,12 @@ def test_origins_survive_json() -> None:
     again = GraphRecord.from_json(json.loads(json.dumps(forward.to_json())))
     relus = [node for node in again.nodes if node.target == "aten.relu.default"]
     assert len({node.origins[0] for node in relus}) == len(relus) == 4
+
+
+def test_a_backward_graphs_parameter_is_the_forwards_and_its_gradient_is_not() -> None:
+    names = {"w": "parameter", "t": "tangent"}
+    both = [graph(*(placeholder(name, 8, role=role) for name, role in names.items()), kind=kind)
+            for kind in ("forward", "backward")]  # fmt: skip
+    storages = Storages(both)
+    assert storages.of("g0.backward/w") == storages.of("g0.forward/w") == ("g0.forward/w", 32)
+    assert storages.of("g0.backward/t") == ("g0.backward/t", 32)
