@@ -1,5 +1,6 @@
 """Runs of the command line on a small model, each made once and read by many tests."""
 
+import os
 from collections.abc import Callable
 
 import pytest
@@ -11,8 +12,10 @@ from command_line import QUICK, SMALL, Finished, command  # noqa: E402
 
 @pytest.fixture(scope="session")
 def compilers(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """Overrides for a cache that runs share: the C++ compiler's probes and headers cost 10 s a run."""
-    return "runner.cache=true", f"runner.cache_dir={tmp_path_factory.mktemp('compilers')}"
+    """Overrides for a cache that all runs share: the C++ compiler's probes and headers cost 10 s a run."""
+    base = tmp_path_factory.getbasetemp()
+    cache = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compilers"  # xdist's processes lie in one
+    return "runner.cache=true", f"runner.cache_dir={cache}"
 
 
 @pytest.fixture(scope="session")

@@ -202,7 +202,7 @@ def test_rerun_gives_the_same_digest_and_another_seed_another(run: Callable[...,
 
 
 def test_sweep_gives_one_table_and_survives_a_failing_job(tmp_path) -> None:
-    adapters = "aot_eager,faulty_adapters.CrashInCompile,eager"
+    adapters = "faulty_adapters.CrashInCompile,eager"
     finished = command(
         "--multirun", *SMALL, "accel=warn16", "accel.alignment=8,16", "stages=[capture,constrain]", cwd=tmp_path
     )
@@ -219,4 +219,4 @@ def test_sweep_gives_one_table_and_survives_a_failing_job(tmp_path) -> None:
     assert finished.returncode == 3, finished.stdout + finished.stderr
     tables = sorted(tmp_path.glob("outputs/*/*/sweep.csv"))
     rows = Finished(0, "", tables[-1].parent).table("sweep.csv")
-    assert rows["verdict"].tolist() == ["passed", "crashed", "passed"]
+    assert rows["verdict"].tolist() == ["crashed", "passed"]
