@@ -1,9 +1,12 @@
 """Runs of the command line on a small model, each made once and read by many tests."""
 
+import json
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 pytest.register_assert_rewrite("cookbook_page", "cookbook_checks")
 
@@ -11,11 +14,16 @@ from command_line import QUICK, SMALL, Finished, command  # noqa: E402
 
 
 @pytest.fixture(scope="session")
-def compilers(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """Overrides for a cache that all runs share: the C++ compiler's probes and headers cost 10 s a run."""
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of all processes that run these tests."""
     base = tmp_path_factory.getbasetemp()
-    cache = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compilers"  # xdist's processes lie in one
-    return "runner.cache=true", f"runner.cache_dir={cache}"
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base  # xdist's lie in one
+
+
+@pytest.fixture(scope="session")
+def compilers(shared: Path) -> tuple[str, str]:
+    """Overrides for a cache that all runs share: the C++ compiler's probes and headers cost 10 s a run."""
+    return "runner.cache=true", f"runner.cache_dir={shared / 'compilers'}"
 
 
 @pytest.fixture(scope="session")
@@ -34,12 +42,28 @@ def run(tmp_path_factory: pytest.TempPathFactory, compilers: tuple[str, str]) ->
 
 
 @pytest.fixture(scope="session")
-def inference_run(run: Callable[..., Finished]) -> Finished:
-    """All six stages on the small model in inference, under TorchInductor and a warning profile."""
-    return run(*SMALL, *QUICK, "accel=warn16")
+def made_once(run: Callable[..., Finished], shared: Path) -> Callable[..., Finished]:
+    """As ``run``, but only one of the processes of these tests makes the run of a name; the others read it."""
+
+    def made_once(name: str, *arguments: str) -> Finished:
+        record = shared / f"{name}.json"
+        with FileLock(shared / f"{name}.lock"):
+            if not record.exists():
+                finished = run(*arguments)
+                record.write_text(json.dumps([finished.code, finished.output, str(finished.directory)]))
+        code, output, directory = json.loads(record.read_text())
+        return Finished(code, output, Path(directory))
+
+    return made_once
 
 
 @pytest.fixture(scope="session")
-def training_run(run: Callable[..., Finished]) -> Finished:
+def inference_run(made_once: Callable[..., Finished]) -> Finished:
+    """All six stages on the small model in inference, under TorchInductor and a warning profile."""
+    return made_once("inference", *SMALL, *QUICK, "accel=warn16")
+
+
+@pytest.fixture(scope="session")
+def training_run(made_once: Callable[..., Finished]) -> Finished:
     """All six stages on the small model in training."""
-    return run(*SMALL, *QUICK, "accel=warn16", "mode=training")
+    return made_once("training", *SMALL, *QUICK, "accel=warn16", "mode=training")

@@ -20,7 +20,7 @@ from inductor_debug.pipeline.run.memory import bytes_asked, machine_memory, with
 from inductor_debug.stages.settings import Settings
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_draw_of_wrong_command_lines_is_answered_right(seed: int, tmp_path: Path) -> None:
     lines = random.Random(seed).sample(wrong_lines(seed), 25)
     with command_lines.workplace(tmp_path):
