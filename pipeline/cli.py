@@ -179,11 +179,11 @@ def rerun_command(
     gone = packages_gone(record)
     if gone and not anyway:
         raise UserError(
-            f"rerun: {visible(str(run))} was made with {gone}, which is not installed here; valid: an environment that "
-            f"has what the run was made with.\nTry: inductor-debug rerun {visible(str(run))} --anyway"
+            f"rerun: {visible(str(run))} was {gone}; valid: an environment that has what the run was made "
+            f"with.\nTry: inductor-debug rerun {visible(str(run))} --anyway"
         )
     if gone:
-        tell(f"{visible(str(run))} was made with {gone}, which is not installed here")
+        tell(f"{visible(str(run))} was {gone}")
     with restoring.restored(record) as told:
         if told:
             tell(f"as in {run}: {', '.join(told)}")

@@ -11,7 +11,14 @@ from pathlib import Path
 import psutil
 
 from inductor_debug.pipeline.directory.digest import compute_digest
-from inductor_debug.pipeline.directory.records import Described, Devices, Machine, Repository, StageOutcome, Whole
+from inductor_debug.pipeline.directory.records import (
+    Devices,
+    FullManifest,
+    Machine,
+    Repository,
+    RunDescription,
+    StageOutcome,
+)
 from inductor_debug.pipeline.directory.rundir import RunDirectory
 from inductor_debug.stages.artifacts.records import StageRecord
 from inductor_debug.stages.backends.plugins import adding_distributions
@@ -78,14 +85,14 @@ def environment_that_matters(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def describe_run(settings: Settings, environment: Mapping[str, str], identity: str) -> Described:
+def describe_run(settings: Settings, environment: Mapping[str, str], identity: str) -> RunDescription:
     """The part of the manifest that is known before the first stage runs.
 
     Args:
         environment: the worker's variables.
         identity: the run's.
     """
-    return Described(
+    return RunDescription(
         schema=SCHEMA,
         command=list(sys.argv),
         working_directory=str(Path.cwd()),
@@ -100,8 +107,8 @@ def describe_run(settings: Settings, environment: Mapping[str, str], identity: s
 
 
 def build_manifest(
-    described: Described, directory: RunDirectory, stages: Iterable[str], records: Mapping[str, StageRecord]
-) -> Whole:
+    described: RunDescription, directory: RunDirectory, stages: Iterable[str], records: Mapping[str, StageRecord]
+) -> FullManifest:
     """The whole manifest, once all other files of the run are written.
 
     Args:
@@ -113,7 +120,7 @@ def build_manifest(
     present = [records[name] for name in stages if name in records]
     inputs = {name: columns for record in present for name, columns in record.digest.items()}
     digest, used = compute_digest(directory, inputs)
-    return Whole(
+    return FullManifest(
         **vars(described),
         stages=[StageOutcome(record.name, record.status, record.seconds, record.message) for record in present],
         digest=digest,

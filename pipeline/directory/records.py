@@ -54,7 +54,7 @@ class Devices:
 
 
 @dataclass(frozen=True)
-class Described:
+class RunDescription:
     """The part of the manifest that is known before the first stage runs.
 
     Attributes:
@@ -89,7 +89,7 @@ class StageOutcome:
 
 
 @dataclass(frozen=True)
-class Whole(Described):
+class FullManifest(RunDescription):
     """The manifest.
 
     Attributes:

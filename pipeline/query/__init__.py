@@ -47,7 +47,7 @@ def analyze(run: StoredRun, name: str, wanted: Wanted) -> Analysis:
     known = questions()
     if name not in known:
         gone = packages_gone(run.head.compiled_by)
-        where = f"a run that was made with {gone}, which is not installed here" if gone else ""
+        where = f"a run that was {gone}" if gone else ""
         raise invalid_choice("--type", name, known, where=where, example="--type {}")
     takes = known[name].takes
     for field, option in OPTIONS.items():

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inductor_debug.models.visible import visible
-from inductor_debug.pipeline.directory.records import Described, TorchFound
+from inductor_debug.pipeline.directory.records import RunDescription, TorchFound
 from inductor_debug.stages.artifacts.compiled_by import Commit, CompiledBy, CompiledFor, ModelCode
 from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.settings import Settings
@@ -55,7 +55,7 @@ def restorable(name: str, value: str) -> bool:
 
 
 def described(
-    run: Described, given: Mapping[str, str], environment: Mapping[str, str], adapters: Iterable[str] = ()
+    run: RunDescription, given: Mapping[str, str], environment: Mapping[str, str], adapters: Iterable[str] = ()
 ) -> CompiledBy:
     """The part of the record that is known before the worker starts.
 
@@ -77,10 +77,11 @@ def described(
 
 
 def packages_gone(record: CompiledBy | None) -> str:
-    """The packages with which a run was made beyond torch's and ours, and that are not installed here: ``chip 1.2``."""
+    """Of packages beyond torch's and ours: ``made with chip 1.2, which is not installed here``; empty for none."""
     versions = {} if record is None else record.versions
     added = {name: version for name, version in versions.items() if name not in VERSIONS and version is not None}
-    return ", ".join(visible(f"{name} {added[name]}") for name in added if _version(name) is None)
+    gone = ", ".join(visible(f"{name} {added[name]}") for name in added if _version(name) is None)
+    return f"made with {gone}, which is not installed here" if gone else ""
 
 
 def of_process(record: CompiledBy, settings: Settings, module: Any, devices: TorchFound | None) -> CompiledBy:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inductor_debug.models.shapes import reader
-from inductor_debug.pipeline.directory.records import Described
+from inductor_debug.pipeline.directory.records import RunDescription
 from inductor_debug.pipeline.run.restoring import Expected
 from inductor_debug.stages.artifacts.compiled_by import CompiledBy
 from inductor_debug.stages.artifacts.records import Run
@@ -52,7 +52,7 @@ class Plan:
     memory_limit: int | None = None
     log_limit: int | None = None
     began: float = field(default_factory=time.time)
-    described: Described | None = None
+    described: RunDescription | None = None
     compiled_by: CompiledBy = field(default_factory=CompiledBy)
     expected: Expected | None = None
 
@@ -74,7 +74,7 @@ class Plan:
         return cls(**(data | records | {"settings": settings, "stages": stages}))
 
 
-_RECORDS = {"run": Run, "described": Described | None, "compiled_by": CompiledBy, "expected": Expected | None}
+_RECORDS = {"run": Run, "described": RunDescription | None, "compiled_by": CompiledBy, "expected": Expected | None}
 
 
 def batch_of(remaining: list[str], reproduction: typing.Sequence[str]) -> list[str]:
