@@ -1,7 +1,9 @@
 """What a YAML file may hold, told from its events before anything is built of it."""
 
+import contextlib
 import functools
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -35,30 +37,37 @@ def refuse(content: bytes, path: Path, *, aliases: bool) -> None:
     """
     import yaml
 
+    # libyaml looks ahead and may give up 1000 levels deep before it tells of the first; Python's tells of each
+    for parser in (getattr(yaml, "CSafeLoader", yaml.SafeLoader), yaml.SafeLoader):
+        with contextlib.suppress(yaml.YAMLError, UnicodeDecodeError):
+            _look_through(yaml.parse(content, Loader=parser), path, aliases)
+            return
+
+
+def _look_through(events: Iterable[Any], path: Path, aliases: bool) -> None:
+    import yaml
+
     held: dict[str, int] = {}  # anchor → values in it
     starts: list[tuple[str | None, int]] = []
     values = 0
-    try:
-        for event in yaml.parse(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-            if isinstance(event, yaml.events.NodeEvent):
-                if not aliases and (event.anchor is not None or _is_tagged(event)):
-                    what = "an anchor or alias" if event.anchor is not None else "a tag"
-                    raise _refused(path, event, f"{what}, which no stored file has")
-                values += held.get(event.anchor or "", NODES) if isinstance(event, yaml.AliasEvent) else 1
-            if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
-                starts.append((event.anchor, values))
-                if len(starts) > DEPTH:
-                    raise _refused(path, event, f"nesting of more than {DEPTH} levels")
-            elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
-                anchor, before = starts.pop()
-                if anchor is not None:
-                    held[anchor] = values - before + 1
-            elif isinstance(event, yaml.ScalarEvent) and event.anchor is not None:
-                held[event.anchor] = 1
-            if values > NODES:
-                raise _refused(path, event, f"more than {NODES:,} values, as its aliases repeat them")
-    except (yaml.YAMLError, UnicodeDecodeError):
-        return
+    for event in events:
+        if isinstance(event, yaml.events.NodeEvent):
+            if not aliases and (event.anchor is not None or _is_tagged(event)):
+                what = "an anchor or alias" if event.anchor is not None else "a tag"
+                raise _refused(path, event, f"{what}, which no stored file has")
+            values += held.get(event.anchor or "", NODES) if isinstance(event, yaml.AliasEvent) else 1
+        if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
+            starts.append((event.anchor, values))
+            if len(starts) > DEPTH:
+                raise _refused(path, event, f"nesting of more than {DEPTH} levels")
+        elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+            anchor, before = starts.pop()
+            if anchor is not None:
+                held[anchor] = values - before + 1
+        elif isinstance(event, yaml.ScalarEvent) and event.anchor is not None:
+            held[event.anchor] = 1
+        if values > NODES:
+            raise _refused(path, event, f"more than {NODES:,} values, as its aliases repeat them")
 
 
 def _is_tagged(event: Any) -> bool:
