@@ -20,7 +20,7 @@ from inductor_debug.pipeline.directory.summary import parts_of
 from inductor_debug.pipeline.query import check_command as checks
 from inductor_debug.pipeline.query import comparison, trust
 from inductor_debug.pipeline.run import entry, restoring
-from inductor_debug.pipeline.run.compiled_by import flat, packages_gone
+from inductor_debug.pipeline.run.compiled_by import flat, made_with_missing
 from inductor_debug.pipeline.streams import steady_streams
 from inductor_debug.pipeline.terminal import cell, print_json, print_table, say, tell
 from inductor_debug.stages.formatting import counted
@@ -176,11 +176,11 @@ def rerun_command(
     trust.confirm(visible(str(run)), trust.callables_in(config, context.args), yes)
     arguments = ["--config-path", str(run / ".hydra"), "--config-name", "config", *context.args]
     record = restoring.recorded(run)
-    gone = packages_gone(record)
+    gone = made_with_missing(record)
     if gone and not anyway:
         raise UserError(
-            f"rerun: {visible(str(run))} was {gone}; valid: an environment that has what the run was made "
-            f"with.\nTry: inductor-debug rerun {visible(str(run))} --anyway"
+            f"rerun: {visible(str(run))} was {gone}; valid: an environment that has it.\n"
+            f"Try: inductor-debug rerun {visible(str(run))} --anyway"
         )
     if gone:
         tell(f"{visible(str(run))} was {gone}")

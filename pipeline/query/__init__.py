@@ -5,7 +5,7 @@ from pathlib import Path
 from inductor_debug.models.errors import UserError, invalid_choice
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.folder import StoredFolder
-from inductor_debug.pipeline.run.compiled_by import packages_gone
+from inductor_debug.pipeline.run.compiled_by import made_with_missing
 from inductor_debug.stages import registry
 from inductor_debug.stages.declaration import Question, named
 from inductor_debug.stages.stored_run import Analysis, StoredRun, Table, Wanted
@@ -46,7 +46,7 @@ def analyze(run: StoredRun, name: str, wanted: Wanted) -> Analysis:
     """
     known = questions()
     if name not in known:
-        gone = packages_gone(run.head.compiled_by)
+        gone = made_with_missing(run.head.compiled_by)
         where = f"a run that was {gone}" if gone else ""
         raise invalid_choice("--type", name, known, where=where, example="--type {}")
     takes = known[name].takes

@@ -76,7 +76,7 @@ def described(
     )
 
 
-def packages_gone(record: CompiledBy | None) -> str:
+def made_with_missing(record: CompiledBy | None) -> str:
     """Of packages beyond torch's and ours: ``made with chip 1.2, which is not installed here``; empty for none."""
     versions = {} if record is None else record.versions
     added = {name: version for name, version in versions.items() if name not in VERSIONS and version is not None}
