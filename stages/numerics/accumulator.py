@@ -10,20 +10,24 @@ general way. Both give the same figures. The arithmetic is NumPy's, whose calls 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy
 import torch
 
 from inductor_debug.stages.numerics import formats
 from inductor_debug.stages.numerics.boxes import Place
-from inductor_debug.stages.numerics.device_pass import DeviceFigures
+from inductor_debug.stages.numerics.device.device_figures import DeviceFigures
 from inductor_debug.stages.numerics.histogram import BINS, bins_of
 from inductor_debug.stages.numerics.readers import Side
-from inductor_debug.stages.numerics.sums import Dot, Spread, Total, decibel, largest
+from inductor_debug.stages.numerics.sums import Dot, Spread, Total, decibel, greater, largest
 from inductor_debug.stages.numerics.worst import NONE, Candidate, WorstFirst
 
 Number = bool | int | float | complex
+
+
+NOTHING = Spread()
+"""Of no elements: never added to."""
 
 
 @dataclass
@@ -51,27 +55,20 @@ class Figures:
     test_rms: float = 0.0
     worst: WorstFirst = NONE
     gold_elements: int = 0
-    floor: Spread = field(default_factory=Spread)
-    error: Spread = field(default_factory=Spread)
-    magnitude: Spread = field(default_factory=Spread)
+    floor: Spread = NOTHING
+    error: Spread = NOTHING
+    magnitude: Spread = NOTHING
     histogram: list[int] | None = None
 
 
-_COUNTS = {
-    "mismatched": "mismatched", "nan_reference": "nan_left", "nan_test": "nan_right", "inf_reference": "inf_left",
-    "inf_test": "inf_right", "nonfinite_mismatched": "beyond", "zero_reference": "zeros",
+_NONFINITE = {
+    "nan_reference": "nan_left", "nan_test": "nan_right", "inf_reference": "inf_left", "inf_test": "inf_right",
+    "nonfinite_mismatched": "beyond",
 }  # fmt: skip
-"""Counts among the figures → columns of a pass on a device."""
+"""Counts of what is not finite among the figures → columns of a pass on a device."""
 
 
-def _greater(left: float, right: float) -> float:
-    """The greater, NaN where either is."""
-    return math.nan if math.isnan(left) or math.isnan(right) else max(left, right)
-
-
-def _number(dtype: torch.dtype) -> type:
-    """What an element of a real dtype is in Python."""
-    return float if formats.is_inexact(dtype) else bool if dtype == torch.bool else int
+_NO_BUFFERS = numpy.empty((5, 0))
 
 
 class Accumulator:
@@ -90,7 +87,7 @@ class Accumulator:
         self.shape, self.rtol, self.atol, self.keep = reference.shape, rtol, atol, worst
         self.same_dtype = reference.dtype == test.dtype
         self.integers = not (formats.is_inexact(reference.dtype) or formats.is_inexact(test.dtype))
-        self.numbers = [_number(side.dtype) for side in (reference, test)]
+        self.numbers = [formats.number(side.dtype) for side in (reference, test)]
         self.figures = Figures(elements=reference.numel())
         if self.same_dtype and not self.integers:
             self.figures.max_ulp = 0
@@ -101,7 +98,7 @@ class Accumulator:
         if histogram:
             self.figures.histogram = [0] * BINS
         self.short = 0 <= atol < math.inf and 0 <= rtol < math.inf
-        self.buffers = numpy.empty((5, 0))
+        self.buffers = _NO_BUFFERS
 
     def add(self, place: Place, pieces: Sequence[torch.Tensor]) -> None:
         """Add a piece of the reference, of the test and, where there is one, of gold: on the host, of any strides."""
@@ -133,38 +130,74 @@ class Accumulator:
 
     def merge(self, found: DeviceFigures, count: int, *, gold: bool) -> None:
         """Add what a pass on a device found of ``count`` elements: floats, or integers as the floats that they are."""
-        if not count:
-            return
-        figures, sums = self.figures, found.sums
-        for mine, theirs in _COUNTS.items():
-            setattr(figures, mine, getattr(figures, mine) + int(sums[theirs]))
-        top = found.worst[0].error if found.worst else 0.0
+        figures, sums, top = self.figures, found.sums, found.top
+        finite, zeros, undefined = sums["finite"], sums["zeros"], sums["nan_rel"]
+        figures.mismatched += int(sums["mismatched"])
+        figures.zero_reference += int(zeros)
+        if finite < count:
+            for mine, theirs in _NONFINITE.items():
+                setattr(figures, mine, getattr(figures, mine) + int(sums[theirs]))
         if self.integers:
             figures.max_abs = max(figures.max_abs, int(top))
             figures.bitwise_equal = figures.bitwise_equal and top == 0
         elif self.same_dtype:
             figures.bitwise_equal = figures.bitwise_equal and sums["unlike_lanes"] == 0
             figures.max_ulp = max(figures.max_ulp or 0, int(sums["ulp"]))
-        finite = int(sums["finite"])
         self.sum_abs.merge(sums["sum_abs"])
-        self.relative += count - int(sums["zeros"])
-        self.sum_rel.merge(math.nan if sums["nan_rel"] else sums["sum_rel"])
-        figures.max_rel = _greater(figures.max_rel, math.nan if sums["nan_rel"] else sums["top_rel"])
+        self.relative += count - int(zeros)
+        self.sum_rel.merge(math.nan if undefined else sums["sum_rel"])
+        figures.max_rel = greater(figures.max_rel, math.nan if undefined else sums["top_rel"])
         self.errors.merge(count, math.nan if math.isnan(sums["sum_abs"]) else top, sums["squares"])
-        self.left.merge(finite, sums["top_left"], sums["left"])
-        self.right.merge(finite, sums["top_right"], sums["right"])
+        self.left.merge(int(finite), sums["top_left"], sums["left"])
+        self.right.merge(int(finite), sums["top_right"], sums["right"])
         self.dot.merge(sums["dot"], self.left.largest, self.right.largest)
         if gold:
+            self._take_gold()
             figures.gold_elements += int(sums["in_gold"])
             for name in ("floor", "error"):
                 getattr(figures, name).merge(int(sums["in_gold"]), sums[f"top_{name}"], sums[name])
             figures.magnitude.merge(int(sums["in_gold"]), sums["top_gold"], sums["magnitude"])
         if figures.histogram is not None:
             figures.histogram = [mine + more for mine, more in zip(figures.histogram, found.histogram, strict=True)]
-        for element in found.worst:
-            sides = (number(side) for number, side in zip(self.numbers, element[1:3], strict=True))
-            self.candidates.append((-element.error, element.position, *sides))
-        self._trim()
+        self._found(found.worst)
+
+    def whole(self, found: DeviceFigures) -> Figures:
+        """What :meth:`merge` and :meth:`finish` give for the one pass over everything, in a fraction of their time.
+
+        Every value must have been finite, and no square beyond float64's range.
+        """
+        figures, sums, top, sqrt = self.figures, found.sums, found.top, math.sqrt
+        count, zeros = figures.elements, int(sums["zeros"])
+        left, right, top_left, top_right = sums["left"], sums["right"], sums["top_left"], sums["top_right"]
+        figures.mismatched, figures.zero_reference = int(sums["mismatched"]), zeros
+        figures.max_rel = sums["top_rel"]
+        figures.mean_abs = min(sums["sum_abs"] / count, top)
+        figures.mean_rel = min(sums["sum_rel"] / (count - zeros), sums["top_rel"]) if count > zeros else 0.0
+        figures.rmse = min(sqrt(sums["squares"] / count), top)
+        figures.reference_rms, figures.test_rms = min(sqrt(left / count), top_left), min(sqrt(right / count), top_right)
+        if top_left and top_right:
+            figures.cosine = max(-1.0, min(1.0, sums["dot"] / (sqrt(left) * sqrt(right))))
+        else:
+            figures.cosine = 1.0 if top_left == top_right else 0.0
+        figures.snr_db = 10 * math.log10(left / sums["squares"]) if top and top_left else -math.inf if top else math.inf
+        figures.max_abs, figures.bitwise_equal = top, top == 0
+        if self.integers:
+            figures.max_abs = int(top)
+        elif self.same_dtype:
+            figures.max_ulp, figures.bitwise_equal = int(sums["ulp"]), sums["unlike_lanes"] == 0
+        self._found(found.worst)
+        if self.candidates:
+            figures.worst = WorstFirst(self.shape, self.candidates)
+        return figures
+
+    def _found(self, worst: list[Candidate]) -> None:
+        """Take in the worst elements of a pass on a device, as numbers of the sides' own kind."""
+        left, right = self.numbers
+        if not (left is right is float):
+            worst = [(error, index, left(value), right(other)) for error, index, value, other in worst]
+        self.candidates += worst
+        if len(self.candidates) > len(worst) or len(worst) > self.keep:
+            self._trim()
 
     def _add_finite(self, place: Place, pieces: Sequence[torch.Tensor], values: Sequence[numpy.ndarray]) -> bool:
         """The short way. False, with nothing added, where a value, or a difference, is not finite or not exact."""
@@ -198,10 +231,12 @@ class Accumulator:
             figures.max_abs = max(figures.max_abs, int(top))
             figures.bitwise_equal = figures.bitwise_equal and top == 0
         elif self.same_dtype:
-            left, right = formats.bits(pieces[0], values[0]), formats.bits(pieces[1], values[1])
-            figures.bitwise_equal = figures.bitwise_equal and top == 0 and bool((left == right).all())
             if top > 0:
-                figures.max_ulp = max(figures.max_ulp or 0, formats.largest_distance(left, right))
+                figures.bitwise_equal = False
+                figures.max_ulp = max(figures.max_ulp or 0, formats.finite_distance(pieces, values))
+            elif figures.bitwise_equal:  # zeros of both signs are equal, but not their bits
+                left, right = formats.bits(pieces[0], values[0]), formats.bits(pieces[1], values[1])
+                figures.bitwise_equal = bool((left == right).all())
         if len(values) > 2:
             numpy.copyto(size, values[2])
             self._against_finite_gold(reference, test, size, work)
@@ -225,7 +260,7 @@ class Accumulator:
         if lowest == 0:
             size[size == 0] = math.inf  # these are left out: error / infinity adds 0
         highest = largest(numpy.divide(error, size, out=work))
-        figures.max_rel = _greater(figures.max_rel, highest)
+        figures.max_rel = greater(figures.max_rel, highest)
         self.sum_rel.add(work, highest)
 
     def _against_finite_gold(
@@ -236,11 +271,17 @@ class Accumulator:
         if not math.isfinite(highest):
             self._against_gold(reference, test, gold)
             return
+        self._take_gold()
         self.figures.gold_elements += gold.size
         for spread, side in ((self.figures.floor, reference), (self.figures.error, test)):
             numpy.subtract(side, gold, out=side)
             spread.add(side, largest(numpy.abs(side, out=work)))
         self.figures.magnitude.add(gold, highest)
+
+    def _take_gold(self) -> None:
+        """Make room for figures against gold."""
+        if self.figures.floor is NOTHING:
+            self.figures.floor, self.figures.error, self.figures.magnitude = Spread(), Spread(), Spread()
 
     def _count_nonfinite(self, reference: numpy.ndarray, test: numpy.ndarray) -> numpy.ndarray:
         """Count NaN and infinities; returns where the two sides are equal, NaN with NaN included."""
@@ -290,7 +331,7 @@ class Accumulator:
         self.relative += relative.size
         if relative.size:
             highest = largest(relative)
-            figures.max_rel = _greater(figures.max_rel, highest)
+            figures.max_rel = greater(figures.max_rel, highest)
             self.sum_rel.add(relative, highest)
         finite = numpy.isfinite(size_reference) & numpy.isfinite(size_test)
         reference, test = reference[finite], test[finite]
@@ -309,11 +350,11 @@ class Accumulator:
             ranked.partition(-self.keep)
             least = ranked.item(-self.keep)
         (chosen,) = (rank >= least if least > 0 else rank > 0).nonzero()
-        errors, indices = -rank[chosen], place.flat(chosen)
+        errors, indices = -rank.take(chosen), place.flat(chosen)
         if len(chosen) > self.keep:
             first = numpy.lexsort((indices, errors))[: self.keep]
-            chosen, errors, indices = chosen[first], errors[first], indices[first]
-        columns = (errors, indices, values[0][chosen], values[1][chosen])
+            chosen, errors, indices = chosen.take(first), errors.take(first), indices.take(first)
+        columns = errors, indices, values[0].take(chosen), values[1].take(chosen)
         self.candidates += zip(*[column.tolist() for column in columns], strict=True)
         self._trim()
 
@@ -329,6 +370,7 @@ class Accumulator:
     def _against_gold(self, reference: numpy.ndarray, test: numpy.ndarray, gold: numpy.ndarray) -> None:
         finite = numpy.isfinite(reference) & numpy.isfinite(test) & numpy.isfinite(gold)
         reference, test, gold = reference[finite], test[finite], gold[finite]
+        self._take_gold()
         self.figures.gold_elements += gold.size
         self.figures.floor.add(formats.modulus(reference - gold))
         self.figures.error.add(formats.modulus(test - gold))

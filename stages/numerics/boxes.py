@@ -21,29 +21,55 @@ class Place(NamedTuple):
     """Where in the whole tensor a piece is.
 
     Attributes:
-        first: flat row-major index of its first element; no other element of it has a lower one.
+        first: no element of it has a lower flat row-major index.
         sizes: its shape, in the order in which it is read.
         steps: how far apart neighbors along each of these dims are, in flat indices.
+        skip: how many elements of that shape are left out before its first.
     """
 
     first: int
     sizes: tuple[int, ...]
     steps: tuple[int, ...]
+    skip: int = 0
 
     def flat(self, positions: numpy.ndarray) -> numpy.ndarray:
         """Flat row-major indices, in the whole tensor, of positions in the piece."""
         if self.steps == (1,):
-            return positions + self.first
-        index = numpy.unravel_index(positions, self.sizes)
+            return positions + self.first if self.first else positions
+        index = numpy.unravel_index(positions + self.skip, self.sizes)
         found = numpy.full(positions.shape, self.first)
         for along, step in zip(index, self.steps, strict=True):
             found += along * step
         return found
 
+    def part(self, start: int, end: int) -> "Place":
+        """The place of its elements from ``start`` to before ``end``, in the order in which it is read."""
+        if self.steps == (1,):
+            return in_order(self.first + start, end - start)
+        return self._replace(skip=self.skip + start)
+
 
 def in_order(first: int, count: int) -> Place:
     """The place of ``count`` neighbors by flat index."""
     return Place(first, (count,), (1,))
+
+
+def in_memory(tensors: Sequence[torch.Tensor]) -> Place | None:
+    """The place of tensors' memory, of which each fills one range, all in the same order of dims; None for others."""
+    shape = tensors[0].shape
+    for tensor in tensors:
+        if not tensor.is_contiguous():
+            break
+    else:
+        return in_order(0, shape.numel())
+    strides = tensors[0].stride()
+    dims = sorted((dim for dim, size in enumerate(shape) if size != 1), key=lambda dim: -strides[dim])
+    dense = 1
+    for dim in reversed(dims):
+        if any(tensor.stride(dim) != dense for tensor in tensors):
+            return None
+        dense *= shape[dim]
+    return Place(0, tuple(shape[dim] for dim in dims), tuple(math.prod(shape[dim + 1 :]) for dim in dims))
 
 
 def boxes(tensors: Sequence[torch.Tensor], limit: int) -> Iterator[tuple[Place, list[torch.Tensor]]]:

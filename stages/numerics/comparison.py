@@ -3,7 +3,8 @@
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from inductor_debug.stages.numerics.comparable import CannotCompare, comparable
 from inductor_debug.stages.numerics.limits import check_values
 from inductor_debug.stages.numerics.metrics import Value, metrics, value_of
 from inductor_debug.stages.numerics.one_pass import begin, chunks
-from inductor_debug.stages.numerics.readers import Side
+from inductor_debug.stages.numerics.readers import Side, unravel
 from inductor_debug.stages.numerics.records import TensorComparison, text_table
 from inductor_debug.stages.numerics.structure import container_kind, containers, equal_leaves, flatten
 from inductor_debug.stages.numerics.verdict import FAILING, FLOORS, Judgement, judge, overall
@@ -63,7 +64,7 @@ def compare_tensors(
     check_values(factor=factor, atol=atol, rtol=rtol, roundoff=roundoff, worst=worst)
     return begin_comparison(
         reference, test, gold=gold, atol=atol, rtol=rtol, path=path, factor=factor, kind=kind, roundoff=roundoff,
-        worst=worst, histogram=histogram,
+        worst=worst, histogram=histogram, alone=True,
     )()  # fmt: skip
 
 
@@ -81,6 +82,7 @@ def begin_comparison(
     worst: int,
     histogram: bool,
     noise: float | None = None,
+    alone: bool = False,
 ) -> Callable[[], TensorComparison]:
     """:func:`compare_tensors` in two steps: what this returns gives the record when it is called.
 
@@ -88,6 +90,7 @@ def begin_comparison(
 
     Args:
         noise: RMS of the noise, where it is known otherwise than by the reference's one draw.
+        alone: see :func:`~stages.numerics.one_pass.begin`.
     """
     try:
         left, right = _side(reference), _side(test)
@@ -95,35 +98,35 @@ def begin_comparison(
     except (CannotCompare, OverflowError, ValueError, RuntimeError) as error:
         why = str(error).partition("\n")[0]
         return partial(_itself, TensorComparison(kind, path, bound="value", message=f"not compared: {why}"))
-    record = TensorComparison(kind, path, list(left.shape), _name(left.dtype))
     if left.shape != right.shape:
+        record = TensorComparison(kind, path, list(left.shape), _name(left.dtype))
         shapes = f"{list(left.shape)} in the reference, {list(right.shape)} in the test"
         record.verdict, record.bound, record.message = "defect", "shape", f"shape is {shapes}"
         return lambda: record
     given = atol is not None or rtol is not None
     defaults = formats.default_tolerances(left.dtype, right.dtype)
-    record.rtol, record.atol = (rtol or 0.0, atol or 0.0) if given else defaults
     usable = _usable_gold(left, third)
-    measured = begin(left, right, usable, rtol=record.rtol, atol=record.atol, worst=worst, histogram=histogram)
+    share, least = (rtol or 0.0, atol or 0.0) if given else defaults
+    measured = begin(left, right, usable, rtol=share, atol=least, worst=worst, histogram=histogram, alone=alone)
+    record = TensorComparison(kind, path, list(left.shape), _name(left.dtype), rtol=share, atol=least)
+
+    own = formats.unit_roundoff(left.dtype)
+    smallest = max(own, roundoff or 0.0) if own else 0.0
+    tolerance = f"atol={least:g}, rtol={share:g}"
+    sides = [left, right] if usable is None else [left, right, usable]
 
     def finish() -> TensorComparison:
         figures = measured()
         _fill(record, figures)
-        record.metrics = _measured(figures, [left, right, *([] if usable is None else [usable])])
+        record.metrics = _measured(figures, sides)
         if left.dtype != right.dtype:
             record.dtype = f"{_name(left.dtype)} vs {_name(right.dtype)}"
             dtypes = f"{_name(left.dtype)} in the reference, {_name(right.dtype)} in the test"
             record.verdict, record.bound, record.message = "defect", "dtype", f"dtype is {dtypes}"
             return record
         use_floor = not given and usable is not None and figures.gold_elements > 0
-        own = formats.unit_roundoff(left.dtype)
         judgement = judge(
-            figures,
-            factor=factor,
-            roundoff=max(own, roundoff or 0.0) if own else 0.0,
-            use_floor=use_floor,
-            noise=noise,
-            tolerance=f"atol={record.atol:g}, rtol={record.rtol:g}",
+            figures, factor=factor, roundoff=smallest, use_floor=use_floor, noise=noise, tolerance=tolerance
         )
         _decide(record, judgement, factor if use_floor else None)
         record.message = record.message or _both_sides(record)
@@ -140,6 +143,7 @@ def _side(value: torch.Tensor | Number) -> Side:
     return torch.tensor(value, dtype=dtype, device="cpu")
 
 
+@cache
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
@@ -163,6 +167,8 @@ def _same_values(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 def _both_sides(record: TensorComparison) -> str:
     """What "exact" does not say: that elements count as equal which are no numbers."""
+    if not record.nan_reference and not record.inf_reference:
+        return ""
     counts = [(record.nan_reference, "NaN"), (record.inf_reference, "infinite")]
     told = [f"{count} of {record.elements} elements are {what} on both sides" for count, what in counts if count]
     return "; ".join(told)
@@ -175,13 +181,16 @@ _SHARED = (
 """Figures that a record has under the same name."""
 
 
+_shared = attrgetter(*_SHARED)
+
+
 def _fill(record: TensorComparison, figures: Figures) -> None:
-    for name in _SHARED:
-        setattr(record, name, getattr(figures, name))
+    vars(record).update(zip(_SHARED, _shared(figures), strict=True))
     record.mismatched_share = figures.mismatched / figures.elements if figures.elements else 0.0
-    if figures.worst:
-        first = figures.worst[0]
-        record.worst_index, record.worst_reference, record.worst_test = first.index, first.reference, first.test
+    first = figures.worst.first
+    if first is not None:
+        _, flat, record.worst_reference, record.worst_test = first
+        record.worst_index = unravel(flat, record.shape or [])
 
 
 def _measured(figures: Figures, sides: list[Side]) -> dict[str, Value]:

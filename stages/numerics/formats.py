@@ -1,6 +1,7 @@
 """Number formats as the comparison needs them: roundoff, tolerances, and integers whose order is the format's own."""
 
 import functools
+from collections.abc import Sequence
 
 import numpy
 import torch
@@ -33,6 +34,12 @@ EXACT = 2.0**53
 def is_inexact(dtype: torch.dtype) -> bool:
     """True for floating and complex dtypes."""
     return dtype.is_floating_point or dtype.is_complex
+
+
+@functools.cache
+def number(dtype: torch.dtype) -> type:
+    """What an element of a real dtype is in Python."""
+    return float if is_inexact(dtype) else bool if dtype == torch.bool else int
 
 
 def widen(values: torch.Tensor) -> torch.Tensor:
@@ -70,9 +77,15 @@ def array(values: torch.Tensor) -> numpy.ndarray:
 
     That is float32 for bfloat16, whose bits are the upper half of it, else float64 or complex128.
     """
-    if values.dtype not in _ARRAYS:
-        values = values.float() if values.dtype == torch.bfloat16 else widen(values)
-    return values.numpy(force=True).reshape(-1)
+    if values.dtype not in _ARRAYS and values.dtype != torch.bfloat16:
+        values = widen(values)
+    if values.requires_grad or not values.is_cpu or values.is_neg() or values.is_conj():
+        values = values.detach().cpu().resolve_neg().resolve_conj()
+    if values.dtype != torch.bfloat16:
+        return values.numpy().reshape(-1)
+    wide = values.view(torch.int16).numpy().reshape(-1).astype(numpy.int32)  # on few elements faster than torch
+    wide <<= 16
+    return wide.view(numpy.float32)
 
 
 def modulus(values: numpy.ndarray) -> numpy.ndarray:
@@ -97,6 +110,18 @@ def bits(tensor: torch.Tensor, values: numpy.ndarray) -> numpy.ndarray:
     return _as_bits(torch.view_as_real(tensor).view(-1) if tensor.is_complex() else tensor).numpy()
 
 
+def finite_distance(tensors: Sequence[torch.Tensor], values: Sequence[numpy.ndarray]) -> int:
+    """The most representable numbers between two sides of finite floats of one dtype.
+
+    Args:
+        tensors: on the host, at least one element.
+        values: :func:`array` of each.
+    """
+    if tensors[0].dtype != torch.bfloat16:
+        return largest_distance(bits(tensors[0], values[0]), bits(tensors[1], values[1]))
+    return largest_distance(values[0].view(numpy.int32), values[1].view(numpy.int32)) >> 16  # the lower halves are 0
+
+
 def exact_integers(values: torch.Tensor) -> torch.Tensor:
     """Integers or bools as int64 in the same order. uint64 is shifted by -2**63, which leaves differences alone."""
     if values.dtype == torch.uint64:
@@ -119,8 +144,8 @@ def largest_distance(left: numpy.ndarray, right: numpy.ndarray) -> int:
 
     Both zeros are one number, so that signs meet there (Bruce Dawson, "Comparing Floating Point Numbers", 2012).
     """
-    gap = numpy.abs(left - right)
-    unlike = left ^ right
+    gap, unlike = left - right, left ^ right
+    numpy.abs(gap, out=gap)
     if unlike.item(unlike.argmin()) < 0:  # the way leads through zero: the sum of both magnitudes, unsigned
         magnitude = numpy.iinfo(left.dtype).max
         gap = numpy.where(unlike < 0, (left & magnitude) + (right & magnitude), gap)

@@ -1,6 +1,7 @@
 """What the comparison's numeric arguments may be, in the library."""
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 
 from inductor_debug.models.errors import shown
@@ -32,5 +33,18 @@ LIMITS["roundoff"] = LIMITS["atol"]
 def check_values(**values: object) -> None:
     """Raise ValueError for the first of the ``values`` that is outside its argument's range. None is in every one."""
     for name, value in values.items():
-        if value is not None and not LIMITS[name].holds(value):
+        if value is not None and not _holds(name, value):
             raise ValueError(f"{name}: got {shown(value)}; valid: {LIMITS[name].valid(value)}")
+
+
+def _holds(name: str, value: object) -> bool:
+    """Of the types that most values are, what was found is kept: to look takes longer than to compare small tensors."""
+    if isinstance(value, (int, float)):
+        return _known(name, type(value).__name__, value)
+    return LIMITS[name].holds(value)
+
+
+@functools.lru_cache(maxsize=256)
+def _known(name: str, kind: str, value: float) -> bool:
+    """``kind``: the value's type, since 1 and 1.0, and True, are equal."""
+    return LIMITS[name].holds(value)

@@ -1,11 +1,12 @@
 """Every figure of one tensor against another, in one pass, piece by piece.
 
-Tensors on a CUDA device are compared there where :mod:`stages.numerics.device_pass` can. All others are compared on the
-host, to which a piece at a time is brought. Extra memory is bounded by :data:`CHUNK` elements, whatever the tensors'
-size and strides, and by what the readers keep of tensors that are not strided (see :mod:`stages.numerics.readers`). How
-a piece is measured is told in :mod:`stages.numerics.accumulator`.
+Tensors on a CUDA device are compared there where :mod:`stages.numerics.device.device_pass` can. All others are compared
+on the host, to which a piece at a time is brought. Extra memory is bounded by :data:`CHUNK` elements, whatever the
+tensors' size and strides, and by what the readers keep of tensors that are not strided (see
+:mod:`stages.numerics.readers`). How a piece is measured is told in :mod:`stages.numerics.accumulator`.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,9 +14,10 @@ import numpy
 import torch
 
 from inductor_debug.stages.numerics.accumulator import Accumulator, Figures
-from inductor_debug.stages.numerics.boxes import Place, boxes, in_order
-from inductor_debug.stages.numerics.device_pass import WIDTHS, DevicePass, readable, supported
+from inductor_debug.stages.numerics.boxes import Place, boxes, in_memory, in_order
+from inductor_debug.stages.numerics.device.device_pass import DevicePass, flat, supported
 from inductor_debug.stages.numerics.readers import Reader, Side
+from inductor_debug.stages.numerics.worst import Candidate
 
 CHUNK = 1 << 13
 """Elements handled at a time on the CPU. Temporaries stay in its cache, and below 10000 elements, from which on BLAS,
@@ -24,7 +26,8 @@ cores.
 """
 
 SLAB = 1 << 24
-"""Elements that a CUDA device copies at a time where its kernels can't read tensors as they are: up to 128 MiB each."""
+"""Elements that a CUDA device copies at a time where its kernels can't read tensors as they are: up to 128 MiB each, of
+two slabs at a time."""
 
 DEVICE_CHUNK = 1 << 16
 """Elements brought to the host at a time from elsewhere, where each copy is waited for."""
@@ -101,7 +104,7 @@ def measure(
     accumulator = Accumulator(reference, test, rtol, atol, worst, histogram)
     accumulator.short &= not general
     limit = limit or (CHUNK if reference.device.type == "cpu" else DEVICE_CHUNK)
-    _walk(accumulator, [reference, test] + ([gold] if gold is not None else []), limit, 0)
+    _walk(accumulator, [reference, test] + ([gold] if gold is not None else []), limit)
     return accumulator.finish()
 
 
@@ -114,93 +117,122 @@ def begin(
     atol: float,
     worst: int = 8,
     histogram: bool = False,
+    alone: bool = False,
 ) -> Callable[[], Figures]:
     """:func:`measure` in two steps: what this returns gives the figures when it is called.
 
     On a CUDA device the work is queued here, without waiting, so that many tensors are compared back to back. Those
-    that are not contiguous, integers, and those with a reader are not queued. The tensors must not change in between.
+    that must be copied, and those with a reader, are not queued. The tensors must not change in between.
 
     Args:
         reference, test: the sides, of equal shapes, any dtypes and devices.
         gold: the reference in float64, of the same shape; None for no figures against it.
         rtol, atol, worst, histogram: as for :class:`~stages.numerics.accumulator.Accumulator`.
+        alone: no other tensors follow soon.
     """
-    sides = [reference, test] + ([gold] if gold is not None else [])
+    sides: list[Any] = [reference, test] if gold is None else [reference, test, gold]
     tensors = [side for side in sides if isinstance(side, torch.Tensor)]
-    options: dict[str, Any] = {"rtol": rtol, "atol": atol, "worst": worst, "histogram": histogram}
     if len(tensors) == len(sides) and tensors[0].is_cuda and supported(tensors, worst):
-        return _on_device(tensors, **options)
-    return lambda: measure(reference, test, gold, **options)
+        return _on_device(tensors, rtol=rtol, atol=atol, worst=worst, histogram=histogram, alone=alone)
+    return lambda: measure(reference, test, gold, rtol=rtol, atol=atol, worst=worst, histogram=histogram)
 
 
 def _on_device(
-    tensors: list[torch.Tensor], *, rtol: float, atol: float, worst: int, histogram: bool
+    tensors: list[torch.Tensor], *, rtol: float, atol: float, worst: int, histogram: bool, alone: bool = False
 ) -> Callable[[], Figures]:
-    """Queue the passes over tensors that the kernels can read; others are copied, and passed over, when it is finished.
+    """Queue the passes over tensors that fill their memory in one order; others are copied when it is finished.
 
-    What is copied is in row-major order, a slab at a time, and integers as float64, which holds them.
+    Those are read in the order of their memory. Of errors that are equal, the first in memory are then the worst, which
+    need not be the first by index. What is copied is in row-major order, a slab at a time.
     """
-    tensors = [tensor.detach() for tensor in tensors]
-    options: dict[str, Any] = {"atol": atol, "rtol": rtol, "histogram": histogram}
-    queued = None
-    if all(tensor.is_contiguous() and tensor.dtype in WIDTHS for tensor in tensors):
-        queued = _queue([tensor.view(-1) for tensor in tensors], 0, options)
+    tensors = [tensor.detach() if tensor.requires_grad else tensor for tensor in tensors]
+    options: dict[str, Any] = {"atol": atol, "rtol": rtol, "histogram": histogram, "alone": alone}
+    place = in_memory(tensors)
+    queued = None if place is None else _queue(tensors, place, options)
+    accumulator = Accumulator(tensors[0], tensors[1], rtol, atol, worst, histogram)
 
     def finish() -> Figures:
-        accumulator = Accumulator(tensors[0], tensors[1], rtol, atol, worst, histogram)
         if queued is not None:
-            queued(accumulator)
-            return accumulator.finish()
+            return queued(accumulator) or accumulator.finish()
+        begun: deque[Callable[[Accumulator], Figures | None]] = deque()
         for offset, pieces in chunks(tensors, SLAB):
-            _queue(pieces, offset, options)(accumulator)
-        return accumulator.finish()
+            options["alone"] = False
+            begun.append(_queue([piece.contiguous() for piece in pieces], in_order(offset, len(pieces[0])), options))
+            if len(begun) > 1:
+                begun.popleft()(accumulator)
+        last = [each(accumulator) for each in begun]
+        return (last[0] if len(last) == 1 else None) or accumulator.finish()
 
     return finish
 
 
-def _queue(pieces: Sequence[torch.Tensor], first: int, options: dict[str, Any]) -> Callable[[Accumulator], None]:
-    """Queue the passes over 1-D tensors; what this returns adds what they found, and what is left over.
+def _queue(
+    tensors: Sequence[torch.Tensor], place: Place, options: dict[str, Any]
+) -> Callable[[Accumulator], Figures | None]:
+    """Queue the passes over tensors; what this returns adds what they found, and what is left over.
+
+    Where one pass found all there is to find, and that is all of a tensor, it gives the figures instead.
 
     Args:
-        pieces: reference, test and, where there is one, gold.
-        first: flat index of their first element.
+        tensors: reference, test and, where there is one, gold; each fills a range of memory.
+        place: of their elements.
         options: of every pass.
     """
-    read = [readable(piece) for piece in pieces]
-    count = read[0].numel()
+    count = tensors[0].numel()
 
-    def queue(offset: int, end: int, exact: bool) -> DevicePass:
-        return DevicePass([tensor[offset:end] for tensor in read], exact=exact, first=first + offset, **options)
+    def part(start: int, end: int) -> Sequence[torch.Tensor]:
+        if start == 0 and end == count and torch.bool not in [tensor.dtype for tensor in tensors]:
+            return tensors
+        sides = [flat(tensor)[start:end] for tensor in tensors]
+        return [side.view(torch.uint8) if side.dtype == torch.bool else side for side in sides]
 
     passes: list[DevicePass] = []
     offset = 0
-    while offset < count and (begun := queue(offset, count, False)).covered:
+    while offset < count and (begun := DevicePass(part(offset, count), care="quick", first=offset, **options)).covered:
         passes.append(begun)
         offset += begun.covered
 
-    def finish(accumulator: Accumulator) -> None:
+    def finish(accumulator: Accumulator) -> Figures | None:
         for each in passes:
-            start = each.first - first
-            end = start + each.covered
+            start, end = each.first, each.first + each.covered
             found = each.read()
-            if not found.valid and not each.exact:
-                found = queue(start, end, True).read()
+            while (care := found.after(each.care, each.dtype)) is not None:
+                each = DevicePass(part(start, end), care=care, first=start, **options)
+                found = each.read()
             if found.scaled:
-                accumulator.merge(found, end - start, gold=len(read) > 2)
+                found.worst = _placed(found.worst, place)
+                if each.care == "quick" and end - start == accumulator.figures.elements and not _more(tensors, options):
+                    return accumulator.whole(found)
+                accumulator.merge(found, end - start, gold=len(tensors) > 2)
             else:
-                _walk(accumulator, [piece[start:end] for piece in pieces], DEVICE_CHUNK, first + start)
+                _walk(accumulator, [flat(side)[start:end] for side in tensors], DEVICE_CHUNK, place.part(start, end))
         if offset < count:
-            _walk(accumulator, [piece[offset:] for piece in pieces], DEVICE_CHUNK, first + offset)
+            _walk(accumulator, [flat(side)[offset:] for side in tensors], DEVICE_CHUNK, place.part(offset, count))
+        return None
 
     return finish
 
 
-def _walk(accumulator: Accumulator, sides: Sequence[Side], limit: int, first: int) -> None:
-    """Give the accumulator everything, ``limit`` elements at a time; ``first``: flat index of the first element."""
+def _more(tensors: Sequence[torch.Tensor], options: dict[str, Any]) -> bool:
+    """Whether more is asked for than the figures of two sides."""
+    return len(tensors) > 2 or options["histogram"]
+
+
+def _placed(worst: list[Candidate], place: Place) -> list[Candidate]:
+    """The worst elements of a pass, whose indices are positions in memory, by flat row-major index."""
+    if place.steps == (1,) and not place.first:
+        return worst
+    indices = place.flat(numpy.array([item[1] for item in worst], dtype=numpy.int64)).tolist()
+    return [(item[0], index, item[2], item[3]) for item, index in zip(worst, indices, strict=True)]
+
+
+def _walk(accumulator: Accumulator, sides: Sequence[Side], limit: int, whole: Place | None = None) -> None:
+    """Give the accumulator everything, ``limit`` elements at a time; ``whole``: place of these, where it is a part."""
     with numpy.errstate(all="ignore"):
         for place, pieces in _pieces(sides, limit):
-            whole = Place(first + place.first, place.sizes, place.steps)
-            accumulator.add(whole, [piece if piece.is_cpu else piece.cpu() for piece in pieces])
+            if whole is not None:
+                place = whole.part(place.first, place.first + pieces[0].numel())
+            accumulator.add(place, [piece if piece.is_cpu else piece.cpu() for piece in pieces])
 
 
 def _pieces(sides: Sequence[Side], limit: int) -> Iterator[tuple[Place, list[torch.Tensor]]]:

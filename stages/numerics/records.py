@@ -97,8 +97,7 @@ class TensorComparison:
 
     def decide(self, judgement: Judgement) -> None:
         """Make ``judgement`` the verdict."""
-        for name in _JUDGED:
-            setattr(self, name, getattr(judgement, name))
+        vars(self).update(vars(judgement))
 
     def in_draw(self, number: int, *, again: bool = False) -> "TensorComparison":
         """Name the draw of the inputs that the row is of, or that the test side was called on it once more."""

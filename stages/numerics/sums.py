@@ -8,10 +8,17 @@ TINY, HUGE = 1e-140, 1e140
 """Between these the largest of 1e28 float64 values can be squared and summed as it is: the sum stays below 1e308, and
 what underflows is below 1e-28 of it. Outside, every value is divided by the scale first."""
 
+_ONES = numpy.ones(1 << 13)
+
 
 def largest(values: numpy.ndarray) -> float:
     """The largest of 1-D float64 values, at least one; NaN where there is one."""
     return values.item(values.argmax())
+
+
+def greater(left: float, right: float) -> float:
+    """The greater, NaN where either is."""
+    return math.nan if math.isnan(left) or math.isnan(right) else max(left, right)
 
 
 class Spread:
@@ -81,7 +88,8 @@ class Total:
     def add(self, values: numpy.ndarray, top: float) -> None:
         """Add float64 ``values``, of which ``top`` is the largest."""
         if top < HUGE:
-            self._sum += float(numpy.add.reduce(values))
+            ones = _ONES[: values.size]  # of few elements BLAS takes a third of the time of NumPy's sum
+            self._sum += float(numpy.dot(values, ones) if len(ones) == values.size else numpy.add.reduce(values))
         else:
             self._units += float(numpy.add.reduce(values / self.UNIT))
 

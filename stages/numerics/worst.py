@@ -24,6 +24,11 @@ class WorstFirst(Sequence[Worst]):
     def __init__(self, shape: Sequence[int] = (), candidates: Sequence[Candidate] = ()) -> None:
         self._shape, self._numbers = shape, tuple(chain.from_iterable(candidates))  # one object for the collector
 
+    @property
+    def first(self) -> Candidate | None:
+        """The worst of all, as the number that it is, where there is one."""
+        return self._numbers[:4] if self._numbers else None
+
     def __len__(self) -> int:
         return len(self._numbers) // 4
 

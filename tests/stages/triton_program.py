@@ -8,8 +8,10 @@ import sys
 
 import torch
 
-from inductor_debug.stages.numerics import triton_kernels as kernels
-from inductor_debug.stages.numerics.device_pass import LANES, WIDTHS, _worst
+from inductor_debug.stages.numerics.device import triton_kernels as kernels
+from inductor_debug.stages.numerics.device.device_figures import WIDTHS, worst_of
+from inductor_debug.stages.numerics.device.device_pass import LANES
+from inductor_debug.stages.numerics.device.triton_finish import finish_kernel
 from inductor_debug.stages.numerics.histogram import BINS, LOWEST, OCTAVES, bins_of
 from inductor_debug.stages.numerics.one_pass import measure
 
@@ -27,6 +29,9 @@ def sides(dtype: torch.dtype, count: int, *, special: bool) -> list[torch.Tensor
             side[start::97] = math.nan
             side[start + 2 :: 89] = math.inf
             side[11::101] = -math.inf
+    if not dtype.is_floating_point:
+        scale = torch.iinfo(dtype).max / 9
+        gold, test = (gold * scale).round(), (test * scale).round()
     return [gold.to(dtype), test.to(dtype), gold]
 
 
@@ -39,16 +44,30 @@ def check(dtype: torch.dtype, kind: str) -> None:
     lane_error, lane_tile = torch.empty(PROGRAMS, LANES, dtype=torch.float64), torch.empty(PROGRAMS, LANES).long()
     program_error, program_index = torch.empty(PROGRAMS, dtype=torch.float64), torch.empty(PROGRAMS).long()
     counts_by_bin = torch.zeros(BINS, dtype=torch.int64)
-    results = torch.empty(width + 4 * KEEP**3 + BINS, dtype=torch.int64)
+    results = torch.empty(width + 4 * KEEP**2 + BINS, dtype=torch.int64)
     shape, left = {"T": LANES, "V": lanes}, (lane_error, lane_tile, program_error, program_index)
     kernels.figures_kernel[(PROGRAMS,)](
         reference, test, gold, ATOL, RTOL, table, *left, counts_by_bin, TILES, EXACT=kind != "finite", GOLD=True,
-        HISTOGRAM=True, BITS=WIDTHS[dtype], **shape, BINS=BINS, LOWEST=LOWEST, OCTAVES=OCTAVES,
+        HISTOGRAM=True, BITS=WIDTHS.get(dtype, 0), **shape, BINS=BINS, LOWEST=LOWEST, OCTAVES=OCTAVES,
     )  # fmt: skip
-    kernels.finish_kernel[(width + KEEP**2 + 1,)](
-        reference, test, table, *left, counts_by_bin, results, PROGRAMS, TILES, 0, **shape, S=2, P=16, K=KEEP, BINS=BINS
+    finish_kernel[(width + KEEP + 1,)](
+        reference,
+        test,
+        table,
+        *left,
+        counts_by_bin,
+        results,
+        PROGRAMS,
+        TILES,
+        0,
+        **shape,
+        U=1,
+        S=2,
+        P=16,
+        K=KEEP,
+        BINS=BINS,
     )
-    sums, worst, bins = results.split([width, 4 * KEEP**3, BINS])
+    sums, worst, bins = results.split([width, 4 * KEEP**2, BINS])
     expected = measure(reference, test, gold, rtol=RTOL, atol=ATOL, worst=KEEP)
     found = dict(zip(kernels.COLUMNS, sums.tolist(), strict=True))
     floats = dict(zip(kernels.COLUMNS, sums.view(torch.float64).tolist(), strict=True))
@@ -56,7 +75,7 @@ def check(dtype: torch.dtype, kind: str) -> None:
     equal = (test == reference) | (test.isnan() & reference.isnan())
     assert bins.tolist() == torch.bincount(bins_of(torch.where(equal, 0.0, errors)), minlength=BINS).tolist()
     counts = {
-        "mismatched": expected.mismatched, "zeros": expected.zero_reference, "ulp": expected.max_ulp,
+        "mismatched": expected.mismatched, "zeros": expected.zero_reference, "ulp": expected.max_ulp or 0,
         "beyond": expected.nonfinite_mismatched,
     }  # fmt: skip
     if kind != "finite":
@@ -75,7 +94,8 @@ def check(dtype: torch.dtype, kind: str) -> None:
     usable = expected.gold_elements
     for name, spread in (("floor", expected.floor), ("error", expected.error), ("magnitude", expected.magnitude)):
         assert math.isclose(math.sqrt(floats[name] / usable), spread.rms, rel_tol=1e-12), name
-    elements = [(element.position, str(element.error)) for element in _worst(worst.numpy(), distinct=False)[:KEEP]]
+    found_worst = worst_of(worst.view(torch.float64).tolist(), worst[3::4].tolist())
+    elements = [(place, str(-error)) for error, place, _, _ in found_worst]
     wanted = [(item.index[0], str(item.error)) for item in expected.worst]
     assert [place for place, _ in elements] == [place for place, _ in wanted], (elements, wanted)
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reas
 PROGRAM = Path(__file__).parents[1].joinpath("triton_program.py")
 
 
-CASES = ["float32:finite", "float32:special", "bfloat16:special", "float64:exact"]
+CASES = ["float32:finite", "float32:special", "bfloat16:special", "float64:exact", "int32:finite"]
 
 
 def test_the_kernels_find_what_plain_torch_finds() -> None:

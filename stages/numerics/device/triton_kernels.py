@@ -1,4 +1,4 @@
-"""Triton kernels of the one-pass comparison on a device. Launched by :mod:`stages.numerics.device_pass` alone.
+"""Triton kernels of the one-pass comparison on a device. Launched by :mod:`stages.numerics.device.device_pass` alone.
 
 Program ``p`` of :func:`figures_kernel` reads tiles ``p``, ``p + programs``, …, each ``T`` lanes of ``V`` neighbouring
 elements. Every figure is kept by lane in registers, in float64 (counts in 16 bits). It leaves the program once, as a
@@ -14,7 +14,7 @@ FLOAT_SUMS = ("sum_abs", "squares", "sum_rel", "left", "right", "dot", "floor", 
 FLOAT_TOPS = ("top_rel", "top_left", "top_right", "top_floor", "top_error", "top_gold")
 COUNTS = (
     *("mismatched", "zeros", "nan_left", "nan_right", "inf_left", "inf_right", "beyond", "nan_rel", "finite"),
-    *("in_gold", "unlike_lanes"),
+    *("in_gold", "unlike_lanes", "doubts"),
 )
 INTEGER_TOPS = ("ulp",)
 COLUMNS = (*FLOAT_SUMS, *FLOAT_TOPS, *COUNTS, *INTEGER_TOPS)
@@ -29,6 +29,17 @@ FIRST_TOP, FIRST_COUNT, FIRST_INTEGER_TOP = (
 WIDTH = tl.constexpr(len(COLUMNS))
 INFINITE = tl.constexpr(float("inf"))
 LAST_INDEX = tl.constexpr(0x7FFFFFFFFFFFFFFF)
+
+
+@triton.jit
+def worse(error, index, other_error, other_index):
+    """The one of two of the larger error; of equal ones the one of the lower index.
+
+    Args:
+        error, index, other_error, other_index: of one, and of the other.
+    """
+    take = (other_error > error) | ((other_error == error) & (other_index < index))
+    return tl.where(take, other_error, error), tl.where(take, other_index, index)
 
 
 @triton.jit
@@ -127,7 +138,7 @@ def figures_kernel(
     row = tl.arange(0, T)
     lane = row[:, None] * V + tl.arange(0, V)[None, :]
     zero = tl.zeros([T], tl.float64)
-    small = tl.zeros([T], tl.float32 if BITS != 64 and not EXACT else tl.float64)
+    small = tl.zeros([T], tl.float32 if BITS != 64 and BITS != 0 and not EXACT else tl.float64)
     none = tl.zeros([T], tl.int32)
     sum_abs, squares, sum_rel, left, right, dot = zero, zero, zero, zero, zero, zero
     floor, against, magnitude, top_floor, top_against, top_gold = zero, zero, zero, zero, zero, zero
@@ -165,7 +176,7 @@ def figures_kernel(
             counted = (error > 0) & (error < INFINITE)
             usable = finite
         else:
-            if BITS == 64:
+            if BITS == 64 or BITS == 0:
                 magnitude_r, magnitude_t = size_r, tl.abs(wide_t)
                 nonzero = magnitude_r != 0
                 relative = tl.where(nonzero, error / magnitude_r, 0.0)
@@ -246,100 +257,5 @@ def figures_kernel(
     _put_counts(out + 21, out + 22, beyond_nan_rel)
     _put_counts(out + 23, out + 24, finite_in_gold)
     tl.store(out + 25, tl.sum((unlike != 0).to(tl.int64), 0))
-    tl.store(out + 26, tl.max(ulp, 0).to(tl.int64, bitcast=BITS == 64))
-
-
-@triton.jit(do_not_specialize=["programs", "tiles", "first"])
-def finish_kernel(
-    reference, test, table, lane_error, lane_tile, program_error, program_index, histogram, results, programs, tiles,
-    first, T: tl.constexpr, V: tl.constexpr, S: tl.constexpr, P: tl.constexpr, K: tl.constexpr, BINS: tl.constexpr,
-):  # fmt: skip
-    """What a pass found, from what its programs left: program ``c`` adds up column ``c`` of ``table``.
-
-    The programs after those find the ``K`` worst elements, which lie in the ``K`` worst lanes of the ``K`` worst
-    programs: each looks through one lane. The last one copies the histogram.
-
-    Args:
-        reference, test, table, lane_error, lane_tile, program_error, program_index, histogram, tiles: as for
-            :func:`figures_kernel`, which filled them.
-        results: int64, on the device or in the host's pinned memory: the columns, the ``K`` worst of each lane, the
-            histogram. The worst are [K, K, K, 4]: error and both values as float64 bits, and the index. Error is -1
-            where there is none. With fewer programs than ``K`` the same elements stand there more than once.
-        first: flat index of the first element.
-        S: a power of two, at least the tiles of a program.
-        P: a power of two, at least ``programs``.
-    """
-    job = tl.program_id(0)
-    row = tl.arange(0, P)
-    inside = row < programs
-    if job < WIDTH:
-        _add_up(tl.load(table + row * WIDTH + job, mask=inside, other=0), job, results)
-    elif job == WIDTH + K * K:
-        bin = tl.arange(0, BINS)
-        tl.store(results + WIDTH + 4 * K * K * K + bin, tl.load(histogram + bin))
-    else:
-        slot = job - WIDTH
-        error = tl.load(program_error + row, mask=inside, other=-2.0)
-        index = tl.load(program_index + row, mask=inside, other=LAST_INDEX)
-        program = tl.minimum(_rank(error, index, slot // K, P), programs - 1)
-        lanes = tl.arange(0, T)
-        error = tl.load(lane_error + program * T + lanes)
-        index = tl.load(lane_tile + program * T + lanes).to(tl.int64) * T + lanes
-        lane = _rank(error, index, slot % K, T)
-        tile = program + tl.arange(0, S).to(tl.int64) * programs
-        offset = (tile * T + lane)[:, None] * V + tl.arange(0, V)[None, :]
-        _worst_elements(reference, test, offset, (tile < tiles)[:, None], first, results + WIDTH + slot * K * 4, K)
-
-
-@triton.jit
-def _add_up(values, column, sums):
-    """A column of ``table``, as what it is, into its place."""
-    if column < FIRST_TOP:
-        result = tl.sum(values.to(tl.float64, bitcast=True), 0).to(tl.int64, bitcast=True)
-    elif column < FIRST_COUNT:
-        result = tl.max(values.to(tl.float64, bitcast=True), 0).to(tl.int64, bitcast=True)
-    elif column < FIRST_INTEGER_TOP:
-        result = tl.sum(values, 0)
-    else:
-        result = tl.max(values.to(tl.uint64, bitcast=True), 0).to(tl.int64, bitcast=True)
-    tl.store(sums + column, result)
-
-
-@triton.jit
-def _rank(error, index, turn, SIZE: tl.constexpr):
-    """Position of the ``turn``-th by falling error and rising index."""
-    place = tl.arange(0, SIZE)
-    picked = 0
-    for _ in range(turn + 1):
-        highest = tl.max(error, 0)
-        lowest = tl.min(tl.where(error == highest, index, LAST_INDEX), 0)
-        picked = tl.min(tl.where((error == highest) & (index == lowest), place, SIZE - 1), 0)
-        error = tl.where(place == picked, -3.0, error)
-    return picked
-
-
-@triton.jit
-def _worst_elements(reference, test, offset, inside, first, out, K: tl.constexpr):
-    """The ``K`` worst of the elements at ``offset`` [S, V], as ``K`` rows of ``out``."""
-    mask = inside & (offset >= 0)
-    r = tl.load(reference + offset, mask=mask, other=0.0).to(tl.float64)
-    t = tl.load(test + offset, mask=mask, other=0.0).to(tl.float64)
-    gap = tl.abs(t - r)
-    gap = tl.where((r == t) | ((r != r) & (t != t)), 0.0, tl.where(gap != gap, INFINITE, gap))
-    gap = tl.where(mask, gap, -1.0)
-    for rank in tl.static_range(K):
-        highest = tl.max(tl.max(gap, 1), 0)
-        lowest = tl.min(tl.min(tl.where(gap == highest, offset, LAST_INDEX), 1), 0)
-        here = offset == lowest
-        tl.store(out + rank * 4, highest.to(tl.int64, bitcast=True))
-        tl.store(out + rank * 4 + 1, _only(r, here))
-        tl.store(out + rank * 4 + 2, _only(t, here))
-        tl.store(out + rank * 4 + 3, first + lowest)
-        gap = tl.where(here, -1.0, gap)
-
-
-@triton.jit
-def _only(values, here):
-    """The bits of the one value of a [S, V] block where ``here`` is True."""
-    bits = tl.where(here, values.to(tl.int64, bitcast=True), 0)
-    return tl.sum(tl.sum(bits, 1), 0)
+    tl.store(out + 26, tl.full([], 0, tl.int64))  # doubts, which only the quick kernel has
+    tl.store(out + 27, tl.max(ulp, 0).to(tl.int64, bitcast=BITS == 64))

@@ -1,0 +1,1 @@
+"""The one-pass comparison on a CUDA device."""
