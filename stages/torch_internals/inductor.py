@@ -86,6 +86,7 @@ class LoweredGraph:
         post_grad: readable code of what was compiled, ``nodes`` its calls, those of subgraphs too, and ``record`` the
             graph itself, without source lines; None where nothing was compiled.
         schedule: IR before and after fusion, buffers, refused fusions, autotuning.
+        module: the graph that was compiled, its nodes with fake values; None unless generated modules are rewritten.
         source_code: the generated module, in ``language``: py, or cpp.
         kernel_nodes: ``kernel:handle`` → names of post-grad nodes.
         kernel_stacks: ``kernel:handle`` → the stack traces Inductor kept.
@@ -105,6 +106,7 @@ class LoweredGraph:
     nodes: list[PostGradNode] = field(default_factory=list)
     record: GraphRecord | None = None
     schedule: Schedule = field(default_factory=Schedule)
+    module: fx.GraphModule | None = field(default=None, repr=False)
     source_code: str = ""
     language: str = "py"
     kernel_nodes: dict[str, list[str]] = field(default_factory=dict)
@@ -181,7 +183,9 @@ class RecordingCompiler:
         began = time.perf_counter()
         with contextlib.ExitStack() as stack:
             passes = stack.enter_context(recorded(lowered.schedule))
-            passes["_post_fusion_custom_pass"] = _with_nodes(passes["_post_fusion_custom_pass"], lowered, scatters(gm))
+            passes["_post_fusion_custom_pass"] = _with_nodes(
+                passes["_post_fusion_custom_pass"], lowered, scatters(gm), keep=self.rewrite is not None
+            )
             # The backward is compiled later, outside the patch around compile_fx, hence here again.
             stack.enter_context(patched_config(self.options, passes, graphs=self.stores))
             if self.stores:
@@ -250,9 +254,9 @@ def _as_cpp_wrapper(kwargs: Mapping[str, Any]) -> contextlib.AbstractContextMana
 
 
 def _with_nodes(
-    after_fusion: Callable[[list[Any]], list[Any]], lowered: LoweredGraph, before: Scatters
+    after_fusion: Callable[[list[Any]], list[Any]], lowered: LoweredGraph, before: Scatters, *, keep: bool
 ) -> Callable[..., list[Any]]:
-    """The pass, which also records the graph that the scheduler's nodes were made of."""
+    """The pass, which also records the graph that the scheduler's nodes were made of; ``keep``: and keeps it."""
     known = {node.name for node in lowered.pre_grad_nodes}
 
     def record(nodes: list[Any]) -> list[Any]:
@@ -262,6 +266,7 @@ def _with_nodes(
         lowered.nodes += found
         if not prefix:
             lowered.record = post_grad_record(graph.module, lowered.id, found, lowered.placeholders)
+            lowered.module = graph.module if keep else None
         return after_fusion(nodes)
 
     return record

@@ -6,13 +6,15 @@ Relies on ``torch._inductor.virtualized.V.graph`` (``name``, ``module``, ``graph
 ``SchedulerNode``: loops that only load and store), ``read_writes`` (of
 ``dependencies.MemoryDep``: ``name``, ``index``, ``var_names``, ``size``, ``is_indirect``, and ``WeakDep``: an order
 alone), ``is_extern``, ``is_template`` and ``node.origins``, on ``scheduler.{SchedulerNode, NopKernelSchedulerNode}``
-and ``ir.{MultiOutput, UserDefinedTritonKernel}``, on the buffers' ``has_tensor_output``, ``maybe_get_stride`` and
+and ``ir.{MultiOutput, UserDefinedTritonKernel}`` (with ``indices`` and
+``inputs``), on the buffers' ``has_tensor_output``, ``maybe_get_stride`` and
 ``origin_node``, on ``backed_var_to_val`` of the shape environment, on ``scheduler.WhyNoFuse.__call__`` (called with the
 reason of each refusal), and on the feedback functions of ``select_algorithm``'s cache (called with the timings of each
 autotuned operation).
 """
 
 import contextlib
+import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
+from torch import fx
 from torch._inductor.dependencies import MemoryDep, WeakDep
 from torch._inductor.virtualized import V
 
@@ -282,8 +285,20 @@ def _origin(name: str, role: str, value: Any) -> str:
     prefix = graph_prefix()
     if role == "input":
         return prefix + name.removeprefix(prefix.replace("/", "_"))
-    node = getattr(value, "origin_node", None)
+    node = getattr(value, "origin_node", None) or _taken_from(value)
     return "" if node is None else prefix + node.name
+
+
+def _taken_from(value: Any) -> fx.Node | None:
+    """The node that takes a buffer out of the several results of a library's call; None where it is no such buffer."""
+    from torch._inductor.ir import MultiOutput
+
+    if not isinstance(value, MultiOutput) or len(value.indices) != 1:
+        return None
+    call = getattr(value.inputs[0], "origin_node", None)
+    users = () if call is None else call.users
+    wanted = value.indices[0][1]
+    return next((user for user in users if user.target is operator.getitem and user.args[1] == wanted), None)
 
 
 def _size(expression: Any) -> Size:
