@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from inductor_debug.stages.graphs.records import GraphRecord
     from inductor_debug.stages.guards.inspection import inspect_guards
     from inductor_debug.stages.kerneldiff.diff import diff
+    from inductor_debug.stages.localize.api import localize
     from inductor_debug.stages.numerics.comparison import assert_matches, compare, compare_tensors
     from inductor_debug.stages.numerics.metrics import Metric
     from inductor_debug.stages.report.sections import ReportedRun, ReportSection
@@ -69,6 +70,7 @@ _PLACES = {
     "diff": "stages.kerneldiff.diff",
     "inspect_guards": "stages.guards.inspection",
     "load_profile": "stages.accelerators.loading",
+    "localize": "stages.localize.api",
     "mock_backend": "stages.backends.mock",
     "row": "stages.rules.checked_tensors",
     "validate_profile": "stages.accelerators.profile",
@@ -111,6 +113,7 @@ __all__ = [
     "diff",
     "inspect_guards",
     "load_profile",
+    "localize",
     "mock_backend",
     "row",
     "validate_profile",

@@ -36,6 +36,7 @@ TORCH = re.compile(
     r"|stages\.eager_check|stages\.accelerators\.torch_check|stages\.graphs\.(flops|sources)"
     r"|stages\.backends\.(?!(compile_caches|mock_options|plugins|strict_error)$)"
     r"|stages\.emulation\.(?!findings|kinds)|stages\.(sensitivity|sides|tensor_pictures)\.|stages\.numerics\.(?!limits$)"
+    r"|stages\.localize\.(?!(config|messages|slopes)$)"
     r"|stages\.torch_internals\.(aot|backends|device_clock|dispatch|dynamo$|execution|frames|fx_|guard_hooks|history"
     r"|inductor(_options|_scheduler)?$|inductor_nodes|loading|operators|storages|switches)"
 )

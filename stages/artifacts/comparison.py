@@ -5,6 +5,7 @@ from typing import Any
 
 from inductor_debug.models.shapes import OMITTED, Number
 from inductor_debug.stages.artifacts.execution import Execution
+from inductor_debug.stages.artifacts.localization import Localization
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,9 @@ class Diagnosis:
 
     Attributes:
         kind: of fault; None where a fault is not localized.
-        first_divergence, localization: where the numbers first go wrong, and why that is not known.
+        first_divergence: graph, node, target, source and kernel of the first operation that is wrong; None for none.
+        localization: what localization found, in words, or why it did not run.
+        localized: the same as data.
         error: type, message and traceback of what a ``side`` raised.
         gold_error: of what gold raised.
         random: what is known of random draws.
@@ -86,4 +89,5 @@ class Diagnosis:
     baseline: str | None = None
     tasks: list[TaskMeasures] | None = field(default=None, metadata=OMITTED)
     execution: Execution | None = field(default=None, metadata=OMITTED)
+    localized: Localization | None = field(default=None, metadata=OMITTED)
     golden: str | None = field(default=None, metadata=OMITTED)

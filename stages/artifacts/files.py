@@ -10,6 +10,7 @@ from inductor_debug.stages.artifacts.bisection import BisectionRecord
 from inductor_debug.stages.artifacts.comparison import Diagnosis, WorstElements
 from inductor_debug.stages.artifacts.guards import Guards
 from inductor_debug.stages.artifacts.kinds import File, Json, RecordTable, Table
+from inductor_debug.stages.artifacts.localization import NodeRow
 from inductor_debug.stages.artifacts.lowering import EmulationFacts, Lowering, MappedNodes, Provenance
 from inductor_debug.stages.artifacts.measurements import Machine, ProfileFacts
 from inductor_debug.stages.artifacts.records import (
@@ -82,6 +83,7 @@ EMULATION_FACTS = Json("lower/emulation.json", EmulationFacts)
 OUTPUTS = RecordTable("kerneldiff/outputs.csv", OutputRow)
 WORST = Json("kerneldiff/worst.json", list[WorstElements])
 DIAGNOSIS = Json("kerneldiff/diagnosis.json", Diagnosis)
+NODES = Table("kerneldiff/nodes.csv", NodeRow)
 REVIEWS = Table("kerneldiff/reviews.csv")
 """Each step that changed a verdict, and why."""
 COMPARISON_OPTIONS = Json("kerneldiff/options.json", dict[str, Any])

@@ -77,7 +77,7 @@ class Rounded(TorchDispatchMode):
         results, form = pytree.tree_flatten(like)
         if not any(map(_is_rounded, results)):
             return like
-        exact = _in_float64(func, args, kwargs)
+        exact = in_float64(func, args, kwargs)
         if exact is None:
             return like
         wide_args, wide_kwargs, wide = exact
@@ -101,7 +101,7 @@ class Rounded(TorchDispatchMode):
             if item.alias_info is not None and item.alias_info.is_write
         ]
         target = written[0] if len(written) == 1 and len(schema_of(func).returns) <= 1 else None
-        exact = _in_float64(func, args, kwargs) if _is_rounded(target) else None
+        exact = in_float64(func, args, kwargs) if _is_rounded(target) else None
         if target is None or exact is None or getattr(exact[2], "shape", None) != target.shape:
             return func(*args, **kwargs)
         target.copy_(self._rounded(target, exact[2], None))
@@ -164,7 +164,7 @@ def _is_rounded(value: object) -> bool:
     )
 
 
-def _in_float64(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any] | None:
+def in_float64(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any] | None:
     """Arguments, keywords and results in float64; None for an operation that lacks it."""
     wide_args, wide_kwargs = pytree.tree_map(_wide, (args, kwargs))
     try:

@@ -1,0 +1,60 @@
+"""Localization as a library function."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.options import check_declared
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.given import GivenBackend, maker_of, named
+from inductor_debug.stages.localize.config import LocalizeConfig
+from inductor_debug.stages.localize.engine import Engine, Localized
+from inductor_debug.stages.settings import Settings
+from inductor_debug.stages.torch_internals import dynamo
+
+
+def localize(
+    module: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    backend: str | AcceleratorAdapter | GivenBackend = "inductor",
+    inductor: Mapping[str, Any] | None = None,
+    mode: str = "inference",
+    factor: float = 4.0,
+    config: LocalizeConfig | None = None,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Localized:
+    """Which operations of a compiled model are wrong for what they received, whatever its outputs show.
+
+    Args:
+        module: the model, in ``train()`` or ``eval()``. It, its inputs and the random generators are left as found;
+            all that Dynamo compiled in this process is forgotten (``torch._dynamo.reset``).
+        args, kwargs: its inputs; tensors of any shape and dtype.
+        backend: a name that ``backend=`` of a run or of ``torch.compile`` takes, a callable for ``torch.compile``, or
+            an adapter.
+        inductor: options of TorchInductor, for ``backend="inductor"``.
+        mode: ``inference``, or ``training`` to look at the backward graphs too.
+        factor: error over its own rounding noise above which a value is wrong.
+        config: for how long to look, and how far.
+        progress: told of each step.
+
+    Returns:
+        What was found: ``localization.message`` says it, ``rows`` has every value that was seen.
+
+    Raises:
+        ConfigurationError: no such backend, or an option that it, or localization, does not take.
+    """
+    options = config or LocalizeConfig()
+    check_declared(options, "stages.kerneldiff.localize")
+    case = Case.of(module, args, kwargs or {}, mode)
+    settings = Settings(ModelConfig(case.name), backend=named(backend, inductor or {}), mode=mode)
+    adapter = maker_of(settings, backend)()
+    dynamo.reset()
+    try:
+        return Engine(case, adapter, options, factor=factor, progress=progress).run(draw=1, failed=False, test=None)
+    finally:
+        dynamo.reset()

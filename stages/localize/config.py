@@ -1,0 +1,22 @@
+"""Options of localization."""
+
+from dataclasses import dataclass
+
+from inductor_debug.models.options import chosen, real, whole
+
+AFTER_DEFECT, ALWAYS, NEVER = "after_defect", "always", "never"
+
+
+@dataclass
+class LocalizeConfig:
+    """When to look for the first wrong operation, and for how long.
+
+    Attributes:
+        when: after_defect; always: after a pass too, for faults that the format's noise hides in the outputs; never.
+        budget_s: wall seconds after which nothing more is begun; what was found by then is told.
+        most: wrong values that are narrowed down to an operation, each at the cost of up to three small compilations.
+    """
+
+    when: str = chosen(AFTER_DEFECT, (AFTER_DEFECT, ALWAYS, NEVER))
+    budget_s: float = real(600.0, above=0)
+    most: int = whole(8, least=1)

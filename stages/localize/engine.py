@@ -1,0 +1,305 @@
+"""Looks for the operations at fault in a compiled case."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import fx
+
+from inductor_debug.models.case import Case
+from inductor_debug.models.input_draws import drawn_inputs
+from inductor_debug.stages.artifacts.localization import Culprit, Localization, NodeRow
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.localize import messages
+from inductor_debug.stages.localize.config import LocalizeConfig
+from inductor_debug.stages.localize.in_place import Search, reference_run
+from inductor_debug.stages.localize.observed import Observer
+from inductor_debug.stages.localize.replay import Local, Replay, Seen, computes, is_steady
+from inductor_debug.stages.localize.sources import Origin, origins_of_lowered, place_of
+from inductor_debug.stages.localize.suspects import Found, explained, narrowed
+from inductor_debug.stages.numerics.formats import same_bits
+from inductor_debug.stages.sides import running as sides
+
+OBSERVED, PIECES = "observed", "pieces"
+
+STEADY = "always in one direction"
+
+
+@dataclass
+class Localized:
+    """What was found, and the table of all values that were seen."""
+
+    localization: Localization
+    rows: list[NodeRow] = field(default_factory=list)
+
+
+@dataclass
+class _Graph:
+    """One run of a graph, looked at."""
+
+    seen: Seen
+    origins: dict[str, Origin]
+    locals: list[Local] = field(default_factory=list)
+
+
+class Engine:
+    """One search.
+
+    Args:
+        case: left as found.
+        adapter: whose compiled code is looked at; made anew for this.
+        options: of localization.
+        factor: error over floor above which a value is wrong.
+        progress: told of each step.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        adapter: AcceleratorAdapter,
+        options: LocalizeConfig,
+        *,
+        factor: float,
+        progress: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.case, self.adapter, self.options, self.factor = case, adapter, options, factor
+        self.progress = progress
+        self.began = time.monotonic()
+        self.missing: list[str] = []
+        self.graphs: list[_Graph] = []
+        self.found: dict[tuple[str, str], Culprit] = {}
+
+    def run(self, *, draw: int, failed: bool, test: sides.Leaves | None) -> Localized:
+        """Look, in the buffers of the kernels that run where they can be seen, else in parts of the graph.
+
+        Args:
+            draw: of the inputs; 1 is the model's own.
+            failed: whether the comparison of outputs failed.
+            test: what the test side gave in that comparison, of the same draw; None where it is not kept.
+        """
+        if self.adapter.rewriting_backend(lambda graph, text: text) is None:
+            return self._in_place(draw=draw, failed=failed)
+        self.progress("compiling once more, to see what each kernel makes")
+        observer = Observer(self.case, self.adapter)
+        with drawn_inputs(self.case, draw - 1):
+            probed = sides.collect(self.case.run(observer))
+        self.missing += [f"{graph}: {why}" for graph, why in observer.missing.items()]
+        if not observer.compiled.graphs:
+            self.missing.append("the model, of which no graph was compiled")
+        lowered = observer.compiled.graphs
+        for seen in observer.seen():
+            graph = _Graph(seen, origins_of_lowered(lowered[seen.id], self.case))
+            self.graphs.append(graph)
+            self._look(graph)
+        same = None if test is None else _same(test, probed)
+        return self._localized(OBSERVED, failed, same)
+
+    def _in_place(self, *, draw: int, failed: bool) -> Localized:
+        """Look behind a backend whose values can't be seen: see :mod:`stages.localize.in_place`."""
+        self.progress("running each operation by torch, to know what it receives")
+        with drawn_inputs(self.case, draw - 1):
+            reference = reference_run(self.case, self.adapter)
+        if not reference.seen:
+            self.missing.append("the model, of which no graph was compiled")
+        for seen in reference.seen:
+            if seen.call:
+                self.missing.append(f"{seen.id}, run {seen.call + 1}")
+                continue
+            search = Search(seen, self.adapter, self.factor, lambda: self._over, self.progress)
+            search.run()
+            if not search.found:
+                search.alone()
+            graph = _Graph(seen, reference.origins[seen.id], list(search.compared.values()))
+            self.graphs.append(graph)
+            self.missing += search.missing
+            for part, local in search.found:
+                kind = "operation" if len(part.operations) == 1 else "region"
+                shows = ["alone"] if kind == "operation" else ["only when these operations are compiled together"]
+                value = seen.values[local.region.node.name]
+                found = Found(list(part.operations), local, value, kind, shows)
+                self.found[seen.id, part.operations[-1].name] = _culprit(graph, found)
+        return self._localized(PIECES, failed, None)
+
+    @property
+    def _over(self) -> bool:
+        return time.monotonic() - self.began > self.options.budget_s
+
+    def _look(self, graph: _Graph) -> None:
+        replay = Replay(graph.seen, factor=self.factor)
+        self.progress(f"{graph.seen.id}: {len(replay.regions)} values against float64 of what they received")
+        for local in replay.locals():
+            if self._over:
+                self.missing.append(f"{graph.seen.id} from {local.region.node.name} on: {self._budget}")
+                break
+            graph.locals.append(local)
+        known: list[Found] = []
+        for local in graph.locals:
+            if local.wrong:
+                known += self._narrow(graph, replay, local, known)
+
+    @property
+    def _budget(self) -> str:
+        return f"stages.kerneldiff.localize.budget_s={self.options.budget_s:g} was spent"
+
+    def _narrow(self, graph: _Graph, replay: Replay, local: Local, known: list[Found]) -> list[Found]:
+        """The operations at fault in a wrong value's region, unless those that are known explain it."""
+        value = f"{graph.seen.id} {local.region.node.name}"
+        for item in known:
+            if explained(replay, replay.region(local.region.node, whole=True), [item]):
+                self.found[graph.seen.id, item.nodes[-1].name].others.append(value)
+                return []
+        if len(self.found) >= self.options.most or self._over:
+            self.missing.append(f"which operation of {value} is wrong")
+            return []
+        self.progress(f"{value} is wrong: which of its {len(local.region.operations)} operations is it?")
+        found = narrowed(graph.seen, local, self.adapter, factor=self.factor)
+        for item in found:
+            key = graph.seen.id, item.nodes[-1].name
+            if key in self.found:
+                self.found[key].others.append(value)
+            else:
+                self.found[key] = _culprit(graph, item)
+        return found
+
+    def _localized(self, method: str, failed: bool, same: bool | None) -> Localized:
+        culprits = list(self.found.values()) or self._slopes()
+        operations = {(graph.seen.id, node.name) for graph in self.graphs for node in _computing(graph.seen)}
+        checked = {(graph.seen.id, node.name) for graph in self.graphs for local in graph.locals
+                   if local.row is not None for node in local.region.operations}  # fmt: skip
+        whole = checked >= operations and not self.missing
+        found = Localization(
+            kind=_kind(culprits, failed=failed, same=same, whole=whole),
+            method=method,
+            message="",
+            culprits=culprits,
+            operations=len(operations),
+            checked=len(checked & operations),
+            regions=sum(local.row is not None for graph in self.graphs for local in graph.locals),
+            largest=max(
+                (
+                    len(local.region.operations)
+                    for graph in self.graphs
+                    for local in graph.locals
+                    if local.row is not None
+                ),
+                default=0,
+            ),
+            unchecked=self._unchecked(checked),
+            same_bits=same,
+            missing=self.missing,
+            seconds=round(time.monotonic() - self.began, 3),
+        )
+        rows = [row for graph in self.graphs for row in _rows(graph)]
+        return Localized(messages.told(found, failed=failed), rows)
+
+    def _slopes(self) -> list[Culprit]:
+        """What is off in one direction alone, narrowed down to the operation where the region has several."""
+        culprits: dict[tuple[str, str], Culprit] = {}
+        for graph in self.graphs:
+            for local in (item for item in graph.locals if is_steady(item)):
+                value = graph.seen.values[local.region.node.name]
+                found = [Found(list(local.region.operations), local, value, "slope", [STEADY])]
+                if len(local.region.operations) > 1 and len(culprits) < self.options.most and not self._over:
+                    self.progress(
+                        f"{graph.seen.id} {local.region.node.name} is off in one direction: by which operation?"
+                    )
+                    inner = narrowed(graph.seen, local, self.adapter, factor=self.factor)
+                    single = [item for item in inner if item.kind == "operation"]
+                    found = [replace(item, kind="slope", shows=[STEADY, *item.shows]) for item in single] or found
+                for item in found:
+                    culprits.setdefault((graph.seen.id, item.nodes[-1].name), _culprit(graph, item))
+        return list(culprits.values())
+
+    def _unchecked(self, checked: set[tuple[str, str]]) -> dict[str, str]:
+        """Operator → how many of it were not checked, and why."""
+        reasons = {(graph.seen.id, node.name): local.unchecked for graph in self.graphs for local in graph.locals
+                   if local.unchecked for node in local.region.operations}  # fmt: skip
+        found: dict[str, Counter[str]] = {}
+        for graph in self.graphs:
+            for node in _computing(graph.seen):
+                key = graph.seen.id, node.name
+                if key not in checked:
+                    why = reasons.get(key, "no value that depends on it was seen")
+                    found.setdefault(str(node.target), Counter())[why] += 1
+        return {
+            target: "; ".join(f"{count}: {why}" for why, count in counts.items()) for target, counts in found.items()
+        }
+
+
+def _computing(seen: Seen) -> Iterator[fx.Node]:
+    return (node for node in seen.graph.nodes if computes(node))
+
+
+def _same(left: sides.Leaves, right: sides.Leaves) -> bool:
+    """Whether outputs, loss and gradients are equal bit for bit."""
+    for kind in ("output", "loss", "gradient"):
+        first, second = left.get(kind, {}), right.get(kind, {})
+        if first.keys() != second.keys():
+            return False
+        for path, leaf in first.items():
+            other = second[path]
+            if isinstance(leaf, torch.Tensor) != isinstance(other, torch.Tensor):
+                return False
+            if isinstance(leaf, torch.Tensor) and not _equal(leaf, other):
+                return False
+    return True
+
+
+def _equal(left: torch.Tensor, right: torch.Tensor) -> bool:
+    return left.shape == right.shape and left.dtype == right.dtype and bool(same_bits(left, right).all())
+
+
+def _kind(culprits: list[Culprit], *, failed: bool, same: bool | None, whole: bool) -> str:
+    kinds = {culprit.kind for culprit in culprits}
+    if kinds == {"slope"}:
+        targets = Counter(culprit.place.target for culprit in culprits)
+        return "systematic" if max(targets.values()) > 1 else "operation"
+    if kinds:
+        return "operation" if "operation" in kinds else "region"
+    if not failed:
+        return "none"
+    if same is False:
+        return "probe_effect"
+    return "accumulation" if whole else "none"
+
+
+def _culprit(graph: _Graph, item: Found) -> Culprit:
+    local, seen = item.local, graph.seen
+    assert local.row is not None
+    kernel = next((seen.kernels[node.name] for node in reversed(item.nodes) if node.name in seen.kernels), "")
+    return Culprit(
+        place=place_of(seen.id, item.nodes, graph.origins, kernel),
+        kind=item.kind,
+        ratio=local.row.ratio,
+        slope=local.slope,
+        call=seen.call,
+        index=None if local.row.worst_index is None else list(local.row.worst_index),
+        got=local.row.worst_test,
+        expected=local.row.worst_reference,
+        shows=item.shows,
+    )
+
+
+def _rows(graph: _Graph) -> Iterator[NodeRow]:
+    seen = graph.seen
+    for local in graph.locals:
+        node, row = local.region.node, local.row
+        origin = graph.origins.get(node.name, Origin())
+        right = "slope" if is_steady(local) else "right"
+        yield NodeRow(
+            seen.id, seen.call, node.name, str(node.target),
+            " ".join(operation.name for operation in local.region.operations),
+            origin.original, origin.module, origin.source, seen.kernels.get(node.name, ""),
+            elements=None if row is None else row.elements,
+            dtype="" if row is None else row.dtype,
+            state="not_checked" if row is None else "wrong" if local.wrong else right,
+            ratio=None if row is None else row.ratio,
+            bound="" if row is None else row.bound,
+            error_rms=None if row is None else row.error_rms,
+            floor_rms=None if row is None else row.floor_rms,
+            slope=local.slope,
+            slope_noise=local.slope_noise,
+            message=local.unchecked,
+        )  # fmt: skip

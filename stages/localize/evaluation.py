@@ -1,0 +1,145 @@
+"""One node of a graph, from what it takes: in float64, or rightly in its own dtypes and rounded otherwise."""
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import fx
+
+from inductor_debug.models.float64 import substituted
+from inductor_debug.models.random_state import preserved_random_state
+from inductor_debug.models.torch_private import OpOverload, pytree, schema_of
+from inductor_debug.stages.sides.rounded import Rounded, in_float64
+from inductor_debug.stages.sides.running import generator_state
+
+Evaluate = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
+"""An operator, its arguments → what it gives."""
+
+PLAIN = ("_operator", "math", "builtins")
+"""Modules of Python whose functions stand in graphs: arithmetic of sizes, and results taken apart."""
+
+ORDERED = "control_deps"
+"""TorchInductor's operator that runs a graph of one node after others: (what comes before, the graph, its inputs…)."""
+
+
+def taken_by(node: fx.Node) -> list[fx.Node]:
+    """The nodes whose values a node takes; of one that must only come after others not these."""
+    if getattr(node.target, "__name__", "") != ORDERED:
+        return node.all_input_nodes
+    found: list[fx.Node] = []
+    fx.map_arg((node.args[1:], node.kwargs), found.append)
+    return list(dict.fromkeys(found))
+
+
+class Unknown(Exception):
+    """A value can't be computed; the message says why."""
+
+
+def exactly(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """An operator in float64: floating tensors are widened, floating dtypes mean float64, the rest is as it is.
+
+    Raises:
+        Unknown: it draws random numbers, or has no float64.
+    """
+    with _drawing_nothing(target, args), substituted():
+        found = in_float64(target, args, kwargs)
+    if found is None:
+        raise Unknown(f"{target} could not be computed in float64")
+    return found[2]
+
+
+def rounded_by(rounding: Rounded) -> Evaluate:
+    """An operator in its own dtypes, rounded otherwise.
+
+    Raises:
+        Unknown: it draws random numbers, or raised.
+    """
+
+    def evaluate(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        with _drawing_nothing(target, args), rounding:
+            return _computed(target, args, kwargs)
+
+    return evaluate
+
+
+def _computed(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    try:
+        return target(*args, **kwargs)
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise Unknown(f"{target} raised {str(error).partition(chr(10))[0]}") from error
+
+
+def as_it_is(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """An operator as torch computes it.
+
+    Raises:
+        Unknown: it draws random numbers, or raised.
+    """
+    with _drawing_nothing(target, args):
+        return _computed(target, args, kwargs)
+
+
+def value_of(node: fx.Node, values: Mapping[fx.Node, Any], owner: torch.nn.Module, evaluate: Evaluate) -> Any:
+    """What a node gives.
+
+    Args:
+        node: a call, or an attribute of ``owner``.
+        values: what it takes, by node.
+        owner: what holds the graph's constants.
+        evaluate: of operators.
+
+    Raises:
+        Unknown: what it takes is not known, or it can't be computed.
+    """
+    if node.op == "get_attr":
+        return operator.attrgetter(str(node.target))(owner)
+    if node.op != "call_function":
+        raise Unknown(f"{node.op} {node.target} is not replayed")
+
+    def value(source: fx.Node) -> Any:
+        found = values[source]
+        if isinstance(found, Unknown):
+            raise found
+        return found
+
+    ordered = getattr(node.target, "__name__", "") == ORDERED
+    args, kwargs = fx.map_arg((node.args[ordered:], node.kwargs), value)
+    if isinstance(node.target, OpOverload):
+        if schema_of(node.target).is_mutable:
+            args, kwargs = pytree.tree_map_only(torch.Tensor, torch.Tensor.clone, (args, kwargs))
+        return evaluate(node.target, args, kwargs)
+    if ordered and isinstance(args[0], fx.GraphModule):
+        return _graph(args[0], args[1:], evaluate)
+    if getattr(node.target, "__module__", "") in PLAIN:
+        return node.target(*args, **kwargs)  # type: ignore[operator]
+    raise Unknown(f"{node.target} is not replayed")
+
+
+def _graph(gm: fx.GraphModule, args: Sequence[Any], evaluate: Evaluate) -> Any:
+    given = iter(args)
+    values: dict[fx.Node, Any] = {}
+    for node in gm.graph.nodes:
+        if node.op == "output":
+            return fx.map_arg(node.args[0], values.__getitem__)
+        values[node] = next(given) if node.op == "placeholder" else value_of(node, values, gm, evaluate)
+    raise AssertionError("a graph has an output")
+
+
+@contextmanager
+def _drawing_nothing(target: Any, args: Sequence[Any]) -> Iterator[None]:
+    """Around a call that may draw random numbers: Unknown where it did. The generators are left as found."""
+    if torch.Tag.nondeterministic_seeded not in target.tags:
+        yield
+        return
+    tensors = (item for item in pytree.tree_leaves(args) if isinstance(item, torch.Tensor))
+    device = next((tensor.device for tensor in tensors), torch.device("cpu"))
+    with preserved_random_state(device):
+        before = generator_state(device)
+        yield
+        drew = generator_state(device) != before
+    if drew:
+        raise Unknown(f"{target} draws random numbers")

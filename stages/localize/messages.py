@@ -1,0 +1,62 @@
+"""What localization tells a person."""
+
+from dataclasses import replace
+
+from inductor_debug.stages.artifacts.localization import Culprit, Localization
+from inductor_debug.stages.formatting import counted, short
+
+FEW = 3
+"""Culprits that a message describes."""
+
+
+def told(found: Localization, *, failed: bool) -> Localization:
+    """The same with its message."""
+    parts = [_head(found, failed=failed), _coverage(found)]
+    if found.same_bits is False:
+        parts.append("The run that was looked at did not give the bits of the run that was compared.")
+    if found.missing:
+        parts.append(f"Not looked at: {'; '.join(found.missing[:FEW])}{', …' * (len(found.missing) > FEW)}.")
+    return replace(found, message=" ".join(part for part in parts if part))
+
+
+def _head(found: Localization, *, failed: bool) -> str:
+    if found.culprits:
+        names = [_culprit(item) for item in found.culprits[:FEW]]
+        more = len(found.culprits) - FEW
+        several = f"{counted(len(found.culprits), 'operation')} are wrong by themselves. " if len(names) > 1 else ""
+        if found.kind == "systematic":
+            several = f"{counted(len(found.culprits), 'value')} are off in one direction, each within its floor. "
+        return several + " ".join(names) + (f" {more} more are in nodes.csv." if more > 0 else "")
+    if found.kind == "probe_effect":
+        return "No operation is wrong in the run that was looked at, and that run gave other bits: looking changed it."
+    if found.kind == "accumulation":
+        return "Each operation that was checked is right for what it received. Their rounding adds up to the defect."
+    if failed:
+        return "No operation that was checked is wrong for what it received. The fault is in what was not checked."
+    return "No operation that was checked is wrong for what it received."
+
+
+def _culprit(item: Culprit) -> str:
+    place = item.place
+    what = f"{place.target} ({place.graph} {place.node})"
+    if item.kind == "region":
+        what = f"{counted(len(place.operations), 'operation')} that end in {what}, together,"
+    line = f" at {place.source}" if place.source else ""
+    module = f" of {place.module}" if place.module else ""
+    kernel = f", kernel {place.kernel}" if place.kernel else ""
+    if item.kind == "slope":
+        size = f"is off by a factor of {1 + float(item.slope or 0):.6g} on the whole"
+    else:
+        size = f"is off by {short(item.ratio)} times its own rounding noise"
+    worst = "" if item.index is None else f"; worst at {item.index}: {short(item.got)}, not {short(item.expected)}"
+    others = f" It makes {counted(len(item.others), 'further value')} wrong." if item.others else ""
+    return f"{what}{line}{module}{kernel} {size}{worst}. It shows {', '.join(item.shows)}.{others}"
+
+
+def _coverage(found: Localization) -> str:
+    if not found.operations:
+        return "No operation was seen."
+    largest = f", at most {found.largest} operations at a time" if found.largest > 1 else ""
+    return (
+        f"{found.checked} of {found.operations} operations were checked, in {counted(found.regions, 'value')}{largest}."
+    )

@@ -1,0 +1,143 @@
+"""What TorchInductor's own kernels made of each operation: their buffers, seen while the compiled code runs."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from inductor_debug.models.case import Case
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
+from inductor_debug.stages.localize.replay import Seen
+from inductor_debug.stages.torch_internals.generated_kernels import split_kernels
+from inductor_debug.stages.torch_internals.generated_launches import find_launches, reused_buffers
+from inductor_debug.stages.torch_internals.inductor import LoweredGraph
+from inductor_debug.stages.torch_internals.inductor_scheduler import Schedule
+from inductor_debug.stages.torch_internals.observed_buffers import Observing
+
+
+@dataclass
+class _Run:
+    """One run of a graph's wrapper: copies of what it let go of, and of what it gave back."""
+
+    inputs: dict[str, Any] = field(default_factory=dict)
+    buffers: dict[str, torch.Tensor] = field(default_factory=dict)
+    outputs: list[Any] = field(default_factory=list)
+
+
+class Observer:
+    """A case compiled so that every buffer is seen; called as the module.
+
+    Args:
+        case: left as found.
+        adapter: one that has :meth:`~AcceleratorAdapter.rewriting_backend`.
+
+    Attributes:
+        compiled: the compiled case.
+        missing: graph id → why its buffers are not seen.
+    """
+
+    def __init__(self, case: Case, adapter: AcceleratorAdapter) -> None:
+        self._observing = Observing(self)
+        self.missing = self._observing.missing
+        self._runs: dict[str, list[_Run]] = defaultdict(list)
+        self._on = False
+        backend = adapter.rewriting_backend(self._observing.rewrite)
+        assert backend is not None, "the caller asked"
+        self.compiled: CompiledCase = compile_case(case, adapter, backend)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The module's call; from here on what its kernels make is kept."""
+        self._on = True  # the step in which it was compiled is of no interest
+        return self.compiled(*args, **kwargs)
+
+    def seen(self) -> list[Seen]:
+        """Every run of every graph, a forward before its backward."""
+        graphs = self.compiled.graphs
+        return [
+            _seen(graphs[graph_id], run, number)
+            for graph_id, runs in self._runs.items()
+            for number, run in enumerate(runs)
+        ]
+
+    # what a rewritten module tells, see observed_buffers.Watcher
+
+    def inputs(self, graph: str, names: Mapping[str, Any]) -> None:
+        if not self._on or (self._runs[graph] and not self._runs[graph][-1].outputs and "args" not in names):
+            return
+        lowered = self.compiled.graphs[graph]
+        given = {name: names[name] for name in _placeholders(lowered) if name in names}
+        written = {name for node in lowered.schedule.nodes for name in node.mutates}
+        written |= set(reused_buffers(lowered.source_code, given).values())
+        self._runs[graph].append(_Run({name: _copy(it) if name in written else it for name, it in given.items()}))
+
+    def buffers(self, graph: str, values: Mapping[str, Any]) -> None:
+        if self._on:
+            kept = {name: _copy(value) for name, value in values.items() if isinstance(value, torch.Tensor)}
+            self._runs[graph][-1].buffers |= kept
+
+    def outputs(self, graph: str, values: Sequence[Any]) -> None:
+        if self._on:
+            self._runs[graph][-1].outputs = [_copy(value) for value in values]
+
+
+def _copy(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, torch.Tensor) else value
+
+
+def _placeholders(lowered: LoweredGraph) -> set[str]:
+    assert lowered.module is not None
+    return {node.name for node in lowered.module.graph.nodes if node.op == "placeholder"}
+
+
+def _seen(lowered: LoweredGraph, run: _Run, number: int) -> Seen:
+    """The buffers and the results as values of the nodes whose outputs they are."""
+    assert lowered.module is not None
+    graph = lowered.module.graph
+    owners = _owners(lowered.schedule, graph)
+    makers = _makers(lowered)
+    values = {owners[name]: value for name, value in run.buffers.items() if name in owners}
+    kernels = {owners[name]: makers[name] for name in run.buffers if name in owners and name in makers}
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    for node, value in zip(output.args[0], run.outputs, strict=False):
+        if isinstance(node, fx.Node) and node.op == "call_function" and isinstance(value, torch.Tensor):
+            values.setdefault(node.name, value)
+    return Seen(lowered.id, graph, lowered.module, run.inputs, values, kernels, number)
+
+
+def _owners(schedule: Schedule, graph: fx.Graph) -> dict[str, str]:
+    """Name in the wrapper → the node whose value it holds when the wrapper lets go of it.
+
+    That is the node of which torch says that the buffer is its output. Where others wrote into it since, it is so only
+    if the last that did computes that node too. An input that is written into holds what is copied into it.
+    """
+    nodes = {node.name: node for node in graph.nodes}
+    owners = {
+        info.name: info.origin
+        for info in schedule.buffers.values()
+        if info.role == "buffer" and info.origin in nodes and nodes[info.origin].op == "call_function"
+    }
+    writers = {name: item for item in schedule.nodes for name in item.writes}
+    for written, name in schedule.renamed.items():
+        owner = owners.get(name)
+        if owner is not None and (written not in writers or owner not in writers[written].origins):
+            del owners[name]
+    for node in graph.nodes:
+        if node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder":
+            owners[node.args[0].name] = node.name
+    return owners
+
+
+def _makers(lowered: LoweredGraph) -> dict[str, str]:
+    """Name in the wrapper → ``kernel:handle`` of the launch that wrote it last."""
+    kernels = {kernel.name for kernel in split_kernels(lowered.source_code)}
+    renamed = lowered.schedule.renamed
+    return {
+        renamed.get(name, name): launch.key
+        for launch in find_launches(lowered, kernels)
+        for node in launch.scheduled
+        for name in node.writes
+    }

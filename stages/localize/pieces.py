@@ -1,0 +1,162 @@
+"""A part of a graph as a graph of its own, compiled by a backend and run on what the part received."""
+
+import logging
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import torch
+from torch import fx
+
+from inductor_debug.models.errors import is_out_of_memory
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.localize.evaluation import taken_by
+from inductor_debug.stages.localize.replay import Local, Region, Replay, Seen, computes
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+
+class Part(Protocol):
+    """Nodes of a graph, and the nodes whose values they take from outside."""
+
+    @property
+    def members(self) -> tuple[fx.Node, ...]: ...
+
+    @property
+    def received(self) -> tuple[fx.Node, ...]: ...
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a run.
+
+    Attributes:
+        module: its graph: what it received in, a tuple of some of its values out. Nodes keep their names.
+        inputs: what it received, laid out as the graph says.
+        results: names of the nodes whose values it gives.
+    """
+
+    module: fx.GraphModule
+    inputs: list[torch.Tensor]
+    results: list[str]
+
+
+def piece_of(seen: Seen, part: Part, results: Sequence[fx.Node]) -> Piece:
+    """A part of a run.
+
+    Args:
+        seen: the run, which has the values that the part received.
+        part: of its graph.
+        results: members, whose values the piece gives.
+
+    Raises:
+        KeyError: a received value was not seen.
+    """
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    inputs = []
+    for node in part.received:
+        copies[node] = graph.placeholder(node.name)
+        copies[node].meta = dict(node.meta)
+        value = (seen.inputs if node.op == "placeholder" else seen.values)[node.name]
+        inputs.append(_laid_out(value, node.meta.get("val")))
+    for node in part.members:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+    graph.output(tuple(copies[node] for node in results))
+    return Piece(fx.GraphModule(seen.owner, graph), inputs, [node.name for node in results])
+
+
+Compiled = Callable[..., Sequence[torch.Tensor]]
+
+
+def compiled(piece: Piece, adapter: AcceleratorAdapter) -> Compiled:
+    """The piece, compiled by a backend.
+
+    Raises:
+        Exception: whatever the backend raises.
+    """
+    examples = [node.meta.get("val", value) for node, value in zip(_placeholders(piece), piece.inputs, strict=True)]
+    with torch.no_grad():
+        return adapter.compile(piece.module, examples)
+
+
+def run(piece: Piece, function: Compiled) -> Seen:
+    """The piece as its backend runs it, with its results as what was seen. One kernel is taken to have made them all.
+
+    Raises:
+        Exception: whatever the backend raises.
+    """
+    with torch.no_grad():
+        results = function(*piece.inputs)
+    values = dict(zip(piece.results, results, strict=False))  # of a whole graph its own results come after
+    inputs = {node.name: value for node, value in zip(_placeholders(piece), piece.inputs, strict=True)}
+    return Seen("piece", piece.module.graph, piece.module, inputs, values, dict.fromkeys(values, "piece"))
+
+
+def compared(piece: Piece, adapter: AcceleratorAdapter, *, factor: float) -> list[Local]:
+    """What of the piece's results is how far from float64 of what it received; in the graph's order."""
+    return list(Replay(run(piece, compiled(piece, adapter)), factor=factor).locals())
+
+
+def whole_with(seen: Seen, results: Sequence[fx.Node]) -> Piece:
+    """The whole graph of a run with further results: what it gives, and the values of some of its nodes.
+
+    Raises:
+        KeyError: an input was not seen.
+    """
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    inputs = []
+    for node in seen.graph.nodes:
+        if node.op != "output":
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+        if node.op == "placeholder":
+            inputs.append(_laid_out(seen.inputs[node.name], node.meta.get("val")))
+    (output,) = (node for node in seen.graph.nodes if node.op == "output")
+    given = fx.map_arg(output.args[0], copies.__getitem__)
+    graph.output((*(copies[node] for node in results), *given))
+    return Piece(fx.GraphModule(seen.owner, graph), inputs, [node.name for node in results])
+
+
+def taps(region: Region) -> list[fx.Node]:
+    """The members whose values can be results: tensors that were computed."""
+    return [
+        node
+        for node in region.members
+        if isinstance(node.meta.get("val"), torch.Tensor)
+        and (computes(node) or (node.target is operator.getitem and computes(taken_by(node)[0])))
+    ]
+
+
+def _placeholders(piece: Piece) -> list[fx.Node]:
+    return [node for node in piece.module.graph.nodes if node.op == "placeholder"]
+
+
+def _laid_out(value: object, like: object) -> torch.Tensor:
+    """A value with the shape and the strides of the fake one."""
+    assert isinstance(value, torch.Tensor)
+    if not isinstance(like, torch.Tensor) or value.stride() == like.stride():
+        return value.clone()
+    shape = [int(size) for size in like.shape]
+    strides = [int(stride) for stride in like.stride()]
+    value = value.reshape(shape)
+    for dim, stride in enumerate(strides):  # an expanded dimension holds one element
+        value = value.narrow(dim, 0, 1) if stride == 0 and shape[dim] > 1 else value
+    held = torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
+    return held.copy_(value).expand(shape)
+
+
+def attempted(work: Callable[[], Result]) -> Result | str:
+    """What ``work`` gives, or in words why a part of the graph could not be compiled or run."""
+    try:
+        return work()
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        log.info("localize: a part of the graph could not be run", exc_info=True)
+        return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
