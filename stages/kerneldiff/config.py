@@ -1,8 +1,9 @@
 """Options of the kerneldiff stage."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from inductor_debug.models.options import chosen, real, whole
+from inductor_debug.stages.localize.config import LocalizeConfig
 from inductor_debug.stages.numerics.limits import ComparisonLimits
 
 OPTIMIZERS = ("sgd", "adamw")
@@ -31,6 +32,7 @@ class KernelDiffConfig(ComparisonLimits):
             never).
         sensitivity: after a pass, plant faults in eager and tell the smallest that this comparison calls a defect, in
             kerneldiff/sensitivity.csv.
+        localize: when to look for the operation at fault, see :class:`~stages.localize.config.LocalizeConfig`.
         sensitivity_sites: places in which each kind of fault is planted.
     """
 
@@ -47,3 +49,4 @@ class KernelDiffConfig(ComparisonLimits):
     baseline: str | None = None
     sensitivity: bool = False
     sensitivity_sites: int = whole(3, least=1)
+    localize: LocalizeConfig = field(default_factory=LocalizeConfig)

@@ -40,6 +40,7 @@ def numerics(artifacts: Artifacts, stored: Numerics | None, max_rows: int) -> Ro
         "tally": failure_counts(stored or Numerics(), rows or []),
         "diagnosis": None if diagnosis is None else dict(fields_of(diagnosis)) | executed(diagnosis.execution),
         "table": capped(rows, files.OUTPUTS, max_rows, order=worst_first),
+        "nodes": capped(files.NODES.cells(artifacts), files.NODES, max_rows, order=wrong_first),
         "sensitivity": capped(_by_place(files.SENSITIVITY.cells(artifacts)), files.SENSITIVITY, max_rows),
         "plots": files.PLOT.stored(artifacts),
     }
@@ -84,6 +85,13 @@ def worst_first(row: Row) -> tuple[int, float]:
     rank = _FAILING.index(verdict) if verdict in _FAILING else len(_FAILING)
     unknown = float("-inf") if rank < len(_FAILING) else float("inf")
     return rank, unknown if ratio in (None, "", "nan") else -float(ratio)
+
+
+def wrong_first(row: Row) -> tuple[int, float]:
+    """Values that are wrong for what they received, then those off in one direction, each by size."""
+    states = ("wrong", "slope", "not_checked")
+    state, ratio = row.get("state"), row.get("ratio")
+    return states.index(state) if state in states else len(states), -float(0 if ratio in (None, "", "nan") else ratio)
 
 
 class NumericsSection(ReportSection):
@@ -133,9 +141,9 @@ def answer(run: StoredRun, wanted: Wanted) -> Analysis:
     if (stored["summary"].get("failed") or 0) and not run.has(files.BISECTION):
         told.append(f"which part of the compiler? Try: {run.rerun('stages=[kerneldiff,bisect,report]')}")
     tables = [Table("outputs", NUMBER_COLUMNS, worst, files.OUTPUTS.path)]
-    for name, file in (("drift", files.DRIFT), ("jitter", files.JITTER), ("sensitivity", files.SENSITIVITY)):
+    for file in (files.NODES, files.DRIFT, files.JITTER, files.SENSITIVITY):
         if run.has(file):
-            tables.append(whole_table(run, name, file))
+            tables.append(whole_table(run, Path(file.path).stem, file))
     if diagnosis.get("error"):
         told.append(f"the {diagnosis['error'].get('side')} side raised {diagnosis['error'].get('type')}")
     return Analysis([line for line in dict.fromkeys(told) if line], tables)

@@ -6,7 +6,9 @@ from typing import Any
 
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.comparison import Diagnosis, WorstElements
+from inductor_debug.stages.artifacts.localization import Localization
 from inductor_debug.stages.backends.compiled import compiled_case
+from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.kerneldiff import extra_runs
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
@@ -21,6 +23,8 @@ from inductor_debug.stages.kerneldiff.tables import (
     summary,
     table,
 )
+from inductor_debug.stages.localize.config import AFTER_DEFECT, NEVER
+from inductor_debug.stages.localize.engine import Engine, Localized
 from inductor_debug.stages.numerics.verdict import FAILING
 from inductor_debug.stages.sides.baseline import Baseline
 from inductor_debug.stages.sides.baseline_store import store
@@ -62,7 +66,7 @@ class KernelDiffStage(Stage):
         baseline = self._open(context)
         standard = standard_of(context, self.config, baseline)
         comparison = compared(context, self.config, standard, lambda: compiled_case(context))
-        result = self._result(context, comparison)
+        result = self._result(context, comparison, self._localized(context, standard, comparison))
         result.artifacts[files.COMPARISON_OPTIONS.path] = self.config
         if baseline is not None:
             _complete(result, baseline.origin, f"not stored: it is in {baseline.run}")
@@ -88,25 +92,44 @@ class KernelDiffStage(Stage):
         ran = standard.case, standard.reference, standard.gold
         return store(context.settings, *ran, forced=bool(self.config.store_baseline))
 
-    def _result(self, context: StageContext, comparison: Comparison) -> StageResult:
+    def _localized(self, context: StageContext, standard: Standard, comparison: Comparison) -> Localized | str:
+        """The operations at fault, or in words why they were not looked for."""
+        options, failed = self.config.localize, comparison.verdict in FAILING
+        if options.when == NEVER:
+            return "not established: stages.kerneldiff.localize.when=never" if failed else "not needed: nothing failed"
+        if options.when == AFTER_DEFECT and comparison.verdict != "defect":
+            return "not established: no tensor is a defect" if failed else "not needed: nothing failed"
+        adapter = build_adapter(context.settings)
+        if comparison.adapter is None:
+            return "not established: nothing was compared"
+        engine = Engine(standard.case, adapter, options, factor=self.config.factor, progress=context.progress)
+        test = comparison.test if comparison.draw == self.config.draw else None
+        return engine.run(draw=max(comparison.draw, self.config.draw), failed=failed, test=test)
+
+    def _result(self, context: StageContext, comparison: Comparison, localized: Localized | str) -> StageResult:
         failed = sorted(comparison.failed, key=badness, reverse=True)
+        found: Localization | str = localized.localization if isinstance(localized, Localized) else localized
         artifacts: dict[str, Any] = {
             files.OUTPUTS.path: table(comparison.rows),
             files.WORST.path: [
                 WorstElements(row.kind, row.path, row.verdict, list(row.worst)) for row in comparison.rows if row.worst
             ],
             files.REVIEWS.path: comparison.reviews.table,
-            files.DIAGNOSIS.path: diagnosis(comparison, worst=failed[0] if failed else None, drawn=self._drawn(failed)),
+            files.DIAGNOSIS.path: diagnosis(
+                comparison, found, worst=failed[0] if failed else None, drawn=self._drawn(failed)
+            ),
         }
+        if isinstance(localized, Localized):
+            artifacts[files.NODES.path] = files.NODES.frame(localized.rows)
         if self.config.plots and comparison.adapter is not None:
             from inductor_debug.stages.tensor_pictures.plots import pictures  # matplotlib is slow to import
 
             artifacts |= pictures(comparison.rows, failed[:PICTURES], comparison.reference, comparison.test)
         result = StageResult(
             "failed" if comparison.verdict in FAILING else "passed",
-            comparison.message,
+            comparison.message + (f". {found.message}" if isinstance(found, Localization) else ""),
             artifacts | comparison.tables,
-            {"numerics": summary(comparison)},
+            {"numerics": summary(comparison, found)},
             {files.OUTPUTS.path: DIGEST_COLUMNS},
         )
         emulation = comparison.adapter.emulation() if comparison.adapter is not None else None

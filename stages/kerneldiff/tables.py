@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from inductor_debug.stages.artifacts.comparison import Diagnosis
+from inductor_debug.stages.artifacts.localization import Localization
 from inductor_debug.stages.artifacts.records import Numerics
 from inductor_debug.stages.kerneldiff.records import Comparison
 from inductor_debug.stages.numerics.comparison import KernelDiff
@@ -68,14 +69,26 @@ def badness(row: TensorComparison) -> tuple[int, float]:
     return VERDICTS.index(row.verdict), size
 
 
-def diagnosis(comparison: Comparison, *, worst: TensorComparison | None, drawn: int) -> Diagnosis:
-    """``kerneldiff/diagnosis.json``."""
+def diagnosis(
+    comparison: Comparison, localized: Localization | str, *, worst: TensorComparison | None, drawn: int
+) -> Diagnosis:
+    """``kerneldiff/diagnosis.json``.
+
+    Args:
+        comparison: what was compared.
+        localized: what was found, or in words why nothing was looked for.
+        worst: the worst row that failed; None where none did.
+        drawn: how many rows have a plot.
+    """
     bad = comparison.verdict in FAILING
+    found = None if isinstance(localized, str) else localized
     return Diagnosis(
         verdict=comparison.verdict,
-        kind=None if bad else "none",  # which kind of fault it is, only localization can tell
+        kind=found.kind if found else None if bad else "none",  # which kind of fault, only localization can tell
         message=comparison.message,
-        localization="not established: localization did not run" if bad else "not needed: nothing failed",
+        first_divergence=first_divergence(localized),
+        localization=localized if isinstance(localized, str) else localized.message,
+        localized=found,
         error=comparison.error,
         gold_error=comparison.gold_error,
         random=comparison.random,
@@ -86,6 +99,14 @@ def diagnosis(comparison: Comparison, *, worst: TensorComparison | None, drawn: 
         execution=comparison.execution,
         tasks=None if comparison.adapter is None else comparison.tasks,
     )
+
+
+def first_divergence(localized: Localization | str) -> dict[str, str] | None:
+    """Graph, node, target, source and kernel of the first operation that is wrong by itself; None for none."""
+    if isinstance(localized, str) or not localized.culprits:
+        return None
+    place = localized.culprits[0].place
+    return {name: getattr(place, name) for name in ("graph", "node", "target", "source", "kernel")}
 
 
 def without_gold(error: dict[str, str] | None) -> str:
@@ -106,7 +127,7 @@ def table(rows: list[TensorComparison]) -> pd.DataFrame:
     return pd.DataFrame([row.row() for row in rows], columns=columns, dtype=object)
 
 
-def summary(comparison: Comparison) -> Numerics:
+def summary(comparison: Comparison, localized: Localization | str) -> Numerics:
     """``summary.json``'s ``numerics``; ``rmse`` is over all compared elements together. None where nothing was."""
     rows = comparison.rows
     compared = [row for row in rows if row.rmse is not None]
@@ -123,6 +144,7 @@ def summary(comparison: Comparison) -> Numerics:
         rmse=broken[0] if broken else (most * math.sqrt(squares / elements) if elements else None),
         max_ulp=max(ulps, default=None),
         verdict=comparison.verdict,
+        first_divergence=first_divergence(localized),
         execution=comparison.execution,
     )
 

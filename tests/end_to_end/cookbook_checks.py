@@ -63,6 +63,14 @@ def _(reader: Reader) -> None:
     assert "size mismatch at index 0" in row["guard"] and row["suggestion"] and row["source"].rpartition(":")[2]
 
 
+@from_own("Which operation is wrong?", BLOCK)
+def _(reader: Reader) -> None:
+    assert reader.code == 1
+    wrong = [row for row in reader.tables["nodes"] if row["state"] == "wrong"]
+    assert {row["target"] for row in wrong} == {"aten.relu.default"}
+    assert line_of("torch.relu") in {row["source"] for row in wrong}
+
+
 @from_own("Which pass, lowering or option breaks my numbers?", BLOCK)
 def _(reader: Reader) -> None:
     assert reader.code == 1

@@ -9,12 +9,15 @@ from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.eager import AotEagerAdapter
+from inductor_debug.stages.backends.planted import PlantedFault
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
 from inductor_debug.stages.kerneldiff.standard import Standard
 from inductor_debug.stages.kerneldiff.tables import table
+from inductor_debug.stages.localize.config import AFTER_DEFECT, ALWAYS, NEVER, LocalizeConfig
 from inductor_debug.stages.numerics.comparison import compare_tensors
 from inductor_debug.stages.settings import BackendConfig, ReferenceConfig, Settings
 from inductor_debug.stages.sides.running import Side
@@ -47,6 +50,13 @@ class Scaled(AcceleratorAdapter):
             return (first * 1.001, *rest)
 
         return run
+
+
+class Planted(PlantedFault):
+    """Wrong at the relu."""
+
+    def __init__(self):
+        super().__init__(AotEagerAdapter(), "relu", "scale")
 
 
 class Crashing(AcceleratorAdapter):
@@ -101,16 +111,36 @@ def test_inductor_in_bfloat16_is_no_defect():
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_a_scaled_output_is_a_defect_and_is_drawn(mode):
-    result = run(context_of("scaled", mode=mode, adapter=f"{__name__}.Scaled"))
+    result = run(context_of("scaled", mode=mode, adapter=f"{__name__}.Scaled"), localize=LocalizeConfig(NEVER))
     assert (result.status, result.summary["numerics"].verdict) == ("failed", "defect")
     assert "defect" in verdicts(result).values()
     diagnosis = result.artifacts["kerneldiff/diagnosis.json"]
-    assert diagnosis.kind is None and diagnosis.localization.startswith("not established")
+    assert diagnosis.kind is None and diagnosis.localization.endswith("localize.when=never")
     pictures = [name for name in result.artifacts if name.startswith("kerneldiff/plots/")]
     assert pictures and all(result.artifacts[name].startswith(b"\x89PNG") for name in pictures)
     worst = files.WORST.read(MemoryArtifacts(result.artifacts))
     assert worst == result.artifacts["kerneldiff/worst.json"]
     assert worst[0].worst[0].error > 0 and worst[0].verdict in ("defect", "within_floor")
+
+
+def test_the_operation_at_fault_is_in_summary_diagnosis_and_table():
+    result = run(context_of("planted", adapter=f"{__name__}.Planted", mode="inference"))
+    assert result.summary["numerics"].first_divergence["node"] == "relu"
+    diagnosis = result.artifacts["kerneldiff/diagnosis.json"]
+    assert diagnosis.kind == "operation" and diagnosis.first_divergence["target"] == "aten.relu.default"
+    (source,) = {culprit.place.source for culprit in diagnosis.localized.culprits}
+    assert source.startswith(f"{__file__}:") and "aten.relu.default" in result.message
+    rows = files.NODES.read(MemoryArtifacts(result.artifacts))
+    assert [row["node"] for row in rows if row["state"] == "wrong"] == ["relu"]
+
+
+@pytest.mark.parametrize(("when", "looked"), [(AFTER_DEFECT, False), (ALWAYS, True), (NEVER, False)])
+def test_after_a_pass_operations_are_looked_at_on_request(when, looked):
+    result = run(context_of(mode="inference"), localize=LocalizeConfig(when))
+    assert result.status == "passed"
+    diagnosis = result.artifacts["kerneldiff/diagnosis.json"]
+    assert diagnosis.kind == "none" and (diagnosis.localized is not None) == looked
+    assert ("kerneldiff/nodes.csv" in result.artifacts) == looked
 
 
 def test_a_crash_is_not_established_and_its_message_is_kept():

@@ -1,0 +1,159 @@
+"""Faults planted in TorchInductor's own lowerings at nodes drawn by seed: is the node named that was planted?
+
+Usage: ``python tests/trials/localized_faults.py [--models gpt2 resnet …] [--faults 4] [--seed 0]``. Each fault is one
+call of one lowering, whose result is wrong by a factor, an offset or a sign. The generated code commits it: what is
+fused, and what is never stored, is as TorchInductor makes it. Prints a line a fault: model, mode, dtype, what was
+planted, and what was named; then how many were named exactly, and how many clean runs named anything.
+"""
+
+import argparse
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from inductor_debug.models.compat import prepare_torchvision
+from inductor_debug.stages.localize.api import localize
+
+prepare_torchvision()
+import torchvision  # noqa: E402 - after its operators are known
+import transformers  # noqa: E402
+
+
+def bert() -> tuple[nn.Module, tuple[Any, ...]]:
+    config = transformers.BertConfig(
+        hidden_size=128, num_hidden_layers=2, num_attention_heads=4, intermediate_size=256, vocab_size=999
+    )
+    return transformers.BertModel(config), (torch.randint(0, 999, (2, 32)),)
+
+
+def gpt2() -> tuple[nn.Module, tuple[Any, ...]]:
+    config = transformers.GPT2Config(n_embd=128, n_layer=2, n_head=4, vocab_size=999, use_cache=False)
+    return transformers.GPT2Model(config), (torch.randint(0, 999, (2, 32)),)
+
+
+def resnet() -> tuple[nn.Module, tuple[Any, ...]]:
+    return torchvision.models.resnet18(num_classes=10), (torch.randn(2, 3, 64, 64),)
+
+
+def vit() -> tuple[nn.Module, tuple[Any, ...]]:
+    model = torchvision.models.VisionTransformer(32, 8, 2, 4, 64, 128, num_classes=10)
+    return model, (torch.randn(2, 3, 32, 32),)
+
+
+LEFT_OUT = (
+    *("aten.full", "aten.reshape", "aten.expand"),
+    *("aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm", "aten.convolution", "aten._scaled_dot_product"),
+)
+"""No arithmetic, and a library's calls: what is added to a lowering of these is another buffer than theirs."""
+
+MODELS: dict[str, Callable[[], tuple[nn.Module, tuple[Any, ...]]]] = {
+    "bert": bert, "gpt2": gpt2, "resnet": resnet, "vit": vit,
+}  # fmt: skip
+
+
+def _ops() -> Any:
+    from torch._inductor.lowering import lowerings
+
+    return lowerings, torch.ops.aten
+
+
+def scaled(value: Any, by: float) -> Any:
+    lowerings, aten = _ops()
+    return lowerings[aten.mul.Tensor](value, 1 + by)
+
+
+def shifted(value: Any, by: float) -> Any:
+    lowerings, aten = _ops()
+    return lowerings[aten.add.Tensor](value, by)
+
+
+def negated(value: Any, by: float) -> Any:
+    lowerings, aten = _ops()
+    return lowerings[aten.neg.default](value)
+
+
+KINDS = {"scaled": (scaled, 0.01), "shifted": (shifted, 0.1), "negated": (negated, 0.0)}
+
+
+@contextmanager
+def planted(site: str, kind: str) -> Iterator[list[str]]:
+    """Inside, the lowering of each graph's node of that name is wrong; yields the names of nodes that were lowered."""
+    from torch._inductor import graph as inductor_graph
+    from torch._inductor.virtualized import V
+
+    original = inductor_graph.GraphLowering.call_function
+    wrong, by = KINDS[kind]
+    noted: list[str] = []
+
+    def call_function(self: Any, target: Any, args: Any, kwargs: Any) -> Any:
+        result = original(self, target, args, kwargs)
+        node = V.graph.current_node
+        value = node.meta.get("val")
+        fits = isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel() > 1
+        computed = isinstance(target, torch._ops.OpOverload) and not target.is_view and "copy_" not in str(target)
+        if not fits or not computed or str(target).startswith(LEFT_OUT):
+            return result
+        if node.name not in noted:
+            noted.append(node.name)
+        return wrong(result, by) if node.name == site else result
+
+    inductor_graph.GraphLowering.call_function = call_function
+    try:
+        yield noted
+    finally:
+        inductor_graph.GraphLowering.call_function = original
+
+
+def case_of(name: str, mode: str, dtype: torch.dtype) -> tuple[nn.Module, tuple[Any, ...]]:
+    torch.manual_seed(0)
+    module, args = MODELS[name]()
+    module = module.to(dtype).train(mode == "training")
+    for part in module.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+    return module, tuple(item.to(dtype) if item.is_floating_point() else item for item in args)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
+    parser.add_argument("--faults", type=int, default=4, help="of each model, mode and dtype")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--modes", nargs="+", default=["inference", "training"])
+    parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
+    options = parser.parse_args()
+    numbers, counts = random.Random(options.seed), {"planted": 0, "named": 0, "clean": 0, "false": 0}
+    for name in options.models:
+        for mode in options.modes:
+            for dtype in options.dtypes:
+                module, args = case_of(name, mode, getattr(torch, dtype))
+                torch.compiler.reset()
+                with planted("", "scaled") as noted:
+                    clean = localize(module, args, mode=mode).localization
+                counts["clean"] += 1
+                counts["false"] += bool(clean.culprits)
+                print(f"{name} {mode} {dtype} clean: {clean.kind} {clean.message}", flush=True)
+                sites = list(noted)
+                for _ in range(options.faults):
+                    site, kind = numbers.choice(sites), numbers.choice(list(KINDS))
+                    torch.compiler.reset()
+                    with planted(site, kind):
+                        found = localize(module, args, mode=mode).localization
+                    named = [(item.place.graph, item.place.node, item.kind) for item in found.culprits]
+                    exact = bool(named) and all(node == site for _, node, _ in named)
+                    counts["planted"] += 1
+                    counts["named"] += exact
+                    print(
+                        f"{name} {mode} {dtype} {kind} at {site}: {'named' if exact else 'NOT NAMED'} {found.kind} "
+                        f"{named[:4]}",
+                        flush=True,
+                    )
+    print(counts)
+
+
+if __name__ == "__main__":
+    main()
