@@ -107,11 +107,11 @@ class Rounded(TorchDispatchMode):
         target.copy_(self._rounded(target, exact[2], None))
         return target
 
-    def _rounded(self, like: Any, exact: Any, sums: tuple[torch.Tensor, Any] | None) -> Any:
+    def _rounded(self, like: Any, exact: Any, sums: tuple[Any, ...] | None) -> Any:
         """``exact`` in the dtype and with the strides of ``like``, rounded; ``like`` where it is not rounded.
 
         Args:
-            sums: the sum of the squared terms of each element, and how many those are.
+            sums: what :mod:`stages.sides.sum_noise` tells of the sums inside.
         """
         if not _is_rounded(like) or not isinstance(exact, torch.Tensor) or exact.dtype != torch.float64:
             return like

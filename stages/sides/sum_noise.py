@@ -4,11 +4,16 @@ n additions one after another, of terms t in no particular order, round n partia
 variance s² u² / 5.5, where u = 2**-24 (rounding to nearest; 5.5 is the mean over mantissas spread as by Benford). The
 partial sums' squares add up to n (sum(t²) / 6 + sum(t)² / 3). Compilers and libraries add in blocks and lanes, or in a
 wider format, and have less.
+
+Terms that come in runs of one value round alike, and their errors add up: a loop over the gradient behind a pooling was
+measured at eight times that. So on the CPU, where code may add one term after another, the sums of reductions are also
+made by such a loop. Where it is farther off, the noise is as large.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy
 import torch
 
 aten = torch.ops.aten
@@ -16,24 +21,32 @@ aten = torch.ops.aten
 ROUNDOFF = 2.0**-24
 """Unit roundoff of float32, in which sums are added up whatever the dtype."""
 
-Noise = dict[int, tuple[torch.Tensor, Any]]
-"""By the number of a result: the sum of the squared terms of each of its elements, and how many those are."""
+PIECE = 1 << 22
+"""Elements that a loop adds up at a time."""
+
+Noise = dict[int, tuple[Any, ...]]
+"""By the number of a result: the sum of the squared terms of each of its elements, how many those are, and what a loop
+makes of them less their sum, where that is known."""
 
 
-def added(total: torch.Tensor, squares: torch.Tensor, count: Any) -> torch.Tensor:
+def added(total: torch.Tensor, squares: torch.Tensor, count: Any, apart: torch.Tensor | None = None) -> torch.Tensor:
     """Standard deviation of the noise of sums.
 
     Args:
         total: the sums, float64.
         squares: the sums of the squared terms, in the shape of ``total``; any floating dtype.
         count: terms of a sum: a number, or a tensor that can be expanded to that shape.
+        apart: the error of a loop at each element; where its RMS is above the deviation's, the deviation is as large.
 
     Returns:
         In the shape of ``total``; 0 where the squares overflow.
     """
     partial = squares.double() / 6 + total.square() / 3
     variance = (ROUNDOFF**2 / 5.5) * (count - 1) * partial
-    return variance.sqrt().nan_to_num(nan=0.0, posinf=0.0)
+    deviation = variance.sqrt().nan_to_num(nan=0.0, posinf=0.0)
+    if apart is None:
+        return deviation
+    return deviation * (apart.norm() / deviation.norm()).nan_to_num(nan=1.0, posinf=1.0).clamp(min=1.0)
 
 
 def _squares(*tensors: torch.Tensor) -> list[torch.Tensor]:
@@ -65,21 +78,42 @@ def _count(x: torch.Tensor, dims: Sequence[int]) -> int:
     return count
 
 
+def _apart(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor | None:
+    """The sum over ``dims`` in float32, one term after another in row-major order, less the exact one; flattened.
+
+    None on a device, where no code adds so, and of a single term.
+    """
+    if x.device.type != "cpu" or _count(x, dims) < 2:
+        return None
+    summed = sorted(dim % x.dim() for dim in dims)
+    kept = [dim for dim in range(x.dim()) if dim not in summed]
+    rows = x.permute(*kept, *summed).reshape(-1, _count(x, dims))
+    total = numpy.zeros(len(rows), numpy.float32)
+    with numpy.errstate(all="ignore"):
+        for piece in rows.split(max(1, PIECE // max(len(rows), 1)), 1):
+            terms = piece.to(torch.float32, copy=True).numpy()
+            terms[:, 0] += total
+            total = numpy.add.accumulate(terms, axis=1)[:, -1]
+    return torch.from_numpy(total.copy()).double() - rows.sum(1)
+
+
 def _sum(x: torch.Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Noise:
     dims = _dims(x, dims)
-    return {0: (x.square().sum(dims, keepdim), _count(x, dims))}
+    squares = x.square().sum(dims, keepdim)
+    apart = _apart(x, dims)
+    return {0: (squares, _count(x, dims), None if apart is None else apart.view(squares.shape))}
 
 
 def _mean(x: torch.Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Noise:
-    squares, count = _sum(x, dims, keepdim)[0]
-    return {0: (squares / count**2, count)}
+    squares, count, apart = _sum(x, dims, keepdim)[0]
+    return {0: (squares / count**2, count, None if apart is None else apart / count)}
 
 
 def _variance(x: torch.Tensor, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Noise:
     dims = _dims(x, dims)
     free = max(_count(x, dims) - (1 if correction is None else correction), 1)
-    squares, count = _sum((x - x.mean(dims, keepdim=True)).square(), dims, keepdim)[0]
-    return {0: (squares / free**2, count)}
+    squares, count, apart = _sum((x - x.mean(dims, keepdim=True)).square(), dims, keepdim)[0]
+    return {0: (squares / free**2, count, None if apart is None else apart / free)}
 
 
 def _variance_and_mean(x: torch.Tensor, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Noise:

@@ -111,6 +111,29 @@ def test_sums_have_the_noise_of_plain_loops_in_float32(
     assert (0.5 if few else 0.7) < (noise / loops).item() < (2.0 if few else 1.4)
 
 
+@pytest.mark.parametrize("made", [total, mean], ids=lambda made: made.__name__)
+def test_terms_that_repeat_have_the_noise_of_plain_loops_too(
+    made: Callable[..., tuple[torch.Tensor, torch.Tensor]],
+) -> None:
+    torch.manual_seed(0)
+    left = torch.randn(256, 64).repeat_interleave(64, 1)
+    exact = left.double().mean(1) if made is mean else left.double().sum(1)
+    with Rounded(0, CPU):
+        rounded = made(left, left)[0]
+    noise = (rounded.double() - exact).square().mean().sqrt()
+    loops = (made(left, left)[1].double() - exact).square().mean().sqrt()
+    assert 0.7 < (noise / loops).item() < 1.4
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 3), (3,), ()])
+def test_a_sum_of_few_terms_or_none_is_itself(shape: tuple[int, ...]) -> None:
+    x = torch.ones(shape)
+    with Rounded(0, CPU):
+        found = x.sum(), x.sum(-1) if shape else x.sum()
+    assert torch.equal(found[0], torch.tensor(float(x.numel())))
+    assert found[1].shape == shape[:-1]
+
+
 def training(module: nn.Module, x: torch.Tensor) -> Case:
     return Case("case", module.train(), (x,), {}, "training", torch.float32, CPU)
 
