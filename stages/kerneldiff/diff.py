@@ -281,7 +281,7 @@ class _Comparing:
             reference.leaves = sides.round_to(reference.leaves, test.leaves)
         for kind in ("output", "loss", "gradient", *sides.STATE):
             leaves = (side.leaves.get(kind, {}) for side in (reference, test, gold))
-            noise = None if kind != "loss" or test.own_loss else _projected_noise(difference.rows)
+            noise = None if kind != "loss" or test.own_loss else projected_noise(difference.rows)
             difference.compare_leaves(*leaves, kind=kind, noise=noise)
         return difference
 
@@ -329,7 +329,7 @@ class _Comparing:
         return ""
 
 
-def _projected_noise(outputs: Sequence[TensorComparison]) -> float | None:
+def projected_noise(outputs: Sequence[TensorComparison]) -> float | None:
     """What the outputs' noise makes of a loss that is their product with random tensors (:mod:`models.loss`).
 
     The loss itself is one number, and its one draw of that noise may be near zero. None where a floor is not known.

@@ -1,7 +1,7 @@
 """How large an error is called a defect: noise planted in one middle weight, against the verdict.
 
-For a model as it is initialized, in a dtype, whole units in the last place are added to a share of the elements of its
-middle weight. The steps go from far under to far over the noise floor of an output. The test side is eager with the
+Whole units in the last place are added to a share of the elements of a model's middle weight; the model is exercised,
+as in a run. The steps go from far under to far over the noise floor of an output. The test side is eager with the
 changed weight, so the noise is the only fault. The effect on the output is computed without the comparison. It is the
 RMS of the float64 model's output with the changed weight less that with the right one, over the RMS of eager's own
 rounding error.
@@ -13,10 +13,12 @@ smallest that was called a defect. ``--draw DIR`` draws the stored tables as one
 
 import argparse
 import math
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
 import torch
+from kept_draws import kept_draws
 
 from inductor_debug.models.build import build_case
 from inductor_debug.models.case import Case
@@ -70,9 +72,7 @@ def middle_weight(module: torch.nn.Module) -> torch.nn.Parameter:
 
 def curve(model: str, dtype: str, seeds: int, file: Path) -> pd.DataFrame:
     """Plant, judge and measure; the table is stored after every row."""
-    case = build_case(
-        ModelConfig(model, BUILDS[model], exercise=False), mode="inference", dtype=dtype, device="cpu", seed=0
-    )
+    case = build_case(ModelConfig(model, BUILDS[model]), mode="inference", dtype=dtype, device="cpu", seed=0)
     ideal = case.to_gold()
     weight = middle_weight(case.module)
     position = next(index for index, each in enumerate(case.module.parameters()) if each is weight)
@@ -91,8 +91,8 @@ def curve(model: str, dtype: str, seeds: int, file: Path) -> pd.DataFrame:
 
     dense = effect(plant(right, 1.0, 1, 0))  # one unit in every element
     rows = []
-    for aimed in EFFECTS:
-        for seed in range(seeds):
+    with kept_draws(case):
+        for aimed, seed in product(EFFECTS, range(seeds)):
             units = max(1, math.ceil(aimed / dense))
             changed = plant(right, min(1.0, (aimed / dense / units) ** 2), units, seed)
             with torch.no_grad():

@@ -10,7 +10,7 @@ Behind the largest effect a line has, in brackets, that of the first call, the e
 dtype, and how many tensors are testable. Other calls are on inputs of their own, which the run may not have had.
 
 Usage: ``python tests/trials/blind_faults.py [--count 72] [--seed 0] [--only 3,7] [--list] [--spread 8]
-[--json FILE]``. Prints a line for each run. Exit code 0 where nothing testable is missed and
+[--parallel 2] [--json FILE]``. Prints a line for each run. Exit code 0 where nothing testable is missed and
 no clean run fails.
 """
 
@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -222,7 +223,7 @@ class Trial:
     def run(self, folder: Path) -> None:
         """The tool on the faulty backend."""
         self.folder, began = str(folder), time.monotonic()
-        path = os.pathsep.join((str(ROOT), str(HERE)))
+        path = os.pathsep.join((str(ROOT), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])))
         finished = subprocess.run(
             [sys.executable, "-P", "-m", "inductor_debug.pipeline", *self.words(folder)],
             env=os.environ | {"PYTHONPATH": path}, cwd=ROOT, capture_output=True, text=True,
@@ -311,6 +312,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--spread", type=float, default=8.0, help="small doses are of 10 to 10 * SPREAD floors")
     parser.add_argument("--only", help="numbers of the runs")
+    parser.add_argument("--parallel", type=int, default=1, help="runs at a time")
     parser.add_argument("--list", action="store_true", help="measure the effects and run nothing")
     parser.add_argument("--folder", type=Path, help="where the runs' directories stay")
     parser.add_argument("--json", type=Path, help="a file for the table")
@@ -320,9 +322,14 @@ def main() -> int:
     trials = list(enumerate(planned(options.count, options.seed, options.spread)))
     if options.only:
         trials = [trials[int(number)] for number in options.only.split(",")]
-    for number, trial in trials:
+
+    def done(numbered: tuple[int, Trial]) -> tuple[int, Trial]:
+        number, trial = numbered
         if not options.list:
             trial.run(folder.resolve() / f"{options.seed}-{number}")
+        return numbered
+
+    for number, trial in ThreadPoolExecutor(options.parallel).map(done, trials):
         sys.stdout.write(f"{number:3} {trial.row()}\n")
         sys.stdout.flush()
         if options.json:

@@ -27,7 +27,7 @@ def ratio(seed: int, *, known: bool) -> float:
     gold, reference, test = ({str(place): tensor.detach() for place, tensor in enumerate(side)} for side in sides)
     narrow = ({path: tensor.bfloat16() for path, tensor in side.items()} for side in (reference, test))
     difference.compare_leaves(*narrow, gold, kind="output")
-    noise = comparing._projected_noise(difference.rows) if known else None
+    noise = comparing.projected_noise(difference.rows) if known else None
     leaves = ({"loss": loss.to(dtype)} for loss, dtype in zip(
         (losses[1], losses[2], losses[0]), (torch.float32, torch.float32, torch.float64), strict=True))  # fmt: skip
     found = difference.compare_leaves(*leaves, kind="loss", noise=noise)[0].ratio
@@ -50,7 +50,7 @@ def test_the_stage_knows_the_noise_of_its_own_loss_and_not_of_the_models() -> No
             found = self.layer(x)
             return {"loss": found.square().mean(), "logits": found}
 
-    with mock.patch.object(comparing, "_projected_noise", return_value=0.125) as asked:
+    with mock.patch.object(comparing, "projected_noise", return_value=0.125) as asked:
         found = diff(nn.Linear(8, 4), (torch.randn(3, 8),), backend="aot_eager", mode="training")
         assert [row.floor_rms for row in found.rows if row.kind == "loss"] == [0.125]
         asked.reset_mock()
