@@ -1,6 +1,6 @@
 """What kerneldiff/baseline/baseline.json holds: see :mod:`stages.sides.baseline`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 
@@ -48,6 +48,35 @@ class ValueLeaf(Leaf):
 
 
 AnyLeaf = TensorLeaf | ValueLeaf
+
+
+@dataclass(frozen=True)
+class TensorNoise(Leaf):
+    """How far right computations are from gold: see :class:`stages.kerneldiff.rounding_floor.RoundingFloor`.
+
+    Attributes:
+        rms, maximum: of each run's distance, eager's own first.
+        jump_rms, jump_max, gain: of gold's jumps; what they are at each element is in ``jumps.safetensors``.
+    """
+
+    rms: list[float]
+    maximum: list[float]
+    jump_rms: float
+    jump_max: float
+    gain: float
+
+
+@dataclass(frozen=True)
+class DiscreteNoise(Leaf):
+    """The same of integers and bools: see :class:`stages.kerneldiff.discrete_outputs.DiscreteOutput`."""
+
+    draws: int
+    differing: int
+    squares: float
+    maximum: float
+
+
+AnyNoise = TensorNoise | DiscreteNoise
 
 
 @dataclass(frozen=True)
@@ -121,6 +150,7 @@ class About:
     Attributes:
         settings: the part of the configuration that decides what the reference is, by dotted key.
         files: by name.
+        floors: what runs that round otherwise showed of each tensor; empty where none was stored.
     """
 
     schema: int
@@ -133,3 +163,4 @@ class About:
     inputs: HashedTensors
     leaves: SideLeaves
     files: dict[str, BaselineFile]
+    floors: list[AnyNoise] = field(default_factory=list)

@@ -26,10 +26,11 @@ class KernelDiffConfig(ComparisonLimits):
         optimizer: of these steps, sgd or adamw.
         learning_rate: of these steps.
         store_baseline: store the reference under kerneldiff/baseline, for a run with ``baseline``. None: where it takes
-            at most 64 MiB (baseline_store.LIMIT); true: whatever it takes, and the weights too; false: never.
+            at most 64 MiB (baseline_store.LIMIT); true: whatever it takes, and the weights, and the noise of
+            ``perturbations`` references with other rounding, which are then run; false: never.
         baseline: directory of the run whose stored reference is compared with. The reference is then not run here,
-            except with other rounding, of what exceeds the floor (see ``Baseline.repeated``; ``perturbations=0``:
-            never).
+            except where no such noise is stored: with other rounding, of what exceeds the floor (see
+            ``Baseline.repeated``; ``perturbations=0``: never).
         sensitivity: after a pass, plant faults in eager and tell the smallest that this comparison calls a defect, in
             kerneldiff/sensitivity.csv.
         localize: when to look for the operation at fault, see :class:`~stages.localize.config.LocalizeConfig`.

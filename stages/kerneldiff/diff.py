@@ -189,7 +189,7 @@ class _Comparing:
             extra = extra_runs(self.context, self.config, cases, ran, self.compiled, difference)
         evidence = Evidence(
             self.context, self.config, self.case, self.origin, self.reference, self.test, self.gold,
-            self.storage, draws,
+            self.storage, draws, self.standard.noise,
         )  # fmt: skip
         done = reviewed(REVIEWS, evidence, difference.rows)
         done.changes[:0] = extra.changes
@@ -236,14 +236,11 @@ class _Comparing:
 
     def _sensitivity(self, evidence: Evidence) -> Sensitivity:
         """What the comparison says of faults planted in eager; they are judged as the test side was."""
-        base = evidence.perturbable[0] if self.config.perturbations and self.gold.leaves else None
-        if base is not None:
-            self.test = evidence.test = self.reference
-            draws, factor = self.config.perturbations, self.config.factor if evidence.floor_decides else None
-            rows = self._compare().rows
-            reviewed([StorageRounding()], evidence, rows)
-            kept = KeptNoise(rows, base, self.gold.leaves, draws=draws, factor=factor, progress=self.context.progress)
-            evidence.kept = lambda rows: kept.judged(rows, evidence.test.leaves)
+        if evidence.noise is None and self.config.perturbations and self.gold.leaves:
+            base, _ = evidence.perturbable
+            if base is not None:
+                ran = self.reference.leaves, self.gold.leaves
+                evidence.noise = KeptNoise.measured(base, *ran, self.config, self.context.progress)
         evidence.context = dataclasses.replace(self.context, progress=lambda text: None)  # places are told
 
         def judge(side: sides.Side) -> list[TensorComparison]:

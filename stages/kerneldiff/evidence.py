@@ -1,8 +1,9 @@
 """What may be asked of a comparison before its verdicts stand. What costs a run is run when it is first asked for."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
@@ -42,6 +43,20 @@ class StorageAlone:
         return self._compiled
 
 
+class Noise(Protocol):
+    """What runs that round otherwise showed, measured before any test side was judged.
+
+    Attributes:
+        note: where they ran, for the message; empty where it was here.
+    """
+
+    note: str
+
+    def judged(self, rows: Sequence[TensorComparison], test: sides.Leaves) -> Mapping[int, Judgement]:
+        """Judgements of what the floor, or its bits, called a defect, by the index of their row."""
+        ...
+
+
 @dataclass
 class Evidence:
     """The sides as they ran, and further runs of them.
@@ -54,8 +69,7 @@ class Evidence:
         reference, test, gold: one step of each; gold is empty where a tolerance decides.
         storage: of the test side's adapter.
         draws: what is known of the random numbers that the test side drew.
-        kept: judges rows of the test side by runs that were made before, for several test sides; None: runs are made
-            when a row asks for them.
+        noise: of runs that were made before, for several test sides; None: runs are made when a row asks for them.
         storage_roundoff: unit roundoff of the coarsest format that the adapter stores numbers in, once that was run.
     """
 
@@ -68,7 +82,7 @@ class Evidence:
     gold: sides.Side
     storage: StorageAlone
     draws: Draws
-    kept: Callable[[Sequence[TensorComparison]], Mapping[int, Judgement]] | None = None
+    noise: Noise | None = None
     storage_roundoff: float = 0.0
 
     @property

@@ -56,8 +56,8 @@ class OtherRounding:
         )
         if not evidence.gold.leaves or not asked or not options.perturbations:
             return Found()
-        if evidence.kept is not None:
-            return Found(evidence.kept(rows))
+        if evidence.noise is not None:
+            return Found(evidence.noise.judged(rows, evidence.test.leaves), evidence.noise.note)
         base, note = evidence.perturbable
         if base is None:
             return Found({}, note)

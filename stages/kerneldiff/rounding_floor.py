@@ -77,6 +77,12 @@ class RoundingFloor:
         rms, maximum = self.floors()
         return max(over(self.jump_rms, rms), over(self.jump_max, maximum)) > self.factor
 
+    @property
+    def branches(self) -> bool:
+        """Whether gold jumped, or a run took another branch than the rest."""
+        least = min(rms for rms, _ in self.noise)
+        return self.jumped or any(rms > self.factor * least for rms, _ in self.noise)
+
     def judged(self, row: TensorComparison, test: object) -> Judgement:
         """The verdict on a row of this tensor that its own floor made a defect.
 

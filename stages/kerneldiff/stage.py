@@ -90,7 +90,8 @@ class KernelDiffStage(Stage):
         if self.config.draw > 1:
             return {}, "not stored: it is of another draw of the inputs than the model's own"
         ran = standard.case, standard.reference, standard.gold
-        return store(context.settings, *ran, forced=bool(self.config.store_baseline))
+        floors = None if standard.noise is None else standard.noise.floors
+        return store(context.settings, *ran, forced=bool(self.config.store_baseline), floors=floors)
 
     def _localized(self, context: StageContext, standard: Standard, comparison: Comparison) -> Localized | str:
         """The operations at fault, or in words why they were not looked for."""

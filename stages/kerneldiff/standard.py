@@ -7,6 +7,7 @@ from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.models.input_draws import drawn_inputs
 from inductor_debug.stages.contract import StageContext
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.kept_noise import KeptNoise
 from inductor_debug.stages.sides import running as sides
 from inductor_debug.stages.sides.baseline import Baseline, open_baseline
 from inductor_debug.stages.sides.gold import gold_side
@@ -21,6 +22,7 @@ class Standard:
         reference, gold: as they ran, or as a baseline holds them.
         origin: the case that gave the reference, or the baseline that holds it.
         foreign: why a baseline is no reference of this case; else empty.
+        noise: of runs that round otherwise, where they are to be stored or a baseline holds them.
     """
 
     case: Case
@@ -28,6 +30,7 @@ class Standard:
     gold: sides.Side
     origin: Case | Baseline
     foreign: str = ""
+    noise: KeptNoise | None = None
 
     @property
     def others(self) -> list[Case]:
@@ -48,7 +51,7 @@ def standard_of(
     """
     floor_decides = config.atol is None and config.rtol is None
     if baseline is not None:
-        return _stored(context, baseline, floor_decides)
+        return _stored(context, config, baseline, floor_decides)
     ideal = context.case if right is None else right
     with drawn_inputs(context.case, config.draw - 1, *([] if right is None else [right])):
         context.progress("reference")
@@ -58,10 +61,13 @@ def standard_of(
             return Standard(context.case, reference, sides.Side(), base)
         context.progress("gold")
         gold = gold_side(ideal, wanted=floor_decides, drew=reference.drew and base is ideal)
-        return Standard(context.case, reference, gold, base)
+        noise = None
+        if config.store_baseline and config.draw == 1 and gold.leaves and context.settings.reference.uncompiled:
+            noise = KeptNoise.measured(base, reference.leaves, gold.leaves, config, context.progress)
+        return Standard(context.case, reference, gold, base, noise=noise)
 
 
-def _stored(context: StageContext, baseline: Baseline, floor_decides: bool) -> Standard:
+def _stored(context: StageContext, config: KernelDiffConfig, baseline: Baseline, floor_decides: bool) -> Standard:
     """The standard that a baseline holds; neither the reference nor gold is run."""
     foreign = baseline.foreign_weights(context.settings, context.case)
     if foreign:
@@ -69,7 +75,9 @@ def _stored(context: StageContext, baseline: Baseline, floor_decides: bool) -> S
     context.progress(f"reference and gold from {baseline.origin}: neither is run here")
     case = baseline.case_with_inputs(context.case)
     reference, gold = baseline.both_sides(case)
-    return Standard(case, reference, gold if floor_decides else sides.Side(), baseline)
+    if not floor_decides:
+        return Standard(case, reference, sides.Side(), baseline)
+    return Standard(case, reference, gold, baseline, noise=KeptNoise.stored(baseline, gold.leaves, config))
 
 
 def opened_baseline(context: StageContext, config: KernelDiffConfig) -> Baseline | None:

@@ -8,8 +8,12 @@ A run stores under ``kerneldiff/baseline``:
   their dtypes);
 - ``weights.safetensors``, only with ``store_baseline=true``: every parameter and buffer, by name. Without them the run
   that compares must have the same weights already, and torch draws others on another kind of CPU or in another version;
+- ``jumps.safetensors``, only with ``store_baseline=true``: of tensors behind a branch, how far right computations go
+  there at each element;
 - ``baseline.json``: what no safetensors file holds, and the SHA-256 of the files and of itself. These are the leaves
   in order, leaves that are no tensors, dtypes, digests of every parameter and buffer, the configuration, and versions.
+  With ``store_baseline=true`` it has the noise of references that round otherwise too, by tensor, so that another
+  machine judges by it and needs no eager run.
 
 A baseline is compared with only where it is whole, was made from the same model in the same mode, dtype and precision,
 and, tensor by tensor, from the same weights.
@@ -34,14 +38,14 @@ from inductor_debug.models.snapshot import same_bits
 from inductor_debug.models.stored import lies_within, read_json, shaped
 from inductor_debug.models.visible import visible
 from inductor_debug.stages.artifacts import files
-from inductor_debug.stages.artifacts.baseline import About, Stamp, StoredTensor
+from inductor_debug.stages.artifacts.baseline import About, DiscreteNoise, Stamp, StoredTensor, TensorLeaf
 from inductor_debug.stages.artifacts.comparison import Diagnosis
 from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.settings import ReferenceConfig, Settings
 from inductor_debug.stages.sides import fingerprint, packing
 from inductor_debug.stages.sides import running as sides
 from inductor_debug.stages.sides.aliased_copies import Contradiction, aliased_copies
-from inductor_debug.stages.sides.baseline_store import FILE, FILES, FOLDER, FORMER, SCHEMA, digest
+from inductor_debug.stages.sides.baseline_store import FILE, FILES, FOLDER, FORMER, JUMPS, SCHEMA, Floors, digest
 
 log = logging.getLogger(__name__)
 
@@ -182,6 +186,32 @@ class Baseline:
             sides.Side(gold, drew=drew, generator=bytes.fromhex(random.gold)),
         )
 
+    def floors(self) -> Floors:
+        """The stored noise of runs that round otherwise, on the host; empty where none is stored.
+
+        Raises:
+            ConfigurationError: it is of no tensor of gold, or of numbers that no run gives.
+        """
+        leaves = [leaf for leaf in self.about.leaves.gold if isinstance(leaf, TensorLeaf)]
+        shapes = {f"{leaf.kind}/{leaf.path}": leaf.shape for leaf in leaves}
+        left = set(shapes)
+        for item in self.about.floors:
+            known = f"{item.kind}/{item.path}" in left
+            left.discard(f"{item.kind}/{item.path}")  # each once
+            if isinstance(item, DiscreteNoise):
+                right = item.draws > 0 and min(item.differing, item.squares, item.maximum) >= 0
+            else:
+                numbers = *item.rms, *item.maximum, item.jump_rms, item.jump_max, item.gain
+                right = 0 < len(item.rms) == len(item.maximum) and min(numbers) >= 0
+            if not known or not right:
+                raise _damaged(self.run, f"{FILE} has a noise of {item.kind} {item.path} that no run gives")
+        jumps = self._load(f"{JUMPS}.safetensors") if f"{JUMPS}.safetensors" in self.about.files else {}
+        for name, tensor in jumps.items():
+            fits = list(tensor.shape) == shapes.get(name) and tensor.dtype == torch.bfloat16
+            if not fits or not bool((tensor.isfinite() & (tensor >= 0)).all()):
+                raise _damaged(self.run, f"{JUMPS}.safetensors has jumps of {name} that no run gives")
+        return self.about.floors, jumps
+
     def repeated(
         self, case: Case, reference: sides.Leaves, test: sides.Leaves, gold: sides.Leaves
     ) -> tuple[Case | None, str]:
@@ -295,7 +325,9 @@ def open_baseline(run: str) -> Baseline:
         with baseline_file.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != expected.sha256:
                 raise _damaged(run, f"{name} has another SHA-256 than {main} tells")
-    return Baseline(run, folder, about)
+    baseline = Baseline(run, folder, about)
+    baseline.floors()  # whole too
+    return baseline
 
 
 def _missing(run: str) -> ConfigurationError:

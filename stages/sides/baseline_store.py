@@ -5,10 +5,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from inductor_debug.models.case import Case
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.baseline import (
     About,
+    AnyNoise,
     BaselineFile,
     BaselineReference,
     HashedTensors,
@@ -23,15 +26,26 @@ from inductor_debug.stages.sides import running as sides
 FOLDER, _, FILE = files.BASELINE.path.rpartition("/")
 FORMER = tuple(files.FORMER_BASELINE.path.rsplit("/", 1))
 """The folder, and the file that tells of it, as earlier versions called them; they are read."""
-FILES = tuple(f"{name}.safetensors" for name in ("inputs", "reference", "gold", "weights"))
+JUMPS = "jumps"
+FILES = tuple(f"{name}.safetensors" for name in ("inputs", "reference", "gold", "weights", JUMPS))
 SCHEMA = 1
 LIMIT = 64 * 2**20
 """Bytes that a baseline takes at most, unless ``store_baseline=true`` forces it. An inference's outputs fit, and so
 does the training of a small model; ResNet-18's gradients take 141 MB (float32, and float64 for gold), BERT's 2.1 GB."""
 
 
+Floors = tuple[list[AnyNoise], dict[str, torch.Tensor]]
+"""What runs that round otherwise showed of each tensor, and the jumps at each element, by ``kind/path``."""
+
+
 def store(
-    settings: Settings, case: Case, reference: sides.Side, gold: sides.Side, *, forced: bool
+    settings: Settings,
+    case: Case,
+    reference: sides.Side,
+    gold: sides.Side,
+    *,
+    forced: bool,
+    floors: Floors | None = None,
 ) -> tuple[dict[str, Any], str]:
     """The artifacts of a baseline, and one line: that it is stored, or why it is not.
 
@@ -43,6 +57,7 @@ def store(
         reference: as it ran: neither rounded nor stripped of changed buffers.
         gold: empty where there is none.
         forced: store more than :data:`LIMIT` too, and the weights.
+        floors: stored too.
     """
     parts = {
         "inputs": {"input": dict(case.named_inputs())},
@@ -66,6 +81,9 @@ def store(
     if forced:
         packed["weights"] = [], fingerprint.stored_weights(case)
         taken += packing.size(packed["weights"][1])
+    if floors and floors[1]:
+        packed[JUMPS] = [], floors[1]
+        taken += packing.size(floors[1])
     for name in list(packed):
         _, tensors = packed.pop(name)
         if name == "inputs":
@@ -86,9 +104,11 @@ def store(
             Path(name).name: BaselineFile(len(content), hashlib.sha256(content).hexdigest())
             for name, content in artifacts.items()
         },
+        floors=floors[0] if floors else [],
     )
     artifacts[files.BASELINE.path] = jsonable(about) | {"sha256": digest(jsonable(about))}
-    return artifacts, f"stored: {taken:,} bytes in {FOLDER}, {'with' if forced else 'without'} the weights"
+    told = ", with the noise of runs that round otherwise" if about.floors else ""
+    return artifacts, f"stored: {taken:,} bytes in {FOLDER}, {'with' if forced else 'without'} the weights{told}"
 
 
 def digest(content: Any) -> str:

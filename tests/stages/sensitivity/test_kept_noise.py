@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from inductor_debug.models.case import Case
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.kept_noise import KeptNoise
 from inductor_debug.stages.kerneldiff.other_rounding import judged
 from inductor_debug.stages.numerics.comparison import KernelDiff
@@ -73,17 +74,17 @@ def judged_both_ways(case: Case, steps: tuple[int, ...]) -> Counter[tuple[str, s
             difference.compare_leaves(*(side.leaves.get(kind, {}) for side in (reference, test, gold)), kind=kind)
         return difference.rows
 
-    clean = compared(dataclasses.replace(reference))
+    compared(dataclasses.replace(reference))
     made: list[str] = []
-    options = {"draws": 12, "factor": 4.0}
-    kept = KeptNoise(clean, case, gold.leaves, progress=made.append, **options)
+    kept = KeptNoise.measured(case, reference.leaves, gold.leaves, KernelDiffConfig(), made.append)
+    assert kept is not None
     found: Counter[tuple[str, str]] = Counter()
     for site in weights(case)[:2]:
         for error in (case.unit_roundoff * 2**step for step in steps):
             test = planted(case, site, error)
             assert test is not None
             rows = compared(test)
-            own = judged(rows, case, gold.leaves, test.leaves, **options)
+            own = judged(rows, case, gold.leaves, test.leaves, draws=12, factor=4.0)
             by_kept = kept.judged(rows, test.leaves)
             verdicts = {index: judgement.verdict for index, judgement in own.items()}
             assert verdicts == {index: by_kept[index].verdict for index in own}
