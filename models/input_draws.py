@@ -2,18 +2,21 @@
 
 A draw has values of the tensor itself, so that tokens stay in the vocabulary and pictures in their range: every value
 at another place, or few values again and again, for ties. What only has the values 0 and 1 is a mask, and stays.
-Special draws put values that arithmetic treats apart into a tenth of each floating tensor.
+Special draws put values that arithmetic treats apart into a tenth of each floating tensor; the last one is a batch of
+nothing.
 """
 
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import numpy
 import torch
 
 from inductor_debug.models.case import Case
-from inductor_debug.models.nested import is_strided, memory_of
+from inductor_debug.models.nested import is_strided, map_tensors, memory_of
 from inductor_debug.models.random_state import own_numbers
 
 FEW = 8
@@ -31,6 +34,9 @@ SPECIAL = {
 }
 """Special draws, from number :data:`MOST` on: their names, and their values by a dtype's ``torch.finfo``."""
 
+EMPTY = MOST + len(SPECIAL)
+"""Number of the draw without elements: the batch, the leading dimension of the first input, has the size 0."""
+
 _USE = 2**31 + 1
 """Of the case's seed, see :func:`models.random_state.own_numbers`."""
 
@@ -38,6 +44,8 @@ _USE = 2**31 + 1
 @contextmanager
 def drawn_inputs(case: Case, number: int, *others: Case) -> Iterator[bool]:
     """Inside, the case's inputs hold other values; they are the same tensors, and hold their own again on exit.
+
+    Those of the empty draw are other tensors: inside, the case has them in place of its own.
 
     Args:
         case: on any device.
@@ -47,6 +55,10 @@ def drawn_inputs(case: Case, number: int, *others: Case) -> Iterator[bool]:
     Yields:
         Whether there is an input that varies.
     """
+    if number == EMPTY:
+        with _empty(case, *others) as found:
+            yield found
+        return
     mine = _varying(case) if number else {}
     if number >= MOST:
         mine = {name: tensor for name, tensor in mine.items() if tensor.is_floating_point()}
@@ -65,9 +77,40 @@ def drawn_inputs(case: Case, number: int, *others: Case) -> Iterator[bool]:
                 tensor.copy_(content)
 
 
+@contextmanager
+def _empty(*cases: Case) -> Iterator[bool]:
+    """Inside, the inputs of each case have no batch; see :data:`EMPTY`. Yields whether there is an input with one."""
+    before = [(case.args, case.kwargs) for case in cases]
+    found = [_without_batch(case) for case in cases]
+    try:
+        for case, empty in zip(cases, found, strict=True):
+            case.args, case.kwargs = map_tensors(partial(_replaced, empty), (case.args, case.kwargs))
+        yield bool(found[0])
+    finally:
+        for case, (args, kwargs) in zip(cases, before, strict=True):
+            case.args, case.kwargs = args, kwargs
+
+
+def _without_batch(case: Case) -> dict[int, torch.Tensor]:
+    """The inputs whose leading dimension has the size of the first one's, with the size 0 there, by identity."""
+    tensors = [x for x in case.named_inputs().values() if is_strided(x) and x.dim() and not x.is_meta]
+    taken, sizes = _of_the_module(case), {len(x) for x in tensors[:1]}
+    batched = [x for x in tensors if len(x) in sizes and memory_of(x) not in taken]
+    return {id(x): x.detach()[:0].clone().requires_grad_(x.requires_grad) for x in batched}
+
+
+def _replaced(others: dict[int, torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
+    return others.get(id(tensor), tensor)
+
+
+def _of_the_module(case: Case) -> set[Any]:
+    """Memory of its parameters and buffers."""
+    return {memory_of(tensor) for tensor in (*case.module.parameters(), *case.module.buffers()) if is_strided(tensor)}
+
+
 def _varying(case: Case) -> dict[str, torch.Tensor]:
     """Inputs of more than one value and no mask, each memory once; not what shares memory with the module."""
-    taken = {memory_of(tensor) for tensor in (*case.module.parameters(), *case.module.buffers()) if is_strided(tensor)}
+    taken = _of_the_module(case)
     found: dict[str, torch.Tensor] = {}
     for name, tensor in case.named_inputs().items():
         ordinary = is_strided(tensor) and not tensor.is_meta and tensor.is_leaf and not tensor.is_complex()

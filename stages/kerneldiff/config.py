@@ -21,7 +21,7 @@ class KernelDiffConfig(ComparisonLimits):
             weights and inputs are small (input_draws.SMALL), else 3; 1: the first alone, once.
         draw: which draw of the inputs is compared first; 1: the model's own inputs; from 101 on special ones.
         special: further draws in which a tenth of each floating input is zeros of both signs, denormal, the largest
-            numbers, infinities or NaN.
+            numbers, infinities or NaN, and one in which the batch is empty.
         steps: in training, optimizer steps on each side after which the parameters are compared; 0: none.
         optimizer: of these steps, sgd or adamw.
         learning_rate: of these steps.
@@ -41,7 +41,7 @@ class KernelDiffConfig(ComparisonLimits):
     perturbations: int = whole(12)
     repeats: int = whole(1, least=1, example=5)
     draws: int | None = whole(None, least=1, most=100, example=3)
-    draw: int = whole(1, least=1, most=105, example=5)
+    draw: int = whole(1, least=1, most=106, example=5)
     special: bool = False
     steps: int = whole(0, example=3)
     optimizer: str = chosen("sgd", OPTIMIZERS)

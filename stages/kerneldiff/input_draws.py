@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from inductor_debug.models.case import Case
+from inductor_debug.models.input_draws import EMPTY, SPECIAL, drawn_inputs
 from inductor_debug.models.input_draws import MOST as ORDINARY
-from inductor_debug.models.input_draws import SPECIAL, drawn_inputs
 from inductor_debug.models.snapshot import same_bits
 from inductor_debug.stages.contract import StageContext
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
@@ -46,7 +46,9 @@ class InputDraws:
 
     Attributes:
         count: ordinary draws that were judged, the first included.
-        special: special draws that were judged.
+        special: draws with special values that were judged.
+        empty: graphs that were compiled anew for an empty batch, which was judged; None: there was none.
+        refused: special draws that were not judged, and why.
         failed: numbers of those that failed; the first where it failed when it was called again.
         wrong: numbers of those that failed when they were first called.
         rows: of later draws, tensors that failed for the first time.
@@ -61,6 +63,8 @@ class InputDraws:
 
     count: int = 1
     special: int = 0
+    empty: int | None = None
+    refused: list[str] = field(default_factory=list)
     failed: list[int] = field(default_factory=list)
     wrong: list[int] = field(default_factory=list)
     rows: list[TensorComparison] = field(default_factory=list)
@@ -80,9 +84,12 @@ class InputDraws:
         Args:
             first: whether the first draw failed.
         """
-        if self.count == 1 and not self.special:
-            return f"; one draw of the inputs: {self.note}" if self.note else ""
+        refused = self.refused and f"; not judged: {'; '.join(self.refused)}"
+        if self.count == 1 and not self.special and self.empty is None:
+            return f"; one draw of the inputs: {self.note}{refused}" if self.note else f"{refused or ''}"
         draws = f"{self.count} draws of the inputs" + f" and {self.special} with special values" * bool(self.special)
+        if self.empty is not None:
+            draws += " and an empty batch" + f" (graphs compiled anew for it: {self.empty})" * bool(self.empty)
         draws += self.note and f", for {self.note}"
         copied = " (results were copied at once: a CUDA graph's next replay may overwrite them)" * self.copied
         failed = {*self.failed, *([1] if first else [])}
@@ -90,11 +97,18 @@ class InputDraws:
             told = f"; it does not pass in {len(failed)} of {draws}{copied}"
             if not first and self.wrong:
                 told += f", first in draw {self.wrong[0]} (stages.kerneldiff.draw={self.wrong[0]} compares that one)"
-            return told
+            return f"{told}{refused or ''}"
         change = "" if self.change is None else f", which change the outputs by {100 * self.change:.3g} % of their RMS"
         share = 1 - 0.05 ** (1 / self.count)
         rare = f"a fault that shows in fewer than {100 * share:.0f} % of such draws may go unseen"
-        return f"; {draws}{change}{copied}: {rare}"
+        return f"; {draws}{change}{copied}: {rare}{refused or ''}"
+
+    def not_taken(self, number: int, why: str) -> None:
+        """Note why a draw was not judged."""
+        if number <= ORDINARY:
+            self.note = why
+        else:
+            self.refused.append(f"{[*SPECIAL, 'an empty batch'][number - ORDINARY - 1]}, for {why}")
 
     def add(self, number: int, rows: Sequence[TensorComparison], *, again: bool = False) -> list[TensorComparison]:
         """Take in what fails in a draw; those of the rows that are kept, for their tensors failed in no draw before."""
@@ -137,7 +151,7 @@ def draws_of(case: Case, config: KernelDiffConfig, *, failed: bool = False) -> l
         config: the options.
         failed: whether the first draw fails, so that the others only tell how often.
     """
-    special = [ORDINARY + 1 + index for index in range(len(SPECIAL))] if config.special else []
+    special = [*range(ORDINARY + 1, EMPTY + 2)] if config.special else []
     if config.draws is not None:
         return [*range(1, config.draws + 1), *special]
     tensors = [*case.module.parameters(), *case.module.buffers(), *case.named_inputs().values()]
@@ -203,19 +217,22 @@ def further_draws(
     found.known = {(row.kind, row.place) for row in rows if row.verdict in FAILING}
     held, accepted = Held(1, standard.reference, first), _Accepted(rows)
     for number in numbers:
+        if found.note and number <= ORDINARY:
+            continue
         context.progress(f"draw {number} of the inputs")
         with drawn_inputs(case, number - 1, *standard.others) as varies:
             if not varies:
-                found.note = "there is no input to vary"
-                break
+                found.not_taken(number, "there is no input to vary")
+                continue
             mine = dataclasses.replace(case, draws=None)
             own = mine if base is case else dataclasses.replace(base, draws=None)
             reference = sides.run_side("reference", own, partial(sides.reference_function, context, own))
             if reference.error:
-                found.note = f"on other inputs the reference raised {describe_error(reference.error)}"
-                break
+                found.not_taken(number, f"on other inputs the reference raised {describe_error(reference.error)}")
+                continue
             if number == 2:
                 found.change = _change(standard.reference, reference)
+            given = getattr(compiled, "given", 0)
             test = sides.run_side("test", mine, lambda: compiled)
             found.look_again(held)
             if test.error:
@@ -227,7 +244,9 @@ def further_draws(
                     gold = gold_side(mine, wanted=bool(standard.gold.leaves), drew=reference.drew and own is mine)
                     found.judge(number, judge(Standard(mine, reference, gold, own), test))
         found.count += number <= ORDINARY
-        found.special += number > ORDINARY
+        found.special += ORDINARY < number <= EMPTY
+        if number > EMPTY:
+            found.empty = getattr(compiled, "given", 0) - given
     again = sides.run_side("test", case, lambda: compiled)
     found.look_again(held)
     if again.error:

@@ -263,7 +263,7 @@ def test_a_large_case_has_the_fewest_draws_and_a_small_one_the_most() -> None:
     small, large = (Case.of(nn.Linear(size, size), (torch.ones(size),)) for size in (4, 2000))
     assert draws_of(small, KernelDiffConfig()) == list(range(1, MOST + 1))
     assert draws_of(large, KernelDiffConfig()) == draws_of(small, KernelDiffConfig(), failed=True) == [1, 2, 3]
-    assert draws_of(large, KernelDiffConfig(draws=2, special=True)) == [1, 2, 101, 102, 103, 104, 105]
+    assert draws_of(large, KernelDiffConfig(draws=2, special=True)) == [1, 2, 101, 102, 103, 104, 105, 106]
 
 
 @pytest.mark.parametrize("special", range(5))
@@ -278,7 +278,7 @@ def test_special_values_show_faults_of_their_own(special: int) -> None:
 
     def wrong(function: Function) -> Function:
         def call(*inputs: torch.Tensor) -> Sequence[Any]:
-            (x,) = (tensor for tensor in inputs if tensor.shape == (5, 8))
+            (x,) = (tensor for tensor in inputs if tensor.shape in ((5, 8), (0, 8)))
             return [torch.zeros_like(tensor) if bool(seen(x).any()) else tensor for tensor in function(*inputs)]
 
         return call
@@ -295,6 +295,79 @@ def test_a_clean_backend_passes_special_values(name: str) -> None:
     torch._dynamo.reset()
     found = diff(net(nn.GELU(), nn.Softmax(-1)), (torch.randn(5, 8),), backend=name, special=True)
     assert not found.failed and "16 draws of the inputs and 5 with special values" in found.message, str(found)
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize("name", ["aot_eager", "inductor"])
+def test_a_clean_backend_passes_an_empty_batch_and_tells_that_it_compiled_for_it(name: str, mode: str) -> None:
+    torch._dynamo.reset()
+    module, x = net(), torch.randn(5, 8)
+    found = diff(module, (x,), backend=name, mode=mode, draws=2, special=True)
+    assert not found.failed, str(found)
+    assert "and an empty batch (graphs compiled anew for it: 1)" in found.message
+    assert x.shape == (5, 8)
+
+
+class Summed(nn.Module):
+    """Over the batch: 0 where there is none."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * 2).sum(0)
+
+
+def test_a_fault_for_an_empty_batch_alone_is_a_defect() -> None:
+    def wrong(function: Function) -> Function:
+        def call(*inputs: torch.Tensor) -> Sequence[Any]:
+            return [tensor + (inputs[0].numel() == 0) for tensor in function(*inputs)]
+
+        return call
+
+    def found(**options: Any) -> Any:
+        torch._dynamo.reset()
+        return diff(Summed(), (torch.randn(5, 8),), backend=backend(wrong), perturbations=1, draws=2, **options)
+
+    assert not found().failed
+    special = found(special=True)
+    assert [(row.path, row.verdict) for row in special.failed] == [("output (draw 106)", "defect")], special.message
+    assert special.draw == 106
+    torch._dynamo.reset()
+    assert diff(Summed(), (torch.randn(5, 8),), backend=backend(wrong), draws=1, draw=106).verdict == "defect"
+
+
+class Filled(nn.Module):
+    """Takes no empty batch."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x - x.amax()
+
+
+@pytest.mark.parametrize("x", [torch.randn(5, 8), torch.arange(40).view(5, 8)], ids=["floating", "whole"])
+def test_an_empty_batch_that_eager_does_not_take_is_told(x: torch.Tensor) -> None:
+    torch._dynamo.reset()
+    found = diff(Filled(), (x,), backend="aot_eager", draws=2, special=True)
+    assert not found.failed and "2 draws of the inputs" in found.message
+    assert "an empty batch, for on other inputs the reference raised" in found.message
+    assert ("NaN, for there is no input to vary" in found.message) is not x.is_floating_point()
+
+
+def test_a_model_without_a_batch_tells_that_there_is_none() -> None:
+    torch._dynamo.reset()
+    found = diff(net(), (torch.zeros(5, 8),), backend="aot_eager", draws=2, special=True)
+    assert "one draw" not in found.message and "and an empty batch" in found.message  # no other values, but a batch
+    found = diff(Summed().eval(), (torch.tensor(2.0),), backend="aot_eager", draws=2, special=True)
+    assert "an empty batch, for there is no input to vary" in found.message
+
+
+def test_a_backend_for_fixed_shapes_that_refuses_an_empty_batch_is_told() -> None:
+    def fixed(gm: torch.fx.GraphModule, inputs: Tensors) -> Function:
+        if any(tensor.numel() == 0 for tensor in inputs if isinstance(tensor, torch.Tensor)):
+            raise ValueError("no empty tensors")
+        return gm.forward
+
+    torch._dynamo.reset()
+    found = diff(net(), (torch.randn(5, 8),), backend=fixed, draws=2, special=True)
+    assert found.verdict == "not_established"
+    assert "no empty tensors" in found.message and "(draw 106)" in str(found)
 
 
 def test_draws_below_one_are_a_configuration_error() -> None:
