@@ -12,12 +12,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import torch
-
 from inductor_debug.models.case import Case
 from inductor_debug.models.input_draws import EMPTY, SPECIAL, drawn_inputs
 from inductor_debug.models.input_draws import MOST as ORDINARY
-from inductor_debug.models.snapshot import same_bits
 from inductor_debug.stages.contract import StageContext
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.records import Comparison
@@ -251,7 +248,7 @@ def further_draws(
     found.look_again(held)
     if again.error:
         found.add(1, [raised("output", "all", "the test side", again.error)], again=True)
-    elif not _equal(first, again) and not accepted.covers(standard.reference, again):
+    elif not sides.gave_again(first, again) and not accepted.covers(standard.reference, again):
         found.judge(1, judge(standard, again), again=True)
     return found
 
@@ -262,15 +259,3 @@ def _change(first: sides.Side, second: sides.Side) -> float | None:
     difference.compare_leaves(first.leaves.get("output", {}), second.leaves.get("output", {}), {}, kind="output")
     floating = [row for row in difference.rows if row.max_ulp is not None and row.rmse is not None]
     return max((row.rmse / row.reference_rms for row in floating if row.reference_rms), default=None)  # type: ignore[operator]
-
-
-def _equal(first: sides.Side, again: sides.Side) -> bool:
-    """Whether a side gave the same bits again."""
-    for kind, leaves in again.leaves.items():
-        for path, leaf in leaves.items():
-            other = first.leaves.get(kind, {}).get(path)
-            if not isinstance(leaf, torch.Tensor) or not isinstance(other, torch.Tensor):
-                continue
-            if not same_bits(other, leaf):
-                return False
-    return True

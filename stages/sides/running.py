@@ -24,6 +24,7 @@ from inductor_debug.models.errors import (
 )
 from inductor_debug.models.nested import cast_in_place, counterpart, map_sharing, map_tensors
 from inductor_debug.models.references import deep_copy, generators_of
+from inductor_debug.models.snapshot import same_bits
 from inductor_debug.stages.contract import StageContext
 from inductor_debug.stages.numerics import formats
 from inductor_debug.stages.numerics.structure import flatten
@@ -140,6 +141,16 @@ def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) 
     changed = {kind: set(leaves[kind]) for kind in STATE if kind in leaves}
     drew = watched.before != watched.after
     return Side(leaves, changed, drew, after, watched.host, result.own_loss, settings, returned, redrew)
+
+
+def gave_again(first: Side, again: Side) -> bool:
+    """Whether a side gave the same bits in another run."""
+    for kind, leaves in again.leaves.items():
+        for path, leaf in leaves.items():
+            other = first.leaves.get(kind, {}).get(path)
+            if isinstance(leaf, torch.Tensor) and isinstance(other, torch.Tensor) and not same_bits(other, leaf):
+                return False
+    return True
 
 
 def blamed_on_side(error: Exception) -> bool:

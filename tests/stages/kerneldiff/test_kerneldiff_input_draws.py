@@ -297,6 +297,31 @@ def test_a_clean_backend_passes_special_values(name: str) -> None:
     assert not found.failed and "16 draws of the inputs and 5 with special values" in found.message, str(found)
 
 
+def lagging(function: Function) -> Function:
+    """A share of its results is that of the call before."""
+    last: list[Tensors] = []
+
+    def call(*inputs: torch.Tensor) -> Tensors:
+        results = [tensor if tensor is None else tensor.clone() for tensor in function(*inputs)]
+        before = last[-1] if last else results
+        last.append(results)
+        return [now if now is None else now + 0.01 * (then - now) for now, then in zip(results, before, strict=True)]
+
+    return call
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_a_call_that_fails_is_not_excused_by_a_later_one_on_the_same_inputs(dropout: float) -> None:
+    """Where random numbers are drawn the test side is run again with the reference's."""
+    torch._dynamo.reset()
+    backend = torch._dynamo.backends.common.aot_autograd(
+        fw_compiler=lambda gm, inputs: make_boxed_func(gm.forward),
+        bw_compiler=lambda gm, inputs: make_boxed_func(lagging(gm.forward)),
+    )
+    found = diff(net(nn.Dropout(dropout)), (torch.randn(5, 8),), backend=backend, mode="training", draws=3)
+    assert found.verdict == "defect", found.message
+
+
 @pytest.mark.parametrize("mode", ["inference", "training"])
 @pytest.mark.parametrize("name", ["aot_eager", "inductor"])
 def test_a_clean_backend_passes_an_empty_batch_and_tells_that_it_compiled_for_it(name: str, mode: str) -> None:
