@@ -118,7 +118,7 @@ class RoundingFloor:
             rms, maximum: the noise of the runs that took no other branch.
         """
         error = self._apart(test)
-        if error is None or self.jumps is None:
+        if error is None or self.jumps is None or not self.branches:
             return None
         allowed = (self.jumps + maximum).mul_(self.factor)
         beyond = (error.abs() - allowed).clamp_(min=0).square().sum() > UNEXPLAINED * error.abs().square().sum()

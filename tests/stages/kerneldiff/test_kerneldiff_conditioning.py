@@ -9,6 +9,7 @@ from torch import nn
 from inductor_debug.models.case import Case
 from inductor_debug.stages.kerneldiff.other_rounding import judged
 from inductor_debug.stages.kerneldiff.reviews import decide
+from inductor_debug.stages.kerneldiff.rounding_floor import RoundingFloor
 from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.sides.running import collect
 
@@ -167,3 +168,19 @@ def test_the_case_is_left_as_it_was() -> None:
     before = [tensor.clone() for tensor in (*case.module.parameters(), *case.args)]
     compared(case, flipped(case))
     assert all(torch.equal(a, b) for a, b in zip(before, (*case.module.parameters(), *case.args), strict=True))
+
+
+@pytest.mark.parametrize(("jump", "verdict"), [(2.5, "defect"), (10.0, "within_floor")])
+def test_what_moves_by_less_than_the_limit_is_no_jump_that_excuses(jump: float, verdict: str) -> None:
+    """An error of six floors, where moved golds differ by some floors at each element."""
+    torch.manual_seed(0)
+    gold = torch.randn(1000, dtype=torch.float64) * 100
+    draws = torch.randn(4, 1000, dtype=torch.float64)
+    reference, test = (gold + draws[0]).float(), (gold + 6 * draws[1].sign()).float()
+    (row,) = KernelDiff().compare_leaves({"y": reference}, {"y": test}, {"y": gold}, kind="output")
+    assert row.verdict == "defect" and 5 < (row.ratio or 0) < 7
+    floor = RoundingFloor.of(row, gold)
+    floor.add(gold + draws[2])
+    floor.add_jump(gold + jump * draws[3].sign(), gold)
+    found = floor.judged(row, test)
+    assert found.verdict == verdict, found.message
