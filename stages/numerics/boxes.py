@@ -46,7 +46,7 @@ class Place(NamedTuple):
         """The place of its elements from ``start`` to before ``end``, in the order in which it is read."""
         if self.steps == (1,):
             return in_order(self.first + start, end - start)
-        return self._replace(skip=self.skip + start)
+        return Place(self.first, self.sizes, self.steps, self.skip + start)
 
 
 def in_order(first: int, count: int) -> Place:
