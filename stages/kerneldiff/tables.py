@@ -127,7 +127,7 @@ def table(rows: list[TensorComparison]) -> pd.DataFrame:
     return pd.DataFrame([row.row() for row in rows], columns=columns, dtype=object)
 
 
-def summary(comparison: Comparison, localized: Localization | str) -> Numerics:
+def summary(comparison: Comparison, localized: Localization | str = "") -> Numerics:
     """``summary.json``'s ``numerics``; ``rmse`` is over all compared elements together. None where nothing was."""
     rows = comparison.rows
     compared = [row for row in rows if row.rmse is not None]
