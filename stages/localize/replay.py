@@ -102,6 +102,7 @@ class Local:
             could not be computed.
         slope: ⟨seen − exact, exact⟩ / ⟨exact, exact⟩; None where there is none.
         slope_noise: the largest size of that of the other roundings.
+        slope_nearest: the larger of that of float64 rounded to nearest, and of torch's own kernels.
         unchecked: why there is no row; empty where there is one.
     """
 
@@ -109,6 +110,7 @@ class Local:
     row: TensorComparison | None = None
     slope: float | None = None
     slope_noise: float | None = None
+    slope_nearest: float = 0.0
     unchecked: str = ""
 
     @property
@@ -133,6 +135,7 @@ def is_steady(local: Local) -> bool:
         row.elements,
         relative=row.error_rms / row.reference_rms,
         noise=local.slope_noise or 0.0,
+        nearest=local.slope_nearest,
         operations=len(local.region.operations),
     )
 
@@ -253,6 +256,7 @@ class Replay:
         eager = self.values(local.region, as_it_is, given)[local.region.node]
         if value.is_floating_point():
             local.slope_noise = max(abs(_slope(draw, exact) or 0.0) for draw in draws)
+            local.slope_nearest = max(abs(_slope(item, exact) or 0.0) for item in (eager, exact.to(value.dtype)))
         local.row = judged_by_draws(local.row, value, exact, draws, eager, self.factor)
 
 

@@ -1,6 +1,6 @@
 """Which operation of a wrong value's region is at fault."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import torch
@@ -8,7 +8,7 @@ from torch import fx
 
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.localize import pieces
-from inductor_debug.stages.localize.replay import Local, Region, Replay, Seen
+from inductor_debug.stages.localize.replay import Local, Region, Replay, Seen, computes
 
 
 @dataclass
@@ -93,16 +93,20 @@ def _named(
     first = Replay(seen, factor=factor)
     for item in found:
         if explained(first, local.region, [item]):
-            return [_converted(item, found)]
+            return [_before_conversion(item)]
     return found
 
 
-def _converted(item: Found, found: Sequence[Found]) -> Found:
-    """What a conversion was given, if that is wrong too: the conversion has it as it was before it was stored."""
-    node = item.nodes[-1]
-    if node.target is not torch.ops.prims.convert_element_type.default:
+def _before_conversion(item: Found) -> Found:
+    """What a conversion to a wider format was given, in its place: it rounds nothing, and has the value as it was in a
+    register, before it was stored."""
+    (*others, node) = item.nodes
+    source = node.args[0] if node.args else None
+    if others or node.target is not torch.ops.prims.convert_element_type.default or not isinstance(source, fx.Node):
         return item
-    return next((other for other in found if other.nodes[-1] is node.args[0]), item)
+    before, after = source.meta.get("val"), node.meta.get("val")
+    wider = isinstance(before, torch.Tensor) and isinstance(after, torch.Tensor) and before.itemsize < after.itemsize
+    return replace(item, nodes=[source]) if wider and computes(source) else item
 
 
 def explained(replay: Replay, region: Region, found: Iterable[Found]) -> bool:

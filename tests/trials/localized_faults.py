@@ -111,6 +111,9 @@ def planted(site: str, kind: str) -> Iterator[list[str]]:
 def case_of(name: str, mode: str, dtype: torch.dtype) -> tuple[nn.Module, tuple[Any, ...]]:
     torch.manual_seed(0)
     module, args = MODELS[name]()
+    with torch.no_grad():
+        for parameter in module.parameters():  # zeros and ones would hide what is done to them
+            parameter.add_(0.05 * torch.randn_like(parameter) * (parameter.max() == parameter.min()))
     module = module.to(dtype).train(mode == "training")
     for part in module.modules():
         if isinstance(part, nn.Dropout):

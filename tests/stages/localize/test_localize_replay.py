@@ -182,5 +182,5 @@ def test_slopes_of_truncation_and_of_a_small_factor_are_beyond_the_limit_and_of_
         error = stored.double() - exact
         slope = float(error.dot(exact) / exact.dot(exact))
         relative = float(error.norm() / exact.norm())
-        limit = slope_limit(2.0**-8, exact.numel(), relative=relative, noise=1e-5, operations=3)
+        limit = slope_limit(2.0**-8, exact.numel(), relative=relative, noise=1e-5, nearest=0.0, operations=3)
         assert (abs(slope) > limit) == steady, (slope, limit)
