@@ -10,6 +10,7 @@ from inductor_debug.stages.artifacts.localization import Localization
 from inductor_debug.stages.backends.compiled import compiled_case
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
+from inductor_debug.stages.formatting import in_one_line
 from inductor_debug.stages.kerneldiff import extra_runs
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.declaration import DECLARATION
@@ -28,6 +29,7 @@ from inductor_debug.stages.localize.engine import Engine, Localized
 from inductor_debug.stages.numerics.verdict import FAILING
 from inductor_debug.stages.sides.baseline import Baseline
 from inductor_debug.stages.sides.baseline_store import store
+from inductor_debug.stages.sides.running import Leaves
 
 log = logging.getLogger(__name__)
 
@@ -104,8 +106,14 @@ class KernelDiffStage(Stage):
         if comparison.adapter is None:
             return "not established: nothing was compared"
         engine = Engine(standard.case, adapter, options, factor=self.config.factor, progress=context.progress)
-        test = comparison.test if comparison.draw == self.config.draw else None
-        return engine.run(draw=max(comparison.draw, self.config.draw), failed=failed, test=test)
+        draw = max(comparison.draw, self.config.draw)
+        here = any(row.draw == comparison.draw and row.run == 1 and not row.again for row in comparison.failed)
+        test = _of_draw(comparison.test, comparison.draw)
+        try:
+            return engine.run(draw=draw, failed=here, test=test, later=failed and not here)
+        except Exception as error:  # the verdict stands, whatever a backend does when it compiles once more
+            log.exception("kerneldiff: localization raised")
+            return f"not established: localization raised {in_one_line(error)}"
 
     def _result(self, context: StageContext, comparison: Comparison, localized: Localized | str) -> StageResult:
         failed = sorted(comparison.failed, key=badness, reverse=True)
@@ -138,6 +146,15 @@ class KernelDiffStage(Stage):
 
     def _drawn(self, failed: list[Any]) -> int:
         return min(len(failed), PICTURES) if self.config.plots else 0
+
+
+def _of_draw(leaves: Leaves, draw: int) -> Leaves:
+    """Those of one draw of the inputs, by their paths without it; all of them for the first."""
+    suffix = f" (draw {draw})" if draw > 1 else ""
+    return {
+        kind: {path.removesuffix(suffix): leaf for path, leaf in found.items() if path.endswith(suffix)}
+        for kind, found in leaves.items()
+    }
 
 
 def _complete(result: StageResult, reference: str, baseline: str) -> None:

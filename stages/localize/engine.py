@@ -71,16 +71,17 @@ class Engine:
         self.graphs: list[_Graph] = []
         self.found: dict[tuple[str, str], Culprit] = {}
 
-    def run(self, *, draw: int, failed: bool, test: sides.Leaves | None) -> Localized:
+    def run(self, *, draw: int, failed: bool, test: sides.Leaves | None, later: bool = False) -> Localized:
         """Look, in the buffers of the kernels that run where they can be seen, else in parts of the graph.
 
         Args:
             draw: of the inputs; 1 is the model's own.
-            failed: whether the comparison of outputs failed.
+            failed: whether the comparison of outputs failed in that call.
+            later: whether only later calls failed.
             test: what the test side gave in that comparison, of the same draw; None where it is not kept.
         """
         if self.adapter.rewriting_backend(lambda graph, text: text) is None:
-            return self._in_place(draw=draw, failed=failed)
+            return self._in_place(draw=draw, failed=failed, later=later)
         self.progress("compiling once more, to see what each kernel makes")
         observer = Observer(self.case, self.adapter)
         with drawn_inputs(self.case, draw - 1):
@@ -94,9 +95,9 @@ class Engine:
             self.graphs.append(graph)
             self._look(graph)
         same = None if test is None else _same(test, probed)
-        return self._localized(OBSERVED, failed, same)
+        return self._localized(OBSERVED, failed, same, later)
 
-    def _in_place(self, *, draw: int, failed: bool) -> Localized:
+    def _in_place(self, *, draw: int, failed: bool, later: bool) -> Localized:
         """Look behind a backend whose values can't be seen: see :mod:`stages.localize.in_place`."""
         self.progress("running each operation by torch, to know what it receives")
         with drawn_inputs(self.case, draw - 1):
@@ -120,7 +121,7 @@ class Engine:
                 value = seen.values[local.region.node.name]
                 found = Found(list(part.operations), local, value, kind, shows)
                 self.found[seen.id, part.operations[-1].name] = _culprit(graph, found)
-        return self._localized(PIECES, failed, None)
+        return self._localized(PIECES, failed, None, later)
 
     @property
     def _over(self) -> bool:
@@ -163,7 +164,7 @@ class Engine:
                 self.found[key] = _culprit(graph, item)
         return found
 
-    def _localized(self, method: str, failed: bool, same: bool | None) -> Localized:
+    def _localized(self, method: str, failed: bool, same: bool | None, later: bool) -> Localized:
         culprits = list(self.found.values()) or self._slopes()
         operations = {(graph.seen.id, node.name) for graph in self.graphs for node in _computing(graph.seen)}
         checked = {(graph.seen.id, node.name) for graph in self.graphs for local in graph.locals
@@ -192,7 +193,7 @@ class Engine:
             seconds=round(time.monotonic() - self.began, 3),
         )
         rows = [row for graph in self.graphs for row in _rows(graph)]
-        return Localized(messages.told(found, failed=failed), rows)
+        return Localized(messages.told(found, failed=failed, later=later), rows)
 
     def _slopes(self) -> list[Culprit]:
         """What is off in one direction alone, narrowed down to the operation where the region has several."""
@@ -232,19 +233,16 @@ def _computing(seen: Seen) -> Iterator[fx.Node]:
     return (node for node in seen.graph.nodes if computes(node))
 
 
-def _same(left: sides.Leaves, right: sides.Leaves) -> bool:
-    """Whether outputs, loss and gradients are equal bit for bit."""
-    for kind in ("output", "loss", "gradient"):
-        first, second = left.get(kind, {}), right.get(kind, {})
-        if first.keys() != second.keys():
-            return False
-        for path, leaf in first.items():
-            other = second[path]
-            if isinstance(leaf, torch.Tensor) != isinstance(other, torch.Tensor):
-                return False
-            if isinstance(leaf, torch.Tensor) and not _equal(leaf, other):
-                return False
-    return True
+def _same(test: sides.Leaves, probed: sides.Leaves) -> bool | None:
+    """Whether outputs, loss and gradients are equal bit for bit; None where none of them is on both sides."""
+    pairs = [
+        (leaf, probed.get(kind, {}).get(path))
+        for kind in ("output", "loss", "gradient")
+        for path, leaf in test.get(kind, {}).items()
+        if isinstance(leaf, torch.Tensor)
+    ]
+    both = [(leaf, other) for leaf, other in pairs if isinstance(other, torch.Tensor)]
+    return all(_equal(*pair) for pair in both) if both else None
 
 
 def _equal(left: torch.Tensor, right: torch.Tensor) -> bool:
@@ -262,7 +260,7 @@ def _kind(culprits: list[Culprit], *, failed: bool, same: bool | None, whole: bo
         return "none"
     if same is False:
         return "probe_effect"
-    return "accumulation" if whole else "none"
+    return "accumulation" if whole and same else "none"
 
 
 def _culprit(graph: _Graph, item: Found) -> Culprit:

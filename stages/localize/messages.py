@@ -9,9 +9,9 @@ FEW = 3
 """Culprits that a message describes."""
 
 
-def told(found: Localization, *, failed: bool) -> Localization:
-    """The same with its message."""
-    parts = [_head(found, failed=failed), _coverage(found)]
+def told(found: Localization, *, failed: bool, later: bool) -> Localization:
+    """The same with its message; ``failed``: the call that was looked at does; ``later``: only later ones do."""
+    parts = [_head(found, failed=failed, later=later), _coverage(found)]
     if found.same_bits is False:
         parts.append("The run that was looked at did not give the bits of the run that was compared.")
     if found.missing:
@@ -19,7 +19,7 @@ def told(found: Localization, *, failed: bool) -> Localization:
     return replace(found, message=" ".join(part for part in parts if part))
 
 
-def _head(found: Localization, *, failed: bool) -> str:
+def _head(found: Localization, *, failed: bool, later: bool) -> str:
     if found.culprits:
         names = [_culprit(item) for item in found.culprits[:FEW]]
         more = len(found.culprits) - FEW
@@ -28,11 +28,19 @@ def _head(found: Localization, *, failed: bool) -> str:
             several = f"{counted(len(found.culprits), 'value')} are off in one direction, each within its floor. "
         return several + " ".join(names) + (f" {more} more are in nodes.csv." if more > 0 else "")
     if found.kind == "probe_effect":
-        return "No operation is wrong in the run that was looked at, and that run gave other bits: looking changed it."
+        return (
+            "No operation is wrong in the run that was looked at. It gave other bits than the one that failed: to look "
+            "changes it, or only a later call shows it."
+        )
     if found.kind == "accumulation":
         return "Each operation that was checked is right for what it received. Their rounding adds up to the defect."
+    if later:
+        return "No operation is wrong in the first call, which is the one that was looked at. Later calls alone fail."
     if failed:
-        return "No operation that was checked is wrong for what it received. The fault is in what was not checked."
+        return (
+            "No operation that was checked is wrong for what it received. The fault is in what was not checked, in a "
+            "later call, or in rounding that adds up."
+        )
     return "No operation that was checked is wrong for what it received."
 
 

@@ -66,7 +66,7 @@ class Observer:
     # what a rewritten module tells, see observed_buffers.Watcher
 
     def inputs(self, graph: str, names: Mapping[str, Any]) -> None:
-        if not self._on or (self._runs[graph] and not self._runs[graph][-1].outputs and "args" not in names):
+        if not self._on:
             return
         lowered = self.compiled.graphs[graph]
         given = {name: names[name] for name in _placeholders(lowered) if name in names}

@@ -42,6 +42,7 @@ class TensorComparison:
         histogram: errors counted by size, where asked for (not a column; :mod:`stages.numerics.histogram`).
         reference_rms: RMS of the reference's finite elements.
         draw: which draw of the inputs it is of; of a later one ``path`` ends in ``(draw 2)``.
+        again: whether that draw was called once more (not a column).
         run: which run of the test side it is of (not a column; see :meth:`in_run`).
         reason: which look at the tensor gave the verdict (not a column, see ``kerneldiff/reviews.csv``).
         metrics: further figures by name (:mod:`stages.numerics.metrics`), each a column behind the others.
@@ -87,6 +88,7 @@ class TensorComparison:
     reference_rms: float | None = None
     draw: int = field(default=1, repr=False)
     run: int = field(default=1, repr=False)
+    again: bool = field(default=False, repr=False)
     reason: Reason = field(default=Reason.FIGURES, repr=False)
     metrics: dict[str, float | int | None] = field(default_factory=dict, repr=False)
 
@@ -101,7 +103,7 @@ class TensorComparison:
 
     def in_draw(self, number: int, *, again: bool = False) -> "TensorComparison":
         """Name the draw of the inputs that the row is of, or that the test side was called on it once more."""
-        self.draw = number
+        self.draw, self.again = number, again
         if number > 1 or again:
             self.path = f"{self.path} (draw {number}{' again' * again})"
         return self
@@ -149,7 +151,7 @@ def raised(kind: str, path: str, who: str, error: dict[str, str]) -> TensorCompa
 
 _JUDGED = tuple(item.name for item in fields(Judgement))
 
-_NO_COLUMN = ("worst", "histogram", "run", "reason", "metrics")
+_NO_COLUMN = ("worst", "histogram", "run", "again", "reason", "metrics")
 COLUMNS = [name for name in TensorComparison.__dataclass_fields__ if name not in _NO_COLUMN]
 """Those of ``outputs.csv``, in order; the metrics' follow."""
 

@@ -117,7 +117,9 @@ def _is_wrapper(function: ast.FunctionDef) -> bool:
 
 
 def _places(wrapper: ast.FunctionDef) -> Iterator[_Place]:
-    names, entered = _Names(), False
+    """Where something is told; a part of a wrapper (``partition_0``) begins and ends no graph."""
+    whole = wrapper.name == "call"
+    names, entered = _Names(), not whole
     for statement in _statements(wrapper.body):
         if isinstance(statement, ast.Delete):
             gone = _names(statement.targets)
@@ -130,7 +132,8 @@ def _places(wrapper: ast.FunctionDef) -> Iterator[_Place]:
             values = ", ".join(f"{name!r}: {name}" for name in sorted(names.given))
             yield _Place(statement.lineno, f"{{}}'buffers', {{{{{values}}}}})")
             result = "()" if statement.value is None else ast.unparse(statement.value)
-            yield _Place(statement.lineno, f"{{}}'outputs', {result.replace('{', '{{').replace('}', '}}')})")
+            if whole:
+                yield _Place(statement.lineno, f"{{}}'outputs', {result.replace('{', '{{').replace('}', '}}')})")
         elif not entered and not _takes_inputs(statement):
             entered = True
             yield _Place(statement.lineno, "{}'inputs', locals())")

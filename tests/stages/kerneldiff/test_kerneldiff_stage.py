@@ -134,6 +134,48 @@ def test_the_operation_at_fault_is_in_summary_diagnosis_and_table():
     assert [row["node"] for row in rows if row["state"] == "wrong"] == ["relu"]
 
 
+class WrongOnce(Scaled):
+    """Compiles one graph, and no other."""
+
+    compiled = 0
+
+    def compile(self, gm, example_inputs):
+        WrongOnce.compiled += 1
+        if WrongOnce.compiled > 1:
+            raise MemoryError("the device is full")
+        return super().compile(gm, example_inputs)
+
+
+def test_a_verdict_stands_where_localization_raises():
+    WrongOnce.compiled = 0
+    result = run(context_of("once", adapter=f"{__name__}.WrongOnce", mode="inference"), draws=1)
+    assert (result.status, result.summary["numerics"].verdict) == ("failed", "defect")
+    told = result.artifacts["kerneldiff/diagnosis.json"].localization
+    assert told.startswith("not established: localization raised") and "the device is full" in told
+
+
+class EverySecond(AcceleratorAdapter):
+    """Wrong at every second call of a graph."""
+
+    def compile(self, gm, example_inputs):
+        calls = []
+
+        def run(*args):
+            calls.append(None)
+            first, *rest = gm(*args)
+            return (first * (1.5 if len(calls) % 2 == 1 and len(calls) > 2 else 1), *rest)
+
+        return run
+
+
+def test_what_fails_in_later_calls_alone_is_not_told_as_rounding_that_adds_up():
+    result = run(context_of("second", adapter=f"{__name__}.EverySecond", mode="inference"))
+    assert result.summary["numerics"].verdict == "defect"
+    diagnosis = result.artifacts["kerneldiff/diagnosis.json"]
+    assert diagnosis.kind == "none" and diagnosis.localized.culprits == []
+    assert "in a later call" in result.message
+
+
 @pytest.mark.parametrize(("when", "looked"), [(AFTER_DEFECT, False), (ALWAYS, True), (NEVER, False)])
 def test_after_a_pass_operations_are_looked_at_on_request(when, looked):
     result = run(context_of(mode="inference"), localize=LocalizeConfig(when))

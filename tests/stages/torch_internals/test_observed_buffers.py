@@ -97,6 +97,15 @@ def test_a_module_whose_watcher_is_gone_runs_and_tells_nobody() -> None:
     assert len(watcher.told) == count
 
 
+def test_a_part_of_a_wrapper_tells_of_its_buffers_and_begins_no_graph() -> None:
+    watcher = Watcher()
+    parts = MODULE.replace("def call(args)", "def partition_0(args)") + "\ndef call(args):\n    arg0, arg1 = args\n"
+    run(parts + "    args.clear()\n    (buf2, buf5) = partition_0([arg0, arg1])\n    return (buf2, buf5)\n", watcher)
+    kinds = [kind for kind, _ in watcher.told]
+    assert (kinds.count("inputs"), kinds.count("outputs")) == (1, 1) and kinds[0] == "inputs"
+    assert {"buf1", "buf3"} <= {name for kind, told in watcher.told if kind == "buffers" for name in told}
+
+
 def test_text_without_a_wrapper_stays_and_a_wrapper_in_cpp_is_named() -> None:
     observing = Observing(Watcher())
     kernel = "import triton\n\ndef triton_poi(in_ptr0, out_ptr0):\n    pass\n"
