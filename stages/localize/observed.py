@@ -13,7 +13,7 @@ from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
 from inductor_debug.stages.localize.replay import Seen
 from inductor_debug.stages.torch_internals.generated_kernels import split_kernels
-from inductor_debug.stages.torch_internals.generated_launches import find_launches, reused_buffers
+from inductor_debug.stages.torch_internals.generated_launches import Launch, find_launches, reused_buffers
 from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 from inductor_debug.stages.torch_internals.inductor_scheduler import Schedule
 from inductor_debug.stages.torch_internals.observed_buffers import Observing
@@ -98,14 +98,19 @@ def _seen(lowered: LoweredGraph, run: _Run, number: int) -> Seen:
     assert lowered.module is not None
     graph = lowered.module.graph
     owners = _owners(lowered.schedule, graph)
-    makers = _makers(lowered)
-    values = {owners[name]: value for name, value in run.buffers.items() if name in owners}
-    kernels = {owners[name]: makers[name] for name in run.buffers if name in owners and name in makers}
+    kernels = {kernel.name for kernel in split_kernels(lowered.source_code)}
+    launches = find_launches(lowered, kernels)
+    makers, read = _makers(lowered.schedule, launches), _read(lowered.schedule, launches)
+    held = {
+        name: value for name, value in run.buffers.items() if name in owners and (name in read or name in run.inputs)
+    }
+    values = {owners[name]: value for name, value in held.items()}
+    by = {owners[name]: makers[name] for name in held if name in makers}
     (output,) = (node for node in graph.nodes if node.op == "output")
     for node, value in zip(output.args[0], run.outputs, strict=False):
         if isinstance(node, fx.Node) and node.op == "call_function" and isinstance(value, torch.Tensor):
             values.setdefault(node.name, value)
-    return Seen(lowered.id, graph, lowered.module, run.inputs, values, kernels, number)
+    return Seen(lowered.id, graph, lowered.module, run.inputs, values, by, number)
 
 
 def _owners(schedule: Schedule, graph: fx.Graph) -> dict[str, str]:
@@ -131,13 +136,19 @@ def _owners(schedule: Schedule, graph: fx.Graph) -> dict[str, str]:
     return owners
 
 
-def _makers(lowered: LoweredGraph) -> dict[str, str]:
+def _makers(schedule: Schedule, launches: Sequence[Launch]) -> dict[str, str]:
     """Name in the wrapper → ``kernel:handle`` of the launch that wrote it last."""
-    kernels = {kernel.name for kernel in split_kernels(lowered.source_code)}
-    renamed = lowered.schedule.renamed
     return {
-        renamed.get(name, name): launch.key
-        for launch in find_launches(lowered, kernels)
+        schedule.renamed.get(name, name): launch.key
+        for launch in launches
         for node in launch.scheduled
         for name in node.writes
     }
+
+
+def _read(schedule: Schedule, launches: Sequence[Launch]) -> set[str]:
+    """Names in the wrapper of which another launch reads. A kernel need not store what nothing else reads."""
+    known = {node.name for launch in launches for node in launch.scheduled}
+    names = {name for launch in launches for name in launch.reads}
+    names |= {name for node in schedule.nodes if node.name not in known for name in node.reads}
+    return {schedule.renamed.get(name, name) for name in names}
