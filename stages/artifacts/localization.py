@@ -103,6 +103,7 @@ class Localization:
         method: ``observed`` (buffers of the kernels that ran) or ``pieces`` (parts of the graph, compiled alone).
         message: a paragraph for a person.
         culprits: in the order of dataflow.
+        wrong: how many of the values that were seen are wrong for what they received.
         operations, checked: how many the graphs have, and of how many something was checked.
         regions, largest: how many values were compared, and how many operations the largest of their regions has.
         unchecked: operator → how many of it were not checked, and why, in words.
@@ -115,6 +116,7 @@ class Localization:
     method: str
     message: str
     culprits: list[Culprit] = field(default_factory=list)
+    wrong: int = 0
     operations: int = 0
     checked: int = 0
     regions: int = 0

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 
 from inductor_debug.models.case import Case
-from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.config import MODES, ModelConfig
+from inductor_debug.models.errors import invalid_choice
 from inductor_debug.models.options import check_declared
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.given import GivenBackend, maker_of, named
@@ -39,20 +40,23 @@ def localize(
         inductor: options of TorchInductor, for ``backend="inductor"``.
         mode: ``inference``, or ``training`` to look at the backward graphs too.
         factor: error over its own rounding noise above which a value is wrong.
-        config: for how long to look, and how far.
+        config: ``LocalizeConfig(budget_s=…, most=…)`` of ``stages.localize.config``: for how long to look, and how far.
         progress: told of each step.
 
     Returns:
         What was found: ``localization.message`` says it, ``rows`` has every value that was seen.
 
     Raises:
-        ConfigurationError: no such backend, or an option that it, or localization, does not take.
+        ConfigurationError: no such backend or mode, or an option that the backend, or localization, does not take.
     """
+    if mode not in MODES:
+        raise invalid_choice("mode", mode, MODES)
     options = config or LocalizeConfig()
     check_declared(options, "stages.kerneldiff.localize")
     case = Case.of(module, args, kwargs or {}, mode)
     settings = Settings(ModelConfig(case.name), backend=named(backend, inductor or {}), mode=mode)
     adapter = maker_of(settings, backend)()
+    adapter.validate()
     dynamo.reset()
     try:
         return Engine(case, adapter, options, factor=factor, progress=progress).run(draw=1, failed=False, test=None)

@@ -12,6 +12,7 @@ from inductor_debug.models.case import Case
 from inductor_debug.models.input_draws import drawn_inputs
 from inductor_debug.stages.artifacts.localization import Culprit, Localization, NodeRow
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.localize import messages
 from inductor_debug.stages.localize.config import LocalizeConfig
 from inductor_debug.stages.localize.in_place import Search, reference_run
@@ -25,14 +26,19 @@ from inductor_debug.stages.sides import running as sides
 OBSERVED, PIECES = "observed", "pieces"
 
 STEADY = "always in one direction"
+TOGETHER = "only when these operations are compiled together"
+SMALLER = "when these operations are compiled together; not all of their parts could be compiled by themselves"
 
 
 @dataclass
 class Localized:
-    """What was found, and the table of all values that were seen."""
+    """What was found, and the table of all values that were seen; ``str()`` of it is the message."""
 
     localization: Localization
     rows: list[NodeRow] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return self.localization.message
 
 
 @dataclass
@@ -68,6 +74,7 @@ class Engine:
         self.progress = progress
         self.began = time.monotonic()
         self.missing: list[str] = []
+        self.left = 0
         self.graphs: list[_Graph] = []
         self.found: dict[tuple[str, str], Culprit] = {}
 
@@ -102,6 +109,8 @@ class Engine:
         self.progress("running each operation by torch, to know what it receives")
         with drawn_inputs(self.case, draw - 1):
             reference = reference_run(self.case, self.adapter)
+        if self.adapter.level == "dynamo" and not self.adapter.as_traced:
+            self.missing.append(f"{self.adapter.name} on Dynamo's own graphs: it was given parts of AOTAutograd's")
         if not reference.seen:
             self.missing.append("the model, of which no graph was compiled")
         for seen in reference.seen:
@@ -117,7 +126,7 @@ class Engine:
             self.missing += search.missing
             for part, local in search.found:
                 kind = "operation" if len(part.operations) == 1 else "region"
-                shows = ["alone"] if kind == "operation" else ["only when these operations are compiled together"]
+                shows = ["alone"] if kind == "operation" else [SMALLER if search.missing else TOGETHER]
                 value = seen.values[local.region.node.name]
                 found = Found(list(part.operations), local, value, kind, shows)
                 self.found[seen.id, part.operations[-1].name] = _culprit(graph, found)
@@ -152,7 +161,7 @@ class Engine:
                 self.found[graph.seen.id, item.nodes[-1].name].others.append(value)
                 return []
         if len(self.found) >= self.options.most or self._over:
-            self.missing.append(f"which operation of {value} is wrong")
+            self.left += 1
             return []
         self.progress(f"{value} is wrong: which of its {len(local.region.operations)} operations is it?")
         found = narrowed(graph.seen, local, self.adapter, factor=self.factor)
@@ -169,12 +178,16 @@ class Engine:
         operations = {(graph.seen.id, node.name) for graph in self.graphs for node in _computing(graph.seen)}
         checked = {(graph.seen.id, node.name) for graph in self.graphs for local in graph.locals
                    if local.row is not None for node in local.region.operations}  # fmt: skip
+        if self.left:
+            most = f"stages.kerneldiff.localize.most={self.options.most}"
+            self.missing.append(f"which operation makes {counted(self.left, 'further value')} wrong ({most})")
         whole = checked >= operations and not self.missing
         found = Localization(
             kind=_kind(culprits, failed=failed, same=same, whole=whole),
             method=method,
             message="",
             culprits=culprits,
+            wrong=sum(local.wrong for graph in self.graphs for local in graph.locals),
             operations=len(operations),
             checked=len(checked & operations),
             regions=sum(local.row is not None for graph in self.graphs for local in graph.locals),

@@ -23,10 +23,13 @@ def _head(found: Localization, *, failed: bool, later: bool) -> str:
     if found.culprits:
         names = [_culprit(item) for item in found.culprits[:FEW]]
         more = len(found.culprits) - FEW
-        several = f"{counted(len(found.culprits), 'operation')} are wrong by themselves. " if len(names) > 1 else ""
+        several = ""
         if found.kind == "systematic":
             several = f"{counted(len(found.culprits), 'value')} are off in one direction, each within its floor. "
-        return several + " ".join(names) + (f" {more} more are in nodes.csv." if more > 0 else "")
+        elif found.wrong > 1 or len(names) > 1:
+            several = f"{counted(found.wrong, 'value')} wrong for what they received, by "
+            several += f"{counted(len(found.culprits), 'operation')} as far as was looked. "
+        return several + " ".join(names) + (f" {more} more are in diagnosis.json." if more > 0 else "")
     if found.kind == "probe_effect":
         return (
             "No operation is wrong in the run that was looked at. It gave other bits than the one that failed: to look "
@@ -48,12 +51,14 @@ def _culprit(item: Culprit) -> str:
     place = item.place
     what = f"{place.target} ({place.graph} {place.node})"
     if item.kind == "region":
-        what = f"{counted(len(place.operations), 'operation')} that end in {what}, together,"
+        what = f"The result of {counted(len(place.operations), 'operation')} that end in {what}"
     line = f" at {place.source}" if place.source else ""
     module = f" of {place.module}" if place.module else ""
     kernel = f", kernel {place.kernel}" if place.kernel else ""
     if item.kind == "slope":
         size = f"is off by a factor of {1 + float(item.slope or 0):.6g} on the whole"
+    elif item.ratio is None:
+        size = "is not what any right computation gives"
     else:
         size = f"is off by {short(item.ratio)} times its own rounding noise"
     worst = "" if item.index is None else f"; worst at {item.index}: {short(item.got)}, not {short(item.expected)}"

@@ -195,6 +195,34 @@ def test_what_is_wrong_only_together_is_told_as_a_region() -> None:
     assert culprit.place.operations == ["native_layer_norm", "relu"]
 
 
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_a_clean_adapter_names_nothing_where_the_model_writes_into_its_buffers(mode: str) -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.BatchNorm1d(16), Counts()).train(mode == "training")
+    told = localize(module, (torch.randn(8, 16),), backend="aot_eager", mode=mode).localization
+    assert (told.kind, told.culprits) == ("none", [])
+
+
+def test_a_backend_of_dynamos_graphs_was_given_others_and_that_is_told() -> None:
+    def wrong(gm: fx.GraphModule, inputs: Sequence[Tensor]) -> Callable[..., Any]:
+        for node in [item for item in gm.graph.nodes if item.target is torch.relu]:
+            node.target = torch.abs
+        gm.recompile()
+        return gm.forward
+
+    module, x = net()
+    told = localize(module, (x,), backend=wrong).localization
+    assert told.kind == "none" and "Dynamo's own graphs" in told.message
+
+
+def test_what_is_no_backend_and_no_mode_is_refused() -> None:
+    module, x = net()
+    with pytest.raises(ConfigurationError, match="nosuch"):
+        localize(module, (x,), backend="nosuch")
+    with pytest.raises(ConfigurationError, match="mode"):
+        localize(module, (x,), mode="train")
+
+
 def test_a_clean_adapter_names_nothing() -> None:
     module, x = net("training")
     found = localize(module, (x,), backend="aot_eager", mode="training")
@@ -215,6 +243,16 @@ def test_parts_that_do_not_compile_are_told_as_not_looked_at() -> None:
     found = localize(module, (x,), backend=RefusesParts())
     assert any("too small" in item for item in found.localization.missing)
     assert found.localization.checked < found.localization.operations or found.localization.kind == "none"
+
+
+def test_a_fault_whose_parts_do_not_compile_is_not_told_as_one_of_fusion() -> None:
+    class WrongAndRefuses(RefusesParts):
+        def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
+            return PlantedFault(RefusesParts(), "relu", "scale").compile(gm, example_inputs)
+
+    module, x = net()
+    told = localize(module, (x,), backend=WrongAndRefuses()).localization
+    assert told.kind == "region" and "could be compiled by themselves" in told.message
 
 
 def test_an_option_out_of_range_is_refused() -> None:
