@@ -6,8 +6,8 @@ wrong against float64 of that, each half is compiled and run by itself on what t
 compilations a fault. A part that is wrong though neither of its halves is, is made smaller from both ends; only its
 fusion is at fault.
 
-What is cut is given to the backend as a graph of its own, so that a fault that needs the neighbour is found only as a
-part, and one that needs what a call leaves behind, or the n-th call, not at all.
+What is cut is given to the backend as a graph of its own. So a fault that needs the neighbour is found only as a part.
+One that needs what a call leaves behind, or the n-th call, is not found.
 """
 
 from collections.abc import Callable, Sequence

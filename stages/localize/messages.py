@@ -27,7 +27,7 @@ def _head(found: Localization, *, failed: bool, later: bool) -> str:
         if found.kind == "systematic":
             several = f"{counted(len(found.culprits), 'value')} are off in one direction, each within its floor. "
         elif found.wrong > 1 or len(names) > 1:
-            several = f"{counted(found.wrong, 'value')} wrong for what they received, by "
+            several = f"Wrong for what they received: {counted(found.wrong, 'value')}, by "
             several += f"{counted(len(found.culprits), 'operation')} as far as was looked. "
         return several + " ".join(names) + (f" {more} more are in diagnosis.json." if more > 0 else "")
     if found.kind == "probe_effect":

@@ -49,7 +49,7 @@ def narrowed(seen: Seen, local: Local, adapter: AcceleratorAdapter, *, factor: f
     shows = ["in the kernel that ran"] if seen.kernels else ["in place"]
     operations, value = list(region.operations), seen.values[region.node.name]
     if len(operations) == 1:
-        return [Found(operations, local, value, "operation", [*shows, *_alone(seen, region, adapter, factor)])]
+        return [Found(operations, local, value, "operation", [*shows, _told(_alone(seen, region, adapter, factor))])]
     inner = pieces.taps(region)
 
     def by_itself() -> Seen:
@@ -61,7 +61,7 @@ def narrowed(seen: Seen, local: Local, adapter: AcceleratorAdapter, *, factor: f
         return [Found(operations, local, value, "region", [*shows, f"its operations could not be told apart: {found}"])]
     if found:
         return found
-    if _alone(seen, region, adapter, factor) == ALONE:
+    if _alone(seen, region, adapter, factor) is True:
         return [Found(operations, local, value, "region", [*shows, "only when these operations are fused"])]
     in_graph = _named(seen, local, lambda: _in_graph(seen, region, inner, adapter), adapter, factor)
     if in_graph and not isinstance(in_graph, str):
@@ -88,7 +88,7 @@ def _named(
             single = replay.region(inner.region.node, whole=False)
             named = [graph[node.name] for node in single.operations]
             kind = "operation" if len(named) == 1 else "region"
-            shows = ["in the kernel that ran", *_alone(tapped, single, adapter, factor)]
+            shows = ["in the kernel that ran", _told(_alone(tapped, single, adapter, factor))]
             found.append(Found(named, inner, tapped.values[inner.region.node.name], kind, shows))
     first = Replay(seen, factor=factor)
     for item in found:
@@ -125,14 +125,16 @@ def _in_graph(seen: Seen, region: Region, inner: list[fx.Node], adapter: Acceler
     return replace(run, kernels=kernels)
 
 
-ALONE = ["alone"]
-
-
-def _alone(seen: Seen, region: Region, adapter: AcceleratorAdapter, factor: float) -> list[str]:
-    """Whether a value is wrong where its region is compiled by itself, in words."""
+def _alone(seen: Seen, region: Region, adapter: AcceleratorAdapter, factor: float) -> bool | str:
+    """Whether a value is wrong where its region is compiled by itself, or why that is not known."""
     found = pieces.attempted(
         lambda: pieces.compared(pieces.piece_of(seen, region, [region.node]), adapter, factor=factor)
     )
-    if isinstance(found, str):
-        return [f"whether it shows alone is not known: {found}"]
-    return ALONE if any(item.wrong for item in found) else ["not alone"]
+    return found if isinstance(found, str) else any(item.wrong for item in found)
+
+
+def _told(alone: bool | str) -> str:
+    """What :func:`_alone` found, in words."""
+    if isinstance(alone, str):
+        return f"whether it shows alone is not known: {alone}"
+    return "alone" if alone else "not alone"
