@@ -7,7 +7,8 @@ gives. That is up or down, with the probabilities that make the mean right; what
 et al. 2022, "Stochastic rounding: implementation, error analysis and applications"). Another seed is another draw of
 the noise.
 
-Sums inside an operation (products, convolutions, reductions) round as well; see :mod:`stages.sides.sum_noise`.
+Sums inside an operation (products, convolutions, reductions) round as well, and factorizations of matrices; see
+:mod:`stages.sides.sum_noise`.
 """
 
 import random
@@ -20,7 +21,7 @@ import torch
 from inductor_debug.models.case import Case
 from inductor_debug.models.torch_private import TorchDispatchMode, pytree, schema_of
 from inductor_debug.stages.sides import running as sides
-from inductor_debug.stages.sides.sum_noise import TERMS, added
+from inductor_debug.stages.sides.sum_noise import FACTORIZATIONS, TERMS, added, deviation
 from inductor_debug.stages.torch_internals.operators import normalizations
 
 MANTISSA = {torch.float32: 23, torch.bfloat16: 7, torch.float16: 10}
@@ -77,6 +78,8 @@ class Rounded(TorchDispatchMode):
         results, form = pytree.tree_flatten(like)
         if not any(map(_is_rounded, results)):
             return like
+        if func in FACTORIZATIONS:
+            args, kwargs = pytree.tree_map(self._disturbed, (args, kwargs))
         exact = in_float64(func, args, kwargs)
         if exact is None:
             return like
@@ -88,6 +91,14 @@ class Rounded(TorchDispatchMode):
             for number, (result, other) in enumerate(zip(results, pytree.tree_leaves(wide), strict=True))
         ]
         return pytree.tree_unflatten(rounded, form)
+
+    def _disturbed(self, value: Any) -> Any:
+        """What a factorization receives, a matrix with the noise of its algorithm."""
+        if not _is_rounded(value) or value.dim() < 2:
+            return value
+        exact = value.double().contiguous()
+        self._add(exact, deviation(exact))
+        return exact
 
     def _in_place(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An operation that writes into one tensor and gives it back; any other runs as it is."""
@@ -123,12 +134,12 @@ class Rounded(TorchDispatchMode):
             piece.add_(self._below(~kept)[first : first + len(piece)]).bitwise_and_(kept)
         return torch.empty_like(like).copy_(exact)
 
-    def _add(self, exact: torch.Tensor, deviation: torch.Tensor) -> None:
+    def _add(self, exact: torch.Tensor, size: torch.Tensor) -> None:
         """Add normal noise of a standard deviation at each element, in place."""
-        deviation = deviation.expand_as(exact).reshape(-1)
+        size = size.expand_as(exact).reshape(-1)
         done = 0
         for piece, first in self._pieces(exact):
-            piece.addcmul_(self._normal[first : first + len(piece)], deviation[done : done + len(piece)])
+            piece.addcmul_(self._normal[first : first + len(piece)], size[done : done + len(piece)])
             done += len(piece)
 
     def _below(self, most: int) -> torch.Tensor:

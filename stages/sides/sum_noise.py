@@ -8,6 +8,10 @@ wider format, and have less.
 Terms that come in runs of one value round alike, and their errors add up: a loop over the gradient behind a pooling was
 measured at eight times that. So on the CPU, where code may add one term after another, the sums of reductions are also
 made by such a loop. Where it is farther off, the noise is as large.
+
+A factorization of a matrix has no such sums for each result. Its algorithms are backward stable: what they give is
+exact for a matrix that differs by their rounding (Higham 2002, "Accuracy and Stability of Numerical Algorithms", ch. 9,
+10, 19). So the noise is in what it receives, :func:`deviation`.
 """
 
 from collections.abc import Callable, Sequence
@@ -162,3 +166,31 @@ TERMS: dict[Any, Callable[..., Noise]] = {
     aten.convolution_backward.default: _convolution_backward,
 }
 """Operation → the squared terms of its sums, from its arguments in float64."""
+
+FACTORIZATIONS = {
+    *(aten._linalg_svd.default, aten._linalg_eigh.default, aten._linalg_eigvals.default, aten.linalg_eig.default),
+    *(aten.linalg_qr.default, aten.geqrf.default, aten.linalg_householder_product.default, aten.ormqr.default),
+    *(aten.linalg_cholesky_ex.default, aten._cholesky_solve_helper.default, aten.cholesky_inverse.default),
+    *(aten.linalg_lu_factor_ex.default, aten.linalg_lu.default, aten.linalg_lu_solve.default),
+    *(aten.linalg_ldl_factor_ex.default, aten.linalg_ldl_solve.default, aten._linalg_det.default),
+    *(aten._linalg_slogdet.default, aten._linalg_solve_ex.default, aten.linalg_inv_ex.default),
+    *(aten.linalg_solve_triangular.default, aten.triangular_solve.default, aten.linalg_lstsq.default),
+    aten.linalg_matrix_exp.default,
+}
+"""Operations whose noise is in the matrices that they receive."""
+
+
+def deviation(matrices: torch.Tensor) -> torch.Tensor:
+    """Standard deviation of a factorization's noise in the matrices that it receives.
+
+    As many roundings as the matrix has rows add up in each element, in no particular direction, of values of the size
+    that the matrix's elements have.
+
+    Args:
+        matrices: [..., rows, columns], float64.
+
+    Returns:
+        Of every element of a matrix the same, [..., 1, 1].
+    """
+    size = matrices.square().mean((-2, -1), keepdim=True).sqrt()
+    return ROUNDOFF * max(matrices.shape[-2:]) ** 0.5 * size

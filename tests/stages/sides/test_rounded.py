@@ -284,3 +284,27 @@ def test_a_defect_tells_what_more_runs_grant() -> None:
     (row,) = (row for row in judged(case, test).failed if row.path == "norm.weight")
     assert "times that of 7 runs that round otherwise, sums as plain loops" in row.message
     assert "every element is within atol=1e-05, rtol=1.3e-06" in row.message
+
+
+FACTORED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "svd": torch.linalg.svdvals, "eigh": lambda x: torch.linalg.eigvalsh(x @ x.mT), "inv": torch.linalg.inv,
+    "solve": lambda x: torch.linalg.solve(x, x.new_ones(len(x), 1)), "cond": torch.linalg.cond,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FACTORED)
+def test_a_factorization_is_as_noisy_as_its_algorithm_makes_it(name: str) -> None:
+    """The smallest singular value is off by the rounding of the largest, which is 1000 times as large."""
+    generator = torch.Generator().manual_seed(0)
+    function = FACTORED[name]
+    for count in (5, 40):
+        noise, eager = [], []
+        for seed in range(8):
+            left, right = (torch.linalg.qr(torch.randn(count, count, generator=generator))[0] for _ in range(2))
+            x = left @ torch.diag(torch.logspace(0, -3, count)) @ right
+            exact = function(x.double())
+            with Rounded(seed, CPU):
+                noise.append((function(x).double() - exact).norm() / exact.norm())
+            eager.append((function(x).double() - exact).norm() / exact.norm())
+        sizes = [torch.stack(errors).square().mean().sqrt() for errors in (noise, eager)]
+        assert sizes[0] / 10 < sizes[1] < 4 * sizes[0]  # a verdict allows 4 floors
