@@ -303,7 +303,8 @@ class Accumulator:
         Of complex numbers each component counts.
         """
         figures = self.figures
-        parts = [side.view(side.real.dtype) for side in values[:2]]
+        values = [numpy.ascontiguousarray(side) for side in values[:2]]
+        parts = [side.view(side.real.dtype) for side in values]
         left, right = formats.bits(pieces[0], values[0]), formats.bits(pieces[1], values[1])
         neither = numpy.isnan(values[0]) & numpy.isnan(values[1])
         unlike = (left != right).reshape(len(neither), -1).any(1) & ~neither

@@ -201,3 +201,13 @@ def test_integers_that_float64_holds_take_the_short_way(monkeypatch: pytest.Monk
         compare_tensors(torch.tensor([1]), torch.tensor([number]))
     assert taken == [True, True, False, False, False, False]
     assert compare_tensors(torch.tensor([2**53]), torch.tensor([2**53 + 1])).max_abs == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_complex_tensors_of_any_strides(dtype: torch.dtype) -> None:
+    x = torch.randn(6, 8, dtype=dtype)
+    y = x.clone()
+    y[4, 2] += 1
+    for view in (lambda z: z.t(), lambda z: z[::2, ::2], lambda z: z[:, 1:3]):
+        found, plain = (compare_tensors(*sides) for sides in ((view(x), view(y)), (view(x).clone(), view(y).clone())))
+        assert (found.verdict, found.max_ulp, found.max_abs) == (plain.verdict, plain.max_ulp, plain.max_abs)
