@@ -72,7 +72,6 @@ _embeddings, _attention = within(f"{_bert}BertEmbeddings.forward"), within(f"{_b
 _attended, _wide = within(f"{_bert}BertSelfOutput.forward"), within(f"{_bert}BertIntermediate.forward")
 _narrow, _pooler = within(f"{_bert}BertOutput.forward"), within(f"{_bert}BertPooler.forward")
 MASK = within(f"{_bert}BertModel._create_attention_masks")("attention_mask = create_bidirectional_mask(")
-TYPE_IDS = _embeddings("buffered_token_type_ids = torch.gather(buffered_token_type_ids, dim=1, index=position_ids)")
 WORDS = _embeddings("inputs_embeds = self.word_embeddings(input_ids)")
 TYPES = _embeddings("token_type_embeddings = self.token_type_embeddings(token_type_ids)")
 POSITIONS = _embeddings("position_embeddings = self.position_embeddings(position_ids)")
@@ -92,7 +91,7 @@ POOLER_DENSE = _pooler("pooled_output = self.dense(first_token_tensor)")
 TANH = _pooler("pooled_output = self.activation(pooled_output)")
 
 EMBEDDINGS: Label = {
-    TYPE_IDS, WORDS, TYPES, _embeddings("embeddings = inputs_embeds + token_type_embeddings"),
+    WORDS, TYPES, _embeddings("embeddings = inputs_embeds + token_type_embeddings"),
     POSITIONS, _embeddings("embeddings = embeddings + position_embeddings"), EMBEDDINGS_NORM,
 }  # fmt: skip
 MASKED: Label = {MASK, ATTENTION}

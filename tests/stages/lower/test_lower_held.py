@@ -98,10 +98,10 @@ def told(case: Case, kernels: Sequence[str]) -> ValueObserver:
 def test_the_first_nan_is_where_it_was_born_with_a_filter_and_without(case: Case) -> None:
     whole = told(case, [])
     first = whole.first("nan")
-    assert first is not None and first["when"] == "after" and "log" in first["kernel"]
+    assert first is not None and first.when == "after" and "log" in first.kernel
     (relu,) = {name for name in VALUES.frame(whole.rows)["kernel"] if "relu" in name}
     assert not VALUES.frame(whole.rows)["written"].isna().any()
-    assert first["born"] == f"{first['kernel']}:{first['handle']}"
+    assert first.born == f"{first.kernel}:{first.handle}"
     filtered = told(case, [relu])
     row = filtered.first("nan")
     assert row is not None and row.when == "before" and row.holds != row.buffer
