@@ -127,8 +127,7 @@ class Engine:
             for part, local in search.found:
                 kind = "operation" if len(part.operations) == 1 else "region"
                 shows = ["alone"] if kind == "operation" else [SMALLER if search.missing else TOGETHER]
-                value = seen.values[local.region.node.name]
-                found = Found(list(part.operations), local, value, kind, shows)
+                found = Found(list(part.operations), local, kind, shows)
                 self.found[seen.id, part.operations[-1].name] = _culprit(graph, found)
         return self._localized(PIECES, failed, None, later)
 
@@ -156,10 +155,12 @@ class Engine:
     def _narrow(self, graph: _Graph, replay: Replay, local: Local, known: list[Found]) -> list[Found]:
         """The operations at fault in a wrong value's region, unless those that are known explain it."""
         value = f"{graph.seen.id} {local.region.node.name}"
-        for item in known:
-            if explained(replay, replay.region(local.region.node, whole=True), [item]):
+        whole = replay.region(local.region.node, whole=True)
+        inside = [item for item in known if item.nodes[-1] in whole.members]
+        if explained(replay, whole, inside):
+            for item in inside:
                 self.found[graph.seen.id, item.nodes[-1].name].others.append(value)
-                return []
+            return []
         if len(self.found) >= self.options.most or self._over:
             self.left += 1
             return []
@@ -213,8 +214,7 @@ class Engine:
         culprits: dict[tuple[str, str], Culprit] = {}
         for graph in self.graphs:
             for local in (item for item in graph.locals if is_steady(item)):
-                value = graph.seen.values[local.region.node.name]
-                found = [Found(list(local.region.operations), local, value, "slope", [STEADY])]
+                found = [Found(list(local.region.operations), local, "slope", [STEADY])]
                 if len(local.region.operations) > 1 and len(culprits) < self.options.most and not self._over:
                     self.progress(
                         f"{graph.seen.id} {local.region.node.name} is off in one direction: by which operation?"

@@ -43,10 +43,31 @@ DRAWS = 8
 """Draws of the noise for a value of few elements, and before any is called a defect."""
 
 
-Given = Mapping[str, torch.Tensor]
-"""Values of nodes, by name."""
+@dataclass(frozen=True)
+class Deviation:
+    """What an operation does that it should not: an error of its own, whatever it receives.
 
-NOTHING: Given = {}
+    Attributes:
+        value: as the backend computed it from what it received.
+        error: that less float64 of the same; None where the value is not floating.
+    """
+
+    value: torch.Tensor
+    error: torch.Tensor | None
+
+    def of(self, right: Any) -> Any:
+        """What the operation gives where ``right`` is right; of that dtype, but for values that are not floating."""
+        if self.error is None or not isinstance(right, torch.Tensor) or not right.is_floating_point():
+            return self.value
+        error = self.error.reshape(right.shape)
+        wrong = torch.where(error.isfinite(), right.double() + error, self.value.reshape(right.shape).double())
+        return wrong.to(right.dtype)
+
+
+Deviations = Mapping[str, Deviation]
+"""By name of the node."""
+
+NOTHING: Deviations = {}
 
 
 @dataclass
@@ -208,29 +229,38 @@ class Replay:
             return local
         return self.compared(shorter) if shorter.operations else replace(local, row=None, unchecked="a view")
 
-    def values(self, region: Region, evaluate: Evaluate, given: Given = NOTHING) -> dict[fx.Node, Any]:
-        """What a region's members compute from what it received; members that are ``given`` are taken as they are."""
+    def values(self, region: Region, evaluate: Evaluate, deviations: Deviations = NOTHING) -> dict[fx.Node, Any]:
+        """What a region's members compute from what it received, where some of them deviate."""
         values: dict[fx.Node, Any] = {}
         for node in region.received:
             known = self.seen.inputs if node.op == "placeholder" else self.seen.values
             values[node] = known[node.name] if node.name in known else Unknown(f"{node.name} was not seen")
         for node in region.members:
-            taken = node.name in given
-            values[node] = given[node.name] if taken else value_of(node, values, self.seen.owner, evaluate)
+            values[node] = value_of(node, values, self.seen.owner, evaluate)
+            if node.name in deviations:
+                values[node] = deviations[node.name].of(values[node])
         return values
 
     @torch.no_grad()
-    def compared(self, region: Region, given: Given = NOTHING) -> Local:
-        """A seen value against float64 of its region, in which members that are ``given`` are taken as they are."""
+    def deviation(self, region: Region) -> Deviation:
+        """Of a value that was compared."""
+        value = self.seen.values[region.node.name]
+        exact = self.values(region, exactly)[region.node]
+        floating = value.is_floating_point() and exact.is_floating_point()
+        return Deviation(value, value.double().reshape(exact.shape) - exact if floating else None)
+
+    @torch.no_grad()
+    def compared(self, region: Region, deviations: Deviations = NOTHING) -> Local:
+        """A seen value against float64 of its region, in which some members may deviate."""
         node, value = region.node, self.seen.values[region.node.name]
         try:
-            exact = self.values(region, exactly, given)[node]
-            rounded = self.values(region, self._rounding, given)[node]
+            exact = self.values(region, exactly, deviations)[node]
+            rounded = self.values(region, self._rounding, deviations)[node]
         except Unknown as error:
             return Local(region, unchecked=str(error))
         if not isinstance(exact, torch.Tensor):
             return Local(region, unchecked=f"{node.target} gives no tensor")
-        exact = exact.double() if exact.is_floating_point() else exact  # where the value itself was given
+        exact = exact.double() if exact.is_floating_point() else exact
         if exact.numel() != value.numel():
             return Local(region, unchecked=f"the buffer has shape {list(value.shape)}, not {list(exact.shape)}")
         if rounded.dtype != value.dtype:
@@ -240,20 +270,23 @@ class Replay:
         if value.is_floating_point():
             local.slope, local.slope_noise = _slope(value, exact), abs(_slope(rounded, exact) or 0.0)
         if local.wrong or value.numel() < FEW or is_steady(local):
-            self._redraw(local, value, exact, given)
+            self._redraw(local, value, exact, deviations)
         return local
 
     def _row(self, name: str, rounded: torch.Tensor, value: torch.Tensor, exact: torch.Tensor) -> TensorComparison:
         return compare_tensors(rounded, value, gold=exact, path=name, factor=self.factor, worst=1)
 
-    def _redraw(self, local: Local, value: torch.Tensor, exact: torch.Tensor, given: Given) -> None:
+    def _value(self, region: Region, evaluate: Evaluate, deviations: Deviations) -> Any:
+        return self.values(region, evaluate, deviations)[region.node]
+
+    def _redraw(self, local: Local, value: torch.Tensor, exact: torch.Tensor, deviations: Deviations) -> None:
         """Judge by the noise of several draws, and of eager: one may be small by luck, or on a branch's other side."""
         assert local.row is not None
         draws = [
-            self.values(local.region, rounded_by(Rounded(self.seed + number, self._device)), given)[local.region.node]
+            self._value(local.region, rounded_by(Rounded(self.seed + number, self._device)), deviations)
             for number in range(DRAWS)
         ]
-        eager = self.values(local.region, as_it_is, given)[local.region.node]
+        eager = self._value(local.region, as_it_is, deviations)
         if value.is_floating_point():
             local.slope_noise = max(abs(_slope(draw, exact) or 0.0) for draw in draws)
             local.slope_nearest = max(abs(_slope(item, exact) or 0.0) for item in (eager, exact.to(value.dtype)))

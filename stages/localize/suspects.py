@@ -1,5 +1,6 @@
 """Which operation of a wrong value's region is at fault."""
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
@@ -8,7 +9,7 @@ from torch import fx
 
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.localize import pieces
-from inductor_debug.stages.localize.replay import Local, Region, Replay, Seen, computes
+from inductor_debug.stages.localize.replay import Deviation, Local, Region, Replay, Seen, computes
 
 
 @dataclass
@@ -18,16 +19,16 @@ class Found:
     Attributes:
         nodes: the operation at fault; several where no single one is.
         local: the comparison that shows it best.
-        value: of the last of ``nodes`` as the backend computed it.
-        kind: ``operation`` or ``region``.
+        kind: ``operation``, ``region`` or ``slope``.
         shows: how it shows, in words.
+        deviation: of the last of ``nodes``; None where what else it makes wrong is not asked.
     """
 
     nodes: list[fx.Node]
     local: Local
-    value: torch.Tensor
     kind: str
     shows: list[str]
+    deviation: Deviation | None = None
 
 
 def narrowed(seen: Seen, local: Local, adapter: AcceleratorAdapter, *, factor: float) -> list[Found]:
@@ -47,9 +48,9 @@ def narrowed(seen: Seen, local: Local, adapter: AcceleratorAdapter, *, factor: f
     """
     region = local.region
     shows = ["in the kernel that ran"] if seen.kernels else ["in place"]
-    operations, value = list(region.operations), seen.values[region.node.name]
+    operations, value = list(region.operations), Replay(seen, factor=factor).deviation(region)
     if len(operations) == 1:
-        return [Found(operations, local, value, "operation", [*shows, _told(_alone(seen, region, adapter, factor))])]
+        return [Found(operations, local, "operation", [*shows, _told(_alone(seen, region, adapter, factor))], value)]
     inner = pieces.taps(region)
 
     def by_itself() -> Seen:
@@ -58,43 +59,61 @@ def narrowed(seen: Seen, local: Local, adapter: AcceleratorAdapter, *, factor: f
 
     found = _named(seen, local, by_itself, adapter, factor)
     if isinstance(found, str):
-        return [Found(operations, local, value, "region", [*shows, f"its operations could not be told apart: {found}"])]
+        return [Found(operations, local, "region", [*shows, f"its operations could not be told apart: {found}"], value)]
     if found:
         return found
     if _alone(seen, region, adapter, factor) is True:
-        return [Found(operations, local, value, "region", [*shows, "only when these operations are fused"])]
+        return [Found(operations, local, "region", [*shows, "only when these operations are fused"], value)]
     in_graph = _named(seen, local, lambda: _in_graph(seen, region, inner, adapter), adapter, factor)
     if in_graph and not isinstance(in_graph, str):
         return in_graph
-    return [Found(operations, local, value, "region", [*shows, "not when its operations are compiled by themselves"])]
+    return [Found(operations, local, "region", [*shows, "not when its operations are compiled by themselves"], value)]
 
 
 def _named(
     seen: Seen, local: Local, run: Callable[[], Seen], adapter: AcceleratorAdapter, factor: float
 ) -> list[Found] | str:
-    """What is wrong where every value is seen, as nodes of the graph that ran first; or why that did not run.
-
-    An operation may be far beyond its own noise and matter nothing (an approximation of erf, before a rounding to
-    bfloat16). If float64 with one wrong value in its place gives what was seen, the first such one is the fault.
-    """
+    """What is wrong where every value is seen, as nodes of the graph that ran first; or why that did not run."""
     tapped = pieces.attempted(run)
     if isinstance(tapped, str):
         return tapped
     graph = {node.name: node for node in seen.graph.nodes}
     replay = Replay(tapped, factor=factor)
-    found = []
+    found: dict[str, Found] = {}
     for inner in replay.locals():
         if inner.wrong:
             single = replay.region(inner.region.node, whole=False)
             named = [graph[node.name] for node in single.operations]
             kind = "operation" if len(named) == 1 else "region"
             shows = ["in the kernel that ran", _told(_alone(tapped, single, adapter, factor))]
-            found.append(Found(named, inner, tapped.values[inner.region.node.name], kind, shows))
-    first = Replay(seen, factor=factor)
+            item = Found(named, inner, kind, shows, replay.deviation(inner.region))
+            found.setdefault(_before_conversion(item).nodes[-1].name, item)
+    needed = _needed(Replay(seen, factor=factor), local.region, list(found.values()))
+    return [_before_conversion(item) for item in needed]
+
+
+def _needed(replay: Replay, region: Region, found: list[Found]) -> list[Found]:
+    """The few operations whose own errors together give what was seen of a region, of all that are wrong in it.
+
+    An operation may be far beyond its own noise and matter nothing (an approximation of erf, before a rounding to
+    bfloat16). Each deviates by its own error alone, not by what came in wrong.
+    """
     for item in found:
-        if explained(first, local.region, [item]):
-            return [_before_conversion(item)]
-    return found
+        if explained(replay, region, [item]):
+            return [item]
+    if len(found) < 2 or not explained(replay, region, found):
+        return found
+    kept = list(found)
+    for item in sorted(found, key=_size):
+        rest = [other for other in kept if other is not item]
+        if explained(replay, region, rest):
+            kept = rest
+    return kept
+
+
+def _size(item: Found) -> float:
+    assert item.local.row is not None
+    return math.inf if item.local.row.ratio is None else item.local.row.ratio
 
 
 def _before_conversion(item: Found) -> Found:
@@ -110,10 +129,14 @@ def _before_conversion(item: Found) -> Found:
 
 
 def explained(replay: Replay, region: Region, found: Iterable[Found]) -> bool:
-    """Whether a value that is wrong is right given the wrong values of operations in its region."""
+    """Whether a value that is wrong is right given the errors of operations in its region."""
     members = {node.name for node in region.members}
-    given = {item.nodes[-1].name: item.value for item in found if item.nodes[-1].name in members}
-    return bool(given) and not replay.compared(region, given).wrong
+    deviations = {
+        item.nodes[-1].name: item.deviation
+        for item in found
+        if item.nodes[-1].name in members and item.deviation is not None
+    }
+    return bool(deviations) and not replay.compared(region, deviations).wrong
 
 
 def _in_graph(seen: Seen, region: Region, inner: list[fx.Node], adapter: AcceleratorAdapter) -> Seen:

@@ -136,6 +136,15 @@ def test_two_faults_are_told_as_two() -> None:
     assert [target for _, target in named(found)] == ["aten.rsqrt.default", "aten.div.Tensor"]
 
 
+@pytest.mark.parametrize("order", [(1.01, 1.3), (1.3, 1.01)])
+def test_two_faults_in_one_kernel_are_told_as_two(order: tuple[float, float]) -> None:
+    """Neither value is stored, and the later one holds the error of the earlier."""
+    module, x = net()
+    with wrong_lowering(aten.rsqrt.default, times(order[0])), wrong_lowering(aten.relu.default, times(order[1])):
+        found = localize(module, (x,))
+    assert [target for _, target in named(found)] == ["aten.rsqrt.default", "aten.relu.default"]
+
+
 def test_a_small_factor_in_bfloat16_is_named_by_its_slope() -> None:
     module, x = net("inference", torch.bfloat16)
     with wrong_lowering(aten.relu.default, times(1.002)):
