@@ -19,11 +19,14 @@ class NodeRow:
         module, source: of ``node``: path of the module, and file:line.
         kernel: ``kernel:handle`` that made it; "" where that is not known.
         elements, dtype: of the value.
-        state: ``right``, ``wrong``, ``slope`` (within the floor, and always in one direction) or ``not_checked``.
+        state: ``right``, ``wrong``, ``slope`` (within the floor, and always in one direction), ``not_checked``, or
+            ``not_compared``: within a region, and told of for its share alone.
         ratio, bound: error over its own floor, and which bound that is.
         error_rms, floor_rms: of the value against float64.
         slope, slope_noise: ⟨error, exact⟩ / ⟨exact, exact⟩, and how large that is in right computations.
         message: why it was not checked.
+        share: of the final error, what the value's own error makes to first order.
+        decisions: what its being another mask or index than gold's makes.
     """
 
     graph: str
@@ -45,6 +48,8 @@ class NodeRow:
     slope: float | None = None
     slope_noise: float | None = None
     message: str = ""
+    share: float | None = None
+    decisions: float | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,8 @@ class Culprit:
         index, got, expected: the worst element, what it holds, and what a right computation holds there.
         shows: how it was seen: ``in the kernel that ran``, ``alone``, ….
         others: further values in which the same operation is wrong, as ``graph node``.
+        remains: of the final error, what remains where the values that it makes wrong are right for what they received;
+            None where that is not known.
     """
 
     place: Place
@@ -92,6 +99,25 @@ class Culprit:
     expected: Any = None
     shows: list[str] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
+    remains: Number | None = None
+
+
+@dataclass(frozen=True)
+class Share:
+    """A value's share of the final error.
+
+    Attributes:
+        graph, node: whose value.
+        target, module, source: of the node, as of :class:`NodeRow`.
+        share: of its own error, and of its being another mask or index than gold's.
+    """
+
+    graph: str
+    node: str
+    target: str
+    module: str
+    source: str
+    share: Number
 
 
 @dataclass(frozen=True)
@@ -110,6 +136,11 @@ class Localization:
         same_bits: whether this run gave the bits of the one without probes; None where that was not looked at.
         missing: what was not looked at, in words.
         seconds: wall time.
+        closure: sum of the shares of the final error, 1 where they account for all of it; None where there are none.
+        shares: the largest, largest first.
+        few: the fewest values that, right for what they received, bring the verdict back, as ``graph node``; told of
+            ``accumulation`` alone.
+        unaccounted: what the shares leave out, in words.
     """
 
     kind: str
@@ -125,3 +156,7 @@ class Localization:
     same_bits: bool | None = None
     missing: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    closure: Number | None = None
+    shares: list[Share] = field(default_factory=list)
+    few: list[str] = field(default_factory=list)
+    unaccounted: list[str] = field(default_factory=list)

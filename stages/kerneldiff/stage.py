@@ -110,7 +110,8 @@ class KernelDiffStage(Stage):
         here = any(row.draw == comparison.draw and row.run == 1 and not row.again for row in comparison.failed)
         test = _of_draw(comparison.test, comparison.draw)
         try:
-            return engine.run(draw=draw, failed=here, test=test, later=failed and not here)
+            worst = max((row.ratio for row in comparison.failed if row.ratio is not None), default=None)
+            return engine.run(draw=draw, failed=here, test=test, later=failed and not here, floors=worst)
         except Exception as error:  # the verdict stands, whatever a backend does when it compiles once more
             log.exception("kerneldiff: localization raised")
             return f"not established: localization raised {in_one_line(error)}"

@@ -1,7 +1,7 @@
 """Looks for the operations at fault in a compiled case."""
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -10,20 +10,26 @@ from torch import fx
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.input_draws import drawn_inputs
-from inductor_debug.stages.artifacts.localization import Culprit, Localization, NodeRow
+from inductor_debug.stages.artifacts.localization import Culprit, Localization, NodeRow, Share
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.localize import messages
+from inductor_debug.stages.localize.account import Account, account
 from inductor_debug.stages.localize.config import LocalizeConfig
+from inductor_debug.stages.localize.frozen import Name
 from inductor_debug.stages.localize.in_place import Search, reference_run
 from inductor_debug.stages.localize.observed import Observer
 from inductor_debug.stages.localize.replay import Local, Replay, Seen, computes, is_steady
+from inductor_debug.stages.localize.shares import Shares
 from inductor_debug.stages.localize.sources import Origin, origins_of_lowered, place_of
 from inductor_debug.stages.localize.suspects import Found, explained, narrowed
 from inductor_debug.stages.numerics.formats import same_bits
 from inductor_debug.stages.sides import running as sides
 
 OBSERVED, PIECES = "observed", "pieces"
+
+LARGEST = 8
+"""Shares of the final error that are told by name."""
 
 STEADY = "always in one direction"
 TOGETHER = "only when these operations are compiled together"
@@ -76,9 +82,19 @@ class Engine:
         self.missing: list[str] = []
         self.left = 0
         self.graphs: list[_Graph] = []
-        self.found: dict[tuple[str, str], Culprit] = {}
+        self.found: dict[Name, Culprit] = {}
+        self.values: dict[Name, set[Name]] = defaultdict(set)
+        self.floors: float | None = None
 
-    def run(self, *, draw: int, failed: bool, test: sides.Leaves | None, later: bool = False) -> Localized:
+    def run(
+        self,
+        *,
+        draw: int,
+        failed: bool,
+        test: sides.Leaves | None,
+        later: bool = False,
+        floors: float | None = None,
+    ) -> Localized:
         """Look, in the buffers of the kernels that run where they can be seen, else in parts of the graph.
 
         Args:
@@ -86,7 +102,9 @@ class Engine:
             failed: whether the comparison of outputs failed in that call.
             later: whether only later calls failed.
             test: what the test side gave in that comparison, of the same draw; None where it is not kept.
+            floors: error over floor of the output that is worst.
         """
+        self.floors = floors
         if self.adapter.rewriting_backend(lambda graph, text: text) is None:
             return self._in_place(draw=draw, failed=failed, later=later)
         self.progress("compiling once more, to see what each kernel makes")
@@ -117,6 +135,10 @@ class Engine:
             if seen.call:
                 self.missing.append(f"{seen.id}, run {seen.call + 1}")
                 continue
+            if self._own_run:
+                self._look(graph := _Graph(seen, reference.origins[seen.id]))
+                self.graphs.append(graph)
+                continue
             search = Search(seen, self.adapter, self.factor, lambda: self._over, self.progress)
             search.run()
             if not search.found:
@@ -129,7 +151,12 @@ class Engine:
                 shows = ["alone"] if kind == "operation" else [SMALLER if search.missing else TOGETHER]
                 found = Found(list(part.operations), local, kind, shows)
                 self.found[seen.id, part.operations[-1].name] = _culprit(graph, found)
-        return self._localized(PIECES, failed, None, later)
+        return self._localized(OBSERVED if self._own_run else PIECES, failed, None, later)
+
+    @property
+    def _own_run(self) -> bool:
+        """Whether torch, operation by operation, is what the backend runs."""
+        return self.adapter.as_traced and self.adapter.level == "aot"
 
     @property
     def _over(self) -> bool:
@@ -154,12 +181,15 @@ class Engine:
 
     def _narrow(self, graph: _Graph, replay: Replay, local: Local, known: list[Found]) -> list[Found]:
         """The operations at fault in a wrong value's region, unless those that are known explain it."""
-        value = f"{graph.seen.id} {local.region.node.name}"
+        name = graph.seen.id, local.region.node.name
+        value = " ".join(name)
         whole = replay.region(local.region.node, whole=True)
         inside = [item for item in known if item.nodes[-1] in whole.members]
         if explained(replay, whole, inside):
             for item in inside:
-                self.found[graph.seen.id, item.nodes[-1].name].others.append(value)
+                key = graph.seen.id, item.nodes[-1].name
+                self.found[key].others.append(value)
+                self.values[key].add(name)
             return []
         if len(self.found) >= self.options.most or self._over:
             self.left += 1
@@ -168,6 +198,7 @@ class Engine:
         found = narrowed(graph.seen, local, self.adapter, factor=self.factor)
         for item in found:
             key = graph.seen.id, item.nodes[-1].name
+            self.values[key].add(name)
             if key in self.found:
                 self.found[key].others.append(value)
             else:
@@ -183,8 +214,11 @@ class Engine:
             most = f"stages.kerneldiff.localize.most={self.options.most}"
             self.missing.append(f"which operation makes {counted(self.left, 'further value')} wrong ({most})")
         whole = checked >= operations and not self.missing
+        kind = _kind(culprits, failed=failed, same=same, whole=whole)
+        accounted = self._accounted(method, kind, culprits)
+        culprits = [self._with_remains(item, accounted) for item in culprits]
         found = Localization(
-            kind=_kind(culprits, failed=failed, same=same, whole=whole),
+            kind=kind,
             method=method,
             message="",
             culprits=culprits,
@@ -205,9 +239,39 @@ class Engine:
             same_bits=same,
             missing=self.missing,
             seconds=round(time.monotonic() - self.began, 3),
+            closure=accounted.closure,
+            shares=self._largest(accounted),
+            few=[" ".join(name) for name in accounted.few],
+            unaccounted=accounted.missing,
         )
-        rows = [row for graph in self.graphs for row in _rows(graph)]
+        rows = [row for graph in self.graphs for row in _rows(graph, accounted.shares or Shares())]
         return Localized(messages.told(found, failed=failed, later=later), rows)
+
+    def _accounted(self, method: str, kind: str, culprits: list[Culprit]) -> Account:
+        """What the errors of the values that were seen cost the outputs; empty where the backend's were not."""
+        if not self.options.shares or method != OBSERVED:
+            return Account()
+        if self._over:
+            return Account(missing=[f"shares of the final error: {self._budget}"])
+        self.progress("what each value's error makes of the final error")
+        asked = kind == "accumulation" and self.floors
+        target = self.factor / self.floors if asked and self.floors else None
+        places = [(item.place.graph, item.place.node) for item in culprits]
+        wrong = {place: self.values[place] for place in places}
+        return account([graph.seen for graph in self.graphs], wrong, target)
+
+    def _with_remains(self, item: Culprit, accounted: Account) -> Culprit:
+        return replace(item, remains=accounted.remains.get((item.place.graph, item.place.node)))
+
+    def _largest(self, accounted: Account) -> list[Share]:
+        graphs = {graph.seen.id: graph for graph in self.graphs}
+        found = []
+        for (graph_id, name), share in accounted.ranked[:LARGEST]:
+            graph = graphs[graph_id]
+            (node,) = (item for item in graph.seen.graph.nodes if item.name == name)
+            origin = graph.origins.get(name, Origin())
+            found.append(Share(graph_id, name, str(node.target), origin.module, origin.source, share))
+        return found
 
     def _slopes(self) -> list[Culprit]:
         """What is off in one direction alone, narrowed down to the operation where the region has several."""
@@ -223,6 +287,7 @@ class Engine:
                     single = [item for item in inner if item.kind == "operation"]
                     found = [replace(item, kind="slope", shows=[STEADY, *item.shows]) for item in single] or found
                 for item in found:
+                    self.values[graph.seen.id, item.nodes[-1].name].add((graph.seen.id, local.region.node.name))
                     culprits.setdefault((graph.seen.id, item.nodes[-1].name), _culprit(graph, item))
         return list(culprits.values())
 
@@ -293,19 +358,17 @@ def _culprit(graph: _Graph, item: Found) -> Culprit:
     )
 
 
-def _rows(graph: _Graph) -> Iterator[NodeRow]:
+def _rows(graph: _Graph, shares: Shares) -> Iterator[NodeRow]:
     seen = graph.seen
+    told = {local.region.node.name for local in graph.locals}
     for local in graph.locals:
         node, row = local.region.node, local.row
-        origin = graph.origins.get(node.name, Origin())
         right = "slope" if is_steady(local) else "right"
-        yield NodeRow(
-            seen.id, seen.call, node.name, str(node.target),
-            " ".join(operation.name for operation in local.region.operations),
-            origin.original, origin.module, origin.source, seen.kernels.get(node.name, ""),
+        yield replace(
+            _row(graph, node, "not_checked" if row is None else "wrong" if local.wrong else right, shares),
+            operations=" ".join(operation.name for operation in local.region.operations),
             elements=None if row is None else row.elements,
             dtype="" if row is None else row.dtype,
-            state="not_checked" if row is None else "wrong" if local.wrong else right,
             ratio=None if row is None else row.ratio,
             bound="" if row is None else row.bound,
             error_rms=None if row is None else row.error_rms,
@@ -313,4 +376,17 @@ def _rows(graph: _Graph) -> Iterator[NodeRow]:
             slope=local.slope,
             slope_noise=local.slope_noise,
             message=local.unchecked,
-        )  # fmt: skip
+        )
+    for node in seen.graph.nodes:
+        if node.name not in told and (seen.id, node.name) in {**shares.own, **shares.decisions}:
+            yield _row(graph, node, "not_compared", shares)
+
+
+def _row(graph: _Graph, node: fx.Node, state: str, shares: Shares) -> NodeRow:
+    """What is told of any value."""
+    seen, origin = graph.seen, graph.origins.get(node.name, Origin())
+    return NodeRow(
+        seen.id, seen.call, node.name, str(node.target), node.name, origin.original, origin.module, origin.source,
+        seen.kernels.get(node.name, ""), None, "", state,
+        share=shares.own.get((seen.id, node.name)), decisions=shares.decisions.get((seen.id, node.name)),
+    )  # fmt: skip

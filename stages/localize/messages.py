@@ -1,9 +1,11 @@
 """What localization tells a person."""
 
 from dataclasses import replace
+from typing import Any
 
 from inductor_debug.stages.artifacts.localization import Culprit, Localization
 from inductor_debug.stages.formatting import counted, short
+from inductor_debug.stages.localize.account import TRUSTED
 
 FEW = 3
 """Culprits that a message describes."""
@@ -11,11 +13,11 @@ FEW = 3
 
 def told(found: Localization, *, failed: bool, later: bool) -> Localization:
     """The same with its message; ``failed``: the call that was looked at does; ``later``: only later ones do."""
-    parts = [_head(found, failed=failed, later=later), _coverage(found)]
+    parts = [_head(found, failed=failed, later=later), _coverage(found), _accounted(found)]
     if found.same_bits is False:
         parts.append("The run that was looked at did not give the bits of the run that was compared.")
     if found.missing:
-        parts.append(f"Not looked at: {'; '.join(found.missing[:FEW])}{', …' * (len(found.missing) > FEW)}.")
+        parts.append(f"Not looked at: {_first(found.missing)}.")
     return replace(found, message=" ".join(part for part in parts if part))
 
 
@@ -63,7 +65,8 @@ def _culprit(item: Culprit) -> str:
         size = f"is off by {short(item.ratio)} times its own rounding noise"
     worst = "" if item.index is None else f"; worst at {item.index}: {short(item.got)}, not {short(item.expected)}"
     others = f" It makes {counted(len(item.others), 'further value')} wrong." if item.others else ""
-    return f"{what}{line}{module}{kernel} {size}{worst}. It shows {', '.join(item.shows)}.{others}"
+    remains = "" if item.remains is None else f" With that mended, {share(item.remains)} of the final error remains."
+    return f"{what}{line}{module}{kernel} {size}{worst}. It shows {', '.join(item.shows)}.{others}{remains}"
 
 
 def _coverage(found: Localization) -> str:
@@ -73,3 +76,30 @@ def _coverage(found: Localization) -> str:
     return (
         f"{found.checked} of {found.operations} operations were checked, in {counted(found.regions, 'value')}{largest}."
     )
+
+
+def _accounted(found: Localization) -> str:
+    """Which values the final error comes from."""
+    if found.closure is None:
+        return ""
+    closure = float(found.closure)
+    if not abs(closure - 1) <= TRUSTED:
+        missing = f" Not accounted for: {_first(found.unaccounted)}." if found.unaccounted else ""
+        return f"Shares of the final error add up to {closure:.3g} of it: first order does not account for it.{missing}"
+    largest = [f"{share(item.share)} by {item.target} ({item.graph} {item.node})" for item in found.shares[:FEW]]
+    parts = [f"Of the final error {', '.join(largest)} (all shares add up to {closure:.4f})."]
+    if found.few:
+        parts.append(
+            f"Computed in a wider format, {counted(len(found.few), 'value')} would bring it down to what the verdict "
+            f"allows: {_first(found.few)}."
+        )
+    return " ".join(parts)
+
+
+def share(value: Any) -> str:
+    """A part of a whole."""
+    return f"{100 * float(value):.3g} %"
+
+
+def _first(items: list[str]) -> str:
+    return "; ".join(items[:FEW]) + "; …" * (len(items) > FEW)

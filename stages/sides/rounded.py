@@ -63,7 +63,7 @@ class Rounded(TorchDispatchMode):
         views = any(returned.alias_info is not None and not returned.alias_info.is_write for returned in schema.returns)
         if views or _AS_IT_IS.intersection(func.tags):
             return func(*args, **kwargs)
-        decomposition = _table().get(func)
+        decomposition = decompositions().get(func)
         if decomposition is not None:
             with self:
                 result = decomposition(*args, **kwargs)
@@ -193,7 +193,7 @@ def _wide(value: Any) -> Any:
 
 
 @cache
-def _table() -> dict[Any, Callable[..., Any]]:
+def decompositions() -> dict[Any, Callable[..., Any]]:
     """Core ATen decompositions of operations that draw no random numbers."""
     table = {**torch.export.default_decompositions(), **normalizations()}
     drawing = torch.Tag.nondeterministic_seeded

@@ -1,0 +1,68 @@
+"""What the errors of a step's values cost its outputs."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from inductor_debug.stages.localize.frozen import Name, Step
+from inductor_debug.stages.localize.replay import Seen
+from inductor_debug.stages.localize.shares import Shares, fewest, shares_of
+
+TRUSTED = 0.1
+"""How far from 1 the sum of the shares may be."""
+
+
+@dataclass
+class Account:
+    """Of one step.
+
+    Attributes:
+        shares: of each value, to first order; None where the outputs have no error, or could not be followed.
+        remains: by culprit, the share of the final error that remains where its values are right for what they
+            received.
+        few: the fewest values that are to be right for a verdict that passes; empty where that was not asked.
+        missing: what is not accounted for, in words.
+    """
+
+    shares: Shares | None = None
+    remains: dict[Name, float] = field(default_factory=dict)
+    few: list[Name] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    @property
+    def closure(self) -> float | None:
+        """The sum of the shares."""
+        return None if self.shares is None else self.shares.closure
+
+    @property
+    def trusted(self) -> bool:
+        """Whether first order accounts for the error."""
+        return self.closure is not None and abs(self.closure - 1) <= TRUSTED
+
+    @property
+    def ranked(self) -> list[tuple[Name, float]]:
+        """Values and their shares, their decisions included, the largest first."""
+        if self.shares is None:
+            return []
+        names = {**self.shares.own, **self.shares.decisions}
+        return sorted(((name, self.shares.of(name) or 0.0) for name in names), key=lambda item: -abs(item[1]))
+
+
+def account(runs: Sequence[Seen], culprits: Mapping[Name, Collection[Name]], target: float | None) -> Account:
+    """Account for the final error of a step.
+
+    Args:
+        runs: of its graphs.
+        culprits: operation at fault → the values that it makes wrong.
+        target: the share of the error with which the verdict would pass, to learn which few operations it takes; None
+            where that is not asked.
+    """
+    step = Step(runs)
+    found = Account(missing=step.missing)
+    if not step.error:
+        return found
+    found.shares = shares_of(step)
+    found.missing += found.shares.missing
+    found.remains = {name: step.remaining(values) for name, values in culprits.items()}
+    if target is not None:
+        found.few = fewest(step, found.shares, target)
+    return found

@@ -1,0 +1,186 @@
+"""The derivative of one node of a graph, in float64."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+
+from inductor_debug.models.torch_private import pytree
+from inductor_debug.stages.localize.evaluation import Unknown, exactly, taken_by, value_of
+from inductor_debug.stages.sides.rounded import MANTISSA, decompositions
+
+aten = torch.ops.aten
+
+
+class NoDerivative(Exception):
+    """An operation can't be differentiated; the message says why."""
+
+
+def derivative(
+    node: fx.Node, values: Mapping[fx.Node, Any], owner: torch.nn.Module, cotangents: Mapping[int, torch.Tensor]
+) -> dict[fx.Node, Any]:
+    """What cotangents of an operation's results become for what it takes.
+
+    Args:
+        node: a call.
+        values: of the nodes that it takes, floating tensors in float64.
+        owner: what holds the graph's constants.
+        cotangents: by number of the result.
+
+    Returns:
+        Of each node that it takes; by number where that has several results.
+
+    Raises:
+        NoDerivative: torch has none, or it stops within the operation.
+        Unknown: the operation can't be computed.
+    """
+    leaves: dict[tuple[fx.Node, int | None], torch.Tensor] = {}
+
+    def leaf(source: fx.Node, value: Any, place: int | None) -> Any:
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        leaves[source, place] = value.detach().clone().requires_grad_()
+        return leaves[source, place]
+
+    given = {}
+    for source in taken_by(node):
+        value = values[source]
+        several = isinstance(value, (tuple, list))
+        given[source] = (
+            [leaf(source, item, place) for place, item in enumerate(value)] if several else leaf(source, value, None)
+        )
+    with torch.enable_grad():
+        results = pytree.tree_leaves(value_of(node, given, owner, _differentiably))
+    pairs = [(results[place], cotangent) for place, cotangent in cotangents.items() if _floating(results[place])]
+    if not leaves or not pairs:
+        return {}
+    stopped = [result for result, _ in pairs if not result.requires_grad]
+    if stopped:
+        if node.target in CONSTANT:
+            return {}
+        raise NoDerivative("its results do not lead back to what it takes")
+    try:
+        gradients = torch.autograd.grad(
+            [result for result, _ in pairs],
+            list(leaves.values()),
+            [cotangent.reshape(result.shape) for result, cotangent in pairs],
+            allow_unused=True,
+        )
+    except RuntimeError as error:
+        raise NoDerivative(str(error).partition("\n")[0]) from error
+    found: dict[fx.Node, Any] = {}
+    for (source, place), gradient in zip(leaves, gradients, strict=True):
+        if gradient is None:
+            continue
+        if place is None:
+            found[source] = gradient
+        else:
+            found.setdefault(source, {})[place] = gradient
+    return found
+
+
+def _floating(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+CONSTANT = {
+    *(aten.full_like.default, aten.zeros_like.default, aten.ones_like.default, aten.sign.default),
+    *(aten.new_zeros.default, aten.new_full.default, aten.new_empty.default, aten.empty_like.default),
+    *(aten.floor.default, aten.ceil.default, aten.round.default, aten.trunc.default),
+}
+"""Operations whose results do not change with the values that they take, or only where they jump."""
+
+
+def _differentiably(target: Any, args: Any, kwargs: Any) -> Any:
+    formula = FORMULAS.get(target) or decompositions().get(target) or getattr(target, "impl_aten", None)
+    if formula is None:
+        return exactly(target, args, kwargs)
+    args, kwargs = pytree.tree_map(lambda item: torch.float64 if _narrow(item) else item, (args, kwargs))
+    args = [list(item) if isinstance(item, list) else item for item in args]  # of a graph they can't be written into
+    try:
+        result = formula(*args, **kwargs)
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise Unknown(f"{target} raised {str(error).partition(chr(10))[0]}") from error
+    return exactly(target, args, kwargs) if result is NotImplemented else result
+
+
+def _narrow(value: Any) -> bool:
+    return isinstance(value, torch.dtype) and value in MANTISSA
+
+
+def _itself(x: torch.Tensor, *rest: Any, **options: Any) -> torch.Tensor:
+    return x
+
+
+def _copied(target: torch.Tensor, source: torch.Tensor, *rest: Any) -> torch.Tensor:
+    return source.expand_as(target)
+
+
+def _converted(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return x.to(dtype)
+
+
+def _normalized(
+    x: torch.Tensor, weight: Any, bias: Any, mean: torch.Tensor, variance: torch.Tensor, momentum: float, eps: float
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Batch norm by running statistics, of which torch's own has no gradient."""
+    shape = [1, -1] + [1] * (x.dim() - 2)
+    result = (x - mean.view(shape)) * (variance.view(shape) + eps).rsqrt()
+    result = result if weight is None else result * weight.view(shape)
+    return result if bias is None else result + bias.view(shape), x.new_empty(0), x.new_empty(0)
+
+
+def _scores(
+    query: torch.Tensor, key: torch.Tensor, causal: bool, mask: torch.Tensor | None, scale: float | None
+) -> Any:
+    """Attention's scores, [..., queries, keys]."""
+    scores = query @ key.mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    if causal:
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+        scores = scores.masked_fill(~seen, -math.inf)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+    return scores
+
+
+def _attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout: float = 0.0, causal: bool = False, *,
+    attn_mask: torch.Tensor | None = None, scale: float | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    """The result and the logarithm of the sum of exponentials, which torch's own has no gradient of."""
+    if dropout:
+        raise Unknown("attention draws its dropout")
+    scores = _scores(query, key, causal, attn_mask, scale)
+    return scores.softmax(-1) @ value, scores.logsumexp(-1)
+
+
+def _attention_backward(
+    gradient: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, result: torch.Tensor,
+    logsumexp: torch.Tensor, dropout: float, causal: bool, *, attn_mask: torch.Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
+    """From the result and the logarithm of the sum of exponentials, as FlashAttention does (arXiv 2205.14135, B.4)."""
+    if dropout:
+        raise Unknown("attention draws its dropout")
+    shares = (_scores(query, key, causal, attn_mask, scale) - logsumexp.reshape(*query.shape[:-1], 1)).exp()
+    own = (gradient * result).sum(-1, keepdim=True)
+    scores = shares * (gradient @ value.mT - own) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    return scores @ key, scores.mT @ query, shares.mT @ gradient
+
+
+FORMULAS: dict[Any, Callable[..., Any]] = {
+    aten.detach.default: _itself,
+    aten.alias.default: _itself,
+    aten.lift_fresh_copy.default: _itself,
+    aten.copy_.default: _copied,
+    aten.copy.default: _copied,
+    torch.ops.prims.convert_element_type.default: _converted,
+    aten._native_batch_norm_legit_no_training.default: _normalized,
+    aten._scaled_dot_product_flash_attention_for_cpu.default: _attention,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _attention_backward,
+}
+"""What autograd stops at, or has no derivative of."""

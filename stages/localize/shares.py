@@ -1,0 +1,183 @@
+"""How much of the final error each value's own error makes, by frozen residuals.
+
+δ = seen − float64 of what the value's region received is what an operation did wrong, whatever came in. To first order
+the error of the outputs is the sum of what the δ make of it. So the error itself, as a cotangent, goes back through the
+graph, and ⟨cotangent, δ⟩ / ⟨error, error⟩ is the share of that value. Each operation is differentiated by itself in
+float64, half-way between what it received and what it receives in gold. Autograd over the whole graph would stop in
+silence at values that were detached, or that have no gradient.
+
+Masks and indices jump, and have no derivative. Where they are others than gold's, what that makes of the operation that
+takes them is a share of its own: that of a *decision*.
+
+The sum of all shares is the *closure*: 1, as far as first order and what was seen account for the error. The error is
+that of all outputs relative to their size, and that of all gradients.
+"""
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from inductor_debug.models.torch_private import pytree
+from inductor_debug.stages.localize.derivatives import NoDerivative, derivative
+from inductor_debug.stages.localize.evaluation import Unknown, taken_by
+from inductor_debug.stages.localize.frozen import Name, Pass, Step, computed_of, is_floating
+
+
+@dataclass
+class Shares:
+    """Of the error of a step's outputs and gradients.
+
+    Attributes:
+        own: value → share of its own error.
+        decisions: mask or index → share of its being another than gold's.
+        missing: what could not be accounted for, in words.
+    """
+
+    own: dict[Name, float] = field(default_factory=dict)
+    decisions: dict[Name, float] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+    @property
+    def closure(self) -> float:
+        """The sum of all shares."""
+        return sum(self.own.values()) + sum(self.decisions.values())
+
+    def of(self, name: Name) -> float | None:
+        """Of a value, its decisions included; None where it has none."""
+        found = [part[name] for part in (self.own, self.decisions) if name in part]
+        return sum(found) if found else None
+
+
+@torch.no_grad()
+def shares_of(step: Step) -> Shares:
+    """Shares of the values that were seen in a step whose outputs have an error."""
+    found = Shares()
+    from_after: list[tuple[Any, torch.Tensor]] = []
+    for each, given in zip(reversed(step.passes), reversed(step.cotangents), strict=True):
+        cotangents: dict[fx.Node, Any] = dict(given)
+        for node, value in from_after:
+            _add(cotangents, node, value)
+        back = _backward(each, cotangents, found)
+        first = step.passes[0]
+        results = first.outputs[len(first.outputs) - first.saved :]
+        from_after = [(result, back[node]) for result, node in zip(results, each.placeholders, strict=False)
+                      if node in back]  # fmt: skip
+    return found
+
+
+def fewest(step: Step, shares: Shares, target: float) -> list[Name]:
+    """The fewest values that bring the error down to a share of itself where they are right for what they received.
+
+    They are taken by their shares, the largest first, and how many it takes is found by computing the step again.
+
+    Args:
+        target: the share of the error that may remain.
+    """
+    ranked = sorted(shares.own, key=lambda name: -(shares.of(name) or 0.0))
+    enough, few = len(ranked), 0
+    while few < enough:
+        middle = (few + enough) // 2
+        if step.remaining(ranked[:middle]) <= target:
+            enough = middle
+        else:
+            few = middle + 1
+    return ranked[:enough]
+
+
+def _add(cotangents: dict[fx.Node, Any], node: fx.Node, value: torch.Tensor) -> None:
+    cotangents[node] = cotangents[node] + value.reshape(cotangents[node].shape) if node in cotangents else value
+
+
+def _backward(run: Pass, cotangents: dict[fx.Node, Any], found: Shares) -> dict[fx.Node, torch.Tensor]:
+    """Take cotangents from a pass's outputs to its inputs; the shares of what lies between go into ``found``."""
+    parts: dict[fx.Node, dict[int, torch.Tensor]] = {}  # of operations with several results
+    back: dict[fx.Node, torch.Tensor] = {}
+    for node in reversed(run.seen.graph.nodes):
+        cotangent = cotangents.pop(node, None)
+        if node.op == "placeholder" and cotangent is not None:
+            back[node] = cotangent
+        if node.op != "call_function":
+            continue
+        if cotangent is not None and node in run.residual:
+            share = float((cotangent.reshape(run.residual[node].shape) * run.residual[node]).sum())
+            found.own[run.seen.id, node.name] = share
+        if node.target is operator.getitem:
+            if cotangent is not None:
+                parts.setdefault(taken_by(node)[0], {})[node.args[1]] = cotangent
+            continue
+        wanted = parts.pop(node, {}) if cotangent is None else {0: cotangent}
+        if not wanted:
+            continue
+        if isinstance(run.actual[node], Unknown) or (node not in run.residual and isinstance(run.gold[node], Unknown)):
+            found.missing.append(f"{run.seen.id} {node.name} ({node.target}): {run.actual[node]}")
+            continue
+        try:
+            gradients = _differentiated(run, node, wanted, found)
+        except (NoDerivative, Unknown) as error:
+            found.missing.append(f"{run.seen.id} {node.name} ({node.target}): {error}")
+            continue
+        for source, value in gradients.items():
+            if isinstance(value, dict):
+                parts.setdefault(source, {}).update(value)
+            else:
+                _add(cotangents, source, value)
+    return back
+
+
+def _differentiated(run: Pass, node: fx.Node, wanted: Mapping[int, torch.Tensor], found: Shares) -> dict[fx.Node, Any]:
+    """What cotangents become for what an operation takes; what jumps in it gets its share.
+
+    An operation may decide by a number that it takes, as the gradient of ReLU does: it has no derivative by that.
+    """
+    sources = [source for source in taken_by(node) if _differ(run.actual[source], run.gold[source])]
+    decided = [source for source in sources if not run.actual[source].is_floating_point()]
+    between = {source: _half_way(run.actual[source], run.gold[source]) for source in taken_by(node)}
+    gradients = derivative(node, between, run.seen.owner, wanted)
+    jumping = [source for source in sources if source not in decided
+               and not (source in gradients and bool(gradients[source].any()))]  # fmt: skip
+    _jumps(run, node, [*decided, *jumping], wanted, found)
+    if jumping:
+        between |= {source: run.gold[source] for source in jumping}
+        gradients = derivative(node, between, run.seen.owner, wanted)
+    return gradients
+
+
+def _differ(actual: Any, gold: Any) -> bool:
+    both = isinstance(actual, torch.Tensor) and isinstance(gold, torch.Tensor)
+    return both and actual.shape == gold.shape and not torch.equal(actual, gold)
+
+
+def _half_way(actual: Any, gold: Any) -> Any:
+    """What an operation receives half-way between the run and gold; of what is not floating, gold's."""
+    if isinstance(actual, (tuple, list)) and isinstance(gold, (tuple, list)):
+        return [_half_way(*pair) for pair in zip(actual, gold, strict=True)]
+    return (
+        (actual + gold) / 2
+        if is_floating(actual) and is_floating(gold)
+        else actual
+        if isinstance(gold, Unknown)
+        else gold
+    )
+
+
+def _jumps(
+    run: Pass, node: fx.Node, sources: Sequence[fx.Node], wanted: Mapping[int, torch.Tensor], found: Shares
+) -> None:
+    """Shares of what an operation takes that is not gold's and by which it has no derivative."""
+    values = {source: run.actual[source] for source in taken_by(node)}
+    for source in sources:
+        after = {**values, source: run.gold[source]}
+        results = [computed_of(node, each, run.seen) for each in (values, after)]
+        values = after
+        if any(isinstance(result, Unknown) for result in results):
+            continue
+        was, would_be = (pytree.tree_leaves(result) for result in results)
+        changes = {place: torch.where(was[place] == would_be[place], 0.0, was[place] - would_be[place])
+                   for place in wanted if is_floating(was[place])}  # fmt: skip
+        share = sum(float((wanted[place].reshape(change.shape) * change).sum()) for place, change in changes.items())
+        name = run.seen.id, source.name
+        found.decisions[name] = found.decisions.get(name, 0.0) + share

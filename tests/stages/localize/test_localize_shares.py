@@ -1,0 +1,208 @@
+"""Shares of the final error: they add up to it, tell what costs it, and what remains where something is mended."""
+
+import operator
+from typing import Any
+
+import pytest
+import torch
+from test_localize_engine import net, times, wrong_lowering
+from torch import Tensor, fx, nn
+
+from inductor_debug import localize
+from inductor_debug.stages.localize.account import account
+from inductor_debug.stages.localize.derivatives import FORMULAS, NoDerivative, derivative
+from inductor_debug.stages.localize.engine import Localized
+from inductor_debug.stages.localize.frozen import Step
+from inductor_debug.stages.localize.replay import Seen
+from inductor_debug.stages.localize.shares import fewest, shares_of
+
+aten = torch.ops.aten
+
+
+def graph_of(build: Any, count: int) -> fx.Graph:
+    """A graph of ``count`` inputs, whose result is what ``build`` gives of them."""
+    graph = fx.Graph()
+    result = build(graph, *(graph.placeholder(f"x{number}") for number in range(count)))
+    graph.output((result,) if isinstance(result, fx.Node) else tuple(result))
+    return graph
+
+
+def seen_of(graph: fx.Graph, inputs: list[Tensor], wrong: dict[str, Tensor]) -> Seen:
+    """A run in float32 of which every value was seen; those that are ``wrong`` have an error more."""
+    values: dict[fx.Node, Any] = {}
+    given = {}
+    for node, value in zip((node for node in graph.nodes if node.op == "placeholder"), inputs, strict=True):
+        values[node] = given[node.name] = value
+    for node in graph.nodes:
+        if node.op == "call_function":
+            args = fx.map_arg(node.args, values.__getitem__)
+            values[node] = node.target(*args)
+            if node.name in wrong:
+                values[node] = values[node] + wrong[node.name]
+    found = {node.name: value for node, value in values.items() if node.op == "call_function"}
+    return Seen("g0.forward", graph, nn.Module(), given, found)
+
+
+def chain(graph: fx.Graph, x: fx.Node, y: fx.Node) -> fx.Node:
+    product = named(graph, "mm", aten.mm.default, x, y)
+    return named(graph, "tanh", aten.tanh.default, named(graph, "mul", aten.mul.Tensor, product, product))
+
+
+def named(graph: fx.Graph, name: str, target: Any, *args: Any) -> fx.Node:
+    return graph.create_node("call_function", target, args, name=name)
+
+
+def test_shares_are_what_each_error_makes_of_the_result() -> None:
+    """Of two errors, checked against float64 with each of them alone."""
+    torch.manual_seed(0)
+    graph = graph_of(chain, 2)
+    x, y = torch.randn(2, 6, 6) / 2
+    wrong = {"mm": 1e-3 * torch.randn(6, 6), "mul": 3e-3 * torch.randn(6, 6)}
+    step = Step([seen_of(graph, [x, y], wrong)])
+    found = shares_of(step)
+
+    def result(*names: str) -> Tensor:
+        errors = {name: wrong[name].double() if name in names else 0.0 for name in wrong}
+        product = x.double() @ y.double() + errors["mm"]
+        return (product * product + errors["mul"]).tanh()
+
+    error = result("mm", "mul") - result()
+    for name in wrong:
+        alone = result(name) - result()
+        assert found.own["g0.forward", name] == pytest.approx(
+            float((alone * error).sum() / error.square().sum()), abs=0.01
+        )
+        other = ({*wrong} - {name}).pop()
+        expected = float((result(other) - result()).norm() / error.norm())
+        assert step.remaining([("g0.forward", name)]) == pytest.approx(expected, abs=0.002)
+    assert found.closure == pytest.approx(1, abs=1e-3)
+    assert step.remaining([]) == pytest.approx(1, abs=1e-6)
+
+
+def test_a_large_error_is_linearized_half_way() -> None:
+    """A product three times too large, which at what was seen alone would have another share than 1."""
+    torch.manual_seed(0)
+    x, y = torch.randn(2, 6, 6) / 4
+    step = Step([seen_of(graph_of(chain, 2), [x, y], {"mm": 2 * (x @ y)})])
+    assert shares_of(step).closure == pytest.approx(1, abs=0.1)
+
+
+def test_a_mask_that_is_not_golds_has_a_share_of_its_own() -> None:
+    """Both as a tensor of its own and inside the gradient of ReLU, which decides by a number."""
+
+    def masked(graph: fx.Graph, x: fx.Node, gradient: fx.Node) -> list[fx.Node]:
+        moved = named(graph, "mul", aten.mul.Tensor, x, 1.0)
+        mask = named(graph, "gt", aten.gt.Scalar, moved, 0.0)
+        chosen = graph.call_function(aten.where.self, (mask, gradient, x))
+        return [chosen, graph.call_function(aten.threshold_backward.default, (gradient, moved, 0))]
+
+    torch.manual_seed(0)
+    graph = graph_of(masked, 2)
+    x, gradient = torch.randn(2, 200)
+    wrong = {"mul": torch.where(x.abs() < 0.1, -2 * x, 0.0)}
+    seen = seen_of(graph, [x, gradient], wrong)
+    step = Step([seen])
+    found = shares_of(step)
+    assert found.closure == pytest.approx(1, abs=1e-6)
+    assert set(found.decisions) == {("g0.forward", "gt"), ("g0.forward", "mul")}
+    assert all(share > 0.1 for share in found.decisions.values())
+    assert found.own.get(("g0.forward", "mul"), 0.0) == pytest.approx(0, abs=1e-9)
+
+
+def test_the_fewest_values_to_mend_are_those_that_matter() -> None:
+    torch.manual_seed(0)
+
+    def several(graph: fx.Graph, *inputs: fx.Node) -> fx.Node:
+        terms = [named(graph, f"sin_{number}", aten.sin.default, item) for number, item in enumerate(inputs)]
+        while len(terms) > 1:
+            terms = [graph.call_function(aten.add.Tensor, (terms[0], terms[1])), *terms[2:]]
+        return terms[0]
+
+    graph = graph_of(several, 6)
+    sizes = {"sin_0": 1e-6, "sin_1": 1e-3, "sin_2": 1e-6, "sin_3": 2e-3, "sin_4": 1e-6}
+    inputs = list(torch.randn(6, 50))
+    step = Step([seen_of(graph, inputs, {name: size * torch.randn(50) for name, size in sizes.items()})])
+    found = shares_of(step)
+    assert fewest(step, found, 0.9) == [("g0.forward", "sin_3")]
+    assert fewest(step, found, 0.01) == [("g0.forward", "sin_3"), ("g0.forward", "sin_1")]
+
+
+def test_attention_has_its_derivative_forward_and_backward() -> None:
+    """The formulas give what torch's own operators give, and their derivatives agree with differences."""
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(1, 2, 5, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    mask = torch.randn(1, 1, 5, 5, dtype=torch.float64)
+    for causal, options in ((False, {"attn_mask": mask}), (True, {}), (False, {"scale": 0.3})):
+        forward = aten._scaled_dot_product_flash_attention_for_cpu.default
+        backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+        with torch.no_grad():
+            theirs = forward(query, key, value, 0.0, causal, **options)
+            gradient = torch.randn_like(theirs[0])
+            back = backward(gradient, query, key, value, *theirs, 0.0, causal, **options)
+        mine = FORMULAS[forward](query, key, value, 0.0, causal, **options)
+        torch.testing.assert_close(mine[0], theirs[0])
+        torch.testing.assert_close(mine[1], theirs[1])
+        torch.testing.assert_close(
+            FORMULAS[backward](gradient, query, key, value, *theirs, 0.0, causal, **options), back
+        )
+        inputs = (gradient.requires_grad_(), query, key, value, *(item.clone().requires_grad_() for item in theirs))
+
+        def function(*tensors: Tensor, causal: bool = causal, options: dict[str, Any] = options) -> Any:
+            return FORMULAS[backward](*tensors, 0.0, causal, **options)  # noqa: B023
+
+        assert torch.autograd.gradcheck(function, inputs)
+
+
+def test_what_has_no_derivative_is_told() -> None:
+    graph = graph_of(lambda graph, x: graph.call_function(aten.nonzero_static.default, (x,), {"size": 2}), 1)
+    (node,) = (item for item in graph.nodes if item.op == "call_function")
+    assert derivative(node, {node.args[0]: torch.randn(3).double()}, nn.Module(), {0: torch.ones(2, 1)}) == {}
+    graph = graph_of(lambda graph, x: graph.call_function(aten.bucketize.Tensor, (x, x)), 1)
+    (node,) = (item for item in graph.nodes if item.op == "call_function")
+    assert derivative(node, {node.args[0]: torch.randn(3).double()}, nn.Module(), {0: torch.ones(3)}) == {}
+    graph = graph_of(
+        lambda graph, x: graph.call_function(operator.getitem, (graph.call_function(aten.frexp.Tensor, (x,)), 0)), 1
+    )
+    (node,) = (item for item in graph.nodes if item.target is aten.frexp.Tensor)
+    found = derivative(node, {node.args[0]: torch.rand(3).double() + 0.1}, nn.Module(), {0: torch.ones(3)})
+    assert found[node.args[0]].shape == (3,)
+    graph = graph_of(lambda graph, x: graph.call_function(aten.histc.default, (x, 4)), 1)
+    (node,) = (item for item in graph.nodes if item.op == "call_function")
+    with pytest.raises(NoDerivative):
+        derivative(node, {node.args[0]: torch.randn(3).double()}, nn.Module(), {0: torch.ones(4)})
+
+
+def test_a_step_of_several_graphs_is_not_accounted_for() -> None:
+    seen = seen_of(graph_of(chain, 2), list(torch.randn(2, 4, 4)), {})
+    found = account([seen, seen], {}, None)
+    assert found.shares is None and found.missing == [
+        "shares of the final error, which are of one step through one forward graph and its backward: "
+        "2 and 0 passes ran"
+    ]
+
+
+def compiled(backend: str, mode: str, dtype: torch.dtype) -> Localized:
+    module, x = net(mode, dtype)
+    return localize(module, (x,), backend=backend, mode=mode)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_shares_of_a_clean_model_add_up(backend: str, mode: str, dtype: torch.dtype) -> None:
+    found = compiled(backend, mode, dtype)
+    told = found.localization
+    assert not told.unaccounted and told.culprits == []
+    assert told.closure == pytest.approx(1, abs=0.02)
+    stored = sum(row.share or 0.0 for row in found.rows) + sum(row.decisions or 0.0 for row in found.rows)
+    assert stored == pytest.approx(told.closure)
+    assert "of the final error" in told.message.lower()
+    if backend == "aot_eager":
+        assert told.largest == 1 and told.checked == told.operations
+
+
+def test_of_a_fault_that_is_mended_nothing_remains() -> None:
+    module, x = net()
+    with wrong_lowering(aten.rsqrt.default, times(1.01)):
+        (culprit,) = localize(module, (x,)).localization.culprits
+    assert culprit.place.target == "aten.rsqrt.default" and 0 < float(culprit.remains or 0) < 1e-3
