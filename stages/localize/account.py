@@ -7,9 +7,6 @@ from inductor_debug.stages.localize.frozen import Name, Step
 from inductor_debug.stages.localize.replay import Seen
 from inductor_debug.stages.localize.shares import Shares, fewest, shares_of
 
-TRUSTED = 0.1
-"""How far from 1 the sum of the shares may be."""
-
 
 @dataclass
 class Account:
@@ -32,11 +29,6 @@ class Account:
     def closure(self) -> float | None:
         """The sum of the shares."""
         return None if self.shares is None else self.shares.closure
-
-    @property
-    def trusted(self) -> bool:
-        """Whether first order accounts for the error."""
-        return self.closure is not None and abs(self.closure - 1) <= TRUSTED
 
     @property
     def ranked(self) -> list[tuple[Name, float]]:

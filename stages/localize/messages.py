@@ -5,10 +5,12 @@ from typing import Any
 
 from inductor_debug.stages.artifacts.localization import Culprit, Localization
 from inductor_debug.stages.formatting import counted, short
-from inductor_debug.stages.localize.account import TRUSTED
 
 FEW = 3
-"""Culprits that a message describes."""
+"""Culprits, and other things, that a message describes."""
+
+TRUSTED = 0.1
+"""How far from 1 the sum of the shares may be."""
 
 
 def told(found: Localization, *, failed: bool, later: bool) -> Localization:
