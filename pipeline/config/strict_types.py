@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
@@ -12,8 +11,7 @@ from omegaconf.errors import ValidationError
 _NUMBER = re.compile(r"\s*[+-]?\d[\d_]*\s*", re.ASCII)
 
 
-@contextlib.contextmanager
-def strict_types() -> Iterator[None]:
+def strict_types() -> contextlib.AbstractContextManager[Any]:
     """While open, ``accel.strict=2`` is an error, in a file too; omegaconf would make it true, and 0 false.
 
     Relies on ``omegaconf.BooleanNode._validate_and_convert_impl``, which every value of a field of type bool passes.
@@ -26,5 +24,4 @@ def strict_types() -> Iterator[None]:
             raise ValidationError("Value '$VALUE' is not a valid bool (type $VALUE_TYPE)")
         return convert(node, value)
 
-    with mock.patch.object(BooleanNode, "_validate_and_convert_impl", refusing):
-        yield
+    return mock.patch.object(BooleanNode, "_validate_and_convert_impl", refusing)

@@ -9,7 +9,7 @@ import contextlib
 import math
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -140,11 +140,9 @@ def observe(
     return found
 
 
-@contextlib.contextmanager
-def _profiler(activity: ProfilerActivity | None) -> Iterator[Any]:
+def _profiler(activity: ProfilerActivity | None) -> contextlib.AbstractContextManager[Any]:
     activities = [ProfilerActivity.CPU, *([] if activity is None else [activity])]
-    with profile(activities=activities, acc_events=True) as profiler:
-        yield profiler
+    return profile(activities=activities, acc_events=True)
 
 
 def _steps(step: Callable[[], float], count: int, budget_s: float) -> list[float]:

@@ -124,7 +124,7 @@ class AotInductorCompiler(RecordingCompiler):
         with (
             patched_config(self.options),
             unrecorded((*patches, PRINTER, FILTER)),
-            _own_tracing(example_inputs),
+            tracing(TracingContext(detect_fake_mode(example_inputs))),  # it traces again, not into torch.compile's
             _launches(self.launched, graph_id),
         ):
             compile_fx_aot(traced, list(example_inputs), inner_compile=cast(Any, inner), config_patches=patches)
@@ -219,15 +219,7 @@ def cache_folder() -> str:
     return cache_dir()
 
 
-@contextlib.contextmanager
-def _own_tracing(example_inputs: Sequence[Any]) -> Iterator[None]:
-    """A tracing context of this compilation's own: it traces again, and would write into that of torch.compile."""
-    with tracing(TracingContext(detect_fake_mode(example_inputs))):
-        yield
-
-
-@contextlib.contextmanager
-def _launches(launched: dict[str, list[str]], graph_id: str) -> Iterator[None]:
+def _launches(launched: dict[str, list[str]], graph_id: str) -> contextlib.AbstractContextManager[Any]:
     """While open, ``launched[graph_id]`` gets the names of the kernels that the generated code launches."""
     original = DebugPrinterManager.set_printer_args
     names = launched.setdefault(graph_id, [])
@@ -239,8 +231,7 @@ def _launches(launched: dict[str, list[str]], graph_id: str) -> Iterator[None]:
             names.append(name)
         original(*args, **kwargs)
 
-    with mock.patch.object(DebugPrinterManager, "set_printer_args", told):
-        yield
+    return mock.patch.object(DebugPrinterManager, "set_printer_args", told)
 
 
 def _sources(folder: Path) -> str:

@@ -179,10 +179,9 @@ def recorded_breaks(log: CompilationLog) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
 def told_breaks(
     tell: Callable[[Any, str, BaseException | None, list[traceback.FrameSummary]], None],
-) -> Iterator[None]:
+) -> contextlib.AbstractContextManager[Any]:
     """While open, ``tell`` gets the translator, torch's message, the error and the frames of each graph break."""
     original = symbolic_convert.InstructionTranslatorBase.log_graph_break
 
@@ -192,8 +191,7 @@ def told_breaks(
         tell(translator, str(kwargs.get("reason", args[1] if len(args) > 1 else "")), error, list(stack))
         original(translator, *args, **kwargs)
 
-    with mock.patch.object(symbolic_convert.InstructionTranslatorBase, "log_graph_break", told):
-        yield
+    return mock.patch.object(symbolic_convert.InstructionTranslatorBase, "log_graph_break", told)
 
 
 def _break_event(reason: str, frames: list[SourceLine], translator: Any, sources: SourceFinder) -> BreakEvent:

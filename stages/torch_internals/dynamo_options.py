@@ -4,7 +4,7 @@ Relies on ``torch._dynamo.config`` (see :mod:`stages.torch_internals.config_opti
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from inductor_debug.stages.torch_internals import config_options
@@ -23,17 +23,14 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return config_options.checked(options, dynamo_config, owner="TorchDynamo", key_prefix=KEY)
 
 
-@contextlib.contextmanager
-def in_force(options: Mapping[str, Any]) -> Iterator[None]:
+def in_force(options: Mapping[str, Any]) -> contextlib.AbstractContextManager[Any]:
     """While open, Dynamo traces with ``options``; torch is not imported where there are none.
 
     Raises:
         ConfigurationError: see :func:`check_options`.
     """
     if not options:
-        yield
-        return
+        return contextlib.nullcontext()
     import torch._dynamo.config as dynamo_config
 
-    with dynamo_config.patch(check_options(options)):
-        yield
+    return dynamo_config.patch(check_options(options))

@@ -8,7 +8,7 @@ holds; on ``_torchdynamo_disable`` and ``_torchdynamo_orig_callable`` of what ``
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -106,8 +106,7 @@ class OperationCounter(TorchDispatchMode):
         return result
 
 
-@contextlib.contextmanager
-def inductor_calls(around: Callable[[Callable[[], Any], list[Any]], Any]) -> Iterator[None]:
+def inductor_calls(around: Callable[[Callable[[], Any], list[Any]], Any]) -> contextlib.AbstractContextManager[Any]:
     """While open, each call of a graph that TorchInductor compiled goes through ``around``.
 
     Args:
@@ -120,5 +119,4 @@ def inductor_calls(around: Callable[[Callable[[], Any], list[Any]], Any]) -> Ite
     def call(graph: Any, inputs: Any) -> Any:
         return around(lambda: original(graph, inputs), list(inputs))
 
-    with mock.patch.object(CompiledFxGraph, "__call__", call):
-        yield
+    return mock.patch.object(CompiledFxGraph, "__call__", call)

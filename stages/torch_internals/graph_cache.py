@@ -9,7 +9,7 @@ and a dict), on ``torch._inductor.codecache._HEADER_DIR``, on ``torch._inductor.
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,7 @@ COMPILED = (".so", ".gch", ".pch", ".cubin", ".hsaco", ".spv")
 """Ends of the names of files that a compiler made: libraries, precompiled headers, device code."""
 
 
-@contextlib.contextmanager
-def graphs_stored() -> Iterator[None]:
+def graphs_stored() -> contextlib.AbstractContextManager[Any]:
     """While open, what is compiled with ``fx_graph_cache`` on is stored, and nothing is looked up.
 
     The key leaves out the recording passes: they change nothing, and a process that loads the graph has none.
@@ -35,8 +34,7 @@ def graphs_stored() -> Iterator[None]:
             return prepare_key(*args, **kwargs)
 
     nothing_found: Any = staticmethod(lambda *args, **kwargs: (None, {}))
-    with mock.patch.multiple(FxGraphCache, prepare_key=staticmethod(key_of), _lookup_graph=nothing_found):
-        yield
+    return mock.patch.multiple(FxGraphCache, prepare_key=staticmethod(key_of), _lookup_graph=nothing_found)
 
 
 @dataclass

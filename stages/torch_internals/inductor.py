@@ -168,6 +168,7 @@ class RecordingCompiler:
         **kwargs: Any,
     ) -> Any:
         """What ``compile_fx_inner`` returns, recorded. ``direction``: forward or backward, where torch is not told."""
+        import torch._inductor.debug as inductor_debug
         from torch._inductor.compile_fx import compile_fx_inner
 
         backward = bool(kwargs.get("is_backward"))
@@ -192,8 +193,8 @@ class RecordingCompiler:
                 stack.enter_context(graphs_stored())
             stack.enter_context(_as_cpp_wrapper(kwargs))
             stack.enter_context(_recorded_runnable(lowered))
-            if backward:
-                stack.enter_context(_private_provenance())
+            if backward:  # compile_fx makes fresh tables for the forward alone: a backward's would stay for the next
+                stack.enter_context(inductor_debug.reset_provenance_globals())
             if self.rewrite is not None:
                 stack.enter_context(rewritten(functools.partial(self.rewrite, lowered.id)))
             compiled = compile_fx_inner(gm, inputs, **kwargs)
@@ -272,18 +273,7 @@ def _with_nodes(
     return record
 
 
-@contextlib.contextmanager
-def _private_provenance() -> Iterator[None]:
-    """Empty provenance tables for a backward, for compile_fx makes fresh ones only for the forward. Without them a
-    backward's kernels get no node mapping, and stay in tables that the next backward reads."""
-    import torch._inductor.debug as inductor_debug
-
-    with inductor_debug.reset_provenance_globals():
-        yield
-
-
-@contextlib.contextmanager
-def _recorded_joint(common: LoweredGraph) -> Iterator[None]:
+def _recorded_joint(common: LoweredGraph) -> contextlib.AbstractContextManager[Any]:
     """While open, ``common`` gets the joint graph as it is given to Inductor's passes.
 
     An inference graph goes through the same passes, and is told apart by its having no tangents.
@@ -298,8 +288,7 @@ def _recorded_joint(common: LoweredGraph) -> Iterator[None]:
             common.joint = gm.print_readable(print_output=False, include_stride=True, include_device=True)
         return original(gm, *args, **kwargs)
 
-    with mock.patch.object(compile_fx, "_recursive_joint_graph_passes", passes):
-        yield
+    return mock.patch.object(compile_fx, "_recursive_joint_graph_passes", passes)
 
 
 @contextlib.contextmanager

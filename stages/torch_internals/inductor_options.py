@@ -26,14 +26,12 @@ def check_options(options: Mapping[str, Any], *, key_prefix: str = "backend.indu
     return config_options.checked(options, inductor_config, owner="TorchInductor", key_prefix=key_prefix)
 
 
-@contextlib.contextmanager
-def seen_by_dynamo(options: Mapping[str, Any]) -> Iterator[None]:
+def seen_by_dynamo(options: Mapping[str, Any]) -> contextlib.AbstractContextManager[Any]:
     """Those of ``options`` in force that Dynamo reads, which traces before any backend is called.
 
     With ``freezing`` parameters become constants of Dynamo's graph; where they are its inputs, nothing is frozen.
     """
-    with inductor_config.patch({key: options[key] for key in ("freezing",) if key in options}):
-        yield
+    return inductor_config.patch({key: options[key] for key in ("freezing",) if key in options})
 
 
 @contextlib.contextmanager

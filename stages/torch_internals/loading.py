@@ -6,7 +6,7 @@ calls its source code is read from the original's file.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,8 +15,7 @@ from unittest import mock
 from torch._inductor.codecache import PyCodeCache
 
 
-@contextlib.contextmanager
-def rewritten(rewrite: Callable[[str], str]) -> Iterator[None]:
+def rewritten(rewrite: Callable[[str], str]) -> contextlib.AbstractContextManager[Any]:
     """While open, modules that this process's compilations generate are loaded as ``rewrite`` makes them.
 
     Args:
@@ -31,5 +30,4 @@ def rewritten(rewrite: Callable[[str], str]) -> Iterator[None]:
             key, path = PyCodeCache.write(changed)
         return original(key, path, *args, **kwargs)
 
-    with mock.patch.object(PyCodeCache, "load_by_key_path", load_by_key_path):
-        yield
+    return mock.patch.object(PyCodeCache, "load_by_key_path", load_by_key_path)

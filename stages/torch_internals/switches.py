@@ -163,8 +163,7 @@ def seen(node: fx.Node, graph: str) -> NodeSeen:
 _GRAPH_OF = {Group.PRE_GRAD: "dynamo", Group.JOINT: "joint", Group.POST_GRAD: ""}
 
 
-@contextlib.contextmanager
-def _observed_passes(board: Switchboard) -> Iterator[None]:
+def _observed_passes(board: Switchboard) -> contextlib.AbstractContextManager[Any]:
     """Note of each pass what function it is, when it ends, and of the watched ones which nodes they changed."""
     apply_graph_pass, apply_gm_pass = GraphTransformObserver.apply_graph_pass, GraphTransformObserver.apply_gm_pass
 
@@ -194,8 +193,7 @@ def _observed_passes(board: Switchboard) -> Iterator[None]:
         return apply
 
     changed: dict[str, Any] = {"apply_graph_pass": observed(apply_graph_pass), "apply_gm_pass": observed(apply_gm_pass)}
-    with mock.patch.multiple(GraphTransformObserver, **changed):
-        yield
+    return mock.patch.multiple(GraphTransformObserver, **changed)
 
 
 def _signatures(gm: fx.GraphModule) -> dict[str, tuple[str, fx.Node]]:
@@ -211,8 +209,7 @@ def _changed(
     return [seen(node, graph) for node in [*new, *gone] if node.op != "output"][:_MOST_NODES]
 
 
-@contextlib.contextmanager
-def _switched_patterns(board: Switchboard) -> Iterator[None]:
+def _switched_patterns(board: Switchboard) -> contextlib.AbstractContextManager[Any]:
     """Ask the board before each replacement that a pattern-matcher pass is about to make."""
     from torch._inductor.pattern_matcher import PatternMatcherPass
 
@@ -230,8 +227,7 @@ def _switched_patterns(board: Switchboard) -> Iterator[None]:
             for entry, check in checks:
                 entry.extra_check = check
 
-    with mock.patch.object(PatternMatcherPass, "apply", apply):
-        yield
+    return mock.patch.object(PatternMatcherPass, "apply", apply)
 
 
 def _checked(board: Switchboard, entry: Any, check: Callable[[Any], Any], match: Any) -> Any:
