@@ -96,10 +96,9 @@ def coverage(models: Mapping[str, Sequence[GraphRecord]], profile: Profile) -> "
 
 
 def _calls(graph: GraphRecord) -> Iterator[_Call]:
-    nodes = {node.name: node for node in graph.nodes}
     for node in graph.nodes:
         if node.op in CALLS and node.target != GETITEM:
-            read = (tensor for name in node.inputs if name in nodes for tensor in nodes[name].outputs)
+            read = (made for name in node.inputs if name in graph.by_name for made in graph.by_name[name].outputs)
             yield _Call(node, tuple(read), tuple(node.outputs))
 
 

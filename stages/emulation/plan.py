@@ -115,12 +115,11 @@ def plan(gm: fx.GraphModule, record: GraphRecord, profile: Profile) -> dict[str,
         profile: whose rules with the effect ``fallback``, and whose ``numerics.fallback``, send nodes to the host.
     """
     hosted = host_nodes(record, profile)
-    records = {node.name: node for node in record.nodes}
     plans = {}
     for node in gm.graph.nodes:
         leaves = pytree.tree_leaves(node.meta.get("val"))
         plans[node.name] = NodePlan(
-            records[node.name],
+            record.by_name[node.name],
             tuple(item.dtype if isinstance(item, Tensor) else None for item in leaves),
             tuple(_strides(item) for item in leaves),
             hosted.get(node.name, "") if node.op == "call_function" else "",

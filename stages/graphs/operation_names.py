@@ -2,10 +2,10 @@
 
 import fnmatch
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from inductor_debug.stages.graphs.records import GETITEM, HIGHER_ORDER, NodeRecord
+from inductor_debug.stages.graphs.records import GETITEM, HIGHER_ORDER, GraphRecord, NodeRecord
 
 ATEN_NAMES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), ("convolution", "_convolution")),
@@ -224,7 +224,7 @@ SHARED = frozenset(("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_tran
 """Callables that share their aten packets with others: denying one of them does not deny the packet."""
 
 
-def settled(node: NodeRecord, nodes: Mapping[str, NodeRecord]) -> bool:
+def settled(node: NodeRecord, graph: GraphRecord) -> bool:
     """Whether it is known to which operators a call comes.
 
     It is known of an overload, of a node with ``dispatched``, and of an operator that ``auto_functionalized`` calls. It
@@ -235,7 +235,7 @@ def settled(node: NodeRecord, nodes: Mapping[str, NodeRecord]) -> bool:
         return True
     if not Operation.of(node).python:
         return not node.target.startswith(HIGHER_ORDER) or node.target.startswith(AUTO_FUNCTIONALIZED)
-    given = [nodes[name] for name in node.inputs if name in nodes]
+    given = [graph.by_name[name] for name in node.inputs if name in graph.by_name]
     if node.target == GETITEM and given and len(given[0].outputs) > 1:
         return True
     return not node.outputs and not any(source.outputs for source in given)

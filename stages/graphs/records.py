@@ -207,12 +207,16 @@ class GraphRecord:
         """See :func:`number_of`."""
         return number_of(self.id)
 
+    @functools.cached_property
+    def by_name(self) -> Mapping[str, NodeRecord]:
+        """Name → node."""
+        return {node.name: node for node in self.nodes}
+
     def node(self, name: str) -> NodeRecord:
         """The node called ``name``; KeyError where there is none."""
-        for node in self.nodes:
-            if node.name == name:
-                return node
-        raise KeyError(f"{self.id} has no node {name!r}")
+        if name not in self.by_name:
+            raise KeyError(f"{self.id} has no node {name!r}")
+        return self.by_name[name]
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-able dict, in stable order. Each node repeats its first output's metadata at its top level."""

@@ -76,25 +76,24 @@ class _Ranged(fx.Interpreter):
 
 def node_work(graph: GraphRecord, *, training: bool) -> list[Work]:
     """The operations of a graph, in order; with those of their backward where autograd makes it of this graph."""
-    known = {node.name: node for node in graph.nodes}
     calls = [node for node in graph.nodes if node.op.startswith("call_") and node.target != GETITEM]
-    found = [_work(graph.id, node, known) for node in calls]
+    found = [_work(graph, node) for node in calls]
     if training and graph.kind == "dynamo":
         found += [_backward(item) for item in found]
     return found
 
 
-def _work(graph_id: str, node: NodeRecord, known: dict[str, NodeRecord]) -> Work:
+def _work(graph: GraphRecord, node: NodeRecord) -> Work:
     source, code = ("", "") if node.source is None else (str(node.source), node.source.code)
-    read = [output for name in node.inputs for output in known[name].outputs]
+    read = [output for name in node.inputs for output in graph.by_name[name].outputs]
     floating = [output for output in read if output.dtype in FLOATING]
     widest = max(floating, key=lambda output: output.nbytes or 0, default=None)
     return Work(
-        graph=graph_id,
+        graph=graph.id,
         kernel=f"{node.target} {node.name}",
         handle=None,
         kind="operation",
-        range=range_name(graph_id, node.name),
+        range=range_name(graph.id, node.name),
         parts=[Part(node.target, node.module, source, code, 1.0)],
         bytes_read=None if node.aliases else known_total([output.nbytes for output in read]),
         bytes_written=None if node.aliases else known_total([output.nbytes for output in node.outputs]),

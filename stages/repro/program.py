@@ -71,7 +71,7 @@ class GraphIndex:
 
     def __init__(self, graph: GraphRecord) -> None:
         self.graph = graph
-        self.nodes = {node.name: node for node in graph.nodes}
+        self.nodes = graph.by_name
         self.positions = {node.name: position for position, node in enumerate(graph.nodes)}
         self.readers: dict[str, list[str]] = {}
         for node in graph.nodes:

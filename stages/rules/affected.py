@@ -22,7 +22,7 @@ class AffectedOperations:
 
     def __init__(self, graphs: Iterable[GraphRecord]) -> None:
         self._graphs = {graph.id: graph for graph in graphs}
-        self._nodes = {graph.id: {node.name: node for node in graph.nodes} for graph in self._graphs.values()}
+        self._nodes = {graph.id: graph.by_name for graph in self._graphs.values()}
         kinds = (("forward", "backward"), ("joint",))
         found = ([graph for graph in self._graphs.values() if graph.kind in kind] for kind in kinds)
         self.counted = next(filter(None, found), list(self._graphs.values()))

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,63 +139,58 @@ def tensors(graph: GraphRecord, *, forward_checked: bool) -> Iterator[CheckedTen
         forward_checked: True where this backward graph's forward is checked too, so that the placeholders
             it shares with it (parameters, inputs, saved tensors) are left out.
     """
-    nodes = {node.name: node for node in graph.nodes}
     for node in graph.nodes:
-        if node.op == "output" or _repeats_output(node, nodes, graph.kind):
+        if node.op == "output" or _repeats_output(node, graph):
             continue
         if node.op in ("placeholder", "get_attr") and forward_checked and node.role in SHARED_ROLES:
             continue
         for index in range(len(node.outputs)):
-            yield made_at(graph, nodes, node, index)
+            yield made_at(graph, node, index)
 
 
-def made_at(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord, index: int) -> CheckedTensor:
+def made_at(graph: GraphRecord, node: NodeRecord, index: int) -> CheckedTensor:
     """An output of a node, where it is made.
 
     Args:
         graph: the node's.
-        nodes: the graph's, by name.
         node: the node.
         index: of the output.
     """
     tensor = node.outputs[index]
-    made = identity(graph, nodes, node, index)
+    made = identity(graph, node, index)
     return CheckedTensor(graph, node, tensor, _operand(node, index), role_of(node, tensor), made)
 
 
-def read_at(
-    graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord, operand: str, producer: NodeRecord,
-    index: int = 0,
-) -> CheckedTensor:  # fmt: skip
+def read_at(graph: GraphRecord, node: NodeRecord, operand: str, producer: NodeRecord, index: int = 0) -> CheckedTensor:
     """An output of a node, where another node reads it.
 
     Args:
-        graph, nodes: as for :func:`made_at`.
+        graph: as for :func:`made_at`.
         node: the node that reads it.
         operand: the place among its arguments, e.g. ``args[0]``.
         producer, index: the node that makes it, and which of its outputs.
     """
     tensor = producer.outputs[index]
-    made = identity(graph, nodes, producer, index)
+    made = identity(graph, producer, index)
     return CheckedTensor(graph, node, tensor, operand, role_of(producer, tensor), made)
 
 
-def identity(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord, index: int) -> str:
+def identity(graph: GraphRecord, node: NodeRecord, index: int) -> str:
     """One name for a tensor: that of the node which makes it, not of a ``getitem`` or an alias that shows it again.
 
     What a backward graph gets of its forward graph (parameters, inputs, saved tensors) has the forward's name.
 
     Args:
-        graph, nodes, node, index: as for :func:`made_at`.
+        graph, node, index: as for :func:`made_at`.
     """
-    if _repeats_output(node, nodes, graph.kind):
-        producer = nodes[node.inputs[0]]
+    if _repeats_output(node, graph):
+        producer = graph.by_name[node.inputs[0]]
         if node.target != GETITEM:
-            return identity(graph, nodes, producer, 0)
+            return identity(graph, producer, 0)
         position = node.argument(1)
         known = isinstance(position, int) and 0 <= position < len(producer.outputs)
         if known and producer.outputs[position] == node.outputs[0]:
-            return identity(graph, nodes, producer, position)
+            return identity(graph, producer, position)
     shared = graph.kind == "backward" and node.op in ("placeholder", "get_attr") and node.role in SHARED_ROLES
     place = f"{graph.number}.forward" if shared else graph.id
     return f"{place}/{node.name}[{index}]"
@@ -226,18 +221,17 @@ def chosen(graph: GraphRecord, rule: Rule, *, forward_checked: bool) -> Iterator
 
 
 def _of_operations(graph: GraphRecord, rule: Rule) -> Iterator[CheckedTensor]:
-    nodes = {node.name: node for node in graph.nodes}
     for node in graph.nodes:
         if node.op not in CALLS or node.target == GETITEM or not selects(rule.operations or (), node):
             continue
         seen: set[str] = set()
         for operand, name in operands_of(node):
-            producer = nodes[name]
+            producer = graph.by_name[name]
             for index in range(len(producer.outputs)) if name not in seen else ():
-                yield read_at(graph, nodes, node, operand, producer, index)
+                yield read_at(graph, node, operand, producer, index)
             seen.add(name)
         for index in range(len(node.outputs)):
-            yield made_at(graph, nodes, node, index)
+            yield made_at(graph, node, index)
 
 
 def unclear(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
@@ -245,11 +239,10 @@ def unclear(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
 
     One that is known to call such an operation gets it too: what the operation is given the Python call does not show.
     """
-    nodes = {node.name: node for node in graph.nodes}
     for node in graph.nodes:
         if node.op not in CALLS:
             continue
-        named = next((item for item in rule.operations or () if _may_become(item, node, nodes)), None)
+        named = next((item for item in rule.operations or () if _may_become(item, node, graph)), None)
         if named is not None:
             yield row(
                 graph,
@@ -296,12 +289,12 @@ def has_body(graph: GraphRecord, node: NodeRecord) -> bool:
     return any(other.op == "get_attr" and not other.outputs and other.name in given for other in graph.nodes)
 
 
-def _may_become(pattern: str, node: NodeRecord, nodes: dict[str, NodeRecord]) -> bool:
+def _may_become(pattern: str, node: NodeRecord, graph: GraphRecord) -> bool:
     """Whether a node may come to what ``pattern`` names, and its own name does not say so."""
     pattern = pattern.removeprefix("!")
     if matches(pattern, Operation.of(node)):
         return False
-    return matches(pattern, Operation.dispatched(node)) is not False or not settled(node, nodes)
+    return matches(pattern, Operation.dispatched(node)) is not False or not settled(node, graph)
 
 
 def selects(patterns: Sequence[str], node: NodeRecord) -> bool:
@@ -331,7 +324,7 @@ def _operand(node: NodeRecord, index: int) -> str:
     return f"output[{index}]" if len(node.outputs) > 1 else "output"
 
 
-def _repeats_output(node: NodeRecord, nodes: Mapping[str, NodeRecord], kind: str) -> bool:
+def _repeats_output(node: NodeRecord, graph: GraphRecord) -> bool:
     """True where the node's tensor was seen at the node it reads: ``getitem`` of a multi-output node, or an alias
     (``detach``) with the very same metadata. Outputs that a node leaves out are not recorded, so that ``getitem``'s
     index need not be the record's.
@@ -339,9 +332,9 @@ def _repeats_output(node: NodeRecord, nodes: Mapping[str, NodeRecord], kind: str
     if len(node.inputs) != 1 or len(node.outputs) != 1:
         return False
     taken = node.target.rsplit(".", 1)[-1] == "getitem"
-    producer = nodes.get(node.inputs[0]) if taken or node.aliases else None
+    producer = graph.by_name.get(node.inputs[0]) if taken or node.aliases else None
     if producer is None or node.outputs[0] not in producer.outputs:
         return False
     if not taken:
         return len(producer.outputs) == 1
-    return kind != "dynamo" or len(producer.outputs) > 1  # on one tensor, x[0] is an operation of its own
+    return graph.kind != "dynamo" or len(producer.outputs) > 1  # on one tensor, x[0] is an operation of its own

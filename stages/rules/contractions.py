@@ -1,6 +1,6 @@
 """What matrix products, convolutions and attention contract, and which node makes an operand."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from inductor_debug.stages.accelerators.config import Rule
@@ -131,9 +131,8 @@ def contractions(graph: GraphRecord, rule: Rule) -> Iterator[tuple[CheckedTensor
         A tensor, and which operand it is, the dimension counted from the first; an undecided row where that can't be
         read from the node.
     """
-    nodes = {node.name: node for node in graph.nodes}
     for node in graph.nodes:
-        yield from _contractions_at(graph, nodes, node, rule)
+        yield from _contractions_at(graph, node, rule)
 
 
 def looked_at(graph: GraphRecord, rule: Rule, *,
@@ -148,16 +147,15 @@ def looked_at(graph: GraphRecord, rule: Rule, *,
     if not roles or roles - set(PRODUCT_ROLES):
         for checked in chosen(graph, rule, forward_checked=forward_checked):
             yield checked, None
-    nodes = {node.name: node for node in graph.nodes}
     for node in graph.nodes if roles & set(PRODUCT_ROLES) else ():
-        found = list(_contractions_at(graph, nodes, node, rule))
+        found = list(_contractions_at(graph, node, rule))
         for item in found:
             if isinstance(item, Violation):
                 yield item
             elif "compute" in roles:
                 yield item[0], item[1].dimension
         for index in _results(node) if found and "result" in roles else ():
-            yield made_at(graph, nodes, node, index), None
+            yield made_at(graph, node, index), None
 
 
 def _results(node: NodeRecord) -> range:
@@ -169,8 +167,9 @@ def _results(node: NodeRecord) -> range:
     return range(len(node.outputs) - bool(biased))
 
 
-def _contractions_at(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord,
-                     rule: Rule) -> Iterator[tuple[CheckedTensor, Operand] | Violation]:  # fmt: skip
+def _contractions_at(
+    graph: GraphRecord, node: NodeRecord, rule: Rule
+) -> Iterator[tuple[CheckedTensor, Operand] | Violation]:
     if node.op not in ("call_function", "call_method") or not selects(rule.operations or (), node):
         return
     if Operation.of(node).short & UNREADABLE:
@@ -179,13 +178,14 @@ def _contractions_at(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: 
                   suggestion="check the aten graph, or write it as a matrix product")  # fmt: skip
         return
     for read in contracted(node):
-        yield _contraction(graph, nodes, node, rule, read)
+        yield _contraction(graph, node, rule, read)
 
 
-def _contraction(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: NodeRecord, rule: Rule,
-                 read: Operand) -> tuple[CheckedTensor, Operand] | Violation:  # fmt: skip
+def _contraction(
+    graph: GraphRecord, node: NodeRecord, rule: Rule, read: Operand
+) -> tuple[CheckedTensor, Operand] | Violation:
     position, dimension = read.position, read.dimension
-    producer = operand(nodes, node, position, read.keyword)
+    producer = operand(graph, node, position, read.keyword)
     tensor = producer.outputs[0] if producer is not None and producer.outputs else None
     rank = 0 if tensor is None else len(tensor.shape)
     if dimension == -2 and rank == 1:  # matmul with a vector contracts its only dimension
@@ -195,18 +195,18 @@ def _contraction(graph: GraphRecord, nodes: Mapping[str, NodeRecord], node: Node
                    message=f"operand {position} of {node.target} has no recorded shape that can be contracted",
                    suggestion="check this operation by hand")  # fmt: skip
     at = None if dimension is None else dimension % rank
-    return read_at(graph, nodes, node, f"args[{position}]", producer), replace(read, dimension=at)
+    return read_at(graph, node, f"args[{position}]", producer), replace(read, dimension=at)
 
 
-def operand(nodes: Mapping[str, NodeRecord], node: NodeRecord, position: int, keyword: str) -> NodeRecord | None:
+def operand(graph: GraphRecord, node: NodeRecord, position: int, keyword: str) -> NodeRecord | None:
     """The node that makes an operand, given by position or by keyword; None for what no node makes.
 
     Args:
-        nodes: those of the graph, by name.
+        graph: the node's.
         node: the node that reads the operand.
         position, keyword: of the argument.
     """
     value = node.argument(position, keyword)
     if value is None and keyword == "self":  # as torch's functions call what aten calls self
         value = node.kwargs.get("input")
-    return nodes.get(value.get("node", "")) if isinstance(value, dict) else None
+    return graph.by_name.get(value.get("node", "")) if isinstance(value, dict) else None

@@ -17,7 +17,7 @@ class Storages:
     """Whose bytes a piece shows."""
 
     def __init__(self, graphs: Iterable[GraphRecord]) -> None:
-        self._nodes = {graph.id: {node.name: node for node in graph.nodes} for graph in graphs}
+        self._nodes = {graph.id: graph.by_name for graph in graphs}
 
     def of(self, piece: str) -> tuple[str, int | None]:
         """The node whose memory a piece is of, a view's that of its base, and that node's bytes; None: not known."""

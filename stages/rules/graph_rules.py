@@ -102,7 +102,6 @@ def custom(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> 
         findings = list(function(graph, **arguments))
     except Exception as error:  # a user's callable may raise anything
         raise ConfigurationError(f"{key}: raised {type(error).__name__}: {error}, on {graph.id}") from error
-    nodes = {node.name: node for node in graph.nodes}
     for finding in (_checked(finding, key) for finding in findings):
         try:
             node = graph.node(finding.node)
@@ -110,7 +109,7 @@ def custom(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> 
             raise ConfigurationError(f"{key}: {error.args[0]}; valid: the name of one of its nodes") from error
         if rule.operations and not selects(rule.operations, node):
             continue
-        producer = nodes.get(dict(operands_of(node)).get(finding.operand, ""))
+        producer = graph.by_name.get(dict(operands_of(node)).get(finding.operand, ""))
         yield row(
             graph,
             node,
@@ -123,7 +122,7 @@ def custom(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> 
             undecided=finding.undecided,
             cost=None if finding.cost_bytes is None else int(finding.cost_bytes),
             share=None if finding.cost_share is None else float(finding.cost_share),
-            piece=f"{identity(graph, nodes, producer, 0)}:" if producer else "",
+            piece=f"{identity(graph, producer, 0)}:" if producer else "",
         )
 
 

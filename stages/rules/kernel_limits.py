@@ -28,11 +28,10 @@ def convolution(
         max_weight_sum: of the absolute weights of one output channel. A graph has no values: what even weights of 127
             (the largest of int8) keep is kept, anything else is undecided.
     """
-    nodes = {node.name: node for node in graph.nodes}
     for node in graph.nodes:
         if not node.op.startswith("call_") or not Operation.of(node).short & set(CONVOLUTIONS):
             continue
-        producer = operand(nodes, node, 1, "weight")
+        producer = operand(graph, node, 1, "weight")
         weight = producer.outputs[0].concrete_shape if producer is not None and producer.outputs else None
         kernel = (weight or [])[2:]
         turned = node.target.rsplit(".", 1)[-1].startswith("conv_transpose")  # takes its arguments in another order
@@ -80,11 +79,10 @@ def batch(graph: GraphRecord, *, multiple: int) -> Iterator[CustomFinding]:
     Args:
         multiple: of the batch, e.g. 8.
     """
-    nodes = {node.name: node for node in graph.nodes}
     for node in graph.nodes:
         if not node.op.startswith("call_") or not Operation.of(node).short & set(CONVOLUTIONS):
             continue
-        read, weight = operand(nodes, node, 0, "input"), operand(nodes, node, 1, "weight")
+        read, weight = operand(graph, node, 0, "input"), operand(graph, node, 1, "weight")
         if read is None or weight is None or not read.outputs or not weight.outputs:
             yield _unread(node, "the batch")
             continue

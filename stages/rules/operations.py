@@ -25,13 +25,12 @@ def operation(graph: GraphRecord, rule: Rule, *, aten_checked: bool = False) -> 
             (which overload, which decomposition) is then left to them; otherwise it is ``undecided``.
     """
     total = sum(node.flops or 0 for node in graph.nodes)
-    nodes = {node.name: node for node in graph.nodes}
     verdicts: dict[Operation, tuple[str | None, str | None]] = {}
     for node in graph.nodes:
         if node.op not in CALLS or node.op == "call_module":
             continue
         if isinstance(rule.value, Mapping):
-            yield from _unlisted(graph, node, rule, total, nodes, aten_checked=aten_checked)
+            yield from _unlisted(graph, node, rule, total, aten_checked=aten_checked)
             continue
         names = Operation.dispatched(node)
         if names not in verdicts:  # a graph repeats few operations often
@@ -40,10 +39,10 @@ def operation(graph: GraphRecord, rule: Rule, *, aten_checked: bool = False) -> 
         inside = list(_inside(graph, node, rule, aten_checked=aten_checked))
         yield from inside
         if denied is not None and denied not in {each.limit for each in inside}:
-            yield _denied(graph, node, rule, denied, total, nodes, why=_why(denied, node))
+            yield _denied(graph, node, rule, denied, total, why=_why(denied, node))
         elif inside or denied is not None or _told_by_unseen(graph, node) or left_to_aten(graph, node, aten_checked):
             continue
-        elif unclear or not settled(node, nodes):
+        elif unclear or not settled(node, graph):
             limit = unclear or f"one of {len(rule.value)} denied"
             yield row(graph, node, rule, operand="", measured=node.target, limit=limit, undecided=True,
                       message=f"{node.target} may become {limit}: only the aten graph can tell",
@@ -86,13 +85,7 @@ def left_to_aten(graph: GraphRecord, node: NodeRecord, aten_checked: bool) -> bo
 
 
 def _unlisted(
-    graph: GraphRecord,
-    node: NodeRecord,
-    rule: Rule,
-    total: int,
-    nodes: Mapping[str, NodeRecord],
-    *,
-    aten_checked: bool,
+    graph: GraphRecord, node: NodeRecord, rule: Rule, total: int, *, aten_checked: bool
 ) -> Iterator[Violation]:
     """A row where no entry of the allow list names the node, or one of the overloads that it comes to."""
     if left_to_aten(graph, node, aten_checked) or (node.target == GETITEM and graph.kind != "dynamo"):
@@ -105,17 +98,17 @@ def _unlisted(
         own = [] if names.python else [node.target]
         refused = [call for call in [*own, *node.dispatched] if not _allows(rule, Operation.of_overload(call))]
         if refused:
-            yield _denied(graph, node, rule, allowed, total, nodes, why=f"{refused[0]} is not among those allowed")
+            yield _denied(graph, node, rule, allowed, total, why=f"{refused[0]} is not among those allowed")
         return
     verdicts = [matches(pattern, names) for pattern in rule.value["allow"]]
-    if any(verdicts) or (names.python and settled(node, nodes) and None not in verdicts):
+    if any(verdicts) or (names.python and settled(node, graph) and None not in verdicts):
         return
-    if None in verdicts or not settled(node, nodes):
+    if None in verdicts or not settled(node, graph):
         yield row(graph, node, rule, operand="", measured=node.target, limit=allowed, undecided=True,
                   message=f"what {node.target} becomes, and so whether it is allowed, only the aten graph can tell",
                   suggestion="check the aten graph")  # fmt: skip
     else:
-        yield _denied(graph, node, rule, allowed, total, nodes, why="is not among those allowed")
+        yield _denied(graph, node, rule, allowed, total, why="is not among those allowed")
 
 
 def allow_list(profile: Profile, row: Violation) -> list[str]:
@@ -149,15 +142,15 @@ def _why(pattern: str, node: NodeRecord) -> str:
     return f"{pattern} is denied, and it calls {call}" if call else ""
 
 
-def _denied(graph: GraphRecord, node: NodeRecord, rule: Rule, pattern: str, total: int,
-            nodes: Mapping[str, NodeRecord], *, why: str = "") -> Violation:  # fmt: skip
+def _denied(graph: GraphRecord, node: NodeRecord, rule: Rule, pattern: str, total: int, *,
+            why: str = "") -> Violation:  # fmt: skip
     return row(
         graph, node, rule, operand="", measured=node.target, limit=pattern,
         cost=_nbytes(node),
         share=node.flops / total if node.flops is not None and total else None,
         message=f"{node.target} is not supported ({why or f'{pattern} is denied'})",
         suggestion=REPLACE,
-        piece=f"{identity(graph, nodes, node, 0)}:" if node.outputs else "",
+        piece=f"{identity(graph, node, 0)}:" if node.outputs else "",
     )  # fmt: skip
 
 

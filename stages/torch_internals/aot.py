@@ -116,7 +116,6 @@ def _input_index(node: fx.Node, description: Any, position: int, kind: str, coun
 
 def _tangents(graph: fx.Graph, joint: GraphRecord) -> dict[str, PlaceholderInfo]:
     """Tangents of a joint graph with the line and module of the forward output that they are the gradient of."""
-    records = {node.name: node for node in joint.nodes}
     output = next(node for node in reversed(graph.nodes) if node.op == "output")
     flat = torch.utils._pytree.tree_leaves(output.args[0], is_leaf=lambda item: item is None)
     descriptions = torch.utils._pytree.tree_leaves(output.meta.get("desc", []), is_leaf=lambda item: item is None)
@@ -126,7 +125,7 @@ def _tangents(graph: fx.Graph, joint: GraphRecord) -> dict[str, PlaceholderInfo]
         if node.op != "placeholder" or not node.name.startswith("tangents_"):
             continue
         made = by_description.get(repr(getattr(node.meta.get("desc"), "output", None)))
-        record = records[made.name] if isinstance(made, fx.Node) else None
+        record = joint.by_name[made.name] if isinstance(made, fx.Node) else None
         place = () if record is None else (record.module, record.source)
         found[node.name] = PlaceholderInfo("", "tangent", *place)
     return found
