@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from unittest import mock
 
 import torch
 from torch import nn
@@ -54,11 +55,8 @@ def _initialized_once() -> Iterator[None]:
 
     Half of the time that building BERT takes. Only for a model whose every such layer transformers initializes.
     """
-    originals = {kind: kind.reset_parameters for kind in (nn.Linear, nn.Embedding)}
-    for kind in originals:
-        kind.reset_parameters = lambda self: None  # type: ignore[method-assign]
-    try:
+    with (
+        mock.patch.object(nn.Linear, "reset_parameters", lambda self: None),
+        mock.patch.object(nn.Embedding, "reset_parameters", lambda self: None),
+    ):
         yield
-    finally:
-        for kind, original in originals.items():
-            kind.reset_parameters = original  # type: ignore[method-assign]

@@ -21,7 +21,7 @@ import torch
 
 from inductor_debug.models.gold import as_written
 from inductor_debug.models.nested import memory_of
-from inductor_debug.models.torch_private import OpOverload, TorchDispatchMode, pytree, schema_of
+from inductor_debug.models.torch_private import OpOverload, TorchDispatchMode, UnseenMode, pytree, schema_of
 
 aten = torch.ops.aten
 
@@ -107,18 +107,11 @@ def replayed(draws: Draws) -> Iterator[None]:
         draws.matched = False
 
 
-class _Recorder(TorchDispatchMode):
-    supports_higher_order_operators = True
-
+class _Recorder(UnseenMode):
     def __init__(self) -> None:
         super().__init__()
         self.draws = Draws()
         self.unused: list[tuple[torch.Tensor, Draw]] = []  # which keeps the tensors, so that no memory is reused
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Compiled code runs under this mode as it does without it."""
-        return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -274,8 +267,7 @@ def states() -> dict[torch.device, torch.Tensor]:
 def state_of(device: torch.device) -> torch.Tensor:
     if device.type == "cpu":
         return torch.get_rng_state()
-    state: torch.Tensor = torch.get_device_module(device).get_rng_state(device)
-    return state
+    return torch.get_device_module(device).get_rng_state(device)
 
 
 def unmoved(before: dict[torch.device, torch.Tensor]) -> bool:

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import numpy
 import torch
@@ -89,11 +90,8 @@ def loads_noted() -> Iterator[list[str]]:
         loaded.append(type(self).__name__)
         return original(self, *args, **kwargs)
 
-    nn.Module.load_state_dict = load_state_dict  # type: ignore[method-assign]
-    try:
+    with mock.patch.object(nn.Module, "load_state_dict", load_state_dict):
         yield loaded
-    finally:
-        nn.Module.load_state_dict = original  # type: ignore[method-assign]
 
 
 def is_pretrained(module: nn.Module) -> bool:

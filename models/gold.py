@@ -1,8 +1,9 @@
 """Float64 arithmetic for the gold standard."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import overrides
@@ -46,8 +47,7 @@ def as_written() -> Iterator[None]:
         torch.set_default_dtype(default)
 
 
-@contextmanager
-def _not_counted() -> Iterator[None]:
+def _not_counted() -> AbstractContextManager[Any]:
     """Inside, ``torch.overrides.has_torch_function`` answers as it would without :class:`_Float32MeansFloat64`.
 
     The function is replaced where torch's modules look it up. Who imported it by name, as ``torch.nn.functional`` did
@@ -62,11 +62,7 @@ def _not_counted() -> Iterator[None]:
         with without_last_function_mode():
             return bool(original(relevant_args))
 
-    overrides.has_torch_function = has_torch_function  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        overrides.has_torch_function = original
+    return mock.patch.object(overrides, "has_torch_function", has_torch_function)
 
 
 class _Float32MeansFloat64(TorchFunctionMode):

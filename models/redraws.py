@@ -28,7 +28,7 @@ from inductor_debug.models.draws import (
     states,
     unmoved,
 )
-from inductor_debug.models.torch_private import TorchDispatchMode, pytree
+from inductor_debug.models.torch_private import UnseenMode, pytree
 
 aten = torch.ops.aten
 
@@ -70,17 +70,10 @@ def repeated(draws: Draws, match: str) -> Iterator[None]:
         draws.matched = False
 
 
-class _Repeat(TorchDispatchMode):
-    supports_higher_order_operators = True
-
+class _Repeat(UnseenMode):
     def __init__(self, draws: Draws, items: list[Draw]) -> None:
         super().__init__()
         self.draws, self.items, self.position = draws, items, 0
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Compiled code runs under this mode as it does without it."""
-        return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -150,8 +143,7 @@ def _values(draw: Draw, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     if narrow is None:
         return None
     restore(draw)
-    drawn: torch.Tensor = draw.function(*narrow[0], **narrow[1])
-    return drawn
+    return draw.function(*narrow[0], **narrow[1])
 
 
 def _mask(draw: Draw) -> torch.Tensor | None:
@@ -160,8 +152,7 @@ def _mask(draw: Draw) -> torch.Tensor | None:
     if draw.function in ATTENTION:
         return attention_mask(draw)
     if draw.function is aten.native_dropout.default:
-        kept: torch.Tensor = draw.function(draw.args[0].empty().fill_(1), *draw.args[1:])[1]
-        return kept
+        return draw.function(draw.args[0].empty().fill_(1), *draw.args[1:])[1]
     if _by_probabilities(draw.function):
         return None
     drawn: torch.Tensor = draw.function(*_emptied(draw.args), **_emptied(draw.kwargs))

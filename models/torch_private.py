@@ -24,6 +24,7 @@ __all__ = [
     "HigherOrderOperator",
     "OpOverload",
     "TorchDispatchMode",
+    "UnseenMode",
     "allow_tf32",
     "coo_parts",
     "function_modes",
@@ -37,6 +38,17 @@ __all__ = [
     "storage_identity",
     "without_last_function_mode",
 ]
+
+
+class UnseenMode(TorchDispatchMode):
+    """A mode of operators, higher-order ones too, under which compiled code runs as it does without it."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """That compiled code need not be compiled anew, nor left, for this mode."""
+        return True
 
 
 def cudnn_allows_tf32() -> bool | None:

@@ -16,7 +16,7 @@ import torch
 from inductor_debug.models.case import Case
 from inductor_debug.models.draws import is_operator
 from inductor_debug.models.torch_private import (
-    TorchDispatchMode,
+    UnseenMode,
     number_of_last_node,
     number_of_running_node,
     schema_of,
@@ -62,7 +62,7 @@ class Site:
         return any(part in self.operation for part in PREFERRED)
 
 
-class Operations(TorchDispatchMode):
+class Operations(UnseenMode):
     """Numbers the operations of one step, forward and backward apart.
 
     Only those count that give new floating-point numbers: a view, or a write in place, is none.
@@ -72,18 +72,11 @@ class Operations(TorchDispatchMode):
         wrong: gives an operation's wrong result from its direction, its number, the operation and its right result.
     """
 
-    supports_higher_order_operators = True
-
     def __init__(self, module: torch.nn.Module, wrong: Callable[[str, int, Any, Any], Any]) -> None:
         super().__init__()
         self.module, self.wrong = module, wrong
         self.inside = False
         self.counts = dict.fromkeys(("activation", "gradient"), 0)
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Compiled code runs under this mode as it does without it."""
-        return True
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module's forward, in which operations are those of the forward pass."""
@@ -127,8 +120,7 @@ def scaled(result: Any, factor: float) -> Any:
 
 def operation_name(func: Any) -> str:
     """``addmm`` of ``aten.addmm.default``."""
-    name: str = func.overloadpacket.__name__
-    return name
+    return func.overloadpacket.__name__
 
 
 class Found:

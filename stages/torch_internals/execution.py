@@ -3,8 +3,7 @@ a backend gave back as they were.
 
 Relies on ``torch._inductor.output_code.CompiledFxGraph``, on its ``__call__`` with one list of inputs, and on
 ``torch._C._current_autograd_node``; on ``functorch.compile.make_boxed_func``, whose function calls what its one cell
-holds; on ``_torchdynamo_disable`` and ``_torchdynamo_orig_callable`` of what ``torch.compiler.disable`` gave; and on
-``TorchDispatchMode``.
+holds; and on ``_torchdynamo_disable`` and ``_torchdynamo_orig_callable`` of what ``torch.compiler.disable`` gave.
 """
 
 import contextlib
@@ -15,10 +14,9 @@ from unittest import mock
 import torch
 from functorch.compile import make_boxed_func
 from torch import Tensor, fx
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from inductor_debug.models.torch_private import schema_of, storage_identity
+from inductor_debug.models.torch_private import UnseenMode, schema_of, storage_identity
 from inductor_debug.stages.torch_internals.fx_values import node_value, tensors_in
 
 _BOXED = make_boxed_func(len).__code__
@@ -80,22 +78,15 @@ def _computes(node: fx.Node) -> bool:
     return bool(made - memories([list(tensors_in(node_value(source))) for source in node.all_input_nodes]))
 
 
-class OperationCounter(TorchDispatchMode):
+class OperationCounter(UnseenMode):
     """While it is entered, ``tell`` is called for each operation of torch's own that makes a tensor or writes into one.
 
     Memory that is merely allocated does not count: whoever fills it computes.
     """
 
-    supports_higher_order_operators = True
-
     def __init__(self, tell: Callable[[], None]) -> None:
         super().__init__()
         self.tell = tell
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Compiled code runs under this mode as it does without it."""
-        return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
