@@ -42,10 +42,7 @@ def replace_inputs(
             raise invalid_choice("model.inputs", name, [*made, *takes], where=file)
         _check_fits(name, tensor, made[name], file)
         by_identity[id(made[name])] = tensor.requires_grad_(made[name].requires_grad)
-    result: tuple[tuple[Any, ...], dict[str, Any]] = map_tensors(
-        lambda tensor: by_identity.get(id(tensor), tensor), (args, kwargs)
-    )
-    return result
+    return map_tensors(lambda tensor: by_identity.get(id(tensor), tensor), (args, kwargs))
 
 
 def _load(file: str) -> dict[str, torch.Tensor]:

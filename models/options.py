@@ -115,20 +115,17 @@ _RANGE, _CHOICES, _ITEMS = "range", "choices", "items"
 
 def range_of(item: "dataclasses.Field[Any]") -> Range | None:
     """The numbers that a field declares; None where it declares none."""
-    found: Range | None = item.metadata.get(_RANGE)
-    return found
+    return item.metadata.get(_RANGE)
 
 
 def choices_of(item: "dataclasses.Field[Any]") -> tuple[str, ...]:
     """The closed set that a field declares; empty where it declares none."""
-    found: tuple[str, ...] = item.metadata.get(_CHOICES, ())
-    return found
+    return item.metadata.get(_CHOICES, ())
 
 
 def items_of(item: "dataclasses.Field[Any]") -> tuple[str, ...]:
     """The closed set that each item of a list is of; empty where the field declares none."""
-    found: tuple[str, ...] = item.metadata.get(_ITEMS, ())
-    return found
+    return item.metadata.get(_ITEMS, ())
 
 
 def check_declared(options: Any, key: str = "") -> None:

@@ -104,8 +104,7 @@ class SelectiveStateSpaceModel(nn.Module):
         x_BSM = self.embedding(inputs)
         for block in self.blocks:
             x_BSM = block(x_BSM)
-        logits: Tensor = self.head(self.norm(x_BSM))
-        return logits
+        return self.head(self.norm(x_BSM))
 
 
 class SelectiveBlock(nn.Module):

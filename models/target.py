@@ -97,8 +97,7 @@ def resolve_target(target: str, key: str) -> Callable[..., Any]:
         done.append(name)
     if not callable(value):
         raise ConfigurationError(f"{key}: {target} is a {type(value).__name__}; valid: a callable.")
-    found: Callable[..., Any] = value
-    return found
+    return value
 
 
 def _imported(target: str, parts: list[str], key: str) -> tuple[Any, list[str]]:

@@ -54,8 +54,7 @@ def build_stage(name: str, config: Any, more: Mapping[str, str] = _NONE) -> Stag
     classes = {stage.name: stage.stage for stage in declared().values()} | dict(more)
     if name not in classes:
         raise invalid_choice("stages", name, classes)
-    stage: Stage = named(classes[name])(config)
-    return stage
+    return named(classes[name])(config)
 
 
 def _added(ours: Mapping[str, Declaration]) -> dict[str, Declaration]:

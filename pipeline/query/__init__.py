@@ -57,5 +57,4 @@ def analyze(run: StoredRun, name: str, wanted: Wanted) -> Analysis:
             raise UserError(
                 f"--type {name}: got {option}, which it does not take; valid: {valid}.\nTry: --type {fitting}"
             )
-    answer: Analysis = named(known[name].answer)(run, wanted)
-    return answer
+    return named(known[name].answer)(run, wanted)

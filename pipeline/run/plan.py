@@ -58,8 +58,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-able dict."""
-        primitives: dict[str, Any] = to_primitives(self)
-        return primitives
+        return to_primitives(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Plan":
@@ -90,8 +89,7 @@ def batch_of(remaining: list[str], reproduction: typing.Sequence[str]) -> list[s
 def settings_of(config: Any) -> Settings:
     """The settings within a whole configuration (any object or dataclass that has their fields)."""
     values = {item.name: getattr(config, item.name) for item in dataclasses.fields(Settings)}
-    settings: Settings = from_primitives(Settings, to_primitives(values))
-    return settings
+    return from_primitives(Settings, to_primitives(values))
 
 
 def execution_order(names: typing.Iterable[str]) -> list[str]:

@@ -81,8 +81,7 @@ class Json(File, Generic[Content]):
 
     def shaped(self, content: Any, *parts: str) -> Content:
         """Plain content as :attr:`shape`; DamagedError where it is of another."""
-        found: Content = shaped(content, self.shape, Path(self.at(*parts)))
-        return found
+        return shaped(content, self.shape, Path(self.at(*parts)))
 
 
 @dataclass(frozen=True)

@@ -148,5 +148,4 @@ def compiled_case(context: StageContext) -> CompiledCase:
             raise
         finally:
             context.compiled_with(options)
-    compiled: CompiledCase = context.live["compiled"]
-    return compiled
+    return context.live["compiled"]

@@ -85,8 +85,7 @@ class Front:
             partitioned=halves.keep,
             recompute=self._recompute,
         )
-        compiled: Callable[..., Any] = aot(gm, example_inputs, **options)
-        return compiled
+        return aot(gm, example_inputs, **options)
 
     def _compiled(
         self, halves: Halves, common: ToldGraph | None, direction: str, gm: fx.GraphModule, inputs: Sequence[Any]

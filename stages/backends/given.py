@@ -27,8 +27,7 @@ class _Function(AcceleratorAdapter):
         self.name = getattr(function, "__name__", type(function).__name__)
 
     def compile(self, gm: torch.fx.GraphModule, example_inputs: Sequence[torch.Tensor]) -> Callable[..., Any]:
-        compiled: Callable[..., Any] = self.function(gm, list(example_inputs))
-        return compiled
+        return self.function(gm, list(example_inputs))
 
     def dynamo_backend(self) -> Callable[..., Any]:
         return self.function

@@ -145,5 +145,4 @@ class ToldGraph(LoweredGraph):
 
 
 def _readable(gm: fx.GraphModule) -> str:
-    text: str = gm.print_readable(print_output=False, include_stride=True, include_device=True)
-    return text
+    return gm.print_readable(print_output=False, include_stride=True, include_device=True)

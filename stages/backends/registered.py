@@ -32,8 +32,7 @@ class RegisteredAdapter(AcceleratorAdapter):
         self.dynamo_backend()
 
     def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
-        compiled: Callable[..., Sequence[Tensor]] = self.dynamo_backend()(gm, list(example_inputs))
-        return compiled
+        return self.dynamo_backend()(gm, list(example_inputs))
 
     @property
     def executor(self) -> Executor:

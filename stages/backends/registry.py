@@ -64,8 +64,7 @@ def build_adapter(settings: Settings | BackendConfig, accel: AccelConfig | None 
         )
     module, _, factory = FACTORIES[config.adapter].partition(":")
     place = importlib.import_module(f"inductor_debug.stages.backends.{module}")
-    adapter: AcceleratorAdapter = getattr(place, factory)(config, accel)
-    return adapter
+    return getattr(place, factory)(config, accel)
 
 
 def reference_adapter(settings: Settings) -> AcceleratorAdapter | None:

@@ -95,8 +95,7 @@ class Sampler:
             return reference_function(self.context, case, loads=True)
         compiled = self.load(case)
         self.emit(FirstStep(compiled.compile_s, compiled.adapter.loads, compiled.caches))
-        function: Callable[..., Any] = compiled
-        return function
+        return compiled
 
     def _warm(self, side: str, function: Callable[..., Any], call: Callable[[], None]) -> None:
         for index in range(max(self.options.warmup, 1)):

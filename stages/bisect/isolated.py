@@ -47,8 +47,7 @@ class IsolatedProber:
         answer = self._asked("facts")
         if isinstance(answer, Outcome):
             raise RuntimeError(f"building the case or the backend ended its process: {answer.message}")
-        facts: BackendFacts = answer
-        return facts
+        return answer
 
     def probe(self, setting: Setting) -> Outcome:
         began = time.perf_counter()

@@ -84,8 +84,7 @@ def _linear(sums: Accumulation, value: Tensor, weight: Tensor, bias: Tensor | No
 def _unfolded(value: Tensor, weight: Tensor, stride: Any, padding: Any, dilation: Any) -> Tensor:
     """(B, C, H, W) → patches (B, C·h·w, positions)."""
     kernel = tuple(weight.shape[2:])
-    patches: Tensor = functional.unfold(value, kernel, tuple(dilation), tuple(padding), tuple(stride))
-    return patches
+    return functional.unfold(value, kernel, tuple(dilation), tuple(padding), tuple(stride))
 
 
 def _convolution(

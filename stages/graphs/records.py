@@ -226,8 +226,7 @@ class GraphRecord:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "GraphRecord":
         """The inverse of :meth:`to_json`; DamagedError for data of another shape."""
-        found: GraphRecord = shaped(dict(data), cls, Path("graph"))
-        return found
+        return shaped(dict(data), cls, Path("graph"))
 
 
 def _to_json(node: NodeRecord) -> dict[str, Any]:

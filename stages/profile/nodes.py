@@ -49,10 +49,9 @@ class RangedNodes(AcceleratorAdapter):
             def compiler(direction: str) -> Callable[..., Any]:
                 return lambda graph, inputs: self._ranged(f"g{number}.{direction}", graph)
 
-            compiled: Callable[..., Any] = aot_backend(
+            return aot_backend(
                 forward=compiler("forward"), backward=compiler("backward"), inference=compiler("forward")
             )(gm, example_inputs)
-            return compiled
 
         return backend
 

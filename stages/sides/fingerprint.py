@@ -20,8 +20,7 @@ def identity(settings: Settings) -> dict[str, Any]:
     build = {f"model.build.{key}": value for key, value in settings.model.build.items()}
     rest = {key: getattr(settings, key) for key in ("mode", "dtype", "precision", "tf32")}
     loss = {"loss": LOSS} if settings.mode == "training" else {}
-    identity: dict[str, Any] = jsonable({"model.name": settings.model.name} | build | rest | loss)
-    return identity
+    return jsonable({"model.name": settings.model.name} | build | rest | loss)
 
 
 def named_weights(case: Case) -> dict[str, torch.Tensor]:

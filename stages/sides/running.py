@@ -314,8 +314,7 @@ def reference_function(context: StageContext, case: Case, *, loads: bool = False
     if adapter is None:
         return case.module
     backend = adapter.loading_backend() if loads else adapter.dynamo_backend()
-    compiled: Callable[..., Any] = torch.compile(case.module, backend=backend)
-    return compiled
+    return torch.compile(case.module, backend=backend)
 
 
 def round_to(leaves: Leaves, like: Leaves) -> Leaves:

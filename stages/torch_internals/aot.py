@@ -56,8 +56,7 @@ def recording_backend(
     def compiler(kind: str) -> Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]:
         def compile(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
             record(kind, gm)
-            run: Callable[..., Any] = make_boxed_func(gm.forward)
-            return run
+            return make_boxed_func(gm.forward)
 
         return compile
 
@@ -65,13 +64,12 @@ def recording_backend(
         record("joint", gm)
         return default_partition(gm, joint_inputs, **kwargs)
 
-    backend: Callable[..., Any] = aot_autograd(
+    return aot_autograd(
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),
         inference_compiler=compiler("forward"),
         partition_fn=partition,
     )
-    return backend
 
 
 def aot_placeholders(

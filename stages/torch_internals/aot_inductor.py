@@ -88,8 +88,7 @@ class AotInductorCompiler(RecordingCompiler):
         with patched_config(self.options):  # which decompositions there are depends on fallback_random
             decompositions = inductor_decompositions()
         backend = aot_backend(forward=forward, backward=backward, inference=forward, decompositions=decompositions)
-        compiled: Callable[..., Any] = backend(gm, example_inputs)
-        return compiled
+        return backend(gm, example_inputs)
 
     def compile_graph(
         self, common: LoweredGraph, direction: str, gm: fx.GraphModule, example_inputs: Sequence[Any]

@@ -65,7 +65,7 @@ def aot_backend(
         return compile_boxed
 
     options: dict[str, Any] = {} if decompositions is None else {"decompositions": dict(decompositions)}
-    backend: Callable[..., Any] = aot_autograd(
+    return aot_autograd(
         fw_compiler=boxed(forward),
         bw_compiler=boxed(backward),
         inference_compiler=boxed(inference),
@@ -73,7 +73,6 @@ def aot_backend(
         keep_inference_input_mutations=True,
         **options,
     )
-    return backend
 
 
 def inductor_modes() -> dict[str, dict[str, Any]]:

@@ -52,5 +52,4 @@ def _killed(process: "subprocess.Popen[bytes]", wait: Any, *arguments: Any) -> i
             with suppress(psutil.NoSuchProcess):
                 worker.kill()
         pool.kill()
-    status: int = wait(*arguments)
-    return status
+    return wait(*arguments)

@@ -110,13 +110,12 @@ def compile_recorded(
         log: gets the events.
         dynamic: as of torch.compile.
     """
-    compiled: Callable[..., Any] = torch._dynamo.optimize(
+    return torch._dynamo.optimize(
         backend,
         dynamic=dynamic,
         guard_export_fn=lambda guards: log.guards.extend(_guard_events(guards, log.sources)),
         guard_fail_fn=lambda failure: log.recompiles.append(_recompile(failure)),
     )(module)
-    return compiled
 
 
 def _recompile(failure: Any) -> RecompileEvent:

@@ -162,8 +162,7 @@ def graph_prefix() -> str:
 
 
 def _renamed() -> dict[str, str]:
-    names: dict[str, str] = V.graph.scheduler.mutation_real_name
-    return names
+    return V.graph.scheduler.mutation_real_name
 
 
 def _ir_text(nodes: list[Any]) -> str:

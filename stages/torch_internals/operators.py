@@ -21,5 +21,4 @@ def normalizations() -> dict[Any, Callable[..., Any]]:
         aten.native_batch_norm, aten._native_batch_norm_legit, aten._native_batch_norm_legit_functional,
         aten.native_layer_norm, aten.native_group_norm, aten._softmax, aten._log_softmax,
     )  # fmt: skip
-    found: dict[Any, Callable[..., Any]] = get_decompositions(packets)
-    return found
+    return get_decompositions(packets)

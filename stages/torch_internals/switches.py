@@ -294,8 +294,7 @@ def piece_of_a_graph() -> Iterator[None]:
 def patched_options(module: str, options: Mapping[str, Any]) -> contextlib.AbstractContextManager[Any]:
     """A configuration module of torch's, as ``torch._functorch.config``, with ``options``, restored on exit."""
     config = importlib.import_module(module)
-    patch: contextlib.AbstractContextManager[Any] = config.patch(dict(options))
-    return patch
+    return config.patch(dict(options))
 
 
 def inductor_defaults() -> dict[str, Any]:
