@@ -198,6 +198,19 @@ def quoted(text: str) -> str:
     return shlex.quote(text) if re.search(r"""[\s$`;&|<>()!'"\\*?]|\{.*,""", text) else text
 
 
+def wrong_value(key: str, value: object, valid: str, example: str, *, where: str = "") -> ConfigurationError:
+    """The error for a value that does not fit.
+
+    Args:
+        key: what the user wrote it under.
+        value: what was got.
+        valid: what fits.
+        example: one that does.
+        where: what it was read from, where that is not plain.
+    """
+    return ConfigurationError(f"got {shown(value)}", key=key, place=where, valid=valid, hint=example_of(key, example))
+
+
 def invalid_choice(
     key: str, given: object, choices: Iterable[str], *, where: str = "", example: str | None = None
 ) -> ConfigurationError:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any
 
-from inductor_debug.models.errors import ConfigurationError, example_of, invalid_choice, shown
+from inductor_debug.models.errors import invalid_choice, wrong_value
 
 INT64 = 2**63 - 1
 """The largest size, count or seed that torch and the tables can hold."""
@@ -64,9 +64,7 @@ class Range:
     def check(self, value: object, key: str) -> None:
         """ConfigurationError where ``value``, under ``key``, is not one of the numbers."""
         if not self.holds(value):
-            raise ConfigurationError(
-                f"got {shown(value)}", key=key, valid=self.valid(value), hint=example_of(key, self.example)
-            )
+            raise wrong_value(key, value, self.valid(value), self.example)
 
 
 _POWER = "2**63 - 1"
@@ -154,6 +152,4 @@ def check_declared(options: Any, key: str = "") -> None:
                 raise invalid_choice(name, one, items_of(item), example=f"{name}=[{{}}]")
         if isinstance(value, str) and not value.strip() and item.default != value:
             typed = "null" if item.default is None else str(item.default).replace("???", "NAME")
-            raise ConfigurationError(
-                f"got {shown(value)}", key=name, valid="a text that is not blank", hint=example_of(name, typed)
-            )
+            raise wrong_value(name, value, "a text that is not blank", typed)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.models.errors import ConfigurationError, wrong_value
 from inductor_debug.models.random_state import input_generator
 
 
@@ -54,9 +54,7 @@ class SSMConfig:
             raise ConfigurationError(f"model.build.vocabulary: got {self.vocabulary}; valid: 0 or more.")
         if self.chunk & (self.chunk - 1):
             near = 2 ** round(math.log2(self.chunk))
-            raise ConfigurationError(
-                f"model.build.chunk: got {self.chunk}; valid: a power of two.\nTry: model.build.chunk={near}"
-            )
+            raise wrong_value("model.build.chunk", self.chunk, "a power of two", str(near))
 
 
 def build(

@@ -7,7 +7,7 @@ from typing import Any
 from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
 from omegaconf import OmegaConf
 
-from inductor_debug.models.errors import ConfigurationError, shown
+from inductor_debug.models.errors import ConfigurationError, shown, wrong_value
 
 MOST_RUNS = 10_000
 """Of one sweep."""
@@ -16,12 +16,8 @@ MOST_RUNS = 10_000
 def check_hydra(node: Any) -> None:
     """What Hydra would meet only when the run starts, and where an empty text would be the working directory."""
     if not isinstance(node.verbose, bool | str) and not OmegaConf.is_list(node.verbose):
-        raise ConfigurationError(
-            f"got {shown(node.verbose)}",
-            key="hydra.verbose",
-            valid="true, false, the name of a logger, or a list of names",
-            hint="hydra.verbose=true",
-        )
+        valid = "true, false, the name of a logger, or a list of names"
+        raise wrong_value("hydra.verbose", node.verbose, valid, "true")
     for key in ("run", "sweep"):
         if not str(OmegaConf.to_container(node[key])["dir"]).strip():  # type: ignore[index,call-overload]
             raise ConfigurationError(

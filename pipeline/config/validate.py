@@ -6,7 +6,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from inductor_debug.models.errors import ConfigurationError, invalid_choice
+from inductor_debug.models.errors import ConfigurationError, invalid_choice, wrong_value
 from inductor_debug.models.options import check_declared
 from inductor_debug.pipeline.config.keys import stage_not_selected, unknown_key
 from inductor_debug.pipeline.config.limits import memory_limit_of
@@ -64,7 +64,8 @@ def validate(config: Config) -> None:
     _check_devices(config)
     _check_backend(config.backend)
     check_declared(config)
-    _check_runner(config)
+    memory_limit_of(config.runner.memory_limit)
+    memory_limit_of(config.runner.log_limit, "runner.log_limit")
     _check_model(config)
     _check_stages(config)
     validate_profile(config.accel)
@@ -101,27 +102,13 @@ def _check_backend(backend: BackendConfig) -> None:
         )
 
 
-def _check_runner(config: Config) -> None:
-    memory_limit_of(config.runner.memory_limit)
-    memory_limit_of(config.runner.log_limit, "runner.log_limit")
-
-
 def _check_model(config: Config) -> None:
     target = config.model.build.get("_target_")
     if not isinstance(target, str) or not _DOTTED.fullmatch(target):
-        raise ConfigurationError(
-            f"got {target!r}",
-            key="model.build._target_",
-            valid="the dotted path of a callable that returns a module and its inputs",
-            hint="model.build._target_=my_package.my_module.build",
-        )
+        valid = "the dotted path of a callable that returns a module and its inputs"
+        raise wrong_value("model.build._target_", target, valid, "my_package.my_module.build")
     if config.model.inputs is not None and not config.model.inputs.endswith(".safetensors"):
-        raise ConfigurationError(
-            f"got {config.model.inputs!r}",
-            key="model.inputs",
-            valid="a .safetensors file",
-            hint="model.inputs=inputs.safetensors",
-        )
+        raise wrong_value("model.inputs", config.model.inputs, "a .safetensors file", "inputs.safetensors")
 
 
 def _check_stages(config: Config) -> None:

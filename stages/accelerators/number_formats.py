@@ -23,7 +23,7 @@ number, and so does an infinity. NaN stays NaN.
 import re
 from dataclasses import dataclass
 
-from inductor_debug.models.errors import ConfigurationError, closest_first, invalid_choice
+from inductor_debug.models.errors import ConfigurationError, closest_first, invalid_choice, wrong_value
 from inductor_debug.models.options import check_declared
 from inductor_debug.models.units import parse_bytes
 from inductor_debug.stages.accelerators.config import NumericsConfig
@@ -113,12 +113,8 @@ def parse_format(name: str, numerics: NumericsConfig, key: str = "accel.numerics
         exponent, mantissa = int(split[1]), int(split[2])
         if LEAST_BITS[0] <= exponent <= MOST_BITS[0] and LEAST_BITS[1] <= mantissa <= MOST_BITS[1]:
             return FloatFormat(name, exponent, mantissa)
-        raise ConfigurationError(
-            f"got {name!r}",
-            key=key,
-            valid=f"1-E-M with E from {LEAST_BITS[0]} to {MOST_BITS[0]} and M from {LEAST_BITS[1]} to {MOST_BITS[1]}",
-            hint=f"{key}=1-6-9",
-        )
+        fits = f"1-E-M with E from {LEAST_BITS[0]} to {MOST_BITS[0]} and M from {LEAST_BITS[1]} to {MOST_BITS[1]}"
+        raise wrong_value(key, name, fits, "1-6-9")
     block = re.fullmatch(r"bfp(\d+)", str(name))
     if block and 2 <= int(block[1]) <= 16:
         return BlockFormat(name, int(block[1]), numerics.block_size, numerics.block_axis)
@@ -134,12 +130,8 @@ def validate_numerics(config: NumericsConfig) -> None:
     if config.accumulate is not None:
         found = parse_format(config.accumulate, config, "accel.numerics.accumulate")
         if isinstance(found, BlockFormat) or found.name == "float64":
-            raise ConfigurationError(
-                f"got {config.accumulate!r}",
-                key="accel.numerics.accumulate",
-                valid="a format with an exponent of its own, of at most 32 bits",
-                hint="accel.numerics.accumulate=bfloat16",
-            )
+            valid = "a format with an exponent of its own, of at most 32 bits"
+            raise wrong_value("accel.numerics.accumulate", config.accumulate, valid, "bfloat16")
     elif config.accumulate_block is not None:
         raise ConfigurationError(
             f"got {config.accumulate_block} without a format to round to",
@@ -153,12 +145,7 @@ def validate_numerics(config: NumericsConfig) -> None:
         _validate_cast(wide, narrow)
     for pattern in config.fallback:
         if not isinstance(pattern, str) or not re.fullmatch(r"[\w.:*?\[\]!-]+", pattern):
-            raise ConfigurationError(
-                f"got {pattern!r}",
-                key="accel.numerics.fallback",
-                valid="an operation's name or pattern",
-                hint="accel.numerics.fallback=[aten.sort]",
-            )
+            raise wrong_value("accel.numerics.fallback", pattern, "an operation's name or pattern", "[aten.sort]")
 
 
 def _validate_storage(dtype: str, name: str, config: NumericsConfig, key: str) -> None:
@@ -173,12 +160,7 @@ def _validate_storage(dtype: str, name: str, config: NumericsConfig, key: str) -
             hint=f"{key}.{dtype}=bfloat16",
         )
     if isinstance(found, BlockFormat) and dtype == "float64":
-        raise ConfigurationError(
-            f"got {name!r}",
-            key=f"{key}.float64",
-            valid="a format with an exponent of its own",
-            hint=f"{key}.float64=float32",
-        )
+        raise wrong_value(f"{key}.float64", name, "a format with an exponent of its own", "float32")
 
 
 def tile_bytes(size: object) -> int | None:
@@ -191,19 +173,11 @@ def _validate_tile(config: NumericsConfig) -> None:
         if COUNT.holds(size):
             continue
         if at < len(config.tile) - 1 or tile_bytes(size) is None:
-            raise ConfigurationError(
-                f"got {size!r}",
-                key="accel.numerics.tile",
-                valid="a whole number above 0 of elements, and for the last dimension also bytes (128B)",
-                hint="accel.numerics.tile=[32,32]",
-            )
+            valid = "a whole number above 0 of elements, and for the last dimension also bytes (128B)"
+            raise wrong_value("accel.numerics.tile", size, valid, "[32,32]")
     if len(config.tile) > 2:
-        raise ConfigurationError(
-            f"got {list(config.tile)}",
-            key="accel.numerics.tile",
-            valid="the sizes of the last one or two dimensions",
-            hint="accel.numerics.tile=[32,32]",
-        )
+        valid = "the sizes of the last one or two dimensions"
+        raise wrong_value("accel.numerics.tile", list(config.tile), valid, "[32,32]")
 
 
 def _validate_cast(wide: str, narrow: str) -> None:

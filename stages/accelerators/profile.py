@@ -9,14 +9,15 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from inductor_debug.models.errors import ConfigurationError, closest_first, invalid_choice, nearest
+from inductor_debug.models.errors import ConfigurationError, closest_first, invalid_choice, nearest, wrong_value
+from inductor_debug.models.options import LARGEST, Range, check_declared
 from inductor_debug.models.units import VALID_BYTES, parse_bytes
-from inductor_debug.stages.accelerators.config import AccelConfig, NumericsConfig, Rule, Waiver
+from inductor_debug.stages.accelerators.config import AccelConfig, NumericsConfig, PeaksConfig, Rule, Waiver
 from inductor_debug.stages.accelerators.number_formats import validate_numerics
-from inductor_debug.stages.accelerators.peaks import validate_peaks
 from inductor_debug.stages.accelerators.rule_fields import Written, edited, validated
 from inductor_debug.stages.accelerators.rule_kinds import KINDS, SCALARS
 from inductor_debug.stages.accelerators.yaml_profiles import exact_config
+from inductor_debug.stages.graphs.records import ITEM_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -79,16 +80,14 @@ def validate_profile(
     base = base or Profile(config.name)
     config = apply_environment(config, os.environ if environment is None else environment)
     if not isinstance(config.strict, bool | None):
-        raise ConfigurationError(
-            f"got {config.strict!r}", key="accel.strict", valid="true or false", hint="accel.strict=true"
-        )
+        raise wrong_value("accel.strict", config.strict, "true or false", "true")
     written = [validated(rule, f"{base.name}.rules[{index}]") for index, rule in enumerate(base.rules)]
     written += [validated(rule, f"accel.rules[{index}]") for index, rule in enumerate(config.rules)]
     written = edited(written, config)
     for index, waiver in enumerate(config.waivers):
         _validate_waiver(waiver, f"accel.waivers[{index}]")
     validate_numerics(config.numerics)
-    validate_peaks(config.peaks)
+    _validate_peaks(config.peaks)
     numerics = config.numerics if config.numerics.stated else base.numerics
     strict = base.strict if config.strict is None else config.strict
     rules = tuple(item.rule for item in written)
@@ -222,16 +221,20 @@ def profile_names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
+def _validate_peaks(config: PeaksConfig) -> None:
+    """ConfigurationError for a rate that is none, or one of a dtype that torch does not have."""
+    check_declared(config, "accel.peaks")
+    for dtype, rate in config.flops.items():
+        if dtype not in ITEM_BYTES:
+            raise invalid_choice("accel.peaks.flops", dtype, ITEM_BYTES, example="accel.peaks.flops.{}=1e12")
+        Range(0, LARGEST, whole=False, above=True, example="1e12").check(rate, f"accel.peaks.flops.{dtype}")
+
+
 def _validate_waiver(waiver: Waiver, key: str) -> None:
     if waiver.rule != "*" and not any(character in waiver.rule for character in "*?[") and waiver.rule not in KINDS:
         raise invalid_choice(f"{key}.rule", waiver.rule, KINDS)
     if waiver.reason in ("", "???"):
-        raise ConfigurationError(
-            f"got {waiver.reason!r}",
-            key=f"{key}.reason",
-            valid="why it is accepted",
-            hint="reason: until the next chip",
-        )
+        raise wrong_value(f"{key}.reason", waiver.reason, "why it is accepted", "until the next chip")
     if (waiver.rule, waiver.source, waiver.target) == ("*", "*", "*"):
         raise ConfigurationError(
             "waives everything", key=key, valid="a rule, a source or a target", hint="rule: alignment"
@@ -261,16 +264,12 @@ def _boolean(key: str, text: str) -> bool:
 
 def _positive(key: str, text: str) -> int:
     if not re.fullmatch(r"\s*\+?[0-9]+\s*", text) or int(text) <= 0:
-        raise ConfigurationError(
-            f"got {text!r}", key=key, place="the environment", valid="a whole number above 0", hint=f"{key}=16"
-        )
+        raise wrong_value(key, text, "a whole number above 0", "16", where="the environment")
     return int(text)
 
 
 def _memory(key: str, text: str) -> int:
     found = parse_bytes(text)
     if found is None:
-        raise ConfigurationError(
-            f"got {text!r}", key=key, place="the environment", valid=VALID_BYTES, hint=f"{key}=16GiB"
-        )
+        raise wrong_value(key, text, VALID_BYTES, "16GiB", where="the environment")
     return found

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from inductor_debug.models.errors import ConfigurationError, example_of, invalid_choice, shown
+from inductor_debug.models.errors import ConfigurationError, example_of, invalid_choice, wrong_value
 from inductor_debug.models.options import INT64, Range
 from inductor_debug.models.units import VALID_BYTES, parse_bytes
 from inductor_debug.stages.graphs.records import ITEM_BYTES
@@ -50,11 +50,6 @@ class Kind:
     default_roles: tuple[str, ...] | None = None
     units: tuple[str, ...] = ()
     operations: bool = True
-
-
-def wrong_value(key: str, value: Any, valid: str, example: str) -> ConfigurationError:
-    """The error for a value, ``key`` being what the user wrote."""
-    return ConfigurationError(f"got {shown(value)}", key=key, valid=valid, hint=example_of(key, example))
 
 
 COUNT = Range(1, INT64, whole=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, fx
 
-from inductor_debug.models.errors import ConfigurationError, invalid_choice
+from inductor_debug.models.errors import ConfigurationError, invalid_choice, wrong_value
 from inductor_debug.stages.accelerators.config import AccelConfig
 from inductor_debug.stages.backends.adapter import ValuePrinter
 from inductor_debug.stages.backends.inductor import InductorAdapter
@@ -118,9 +118,7 @@ class AotInductorAdapter(InductorAdapter):
 def _level(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value not in LEVELS:
         levels = ", ".join(f"{level} ({what})" for level, what in LEVELS.items())
-        raise ConfigurationError(
-            f"backend.options.print_values: got {value!r}; valid: {levels}.\nTry: backend.options.print_values=2"
-        )
+        raise wrong_value("backend.options.print_values", value, levels, "2")
     return value
 
 
@@ -128,10 +126,8 @@ def _names(value: Any) -> list[str]:
     listed = not isinstance(value, str) and isinstance(value, Sequence)
     if not listed or not all(isinstance(name, str) and name and "," not in name for name in value):
         shown = value if isinstance(value, str) and value else "NAME"
-        raise ConfigurationError(
-            f"backend.options.kernels: got {value!r}; valid: a list of kernel names, as in lower/GRAPH/kernels.csv.\n"
-            f"Try: backend.options.kernels=[{shown}]"
-        )
+        valid = "a list of kernel names, as in lower/GRAPH/kernels.csv"
+        raise wrong_value("backend.options.kernels", value, valid, f"[{shown}]")
     return list(value)
 
 

@@ -4,7 +4,7 @@ import dataclasses
 import logging
 from collections.abc import Iterable, Sequence
 
-from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.models.errors import wrong_value
 from inductor_debug.stages.accelerators.profile import Profile, stored_profile
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.records import BreakRecord
@@ -19,6 +19,8 @@ from inductor_debug.stages.rules.repros import write_repros
 from inductor_debug.stages.rules.violations import COLUMNS, Violations, unused_waivers
 
 log = logging.getLogger(__name__)
+DIGEST = [column for column in COLUMNS if column not in ("severity", "message", "suggestion")]
+"""Columns that are equal for two runs of one configuration: all but the prose, and the waivers' ageing."""
 
 
 class ConstrainStage(Stage):
@@ -33,8 +35,7 @@ class ConstrainStage(Stage):
         for key in ("repros", "verified_repros"):
             count = getattr(self.config, key)
             if count < 0:
-                raise ConfigurationError(f"stages.constrain.{key}: got {count}; valid: a whole number, 0 or more.\n"
-                                         f"Try: stages.constrain.{key}=4")  # fmt: skip
+                raise wrong_value(f"stages.constrain.{key}", count, "a whole number, 0 or more", "4")
         profile = rulebook(context.settings).profile
         for rule in profile.of("custom"):
             check_custom(rule)
@@ -76,7 +77,7 @@ class ConstrainStage(Stage):
                 files.BY_RULE.path: files.BY_RULE.frame(by_rule(violations, graphs)),
             },
             summary={"violations": found},
-            digest={files.VIOLATIONS.path: digest_columns()},
+            digest={files.VIOLATIONS.path: DIGEST},
         )
         if rules.declared_by == "backend":
             own = {"own_check": rules.own_check is not None}
@@ -94,11 +95,6 @@ class ConstrainStage(Stage):
         result.artifacts |= {files.REPRO.at(name): text for name, text in repros.files.items()}
         result.summary["repros"] = repros.summary
         result.message += f"; {repros}"
-
-
-def digest_columns() -> list[str]:
-    """Columns that are equal for two runs of one configuration: all but the prose, and the waivers' ageing."""
-    return [column for column in COLUMNS if column not in ("severity", "message", "suggestion")]
 
 
 def judged(violations: Violations, breaks: Sequence[BreakRecord], looked: bool = True) -> tuple[bool, str]:

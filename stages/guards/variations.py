@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from inductor_debug.models.case import Case
-from inductor_debug.models.errors import ConfigurationError, invalid_choice, root_cause
+from inductor_debug.models.errors import invalid_choice, root_cause, wrong_value
 from inductor_debug.models.nested import is_strided, map_sharing, map_tensors, strided_parts
 from inductor_debug.stages.formatting import in_one_line
 from inductor_debug.stages.guards.layouts import channels_last, other_layout, relaid, resized
@@ -133,10 +133,8 @@ def check_named(case: Case, kind: str, named: Mapping[str, int]) -> None:
                                  example=f"stages.guards.dims.{kind}.{{}}={dim}")  # fmt: skip
         rank = inputs[name].dim()
         if not -rank <= dim < rank:
-            raise ConfigurationError(
-                f"stages.guards.dims.{kind}.{name}: got {dim}; valid: 0 to {rank - 1}, for {name} has the shape "
-                f"{_sizes(inputs[name])}.\nTry: stages.guards.dims.{kind}.{name}=0"
-            )
+            valid = f"0 to {rank - 1}, for {name} has the shape {_sizes(inputs[name])}"
+            raise wrong_value(f"stages.guards.dims.{kind}.{name}", dim, valid, "0")
 
 
 def _named_sizes(case: Case, kind: str, named: Mapping[str, int]) -> list[Planned]:
