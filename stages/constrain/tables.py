@@ -46,7 +46,7 @@ def _row(
     findings = by_finding(group, lambda row: row.finding)
     severities = Counter(severity_of(row.severity for row in rows) for rows in findings)
     counting = [row for row in group if row.severity != "waived"]
-    places, cost = affected.operations(counting), affected.cost(counting)
+    places, cost = affected.of(counting)
     nodes, flops = (None, None) if places is None else (len(places), affected.flops(places))
     return RuleRow(
         rule=rule,

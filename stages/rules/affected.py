@@ -1,7 +1,7 @@
 """Which operations findings concern, and whose bytes they cost, each once."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from inductor_debug.stages.graphs.operation_names import Operation
 from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord, number_of
@@ -47,41 +47,33 @@ class AffectedOperations:
         """Known FLOPs of operations."""
         return sum(self._nodes[graph][node].flops or 0 for graph, node in places)
 
-    def operations(self, rows: Iterable[Violation]) -> set[Place] | None:
-        """The operations of :attr:`counted` that rows concern; None where that can't be told of one.
+    def of(self, rows: Sequence[Violation]) -> tuple[set[Place], int] | tuple[None, None]:
+        """The operations of :attr:`counted` that rows concern, and bytes that rows cost together.
 
-        A row of a parameter or an input stands for the operations that read it, through views too. A row of Dynamo's
-        graph stands for what became of the call, by the source line and the module that both have.
+        None where that can't be told of one row. A row of a parameter or an input stands for the operations that read
+        it, through views too. A row of Dynamo's graph stands for what became of the call, by the source line and the
+        module that both have; of its bytes those count that its aten graphs do not show.
         """
-        rows = list(rows)
         found = self._own(rows)
         became = self._became_of(rows, found)
         if None in became.values():
-            return None
-        return found.union(*(places for places in became.values() if places is not None))
-
-    def cost(self, rows: Iterable[Violation]) -> int | None:
-        """Bytes that rows cost together; of Dynamo's those that its aten graphs do not show; None: not known."""
-        rows = list(rows)
-        found = self._own(rows)
-        became = self._became_of(rows, found)
-        if None in became.values():
-            return None
+            return None, None
         alone = {place for place, places in became.items() if places and not places & found}
-        return sum(row.cost_bytes or 0 for row in rows if self.counts(row) or (row.graph, row.node) in alone)
+        cost = sum(row.cost_bytes or 0 for row in rows if self.counts(row) or (row.graph, row.node) in alone)
+        return found.union(*filter(None, became.values())), cost
 
     def together(self, rows: Iterable[Violation]) -> tuple[int | None, int | None]:
         """How many operations rows of several rules concern, and what they cost; None for what is not known."""
         groups: dict[tuple[str, str], list[Violation]] = defaultdict(list)
         for row in rows:
             groups[row.rule, row.effect].append(row)
-        places = [self.operations(group) for group in groups.values()]
-        costs = [self.cost(group) for group in groups.values()]
-        known, paid = [each for each in places if each is not None], [cost for cost in costs if cost is not None]
-        return (
-            len(set().union(*known)) if len(known) == len(places) else None,
-            sum(paid) if len(paid) == len(costs) else None,
-        )
+        operations, cost = set[Place](), 0
+        for group in groups.values():
+            places, paid = self.of(group)
+            if places is None or paid is None:
+                return None, None
+            operations, cost = operations | places, cost + paid
+        return len(operations), cost
 
     def _own(self, rows: Iterable[Violation]) -> set[Place]:
         found = ((row.graph, name) for row in rows if self.counts(row) for name in (row.node, *row.also))

@@ -25,7 +25,7 @@ def relu_became(*others: NodeRecord, aten: list[NodeRecord]) -> set[tuple[str, s
         "g0.dynamo", "relu", relu.target, "", "block", str(LINE), "operation", "fallback", "error", "relu", "", 0, None,
         "", "",
     )  # fmt: skip
-    return AffectedOperations(graphs).operations([row])
+    return AffectedOperations(graphs).of([row])[0]
 
 
 def test_a_call_became_the_operation_that_bears_its_name() -> None:
