@@ -1,18 +1,17 @@
 """What TorchInductor decided, from a stored run: fusions, with why not; candidates that were timed."""
 
-import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 
-from inductor_debug.models.errors import DamagedError, UserError, closest_first
+from inductor_debug.models.errors import DamagedError, UserError
 from inductor_debug.models.stored import DIGITS
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.lowering import LaunchRecord, LineRecord, LoweredFacts
 from inductor_debug.stages.artifacts.tables import CandidateRow
 from inductor_debug.stages.formatting import counted
-from inductor_debug.stages.lower.questions.graphs import wanted_graphs
-from inductor_debug.stages.lower.questions.kernels import NEAREST, StoredLaunch, is_line, launches_of
+from inductor_debug.stages.lower.questions.graphs import not_found, wanted_graphs
+from inductor_debug.stages.lower.questions.kernels import StoredLaunch, is_line, launches_of
 from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wanted
 
 COUNT_COLUMNS = ("graph", "nodes_pre_fusion", "nodes_post_fusion", "fused", "refused")
@@ -142,13 +141,7 @@ def _known(launches: Mapping[str, Sequence[LaunchRecord]], decided: Mapping[str,
         nodes = dict.fromkeys(node for launch in every for node in launch.nodes)
         lines = {line.code: None for launch in every for line in launch.sources if line.own}
         option, known = ("--node", nodes) if alone.nodes else ("--line", lines)
-        near = closest_first(given, known)[:NEAREST]
-        raise UserError(
-            f"got {given!r}, of which no fusion was decided",
-            key=option,
-            valid=f"{', '.join(near) or 'none'}, …",
-            hint=f"{option} {shlex.quote(near[0])}" if near else "",
-        )
+        raise not_found(option, given, known, ", of which no fusion was decided")
 
 
 def autotuning(run: StoredRun, wanted: Wanted) -> Analysis:

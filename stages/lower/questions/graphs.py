@@ -1,12 +1,14 @@
 """Which graphs of a stored run were lowered, and those of them that are asked for."""
 
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator
 
-from inductor_debug.models.errors import UserError
+from inductor_debug.models.errors import UserError, closest_first
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.stored_run import StoredRun, Wanted
 
+NEAREST = 5
 _GRAPH = re.compile(r"g\d{1,6}\.\w+")
 
 
@@ -15,6 +17,20 @@ def lowered_graphs(run: StoredRun) -> list[str]:
     found = {name.split("/")[1] for name in files.PROVENANCE.stored(run.artifacts)}
     ids = (name for name in found if _GRAPH.fullmatch(name) and run.has(files.PROVENANCE, name))
     return sorted(ids, key=lambda name: (int(name.partition(".")[0][1:]), name.endswith("backward")))
+
+
+def not_found(option: str, given: str, known: Iterable[str], why: str = "") -> UserError:
+    """An option's value that nothing stored has, with what is nearest.
+
+    Args:
+        option: with its dashes.
+        given: its value.
+        known: what there is.
+        why: what there is not of it.
+    """
+    near = closest_first(given, known)[:NEAREST]
+    hint = f"{option} {shlex.quote(near[0])}" if near else ""
+    return UserError(f"got {given!r}{why}", key=option, valid=f"{', '.join(near) or 'none'}, …", hint=hint)
 
 
 def wanted_graphs(run: StoredRun, wanted: Wanted) -> list[str]:

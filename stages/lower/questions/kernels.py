@@ -8,7 +8,7 @@ from inductor_debug.models.errors import UserError, closest_first
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.lowering import BufferRecord, LaunchRecord, LineRecord, LoweredFacts
 from inductor_debug.stages.formatting import counted
-from inductor_debug.stages.lower.questions.graphs import wanted_graphs
+from inductor_debug.stages.lower.questions.graphs import NEAREST, not_found, wanted_graphs
 from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wanted
 from inductor_debug.stages.torch_internals.generated_launches import mentioned_launches
 
@@ -27,7 +27,6 @@ COLUMNS = (
     "nodes",
 )
 BUFFER_COLUMNS = ("kernel", "access", "buffer", "role", "shape", "dtype", "bytes")
-NEAREST = 5
 
 
 def kernels(run: StoredRun, wanted: Wanted) -> Analysis:
@@ -147,9 +146,7 @@ def _nothing_found(launches: Sequence[LaunchRecord], wanted: Wanted) -> UserErro
     for option, given, known in (("--kernel", wanted.kernels, names), ("--node", wanted.nodes, nodes)):
         for name in given:
             if not any(is_kernel(launch, name) or name in launch.nodes for launch in launches):
-                near = closest_first(name, known)[:NEAREST]
-                valid, hint = f"{', '.join(near) or 'none'}, …", f"{option} {near[0]}" if near else ""
-                return UserError(f"got {name!r}", key=option, valid=valid, hint=hint)
+                return not_found(option, name, known)
     asked = [*wanted.lines, *wanted.kernels, *wanted.nodes]
     return UserError(
         f"no one kernel has {' and '.join(map(repr, asked))}; each is in other kernels",

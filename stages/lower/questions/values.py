@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from inductor_debug.models.errors import UserError, closest_first
+from inductor_debug.models.errors import UserError
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import shown
 from inductor_debug.stages.artifacts.tables import ValueRow
@@ -10,8 +10,7 @@ from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.lower.buffer_contents import held_rows
 from inductor_debug.stages.lower.first_nonfinite import is_unjudged, launches_in, place_of, to_learn
 from inductor_debug.stages.lower.questions import kernels
-from inductor_debug.stages.lower.questions.graphs import lowered_graphs
-from inductor_debug.stages.lower.questions.kernels import NEAREST
+from inductor_debug.stages.lower.questions.graphs import lowered_graphs, not_found
 from inductor_debug.stages.stored_run import Analysis, StoredRun, Table, Wanted
 from inductor_debug.stages.torch_internals.generated_launches import kernel_of
 
@@ -65,13 +64,7 @@ def _chosen_values(rows: list[ValueRow], wanted: Wanted) -> list[ValueRow]:
     asked = [kernel_of(name) for name in wanted.kernels]
     for name in asked:
         if not any(name in known for known in names):
-            near = closest_first(name, names)[:NEAREST]
-            raise UserError(
-                f"got {name!r}, of which no value is told",
-                key="--kernel",
-                valid=f"{', '.join(near)}, …",
-                hint=f"--kernel {near[0]}" if near else "",
-            )
+            raise not_found("--kernel", name, names, ", of which no value is told")
     return [row for row in rows if all(name in row.kernel for name in asked)
             and wanted.graph in (None, row.graph)]  # fmt: skip
 
