@@ -43,7 +43,13 @@ class PatternRecord:
 
 @dataclass(frozen=True)
 class RemedyRecord:
-    """What makes the fault go away: see :class:`stages.bisect.records.Remedy`."""
+    """What makes the fault go away.
+
+    Attributes:
+        kind: ``option`` (typed on the command line), ``python`` (run before compiling) or ``edit`` (of the adapter).
+        text: what to type, whole; of an edit, what to do.
+        probe: number of the probe that showed it.
+    """
 
     kind: str
     text: str

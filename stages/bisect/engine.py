@@ -4,12 +4,12 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from inductor_debug.stages.artifacts.bisection import FaultRecord
+from inductor_debug.stages.artifacts.bisection import FaultRecord, RemedyRecord
 from inductor_debug.stages.bisect.config import BisectConfig
 from inductor_debug.stages.bisect.independence import Independence
 from inductor_debug.stages.bisect.kinds import CONFIG_MODULES, Fault, Link, Verdict
 from inductor_debug.stages.bisect.messages import answer, as_override, as_python
-from inductor_debug.stages.bisect.records import BackendFacts, Bisection, Outcome, Probe, Remedy, Setting, keys_of
+from inductor_debug.stages.bisect.records import BackendFacts, Bisection, Outcome, Probe, Setting, keys_of
 from inductor_debug.stages.bisect.search import Search, TooMany
 from inductor_debug.stages.torch_internals.switch_records import OPTION_GROUPS, PASSES, Application, Group, Switch
 
@@ -79,7 +79,7 @@ class Investigation:
             return
         self.result.subsystem = "inductor" if link == Link.BACKEND and self.facts.inductor else link
         self.result.verdict = "subsystem"
-        if not self._explain(link, first.outcome):
+        if not any(self._explained_by(group, link, first.outcome) for group in self._groups(link, first.outcome)):
             self._repeats(link)
 
     def _first_faulty_link(self) -> Link:
@@ -109,10 +109,6 @@ class Investigation:
         return Fault.PRESENT if outcome.same_fault(self.fault) else Fault.OTHER
 
     # which group, which switches
-
-    def _explain(self, link: Link, first: Outcome) -> bool:
-        """Look for switches that explain the fault at this link; False where there are none."""
-        return any(self._explained_by(group, link, first) for group in self._groups(link, first))
 
     def _groups(self, link: Link, first: Outcome) -> list[Group]:
         """Groups to look in at a link of the chain, in order."""
@@ -323,7 +319,7 @@ class Investigation:
     def _try_remedy(self, setting: Setting, purpose: str, kind: str, text: str) -> None:
         probe = self._probe(setting, purpose)
         if probe.fault == Fault.GONE:
-            self.result.remedy = Remedy(kind, text, probe.number)
+            self.result.remedy = RemedyRecord(kind, text, probe.number)
 
     def _pass_remedy(self, found: list[Switch], link: Link) -> None:
         tries = ["triton.cudagraphs=false"] if found[0].group == Group.CUDAGRAPHS else []
@@ -340,11 +336,11 @@ class Investigation:
         group = options[0].group
         if group == Group.FLAGS or (self.facts.inductor and group == Group.OPTIONS):
             text = " ".join(f"{self.facts.switch_key}.{as_override(option.key)}" for option in options)
-            self.result.remedy = Remedy("option", text, probe)
+            self.result.remedy = RemedyRecord("option", text, probe)
             return
         module = CONFIG_MODULES[group]
         lines = "; ".join("{}.{} = {!r}".format(module, *as_python(option.key)) for option in options)
-        self.result.remedy = Remedy("python", f"import {module}; {lines}", probe)
+        self.result.remedy = RemedyRecord("python", f"import {module}; {lines}", probe)
 
 
 def _covered(application: Application, switches: Iterable[Switch]) -> bool:

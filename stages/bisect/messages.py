@@ -9,7 +9,6 @@ from inductor_debug.stages.artifacts.bisection import (
     ChangedNode,
     Established,
     PatternRecord,
-    RemedyRecord,
 )
 from inductor_debug.stages.artifacts.tables import ProbeRow
 from inductor_debug.stages.bisect.kinds import Link, Verdict
@@ -194,7 +193,7 @@ def record_of(result: Bisection) -> BisectionRecord:
         applications=[*map(_application, result.applications)],
         pattern=pattern,
         also=result.also,
-        remedy=None if result.remedy is None else RemedyRecord(**vars(result.remedy)),
+        remedy=result.remedy,
         established=Established(chain, result.confirmed),
         probes=len(result.probes),
         compilations=result.compilations,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from inductor_debug.stages.artifacts.bisection import FaultRecord
+from inductor_debug.stages.artifacts.bisection import FaultRecord, RemedyRecord
 from inductor_debug.stages.bisect.kinds import Link, Verdict
 from inductor_debug.stages.torch_internals.switch_records import Application, Group, Switch
 
@@ -151,21 +151,6 @@ class Probe:
 
 
 @dataclass
-class Remedy:
-    """What makes the fault go away.
-
-    Attributes:
-        kind: ``option`` (typed on the command line), ``python`` (run before compiling) or ``edit`` (of the adapter).
-        text: what to type, whole; of an edit, what to do.
-        probe: number of the probe that showed it.
-    """
-
-    kind: str
-    text: str
-    probe: int
-
-
-@dataclass
 class Bisection:
     """The answer: with what the fault goes away. That is what hides it, and not necessarily where it is.
 
@@ -205,7 +190,7 @@ class Bisection:
     located: bool = True
     pattern: list[Application] = field(default_factory=list)
     also: list[str] = field(default_factory=list)
-    remedy: Remedy | None = None
+    remedy: RemedyRecord | None = None
     confirmed: dict[str, int] = field(default_factory=dict)
     repeats: bool = True
     probes: list[Probe] = field(default_factory=list)
