@@ -10,7 +10,7 @@ from inductor_debug.stages.capture.declaration import DECLARATION
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import counted, describe_breaks
 from inductor_debug.stages.graph_pictures import draw_graph
-from inductor_debug.stages.graphs.statistics import is_operation, statistics
+from inductor_debug.stages.graphs.statistics import statistics
 from inductor_debug.stages.torch_internals.compiler_options import CompilationOptions
 
 NODE_COLUMNS = [
@@ -52,7 +52,7 @@ def _counts(found: Capture) -> GraphCounts:
         backward=found.count("backward"),
         breaks=len(found.breaks),
         guards=len(found.guards),
-        nodes=sum(is_operation(node) for graph in compiled for node in graph.nodes),
+        nodes=sum(node.is_operation for graph in compiled for node in graph.nodes),
     )
 
 

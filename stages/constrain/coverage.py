@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from inductor_debug.stages.accelerators.profile import Profile
 from inductor_debug.stages.artifacts.kinds import frame
-from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord, TensorRecord
-from inductor_debug.stages.rules.checked_tensors import CALLS
+from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord, TensorRecord
 from inductor_debug.stages.rules.engine import check
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def coverage(models: Mapping[str, Sequence[GraphRecord]], profile: Profile) -> "
 
 def _calls(graph: GraphRecord) -> Iterator[_Call]:
     for node in graph.nodes:
-        if node.op in CALLS and node.target != GETITEM:
+        if node.is_operation:
             read = (made for name in node.inputs if name in graph.by_name for made in graph.by_name[name].outputs)
             yield _Call(node, tuple(read), tuple(node.outputs))
 

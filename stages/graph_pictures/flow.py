@@ -3,7 +3,6 @@
 from itertools import takewhile
 
 from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord
-from inductor_debug.stages.graphs.statistics import is_call
 
 Path = tuple[str, ...]
 """A module's path in parts: ``("encoder", "layer", "0")``; empty for the model itself."""
@@ -36,9 +35,9 @@ class Flow:
 
     def __init__(self, record: GraphRecord) -> None:
         self.record = record
-        self._others = {node.name: node for node in record.nodes if not is_call(node) and node.op != "output"}
+        self._others = {node.name: node for node in record.nodes if not node.is_call and node.op != "output"}
         self._ends = {name for node in record.nodes if node.op == "output" for name in node.inputs}
-        self._order([node for node in record.nodes if is_call(node)])
+        self._order([node for node in record.nodes if node.is_call])
         self._order([self.operations[number] for number in self._late()])
         self.backward = self._backward()
         self.paths = self._paths()

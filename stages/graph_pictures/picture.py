@@ -9,7 +9,6 @@ from inductor_debug.stages.graph_pictures.labels import WORST_FIRST, Findings, W
 from inductor_debug.stages.graph_pictures.scene import INPUTS, Composer
 from inductor_debug.stages.graph_pictures.svg import Heading, Writer
 from inductor_debug.stages.graphs.records import GraphRecord
-from inductor_debug.stages.graphs.statistics import is_call
 
 KINDS = {
     "dynamo": "what Dynamo captured", "joint": "forward and backward before they are parted",
@@ -62,7 +61,7 @@ def draw_graph(
 
 def _head(flow: Flow, words: Words, boxes: list[Box], what: str) -> list[Heading]:
     record = flow.record
-    calls = sum(is_call(node) and not flow.is_item(number) for number, node in enumerate(flow.operations))
+    calls = sum(node.is_call and not flow.is_item(number) for number, node in enumerate(flow.operations))
     flops = words.flops(range(len(flow.operations)))
     drawn = sum(not box.inside for box in all_boxes(boxes))
     by_module = f" in {drawn} boxes, folded by module" if drawn < calls else ", each a box"

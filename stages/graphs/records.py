@@ -181,6 +181,16 @@ class NodeRecord:
     body: "list[NodeRecord] | None" = None
     origins: list[str] = field(default_factory=list)
 
+    @property
+    def is_call(self) -> bool:
+        """True for a node that does something: calls of functions, methods and modules."""
+        return self.op.startswith("call_")
+
+    @property
+    def is_operation(self) -> bool:
+        """True for a call that computes: taking an item out of an operation's several results does not."""
+        return self.is_call and self.target != GETITEM
+
     def argument(self, position: int, keyword: str = "") -> Any:
         """An argument's JSON value, given by position or by keyword; None where it is neither."""
         return self.args[position] if position < len(self.args) else self.kwargs.get(keyword)

@@ -24,7 +24,7 @@ from typing import Any
 
 from inductor_debug.stages.graphs.known import known_total
 from inductor_debug.stages.graphs.liveness import peak_live
-from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord
+from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,23 +46,13 @@ class StatisticsRow:
     peak_live_node: str = ""
 
 
-def is_call(node: NodeRecord) -> bool:
-    """True for a node that does something: calls of functions, methods and modules."""
-    return node.op.startswith("call_")
-
-
-def is_operation(node: NodeRecord) -> bool:
-    """True for a call that computes: taking an item out of an operation's several results does not."""
-    return is_call(node) and node.target != GETITEM
-
-
 def statistics(graphs: Iterable[GraphRecord]) -> list[StatisticsRow]:
     """The rows described above, graphs in the order given, operators by name."""
     rows = []
     for graph in graphs:
         groups: dict[tuple[str, str], list[NodeRecord]] = defaultdict(list)
         for node in graph.nodes:
-            if is_call(node):
+            if node.is_call:
                 groups[node.target, node.outputs[0].dtype if node.outputs else ""].append(node)
         for (operator, dtype), nodes in sorted(groups.items()):
             rows.append(_row(graph, nodes, scope="operator", operator=operator, dtype=dtype))
@@ -89,7 +79,7 @@ def _row(graph: GraphRecord, nodes: list[NodeRecord], **others: Any) -> Statisti
 
 
 def _total(graph: GraphRecord) -> StatisticsRow:
-    calls = [node for node in graph.nodes if is_call(node)]
+    calls = [node for node in graph.nodes if node.is_call]
     peak, name = peak_live(graph)
     inputs = _bytes(node for node in graph.nodes if node.op in ("placeholder", "get_attr"))
     return _row(graph, calls, scope="graph", input_bytes=inputs, peak_live_bytes=peak, peak_live_node=name)

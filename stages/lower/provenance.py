@@ -102,7 +102,7 @@ def _by_line(captured: Sequence[GraphRecord]) -> dict[str, list[Place]]:
 
 
 def _calls(graph: GraphRecord) -> Iterable[NodeRecord]:
-    return (node for node in graph.nodes if node.op.startswith("call_"))
+    return (node for node in graph.nodes if node.is_call)
 
 
 def _first_graph(pairs: list[Place]) -> list[Place]:

@@ -12,7 +12,7 @@ from torch import Tensor, fx
 from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter, run_as_traced
 from inductor_debug.stages.graphs.known import known_total
-from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord
+from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord
 from inductor_debug.stages.lower.attribution import Part
 from inductor_debug.stages.profile.observation import BACKWARD
 from inductor_debug.stages.profile.work import FLOATING, Work
@@ -75,7 +75,7 @@ class _Ranged(fx.Interpreter):
 
 def node_work(graph: GraphRecord, *, training: bool) -> list[Work]:
     """The operations of a graph, in order; with those of their backward where autograd makes it of this graph."""
-    calls = [node for node in graph.nodes if node.op.startswith("call_") and node.target != GETITEM]
+    calls = [node for node in graph.nodes if node.is_operation]
     found = [_work(graph, node) for node in calls]
     if training and graph.kind == "dynamo":
         found += [_backward(item) for item in found]

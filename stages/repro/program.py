@@ -75,7 +75,7 @@ class GraphIndex:
         self.positions = {node.name: position for position, node in enumerate(graph.nodes)}
         self.readers: dict[str, list[str]] = {}
         for node in graph.nodes:
-            for name in node.inputs if node.op.startswith("call_") else ():
+            for name in node.inputs if node.is_call else ():
                 self.readers.setdefault(name, []).append(node.name)
 
 

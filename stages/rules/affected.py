@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from inductor_debug.stages.graphs.operation_names import Operation
-from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, NodeRecord, number_of
-from inductor_debug.stages.rules.checked_tensors import CALLS, SHARED_ROLES, tensors
+from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord, number_of
+from inductor_debug.stages.rules.checked_tensors import SHARED_ROLES, tensors
 from inductor_debug.stages.rules.violation import Violation
 
 Place = tuple[str, str]
@@ -31,7 +31,7 @@ class AffectedOperations:
 
     def totals(self) -> tuple[int, int, int]:
         """Operations, bytes of the tensors, each once and no view, and known FLOPs."""
-        calls = [node for graph in self.counted for node in graph.nodes if _counts(node)]
+        calls = [node for graph in self.counted for node in graph.nodes if node.is_operation]
         nbytes = 0
         for graph in self.counted:
             shown = graph.kind == "backward" and f"{number_of(graph.id)}.forward" in self._ids
@@ -88,7 +88,7 @@ class AffectedOperations:
         node = self._nodes.get(graph, {}).get(name)
         if node is None:
             return
-        if _counts(node):
+        if node.is_operation:
             yield place
         elif node.op in ("placeholder", "get_attr"):
             yield from self._reading(graph, name)
@@ -102,7 +102,7 @@ class AffectedOperations:
     def _reading(self, graph: str, name: str) -> Iterator[Place]:
         """The operations that read a node's tensor, views of it among them."""
         for reader in self._readers(graph).get(name, ()):
-            if _counts(reader):
+            if reader.is_operation:
                 yield graph, reader.name
             if reader.aliases:
                 yield from self._reading(graph, reader.name)
@@ -111,7 +111,7 @@ class AffectedOperations:
         if graph not in self._read_by:
             found = self._read_by[graph] = defaultdict(list)
             for node in self._graphs[graph].nodes:
-                for name in node.inputs if node.op in CALLS else ():
+                for name in node.inputs if node.is_call else ():
                     found[name].append(node)
         return self._read_by[graph]
 
@@ -127,13 +127,13 @@ class AffectedOperations:
         node = self._nodes.get(graph, {}).get(name)
         if node is None or (node.source is None and not node.module):
             return None
-        beside = [other for other in self._graphs[graph].nodes if _counts(other) and _where(other) == _where(node)]
+        beside = [other for other in self._graphs[graph].nodes if other.is_operation and _where(other) == _where(node)]
         there = {
             (other.id, item.name): item
             for other in self.counted
             if number_of(other.id) == number_of(graph)
             for item in other.nodes
-            if _counts(item) and _where(item) == _where(node)
+            if item.is_operation and _where(item) == _where(node)
         }
         if not there:
             return None
@@ -146,10 +146,6 @@ class AffectedOperations:
         unclaimed = any(item.flops and not any(_may_be(other, item) for other in beside) for item in there.values())
         shared = any(_may_be(other, there[place]) for place in own for other in others)
         return None if not own or unclaimed or shared else own
-
-
-def _counts(node: NodeRecord) -> bool:
-    return node.op in CALLS and node.target != GETITEM
 
 
 def _where(node: NodeRecord) -> tuple[str, str]:

@@ -22,8 +22,6 @@ from inductor_debug.stages.graphs.records import (
 from inductor_debug.stages.graphs.symbolic_sizes import Symbols, bounds, shape_in_case
 from inductor_debug.stages.rules.violation import Violation
 
-CALLS = ("call_function", "call_method", "call_module")
-
 SHARED_ROLES = ("parameter", "buffer", "input", "saved", "constant")
 """Placeholders of a backward graph that its forward graph has shown already."""
 
@@ -222,7 +220,7 @@ def chosen(graph: GraphRecord, rule: Rule, *, forward_checked: bool) -> Iterator
 
 def _of_operations(graph: GraphRecord, rule: Rule) -> Iterator[CheckedTensor]:
     for node in graph.nodes:
-        if node.op not in CALLS or node.target == GETITEM or not selects(rule.operations or (), node):
+        if not node.is_operation or not selects(rule.operations or (), node):
             continue
         seen: set[str] = set()
         for operand, name in operands_of(node):
@@ -240,7 +238,7 @@ def unclear(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
     One that is known to call such an operation gets it too: what the operation is given the Python call does not show.
     """
     for node in graph.nodes:
-        if node.op not in CALLS:
+        if not node.is_call:
             continue
         named = next((item for item in rule.operations or () if _may_become(item, node, graph)), None)
         if named is not None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from inductor_debug.stages.graphs.known import known_total
 from inductor_debug.stages.graphs.records import GETITEM, GraphRecord, number_of
-from inductor_debug.stages.rules.checked_tensors import CALLS, SHARED_ROLES
+from inductor_debug.stages.rules.checked_tensors import SHARED_ROLES
 from inductor_debug.stages.rules.violation import Violation
 
 WHOLE = ("dtype", "rank", "size", "memory_tensor", "operation")
@@ -33,7 +33,7 @@ class Storages:
         node = self._nodes.get(graph, {}).get(name)
         if node is None:
             return None
-        if node.op in CALLS:
+        if node.is_call:
             view = node.aliases or node.target == GETITEM
             return (graph, node.inputs[0]) if view and node.inputs else None
         forward = f"{number_of(graph)}.forward"

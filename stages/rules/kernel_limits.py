@@ -29,7 +29,7 @@ def convolution(
             (the largest of int8) keep is kept, anything else is undecided.
     """
     for node in graph.nodes:
-        if not node.op.startswith("call_") or not Operation.of(node).short & set(CONVOLUTIONS):
+        if not node.is_call or not Operation.of(node).short & set(CONVOLUTIONS):
             continue
         producer = operand(graph, node, 1, "weight")
         weight = producer.outputs[0].concrete_shape if producer is not None and producer.outputs else None
@@ -58,7 +58,7 @@ def convolution(
 def average_pooling(graph: GraphRecord, *, max_kernel: int, max_stride: int) -> Iterator[CustomFinding]:
     """Average poolings (not adaptive ones) whose window or stride exceeds a limit."""
     for node in graph.nodes:
-        if not node.op.startswith("call_") or not Operation.of(node).short & {"avg_pool1d", "avg_pool2d", "avg_pool3d"}:
+        if not node.is_call or not Operation.of(node).short & {"avg_pool1d", "avg_pool2d", "avg_pool3d"}:
             continue
         kernel = _numbers(node.argument(1, "kernel_size"))
         given = node.argument(2, "stride")
@@ -80,7 +80,7 @@ def batch(graph: GraphRecord, *, multiple: int) -> Iterator[CustomFinding]:
         multiple: of the batch, e.g. 8.
     """
     for node in graph.nodes:
-        if not node.op.startswith("call_") or not Operation.of(node).short & set(CONVOLUTIONS):
+        if not node.is_call or not Operation.of(node).short & set(CONVOLUTIONS):
             continue
         read, weight = operand(graph, node, 0, "input"), operand(graph, node, 1, "weight")
         if read is None or weight is None or not read.outputs or not weight.outputs:

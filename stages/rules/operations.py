@@ -8,7 +8,7 @@ from inductor_debug.stages.accelerators.profile import Profile
 from inductor_debug.stages.graphs.known import known_total
 from inductor_debug.stages.graphs.operation_names import Operation, matches, settled
 from inductor_debug.stages.graphs.records import GETITEM, HIGHER_ORDER, GraphRecord, NodeRecord
-from inductor_debug.stages.rules.checked_tensors import CALLS, has_body, identity, row
+from inductor_debug.stages.rules.checked_tensors import has_body, identity, row
 from inductor_debug.stages.rules.violation import Violation
 
 REPLACE = "replace it, or give the backend a decomposition for it"
@@ -27,7 +27,7 @@ def operation(graph: GraphRecord, rule: Rule, *, aten_checked: bool = False) -> 
     total = sum(node.flops or 0 for node in graph.nodes)
     verdicts: dict[Operation, tuple[str | None, str | None]] = {}
     for node in graph.nodes:
-        if node.op not in CALLS or node.op == "call_module":
+        if not node.is_call or node.op == "call_module":
             continue
         if isinstance(rule.value, Mapping):
             yield from _unlisted(graph, node, rule, total, aten_checked=aten_checked)

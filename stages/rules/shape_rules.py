@@ -8,7 +8,7 @@ from inductor_debug.stages.accelerators.config import Rule
 from inductor_debug.stages.graphs.records import GraphRecord, Size
 from inductor_debug.stages.graphs.symbolic_sizes import bounds, is_multiple, names_in
 from inductor_debug.stages.rules.alignment import dimensions
-from inductor_debug.stages.rules.checked_tensors import CALLS, MARK, CheckedTensor, chosen, row
+from inductor_debug.stages.rules.checked_tensors import MARK, CheckedTensor, chosen, row
 from inductor_debug.stages.rules.contractions import looked_at
 from inductor_debug.stages.rules.violation import Violation
 
@@ -36,7 +36,8 @@ def size(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> It
     A symbolic size is decided by its range, else as this case had it. One that fits here, but need not, is undecided.
     So is one without a value whose range goes beyond a limit.
     """
-    least, most = (0, int(rule.value)) if not isinstance(rule.value, Mapping) else _limits(rule.value)
+    limits = rule.value if isinstance(rule.value, Mapping) else {"max": int(rule.value)}
+    least, most = limits.get("min", 0), limits.get("max")
     limit = f"{least} or more" if most is None else f"{least} to {most}" if least else f"at most {most}"
     for checked in chosen(graph, rule, forward_checked=forward_checked):
         grown = Fraction(1)  # by padding the dimensions before
@@ -97,10 +98,6 @@ def _bounded(size: Size, ends: tuple[int | None, int | None], limits: tuple[int,
     if str(size).isidentifier():
         return f"bound the size to {_range(low, high)}: {call}"
     return f"bound the symbols of {size}, so that it is {_range(low, high)}: {MARK.format('M', 'N')}"
-
-
-def _limits(value: Mapping[str, int]) -> tuple[int, int | None]:
-    return value.get("min", 0), value.get("max")
 
 
 def tile(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
@@ -208,7 +205,7 @@ def _carriers(graph: GraphRecord, *, bounded: bool) -> dict[str, list[str]]:
         sizes = {size for tensor in node.outputs for size in tensor.shape if isinstance(size, str)}
         counting = (size for size in sizes if not bounded or bounds(size, graph.symbols)[1] is None)
         own[node.name] = set().union(*map(names_in, counting))
-        if node.op in CALLS:
+        if node.is_call:
             for symbol in own[node.name].union(*(own.get(name, ()) for name in node.inputs)):
                 found.setdefault(symbol, []).append(node.name)
     return found
