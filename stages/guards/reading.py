@@ -144,10 +144,7 @@ class Reader:
             suggestion=suggestions.for_break(event.detail),
             hints=text.hints,
             documentation=text.documentation,
-            file=place.file if place else None,
-            line=place.line if place else None,
-            function=place.function if place else None,
-            code=place.code if place else None,
+            **(vars(place) if place else dict.fromkeys(("file", "line", "code", "function"))),
             stack=[str(frame) for frame in event.stack],
         )
 

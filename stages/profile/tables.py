@@ -57,6 +57,7 @@ from inductor_debug.stages.artifacts.tables import (
     OperationTimeRow,
     TimeRow,
 )
+from inductor_debug.stages.benchmark.timing import interquartile_range
 from inductor_debug.stages.lower.attribution import Part
 from inductor_debug.stages.profile.ceiling import share_of
 from inductor_debug.stages.profile.observation import Observation, Times
@@ -147,11 +148,10 @@ def _timed(work: Work, times: Times | None, observation: Observation) -> Timed:
     if times is None or not any(times.calls):
         return Timed(work, None)
     microseconds = float(numpy.median(times.microseconds))
-    low, high = numpy.percentile(times.microseconds, [25, 75])
     host, launches = float(numpy.median(times.host)), float(numpy.median(times.calls))
     if observation.on_device and not any(times.microseconds):
         return Timed(work, None, None, host, launches)
-    return Timed(work, microseconds, float(high - low), host, launches)
+    return Timed(work, microseconds, interquartile_range(times.microseconds), host, launches)
 
 
 def rates(item: Timed) -> tuple[float | None, float | None]:

@@ -1,10 +1,10 @@
 """What planted faults showed: a row of ``kerneldiff/sensitivity.csv`` for each place and compared tensor."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 
 import pandas as pd
 
+from inductor_debug.stages.artifacts.files import SENSITIVITY
 from inductor_debug.stages.artifacts.tables import SensitivityRow
 from inductor_debug.stages.sensitivity.search import Key, Threshold
 from inductor_debug.stages.sensitivity.sites import Site
@@ -64,9 +64,4 @@ class Sensitivity:
     @property
     def table(self) -> pd.DataFrame:
         """``kerneldiff/sensitivity.csv``."""
-        return table(self.rows)
-
-
-def table(rows: Sequence[SensitivityRow]) -> pd.DataFrame:
-    columns = [item.name for item in fields(SensitivityRow)]
-    return pd.DataFrame([asdict(row) for row in rows], columns=columns, dtype=object)
+        return SENSITIVITY.frame(self.rows)

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import re
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
@@ -251,8 +251,13 @@ def break_after(gm: fx.GraphModule) -> str | None:
     cause = getattr(gm, "compile_subgraph_reason", None)
     if cause is None or not cause.graph_break:
         return None
-    place = f"  at {cause.user_stack[-1].filename}:{cause.user_stack[-1].lineno}" if cause.user_stack else ""
-    return f"{reason_in(str(cause.reason)) or 'unknown reason'}{place}"
+    return with_line(cause.reason, cause.user_stack)
+
+
+def with_line(reason: Any, stack: Sequence[traceback.FrameSummary] | None) -> str:
+    """Why, and the user's line."""
+    place = f"  at {stack[-1].filename}:{stack[-1].lineno}" if stack else ""
+    return f"{reason_in(str(reason)) or 'unknown reason'}{place}"
 
 
 def dynamo_placeholders(gm: fx.GraphModule, context: RecordContext) -> list[PlaceholderInfo]:

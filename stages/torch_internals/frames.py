@@ -12,15 +12,14 @@ import contextlib
 import functools
 import traceback
 from collections.abc import Callable, Iterator
-from types import CodeType
+from types import CodeType, SimpleNamespace
 from typing import Any
 
 from torch._dynamo import convert_frame, exc
 from torch._dynamo.backends import registry
 
 from inductor_debug.models.torch_text import function_name
-from inductor_debug.stages.torch_internals.break_text import reason_in
-from inductor_debug.stages.torch_internals.dynamo import told_breaks
+from inductor_debug.stages.torch_internals.dynamo import told_breaks, with_line
 
 _GRAPH = "__compiled_fn"
 
@@ -101,17 +100,8 @@ def _forget_names() -> None:
     for name, found in list(registry._COMPILER_FNS.items()):
         if isinstance(found, WatchedBackend):
             del registry._COMPILER_FNS[name]
-            registry._BACKENDS[name] = _Known(found)  # type: ignore[assignment]
-
-
-class _Known:
-    """In the place of an entry point that was loaded."""
-
-    def __init__(self, backend: WatchedBackend) -> None:
-        self._backend = backend
-
-    def load(self) -> WatchedBackend:
-        return self._backend.by_name
+            # in the place of an entry point that was loaded
+            registry._BACKENDS[name] = SimpleNamespace(load=functools.partial(getattr, found, "by_name"))  # type: ignore[assignment]
 
 
 class _WatchedFrames(convert_frame.ConvertFrameAssert):
@@ -130,7 +120,7 @@ class _WatchedFrames(convert_frame.ConvertFrameAssert):
             except (exc.Unsupported, exc.UserError) as error:
                 if not getattr(self._box, "error_on_graph_break", False) and not _hides_nothing(str(error)):
                     stack = list(getattr(error, "real_stack", None) or ())
-                    _tell(self, tell, frame.f_code, _describe(error, stack), cause=error)
+                    _tell(self, tell, frame.f_code, with_line(error, stack), cause=error)
                 raise
         hiding = [reason for reason in breaks if not _hides_nothing(reason)]
         if hiding and not _calls_graph(result):
@@ -174,13 +164,7 @@ def _noted_breaks() -> Iterator[list[str]]:
     noted: list[str] = []
 
     def note(translator: Any, reason: str, error: BaseException | None, stack: list[traceback.FrameSummary]) -> None:
-        noted.append(_describe(reason if error is None else error, stack))
+        noted.append(with_line(reason if error is None else error, stack))
 
     with told_breaks(note):
         yield noted
-
-
-def _describe(reason: Any, stack: list[traceback.FrameSummary]) -> str:
-    """Why, and the user's line."""
-    place = f"  at {stack[-1].filename}:{stack[-1].lineno}" if stack else ""
-    return f"{reason_in(str(reason)) or 'unknown reason'}{place}"
