@@ -27,7 +27,9 @@ def set_mode(module: nn.Module, mode: str) -> None:
     for name, child in module.named_modules():
         if isinstance(getattr(child, "graph", None), fx.Graph):
             _check_mode(name, child, training)
-    refusing = [(child, vars(child)["train"]) for child in module.modules() if _refuses(child)]
+    # torch.export gives each of its modules a train() of its own, which raises
+    graphs = [child for child in module.modules() if isinstance(child, fx.GraphModule)]
+    refusing = [(child, vars(child)["train"]) for child in graphs if "train" in vars(child)]
     for child, _ in refusing:
         object.__setattr__(child, "train", lambda mode=True, child=child: child)
         child.training = training
@@ -36,11 +38,6 @@ def set_mode(module: nn.Module, mode: str) -> None:
     finally:
         for child, refusal in refusing:
             object.__setattr__(child, "train", refusal)
-
-
-def _refuses(module: nn.Module) -> bool:
-    """``torch.export`` gives each such module a ``train`` of its own, which raises."""
-    return isinstance(module, fx.GraphModule) and "train" in vars(module)
 
 
 def _check_mode(name: str, module: nn.Module, training: bool) -> None:

@@ -52,7 +52,7 @@ def _look_through(events: Iterable[Any], path: Path, aliases: bool) -> None:
     values = 0
     for event in events:
         if isinstance(event, yaml.events.NodeEvent):
-            if not aliases and (event.anchor is not None or _is_tagged(event)):
+            if not aliases and (event.anchor is not None or getattr(event, "tag", None) is not None):
                 what = "an anchor or alias" if event.anchor is not None else "a tag"
                 raise _refused(path, event, f"{what}, which no stored file has")
             values += held.get(event.anchor or "", NODES) if isinstance(event, yaml.AliasEvent) else 1
@@ -68,10 +68,6 @@ def _look_through(events: Iterable[Any], path: Path, aliases: bool) -> None:
             held[event.anchor] = 1
         if values > NODES:
             raise _refused(path, event, f"more than {NODES:,} values, as its aliases repeat them")
-
-
-def _is_tagged(event: Any) -> bool:
-    return getattr(event, "tag", None) is not None
 
 
 def _refused(path: Path, event: Any, what: str) -> DamagedError:

@@ -95,7 +95,8 @@ def fitting(key: str, typed: str) -> str:
     if typed == "null" and type(None) in kinds:
         return typed
     if declared is not None:
-        fits = _is_number(typed) and declared.holds(int(typed) if declared.whole else float(typed))
+        number = re.fullmatch(r"[+-]?\d{1,40}", typed)
+        fits = number is not None and declared.holds(int(typed) if declared.whole else float(typed))
     elif choices or bool in kinds:
         fits = typed in (choices or ("true", "false"))
     elif list in origins or dict in origins:
@@ -105,10 +106,6 @@ def fitting(key: str, typed: str) -> str:
     else:
         fits = key not in EXAMPLES
     return typed if fits else example_for(key)
-
-
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"[+-]?\d{1,40}", text) is not None
 
 
 def annotation_of(key: str) -> Any:

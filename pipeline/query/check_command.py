@@ -73,13 +73,6 @@ def _valid(found: Against, graphs: Iterable[GraphRecord]) -> "tuple[Profile, str
     return profile, "\n".join(filter(None, (found.note, told and f"note: {told}")))
 
 
-def new_folder(name: str) -> Path:
-    """``outputs/DATE/TIME-name``, made now."""
-    now = datetime.datetime.now()
-    folder = store.OUTPUTS / f"{now:%Y-%m-%d}" / f"{now:%H-%M-%S-%f}-{name}"
-    return made(folder, "--out")
-
-
 @dataclass(frozen=True)
 class Checked:
     """What ``check`` made: the table, the folder it is stored in, and a note for the reader or nothing.
@@ -173,9 +166,9 @@ def _with_breaks(note: str, runs: Iterable[Path]) -> str:
 
 
 def _made(out: Path | None, name: str) -> Path:
-    if out is None:
-        return new_folder(name)
-    return made(out, "--out")
+    """``out``, or ``outputs/DATE/TIME-name``, made now."""
+    now = datetime.datetime.now()
+    return made(out or store.OUTPUTS / f"{now:%Y-%m-%d}" / f"{now:%H-%M-%S-%f}-{name}", "--out")
 
 
 def _model_name(run: Path, index: int) -> str:

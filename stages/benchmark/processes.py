@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from inductor_debug.stages.artifacts.execution import Execution
@@ -147,10 +147,3 @@ def ended(returncode: int) -> str:
     if returncode >= 0:
         return f"ended by itself with exit code {returncode}"
     return f"was killed by {signal_name(-returncode)}"
-
-
-def sample_here(run: Callable[[Callable[[Event], None]], None]) -> Sampled:
-    """What ``run``, given where to tell events, finds in this process."""
-    found = Sampled(0)
-    run(found.take)
-    return found

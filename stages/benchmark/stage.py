@@ -6,7 +6,7 @@ from typing import Any
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.measurements import CacheUse
 from inductor_debug.stages.benchmark.declaration import DECLARATION
-from inductor_debug.stages.benchmark.processes import Sampled, SamplingRaised, sample_here, sample_in_process
+from inductor_debug.stages.benchmark.processes import Sampled, SamplingRaised, sample_in_process
 from inductor_debug.stages.benchmark.tables import figures_of, report_of
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 
@@ -35,6 +35,8 @@ class BenchmarkStage(Stage):
         return report_of(figures_of(found, compile_s, caches, context.settings), found)
 
     def _in_processes(self, context: StageContext, environment: Any) -> list[Sampled]:
+        from inductor_debug.stages.backends.compiled import compiled_case
+
         found: list[Sampled] = []
         count = self.config.processes
         while len(found) < count:
@@ -42,7 +44,7 @@ class BenchmarkStage(Stage):
             try:
                 found.append(sample_in_process(context.settings, self.config, len(found), count, environment))
             except SamplingRaised:
-                self._raise_here(context)
+                compiled_case(context)  # meet here what a process met, with all that such an error leaves behind it
                 raise
             if len(found) == 1 and self._compiles_long(found[0]):
                 count = min(count, FEWER)
@@ -53,21 +55,16 @@ class BenchmarkStage(Stage):
         again = not first.compiled.loads or first.compiled.caches.loaded == 0
         return again and (first.compiled.seconds or 0.0) > self.config.budget_s / self.config.processes
 
-    def _raise_here(self, context: StageContext) -> None:
-        """Meet in this process what a sampling process met, with all that such an error leaves behind it."""
-        from inductor_debug.stages.backends.compiled import compiled_case
-
-        compiled_case(context)
-
     def _here(self, context: StageContext) -> Sampled:
         """One process's samples, of this one: for a debugger."""
         from inductor_debug.stages.backends.compiled import compiled_case
         from inductor_debug.stages.benchmark.sampling import Sampler
 
-        compiled = compiled_case(context)
+        found, compiled = Sampled(0), compiled_case(context)
         context.progress("timing in this process")
         with context.case.preserved():
-            return sample_here(lambda emit: Sampler(context, self.config, 0, 1, emit, lambda case: compiled).run())
+            Sampler(context, self.config, 0, 1, found.take, lambda case: compiled).run()
+        return found
 
 
 def known_compilation(context: StageContext) -> tuple[float | None, CacheUse] | None:

@@ -23,11 +23,6 @@ RETURNS = 4
 """Results of the graph up to which each has a line to the output; of more, those that nothing else reads."""
 
 
-def text_height(lines: Sequence[str]) -> float:
-    """Height in pixels of a title with lines under it."""
-    return 2 * PADDING + ROW * (1 + len(lines)) - 2
-
-
 class Composer:
     """Sets the scene of one graph.
 
@@ -169,7 +164,7 @@ def _sized(part: Part) -> Part:
     part.lines = [fitted(line, 64 if part.shape == "frame" else MOST) for line in part.lines]
     text = max([TITLE * cells(part.title), *(LINE * cells(line) for line in part.lines)])
     part.width = round(max(text + 2 * PADDING + 4, 90.0), 1)
-    part.height = text_height(part.lines)
+    part.height = 2 * PADDING + ROW * (1 + len(part.lines)) - 2
     return part
 
 

@@ -69,7 +69,7 @@ def inspect_guards(
     try:
         for policy, dynamic in POLICIES.items():
             progress(f"compiling with {policy} sizes")
-            _inspect(case, planned, policy, dynamic, backend or default_backend(), report)
+            _inspect(case, planned, policy, dynamic, backend or AotEagerAdapter().dynamo_backend(), report)
     finally:
         dynamo.reset()
     dynamic_base = report.bases["dynamic"]
@@ -79,11 +79,6 @@ def inspect_guards(
     else:
         compare_frames(report.frames, dynamic_base.frames)
     return report
-
-
-def default_backend() -> Backend:
-    """AOTAutograd's graphs, run by torch operation by operation."""
-    return AotEagerAdapter().dynamo_backend()
 
 
 def _case(model: Case | torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Case:

@@ -6,7 +6,7 @@ Relies on ``torch._dynamo.backends.common.aot_autograd``, on ``functorch.compile
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from functorch.compile import default_partition, make_boxed_func
@@ -16,11 +16,8 @@ from torch._dynamo.backends.common import aot_autograd
 from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.torch_internals.fx_records import PlaceholderInfo, RecordContext, graph_record
 
-
-class GraphSink(Protocol):
-    """Takes each graph as it is made: its record, and the FX module (not to be kept)."""
-
-    def __call__(self, record: GraphRecord, gm: fx.GraphModule) -> None: ...
+GraphSink = Callable[[GraphRecord, fx.GraphModule], None]
+"""Takes each graph as it is made: its record, and the FX module (not to be kept)."""
 
 
 def recording_backend(

@@ -341,13 +341,9 @@ def _symbol(symbol: Any, environment: Any) -> dict[str, int | None]:
     def finite(bound: Any) -> int | None:
         return int(bound) if bound is not None and bound.is_number and bound.is_finite and abs(bound) < 2**62 else None
 
-    known = int(hint) if hint is not None and _is_number(hint) else None
+    # no number: the size of a jagged dimension, which is one a row
+    known = int(hint) if isinstance(hint, int) or (hint is not None and hint.is_Integer) else None
     return {"hint": known, "min": finite(lower), "max": finite(upper)}
-
-
-def _is_number(hint: Any) -> bool:
-    """False for the size of a jagged dimension, which is one a row."""
-    return isinstance(hint, int) or bool(hint.is_Integer)
 
 
 def graph_record(
