@@ -38,6 +38,7 @@ import torch
 from torch import Tensor
 
 from inductor_debug.models.case import Case
+from inductor_debug.models.snapshot import same_bits
 from inductor_debug.stages.artifacts.files import VALUE, VALUES
 from inductor_debug.stages.artifacts.tables import ValueRow
 from inductor_debug.stages.backends.adapter import ValuePrinter
@@ -168,7 +169,8 @@ class ValueObserver:
             before[item.buffer] = tensor
         if row.written is False:
             return replace(row, note="not stored: not yet written")
-        if item.when == "after" and _same(before.pop(item.buffer, None), tensor):
+        previous = before.pop(item.buffer, None) if item.when == "after" else None
+        if previous is not None and same_bits(previous, tensor):
             return replace(row, note="not stored: unchanged by the launch")
         if tensor.dtype not in SAFETENSORS_DTYPES:
             return replace(row, note=f"not stored: safetensors holds no {row.dtype} in every release")
@@ -303,11 +305,3 @@ def _row(graph: str, call: int, launch: int | None, item: PrintedValue, held: He
 
 def _file(graph_id: str, call: int, launch: int, kernel: str) -> str:
     return VALUE.at(graph_id, file_name(f"{call}-{launch:04}-{kernel}", ".safetensors"))
-
-
-def _same(before: Tensor | None, after: Tensor) -> bool:
-    """Bit-equal, NaN included."""
-    if before is None or before.shape != after.shape or before.dtype != after.dtype:
-        return False
-    first, second = (tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (before, after))
-    return torch.equal(first, second)

@@ -14,6 +14,7 @@ exact for a matrix that differs by their rounding (Higham 2002, "Accuracy and St
 10, 19). So the noise is in what it receives, :func:`deviation`.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -76,10 +77,7 @@ def _dims(x: torch.Tensor, dims: Any) -> list[int]:
 
 
 def _count(x: torch.Tensor, dims: Sequence[int]) -> int:
-    count = 1
-    for dim in dims:
-        count *= x.shape[dim]
-    return count
+    return math.prod(x.shape[dim] for dim in dims)
 
 
 def _apart(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor | None:

@@ -97,7 +97,7 @@ class Trainee:
         self.values = {
             name: parameter.detach().clone()
             for name, parameter in self.case.module.named_parameters()
-            if name not in self.frozen or not _same(self.frozen[name], parameter.detach())
+            if name not in self.frozen or not same_bits(self.frozen[name], parameter)
         }
 
     def _forward_backward(self, case: Case | None = None) -> None:
@@ -190,7 +190,3 @@ def _squares(left: torch.Tensor, right: torch.Tensor) -> float:
 
 def _state_of(case: Case) -> Snapshot:
     return Snapshot(case.module, case.args, case.kwargs)
-
-
-def _same(left: torch.Tensor, right: torch.Tensor) -> bool:
-    return left.shape == right.shape and left.dtype == right.dtype and same_bits(left, right)
