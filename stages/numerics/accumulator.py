@@ -30,11 +30,14 @@ NOTHING = Spread()
 """Of no elements: never added to."""
 
 
-@dataclass
+@dataclass(init=False)
 class Figures:
-    """What one pass found. See ``TensorComparison`` for the meaning of the fields they share."""
+    """What one pass found. See ``TensorComparison`` for the meaning of the fields they share.
 
-    elements: int = 0
+    One is made for every tensor: what is not set is the class's own.
+    """
+
+    elements: int
     mismatched: int = 0
     bitwise_equal: bool = True
     nan_reference: int = 0
@@ -59,6 +62,9 @@ class Figures:
     error: Spread = NOTHING
     magnitude: Spread = NOTHING
     histogram: list[int] | None = None
+
+    def __init__(self, elements: int) -> None:
+        self.elements = elements
 
 
 _NONFINITE = {
@@ -85,10 +91,8 @@ class Accumulator:
         self, reference: Side, test: Side, rtol: float, atol: float, worst: int, histogram: bool = False
     ) -> None:
         self.shape, self.rtol, self.atol, self.keep = reference.shape, rtol, atol, worst
-        self.same_dtype = reference.dtype == test.dtype
-        self.integers = not (formats.is_inexact(reference.dtype) or formats.is_inexact(test.dtype))
-        self.numbers = [formats.number(side.dtype) for side in (reference, test)]
-        self.figures = Figures(elements=reference.numel())
+        self.same_dtype, self.integers, self.numbers = formats.kinds(reference.dtype, test.dtype)
+        self.figures = Figures(reference.numel())
         if self.same_dtype and not self.integers:
             self.figures.max_ulp = 0
         self.errors = Spread()
@@ -103,8 +107,8 @@ class Accumulator:
     def add(self, place: Place, pieces: Sequence[torch.Tensor]) -> None:
         """Add a piece of the reference, of the test and, where there is one, of gold: on the host, of any strides."""
         values = [formats.array(piece) for piece in pieces]
-        complexes = "c" in [side.dtype.kind for side in values]
-        if not (self.short and not complexes and self._add_finite(place, pieces, values)):
+        real = complex not in self.numbers and values[-1].dtype.kind != "c"
+        if not (self.short and real and self._add_finite(place, pieces, values)):
             self._add_any(place, pieces, values)
 
     def _add_any(self, place: Place, pieces: Sequence[torch.Tensor], values: Sequence[numpy.ndarray]) -> None:
@@ -205,8 +209,7 @@ class Accumulator:
         if self.buffers.shape[1] < count:
             self.buffers = numpy.empty((5, count))
         reference, test, error, size, work = self.buffers[:, :count]
-        numpy.copyto(reference, values[0])
-        numpy.copyto(test, values[1])
+        reference[...], test[...] = values[0], values[1]
         numpy.subtract(test, reference, out=error)
         numpy.abs(error, out=error)
         top = largest(error)
@@ -235,10 +238,9 @@ class Accumulator:
                 figures.bitwise_equal = False
                 figures.max_ulp = max(figures.max_ulp or 0, formats.finite_distance(pieces, values))
             elif figures.bitwise_equal:  # zeros of both signs are equal, but not their bits
-                left, right = formats.bits(pieces[0], values[0]), formats.bits(pieces[1], values[1])
-                figures.bitwise_equal = bool((left == right).all())
+                figures.bitwise_equal = values[0].tobytes() == values[1].tobytes()
         if len(values) > 2:
-            numpy.copyto(size, values[2])
+            size[...] = values[2]
             self._against_finite_gold(reference, test, size, work)
         return True
 
@@ -353,10 +355,11 @@ class Accumulator:
         (chosen,) = (rank >= least if least > 0 else rank > 0).nonzero()
         errors, indices = -rank.take(chosen), place.flat(chosen)
         if len(chosen) > self.keep:
-            first = numpy.lexsort((indices, errors))[: self.keep]
+            ordered = place.steps == (1,)  # then equal errors keep the order that they are in
+            first = (errors.argsort(kind="stable") if ordered else numpy.lexsort((indices, errors)))[: self.keep]
             chosen, errors, indices = chosen.take(first), errors.take(first), indices.take(first)
-        columns = errors, indices, values[0].take(chosen), values[1].take(chosen)
-        self.candidates += zip(*[column.tolist() for column in columns], strict=True)
+        left, right = values[0].take(chosen), values[1].take(chosen)
+        self.candidates += zip(errors.tolist(), indices.tolist(), left.tolist(), right.tolist(), strict=True)
         self._trim()
 
     def _trim(self) -> None:

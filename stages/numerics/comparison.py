@@ -3,7 +3,7 @@
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from operator import attrgetter
 from typing import Any
 
@@ -19,6 +19,8 @@ from inductor_debug.stages.numerics.readers import Side, unravel
 from inductor_debug.stages.numerics.records import TensorComparison, text_table
 from inductor_debug.stages.numerics.structure import container_kind, containers, equal_leaves, flatten
 from inductor_debug.stages.numerics.verdict import FAILING, FLOORS, Judgement, judge, overall
+
+_NUMBERS = (bool, int, float, complex)
 
 AHEAD = 8
 """Comparisons that are begun before the first is finished: enough to keep a device busy, and little memory."""
@@ -103,28 +105,21 @@ def begin_comparison(
         shapes = f"{list(left.shape)} in the reference, {list(right.shape)} in the test"
         record.verdict, record.bound, record.message = "defect", "shape", f"shape is {shapes}"
         return lambda: record
-    given = atol is not None or rtol is not None
-    defaults = formats.default_tolerances(left.dtype, right.dtype)
-    usable = _usable_gold(left, third)
-    share, least = (rtol or 0.0, atol or 0.0) if given else defaults
+    usable = None if third is None else _usable_gold(left, third)
+    share, least, smallest, tolerance = _terms(left.dtype, right.dtype, rtol, atol, roundoff)
     measured = begin(left, right, usable, rtol=share, atol=least, worst=worst, histogram=histogram, alone=alone)
-    record = TensorComparison(kind, path, list(left.shape), _name(left.dtype), rtol=share, atol=least)
-
-    own = formats.unit_roundoff(left.dtype)
-    smallest = max(own, roundoff or 0.0) if own else 0.0
-    tolerance = f"atol={least:g}, rtol={share:g}"
-    sides = [left, right] if usable is None else [left, right, usable]
 
     def finish() -> TensorComparison:
+        record = TensorComparison(kind, path, list(left.shape), _name(left.dtype), rtol=share, atol=least)
         figures = measured()
         _fill(record, figures)
-        record.metrics = _measured(figures, sides)
+        record.metrics = _measured(figures, [left, right] if usable is None else [left, right, usable])
         if left.dtype != right.dtype:
             record.dtype = f"{_name(left.dtype)} vs {_name(right.dtype)}"
             dtypes = f"{_name(left.dtype)} in the reference, {_name(right.dtype)} in the test"
             record.verdict, record.bound, record.message = "defect", "dtype", f"dtype is {dtypes}"
             return record
-        use_floor = not given and usable is not None and figures.gold_elements > 0
+        use_floor = usable is not None and figures.gold_elements > 0 and atol is rtol is None
         judgement = judge(
             figures, factor=factor, roundoff=smallest, use_floor=use_floor, noise=noise, tolerance=tolerance
         )
@@ -148,9 +143,21 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _usable_gold(reference: Side, gold: Side | None) -> Side | None:
+@lru_cache(typed=True)
+def _terms(
+    reference: torch.dtype, test: torch.dtype, rtol: float | None, atol: float | None, roundoff: float | None
+) -> tuple[float, float, float, str]:
+    """The tolerance (rtol, atol) that counts, the unit roundoff, and the tolerance in words."""
+    share, least = formats.default_tolerances(reference, test)
+    if atol is not None or rtol is not None:
+        share, least = rtol or 0.0, atol or 0.0
+    own = formats.unit_roundoff(reference)
+    return share, least, max(own, roundoff or 0.0) if own else 0.0, f"atol={least:g}, rtol={share:g}"
+
+
+def _usable_gold(reference: Side, gold: Side) -> Side | None:
     """Gold where it can serve as a floor: of an inexact reference, in its shape, and more precise than it."""
-    if gold is None or gold.shape != reference.shape or not formats.is_inexact(reference.dtype):
+    if gold.shape != reference.shape or not formats.is_inexact(reference.dtype):
         return None
     if formats.is_inexact(gold.dtype) and formats.unit_roundoff(gold.dtype) > formats.unit_roundoff(reference.dtype):
         return None
@@ -302,12 +309,12 @@ class KernelDiff:
     def _leaf(
         self, reference: Any, test: Any, gold: Any, kind: str, path: str, noise: float | None
     ) -> Callable[[], TensorComparison]:
-        numbers = (bool, int, float, complex)
-        kinds = container_kind(reference), container_kind(test)
         same = type(reference) is type(test)
-        if kinds == ("tensor", "tensor") or (kinds == ("number", "number") and same and _fits(reference, test)):
-            usable = gold if isinstance(gold, (torch.Tensor, *numbers)) else None
+        tensors = isinstance(reference, torch.Tensor) and isinstance(test, torch.Tensor)
+        if tensors or (same and isinstance(reference, _NUMBERS) and _fits(reference, test)):
+            usable = gold if isinstance(gold, (torch.Tensor, *_NUMBERS)) else None
             return begin_comparison(reference, test, gold=usable, path=path, kind=kind, noise=noise, **self.options)
+        kinds = container_kind(reference), container_kind(test)
         row = TensorComparison(kind, path, dtype=kinds[0], bound="value")
         same_value = equal_leaves(reference, test) if same else None
         if kinds[0] != kinds[1] or not same:

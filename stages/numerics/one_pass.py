@@ -7,7 +7,7 @@ tensors' size and strides, and by what the readers keep of tensors that are not 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy
@@ -235,9 +235,10 @@ def _walk(accumulator: Accumulator, sides: Sequence[Side], limit: int, whole: Pl
             accumulator.add(place, [piece if piece.is_cpu else piece.cpu() for piece in pieces])
 
 
-def _pieces(sides: Sequence[Side], limit: int) -> Iterator[tuple[Place, list[torch.Tensor]]]:
+def _pieces(sides: Sequence[Any], limit: int) -> Iterable[tuple[Place, Sequence[torch.Tensor]]]:
     """Places, and the pieces there; by flat index where there is a reader, whose ranges those are."""
-    tensors = [side for side in sides if isinstance(side, torch.Tensor)]
-    if len(tensors) == len(sides):
-        return boxes(tensors, limit)
-    return ((in_order(offset, len(pieces[0])), pieces) for offset, pieces in chunks(sides, limit))
+    for side in sides:
+        if isinstance(side, Reader):
+            return ((in_order(offset, len(pieces[0])), pieces) for offset, pieces in chunks(sides, limit))
+    count = sides[0].numel()
+    return boxes(sides, limit) if count > limit else [(in_order(0, count), sides)] if count else []

@@ -22,12 +22,15 @@ def greater(left: float, right: float) -> float:
 
 
 class Spread:
-    """Maximum and RMS of absolute values, accumulated with a running scale (LAPACK's ``lassq``)."""
+    """Maximum and RMS of absolute values, accumulated with a running scale (LAPACK's ``lassq``).
 
-    __slots__ = ("_nan", "_scale", "_squares", "count", "largest")
+    Attributes:
+        count, largest: how many were added, and the largest that is not NaN.
+        nan: one of them was NaN.
+        scale, squares: the finite ones' squares add up to ``squares * scale**2``, which may overflow.
+    """
 
-    def __init__(self) -> None:
-        self.count, self.largest, self._scale, self._squares, self._nan = 0, 0.0, 0.0, 0.0, False
+    count, largest, scale, squares, nan = 0, 0.0, 0.0, 0.0, False
 
     def add(self, values: numpy.ndarray, top: float | None = None) -> None:
         """Add the absolute values of real float64 ``values``. NaN makes every figure NaN.
@@ -36,44 +39,40 @@ class Spread:
             values: 1-D, non-negative where ``top`` is not given.
             top: the largest absolute value of ``values``, where the caller knows it.
         """
-        if not values.size:
-            return
-        top = largest(values) if top is None else top
+        if top is None:
+            if not values.size:
+                return
+            top = largest(values)
         if TINY < top < HUGE:
-            self.merge(values.size, top, float(numpy.dot(values, values)))
+            self.merge(values.size, top, float(values.dot(values)))
             return
         self.merge(values.size, top, 0.0)
         if 0 < top < math.inf:
-            scaled = values / self._scale
-            self._squares += float(numpy.dot(scaled, scaled))
+            scaled = values / self.scale
+            self.squares += float(scaled.dot(scaled))
 
     def merge(self, count: int, top: float, squares: float) -> None:
         """Add values known by their number, their largest and the sum of their squares (between TINY and HUGE)."""
         self.count += count
-        if math.isnan(top):
-            self._nan = True
-        elif top > self.largest:
+        if top > self.largest:
             self.largest = top
+        elif top != top:
+            self.nan = True
         if 0 < top < math.inf:
-            if top > self._scale:
-                self._squares *= (self._scale / top) ** 2
-                self._scale = top
-            self._squares += squares / self._scale / self._scale
+            if top > self.scale:
+                self.squares *= (self.scale / top) ** 2
+                self.scale = top
+            self.squares += squares / self.scale / self.scale
 
     @property
     def maximum(self) -> float:
-        return math.nan if self._nan else self.largest
-
-    @property
-    def scaled(self) -> tuple[float, float]:
-        """The square root of the sum of finite squares as a factor and a scale, whose product may overflow."""
-        return math.sqrt(self._squares), self._scale
+        return math.nan if self.nan else self.largest
 
     @property
     def rms(self) -> float:
-        if self._nan or math.isinf(self.largest) or not self.count:
+        if self.nan or math.isinf(self.largest) or not self.count:
             return self.maximum
-        return min(self.largest, self._scale * math.sqrt(self._squares / self.count))
+        return min(self.largest, self.scale * math.sqrt(self.squares / self.count))
 
 
 class Total:
@@ -82,14 +81,13 @@ class Total:
     UNIT = 2.0**600
     """What values are divided by where one is HUGE."""
 
-    def __init__(self) -> None:
-        self._sum, self._units = 0.0, 0.0
+    _sum, _units = 0.0, 0.0
 
     def add(self, values: numpy.ndarray, top: float) -> None:
         """Add float64 ``values``, of which ``top`` is the largest."""
         if top < HUGE:
             ones = _ONES[: values.size]  # of few elements BLAS takes a third of the time of NumPy's sum
-            self._sum += float(numpy.dot(values, ones) if len(ones) == values.size else numpy.add.reduce(values))
+            self._sum += float(values.dot(ones) if len(ones) == values.size else numpy.add.reduce(values))
         else:
             self._units += float(numpy.add.reduce(values / self.UNIT))
 
@@ -102,14 +100,13 @@ class Total:
         if not count:
             return 0.0
         mean = self._sum / count + self._units / count * self.UNIT
-        return mean if math.isnan(mean) or math.isnan(largest) else min(mean, largest)
+        return largest if mean > largest else mean
 
 
 class Dot:
     """Inner product with a running scale for each side."""
 
-    def __init__(self) -> None:
-        self.value, self.left, self.right = 0.0, 0.0, 0.0
+    value, left, right = 0.0, 0.0, 0.0
 
     def add(self, left: numpy.ndarray, right: numpy.ndarray, scale_left: float, scale_right: float) -> None:
         """Add Re(left · conj(right)).
@@ -121,7 +118,7 @@ class Dot:
         if scale_left == 0 or scale_right == 0 or not left.size:
             return
         if left.dtype == right.dtype == float and TINY < scale_left < HUGE and TINY < scale_right < HUGE:
-            self.merge(float(numpy.dot(left, right)), scale_left, scale_right)
+            self.merge(float(left.dot(right)), scale_left, scale_right)
             return
         self.merge(0.0, scale_left, scale_right)
         self.value += float(numpy.vdot(right / scale_right, left / scale_left).real)
@@ -140,18 +137,18 @@ class Dot:
             return math.nan
         if left.largest == 0 or right.largest == 0:
             return 1.0 if left.largest == right.largest else 0.0
-        (norm_left, scale_left), (norm_right, scale_right) = left.scaled, right.scaled
-        value = self.value * (self.left / scale_left) * (self.right / scale_right) / (norm_left * norm_right)
+        value = self.value * (self.left / left.scale) * (self.right / right.scale)
+        value /= math.sqrt(left.squares) * math.sqrt(right.squares)
         return max(-1.0, min(1.0, value))
 
 
 def decibel(signal: Spread, noise: Spread) -> float:
     """20 log10(norm(signal) / norm(noise)): infinite without noise, -infinite without signal."""
-    if math.isnan(signal.maximum) or math.isnan(noise.maximum):
+    if signal.nan or noise.nan:
         return math.nan
     if noise.largest == 0:
         return math.inf
     if signal.largest == 0 or math.isinf(noise.largest):
         return -math.inf
-    (norm, scale), (norm_noise, scale_noise) = signal.scaled, noise.scaled
-    return 20 * (math.log10(norm) - math.log10(norm_noise) + math.log10(scale) - math.log10(scale_noise))
+    norm, norm_noise = math.sqrt(signal.squares), math.sqrt(noise.squares)
+    return 20 * (math.log10(norm) - math.log10(norm_noise) + math.log10(signal.scale) - math.log10(noise.scale))

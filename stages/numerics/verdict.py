@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import lru_cache
 from math import inf, isfinite
 
 from inductor_debug.stages.numerics.accumulator import Figures
@@ -112,9 +113,17 @@ def judge(
             "defect", "tolerance", f"gold is not finite in {unseen} elements; {_beyond(figures, tolerance)}"
         )
     if figures.bitwise_equal:
-        return Judgement("exact", "bits")
+        return _EXACT
     if figures.mismatched:
         return Judgement("defect", "tolerance", _beyond(figures, tolerance))
+    return _within(tolerance)
+
+
+_EXACT = Judgement("exact", "bits")
+
+
+@lru_cache
+def _within(tolerance: str) -> Judgement:
     return Judgement("within_tolerance", "tolerance", f"all elements within {tolerance}")
 
 
