@@ -304,8 +304,7 @@ class Accumulator:
 
         Of complex numbers each component counts.
         """
-        figures = self.figures
-        values = [numpy.ascontiguousarray(side) for side in values[:2]]
+        figures, values = self.figures, [numpy.ascontiguousarray(side) for side in values[:2]]
         parts = [side.view(side.real.dtype) for side in values]
         left, right = formats.bits(pieces[0], values[0]), formats.bits(pieces[1], values[1])
         neither = numpy.isnan(values[0]) & numpy.isnan(values[1])

@@ -116,7 +116,7 @@ def bits(tensor: torch.Tensor, values: numpy.ndarray) -> numpy.ndarray:
     tensor = tensor.detach().resolve_conj().resolve_neg().reshape(-1)
     if str(tensor.dtype) in _UNSIGNED_FLOATS:
         return tensor.view(torch.uint8).numpy().astype(numpy.int16)
-    return _as_bits(torch.view_as_real(tensor).view(-1) if tensor.is_complex() else tensor).numpy()
+    return _as_bits(torch.view_as_real(tensor).reshape(-1) if tensor.is_complex() else tensor).numpy()
 
 
 def finite_distance(tensors: Sequence[torch.Tensor], values: Sequence[numpy.ndarray]) -> int:

@@ -110,6 +110,16 @@ def test_views_of_one_storage_are_compared_by_their_own_elements() -> None:
     assert_same_row(found, expected)
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+@pytest.mark.parametrize("dtype", [torch.complex32, torch.complex64, torch.complex128], ids=str)
+def test_every_other_complex_number_is_compared_by_its_parts(dtype: torch.dtype) -> None:
+    numbers = torch.complex(torch.randn(30), torch.randn(30))
+    reference, test = numbers.to(dtype), (numbers * 1.01).to(dtype)
+    found = compare_tensors(reference[::2], test[::2])
+    assert_same_row(found, compare_tensors(reference[::2].clone(), test[::2].clone()))
+    assert found.max_ulp
+
+
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1, 1), (0,), (3, 0, 2)])
 def test_one_element_and_none(shape: tuple[int, ...]) -> None:
     reference = torch.zeros(shape)
