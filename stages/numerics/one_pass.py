@@ -15,7 +15,7 @@ import torch
 
 from inductor_debug.stages.numerics.accumulator import Accumulator, Figures
 from inductor_debug.stages.numerics.boxes import Place, boxes, in_memory, in_order
-from inductor_debug.stages.numerics.device.device_pass import DevicePass, flat, supported
+from inductor_debug.stages.numerics.device.device_pass import DevicePass, flat, supported, to_host
 from inductor_debug.stages.numerics.readers import Reader, Side
 from inductor_debug.stages.numerics.worst import Candidate
 
@@ -191,6 +191,7 @@ def _queue(
     while offset < count and (begun := DevicePass(part(offset, count), care="quick", first=offset, **options)).covered:
         passes.append(begun)
         offset += begun.covered
+    rest = to_host([flat(tensor)[offset:] for tensor in tensors]) if offset < count else None
 
     def finish(accumulator: Accumulator) -> Figures | None:
         for each in passes:
@@ -206,8 +207,8 @@ def _queue(
                 accumulator.merge(found, end - start, gold=len(tensors) > 2)
             else:
                 _walk(accumulator, [flat(side)[start:end] for side in tensors], DEVICE_CHUNK, place.part(start, end))
-        if offset < count:
-            _walk(accumulator, [flat(side)[offset:] for side in tensors], DEVICE_CHUNK, place.part(offset, count))
+        if rest is not None:
+            _walk(accumulator, rest(), DEVICE_CHUNK, place.part(offset, count))
         return None
 
     return finish

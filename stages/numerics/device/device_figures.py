@@ -1,9 +1,11 @@
 """What a pass on a device found, and whether that holds."""
 
 import math
+import struct
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy
 import torch
 
 from inductor_debug.stages.numerics.sums import HUGE, TINY
@@ -76,25 +78,32 @@ class DeviceFigures:
     @property
     def scaled(self) -> bool:
         """False where a square may have overflowed or vanished."""
-        gold = [self.sums.get(f"top_{name}", 0.0) for name in ("floor", "error", "gold")]
-        return self._within(TINY, HUGE) and all(top == 0 or TINY < top < HUGE for top in gold)
+        for name in ("top_floor", "top_error", "top_gold"):
+            top = self.sums.get(name, 0.0)
+            if top and not TINY < top < HUGE:
+                return False
+        return self._within(TINY, HUGE)
 
 
-def worst_of(rows: list[float], positions: list[int]) -> list[Candidate]:
+_ROW = struct.Struct("3dq")
+
+
+def worst_of(rows: numpy.ndarray) -> list[Candidate]:
     """The worst elements, worst first, of those of each lane; the lanes and the elements of each are in order too.
 
     Args:
-        rows: error, reference, test and another number, of one after the other.
-        positions: of each.
+        rows: error, reference and test, as bits of float64, and position, of one after the other: 1-D int64.
     """
-    keep = math.isqrt(len(positions))
-    least = rows[4 * keep * (keep - 1)]  # of the last lane the worst
+    errors = rows[::4].view(numpy.float64).tolist()
+    keep = math.isqrt(len(errors))
+    least = errors[keep * (keep - 1)]  # of the last lane the worst
     found: list[Candidate] = []
     for lane in range(0, keep * keep, keep):
         for place in range(lane, lane + keep):
-            error = rows[4 * place]
+            error = errors[place]
             if error < least or error <= 0:
                 break
-            found.append((-error, positions[place], rows[4 * place + 1], rows[4 * place + 2]))
+            _, reference, test, position = _ROW.unpack_from(rows.data, _ROW.size * place)
+            found.append((-error, position, reference, test))
     found.sort()
     return found[:keep]

@@ -10,11 +10,11 @@ events, takes the host longer than small tensors take the device.
 import contextlib
 import functools
 import importlib.util
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import numpy
 import torch
 
 from inductor_debug.stages.numerics.device.device_figures import (
@@ -101,14 +101,17 @@ class _Room:
     Attributes:
         parts: of the kernels' memory: table, lane_error, lane_tile, program_error, program_index, histogram, results.
         places: their addresses.
-        floats, integers: the results, as either.
-        columns: names of the first of them, ``width`` altogether; the first ``float_columns`` are floats.
+        integers: the results as they lie there.
+        columns: names of the first of them, ``width`` altogether.
+        unpack: gives these as the numbers that they are.
     """
 
     def __init__(self, device: _Device) -> None:
         kernels = _kernels().triton_kernels
         programs = max(device.most.values())
-        self.columns, self.width, self.float_columns = kernels.COLUMNS, len(kernels.COLUMNS), kernels.FLOATS
+        self.columns, self.width = kernels.COLUMNS, len(kernels.COLUMNS)
+        counts = self.width - kernels.FLOATS - len(kernels.INTEGER_TOPS)
+        self.unpack = struct.Struct(f"{kernels.FLOATS}d{counts}q{len(kernels.INTEGER_TOPS)}Q").unpack_from
         lanes, row = programs * LANES, programs + programs % 2
         sizes = (programs * self.width, lanes, lanes, row, row, BINS)  # each part starts at a multiple of 16 bytes
         memory = torch.empty(sum(sizes), dtype=torch.int64, device=device.device).split(sizes)
@@ -118,7 +121,6 @@ class _Room:
         self.parts = (table, next(errors), lane_tile, next(errors), program_index, histogram, results)
         self.places = tuple(part.data_ptr() for part in self.parts)
         self.integers = results.numpy()
-        self.floats = self.integers.view(numpy.float64)
         self.begun, self.done = torch.cuda.Event(), torch.cuda.Event()
 
 
@@ -195,15 +197,10 @@ class DevicePass:
         if room is None:
             return DeviceFigures({}, [0] * BINS)
         room.done.synchronize()
-        floats, width = room.float_columns, room.width
-        found = room.floats[:floats].tolist()
-        found += room.integers[floats:width].tolist()
-        sums: dict[str, float | int] = dict(zip(room.columns, found, strict=True))
-        if sums["ulp"] < 0:
-            sums["ulp"] += 2**64
+        sums: dict[str, float | int] = dict(zip(room.columns, room.unpack(room.integers.data), strict=True))
         if self.care != "exact":  # all were, else the figures do not hold
             sums["finite"] = sums["in_gold"] = self.covered
-        worst = worst_of(room.floats[width:-BINS].tolist(), room.integers[width + 3 : -BINS : 4].tolist())
+        worst = worst_of(room.integers[room.width : -BINS])
         histogram = room.integers[-BINS:].tolist() if self.histogram else []
         self._device.free.append(room)
         self._room = None
@@ -321,6 +318,24 @@ class _Launch:
     def _compile(self, key: Any, kernel: Any, programs: int, arguments: tuple[Any, ...], **options: Any) -> None:
         with torch.cuda.stream(torch.cuda.ExternalStream(self.stream)) if self.stream else contextlib.nullcontext():
             _compiled[key] = kernel[(programs,)](*arguments, **options)
+
+
+def to_host(tensors: Sequence[torch.Tensor]) -> Callable[[], Sequence[torch.Tensor]]:
+    """Queue copies of a device's tensors to the host; what this returns waits for them, and gives them.
+
+    It waits for nothing that is queued later, as a copy made then would.
+    """
+    copies = [tensor.to("cpu", non_blocking=True) for tensor in tensors]
+    copied = torch.cuda.Event() if tensors[0].is_cuda else None
+    if copied is not None:
+        copied.record(torch.cuda.current_stream(tensors[0].device))
+
+    def wait() -> Sequence[torch.Tensor]:
+        if copied is not None:
+            copied.synchronize()
+        return copies
+
+    return wait
 
 
 def flat(tensor: torch.Tensor) -> torch.Tensor:
