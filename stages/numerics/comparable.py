@@ -34,7 +34,8 @@ def comparable(tensor: Side) -> Side:
     """
     if not isinstance(tensor, torch.Tensor):
         return tensor
-    tensor = tensor.detach()
+    if tensor.requires_grad or type(tensor) is not torch.Tensor:
+        tensor = tensor.detach()
     if tensor.is_meta or (tensor.is_nested and tensor.layout != torch.jagged):
         raise CannotCompare(f"a {'meta' if tensor.is_meta else 'strided nested'} tensor has no values to compare")
     if tensor.dtype == _PACKED:

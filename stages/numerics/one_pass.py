@@ -130,10 +130,11 @@ def begin(
         rtol, atol, worst, histogram: as for :class:`~stages.numerics.accumulator.Accumulator`.
         alone: no other tensors follow soon.
     """
-    sides: list[Any] = [reference, test] if gold is None else [reference, test, gold]
-    tensors = [side for side in sides if isinstance(side, torch.Tensor)]
-    if len(tensors) == len(sides) and tensors[0].is_cuda and supported(tensors, worst):
-        return _on_device(tensors, rtol=rtol, atol=atol, worst=worst, histogram=histogram, alone=alone)
+    if isinstance(reference, torch.Tensor) and reference.is_cuda:
+        sides = [reference, test] if gold is None else [reference, test, gold]
+        tensors = [side for side in sides if isinstance(side, torch.Tensor)]
+        if len(tensors) == len(sides) and supported(tensors, worst):
+            return _on_device(tensors, rtol=rtol, atol=atol, worst=worst, histogram=histogram, alone=alone)
     return lambda: measure(reference, test, gold, rtol=rtol, atol=atol, worst=worst, histogram=histogram)
 
 
@@ -227,13 +228,13 @@ def _placed(worst: list[Candidate], place: Place) -> list[Candidate]:
     return [(item[0], index, item[2], item[3]) for item, index in zip(worst, indices, strict=True)]
 
 
+@numpy.errstate(all="ignore")
 def _walk(accumulator: Accumulator, sides: Sequence[Side], limit: int, whole: Place | None = None) -> None:
     """Give the accumulator everything, ``limit`` elements at a time; ``whole``: place of these, where it is a part."""
-    with numpy.errstate(all="ignore"):
-        for place, pieces in _pieces(sides, limit):
-            if whole is not None:
-                place = whole.part(place.first, place.first + pieces[0].numel())
-            accumulator.add(place, [piece if piece.is_cpu else piece.cpu() for piece in pieces])
+    for place, pieces in _pieces(sides, limit):
+        if whole is not None:
+            place = whole.part(place.first, place.first + pieces[0].numel())
+        accumulator.add(place, [piece if piece.is_cpu else piece.cpu() for piece in pieces])
 
 
 def _pieces(sides: Sequence[Any], limit: int) -> Iterable[tuple[Place, Sequence[torch.Tensor]]]:
