@@ -84,6 +84,7 @@ def small_pairs(count: int) -> dict[str, Case]:
         "different": case([(each, each * (1 + 1e-3 * torch.randn(256))) for each in drawn]),
         "bfloat16": case([(each.bfloat16(), (each * 1.001).bfloat16()) for each in drawn]),
         "int64": case([(each, each.clone()) for each in whole]),
+        "int32 different": case([(each.int(), each.int() + 1) for each in whole]),
     }
 
 
