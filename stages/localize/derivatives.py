@@ -1,7 +1,7 @@
 """The derivative of one node of a graph, in float64."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 import torch
@@ -19,8 +19,12 @@ class NoDerivative(Exception):
 
 
 def derivative(
-    node: fx.Node, values: Mapping[fx.Node, Any], owner: torch.nn.Module, cotangents: Mapping[int, torch.Tensor]
-) -> dict[fx.Node, Any]:
+    node: fx.Node,
+    values: Mapping[fx.Node, Any],
+    owner: torch.nn.Module,
+    cotangents: Mapping[int, torch.Tensor],
+    asked: Container[fx.Node],
+) -> dict[fx.Node, torch.Tensor]:
     """What cotangents of an operation's results become for what it takes.
 
     Args:
@@ -28,33 +32,23 @@ def derivative(
         values: of the nodes that it takes, floating tensors in float64.
         owner: what holds the graph's constants.
         cotangents: by number of the result.
+        asked: nodes whose cotangents are wanted.
 
     Returns:
-        Of each node that it takes; by number where that has several results.
+        Of each of those that it takes.
 
     Raises:
         NoDerivative: torch has none, or it stops within the operation.
         Unknown: the operation can't be computed.
     """
-    leaves: dict[tuple[fx.Node, int | None], torch.Tensor] = {}
-
-    def leaf(source: fx.Node, value: Any, place: int | None) -> Any:
-        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
-            return value
-        leaves[source, place] = value.detach().clone().requires_grad_()
-        return leaves[source, place]
-
-    given = {}
-    for source in taken_by(node):
-        value = values[source]
-        several = isinstance(value, (tuple, list))
-        given[source] = (
-            [leaf(source, item, place) for place, item in enumerate(value)] if several else leaf(source, value, None)
-        )
+    leaves = {source: values[source].detach().requires_grad_() for source in taken_by(node)
+              if _floating(values[source])}  # fmt: skip
+    given = {**{source: values[source] for source in taken_by(node)}, **leaves}
     with torch.enable_grad():
         results = pytree.tree_leaves(value_of(node, given, owner, _differentiably))
     pairs = [(results[place], cotangent) for place, cotangent in cotangents.items() if _floating(results[place])]
-    if not leaves or not pairs:
+    wanted = [source for source in leaves if source in asked]
+    if not wanted or not pairs:
         return {}
     stopped = [result for result, _ in pairs if not result.requires_grad]
     if stopped:
@@ -64,21 +58,13 @@ def derivative(
     try:
         gradients = torch.autograd.grad(
             [result for result, _ in pairs],
-            list(leaves.values()),
+            [leaves[source] for source in wanted],
             [cotangent.reshape(result.shape) for result, cotangent in pairs],
             allow_unused=True,
         )
     except RuntimeError as error:
         raise NoDerivative(str(error).partition("\n")[0]) from error
-    found: dict[fx.Node, Any] = {}
-    for (source, place), gradient in zip(leaves, gradients, strict=True):
-        if gradient is None:
-            continue
-        if place is None:
-            found[source] = gradient
-        else:
-            found.setdefault(source, {})[place] = gradient
-    return found
+    return {source: gradient for source, gradient in zip(wanted, gradients, strict=True) if gradient is not None}
 
 
 def _floating(value: Any) -> bool:
@@ -90,7 +76,7 @@ CONSTANT = {
     *(aten.new_zeros.default, aten.new_full.default, aten.new_empty.default, aten.empty_like.default),
     *(aten.floor.default, aten.ceil.default, aten.round.default, aten.trunc.default),
 }
-"""Operations whose results do not change with the values that they take, or only where they jump."""
+"""Operations whose results do not change with a value that they take, or only where they jump."""
 
 
 def _differentiably(target: Any, args: Any, kwargs: Any) -> Any:

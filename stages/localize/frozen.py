@@ -4,6 +4,7 @@
 added where it arose, float64 gives what the step gave. Without some of them it gives what the step would have given.
 """
 
+import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,8 +12,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from inductor_debug.stages.localize.evaluation import Unknown, exactly, value_of
-from inductor_debug.stages.localize.replay import Seen
+from inductor_debug.stages.localize.evaluation import Unknown, as_it_is, exactly, taken_by, value_of
+from inductor_debug.stages.localize.replay import Seen, computes
 
 Name = tuple[str, str]
 """Graph id and node."""
@@ -26,18 +27,32 @@ class Pass:
 
     Attributes:
         seen: the run.
-        actual: every value of it in float64, as it was seen; what was not seen is computed from what was.
-        gold: every value as it would be without any error.
+        actual: every value of it. What was seen is as it was seen; the rest is computed from that, in float64.
+        error: values less what they would be without any error; of masks and indices, what they would be. Only of
+            values that differ.
         residual: what the operations since the last values that were seen did wrong.
+        touched: nodes whose values may have an error.
         saved: how many of the last results are for the backward graph.
     """
 
     seen: Seen
     actual: dict[fx.Node, Any] = field(default_factory=dict)
-    gold: dict[fx.Node, Any] = field(default_factory=dict)
+    error: dict[fx.Node, torch.Tensor] = field(default_factory=dict)
     residual: dict[fx.Node, torch.Tensor] = field(default_factory=dict)
-
+    touched: set[fx.Node] = field(default_factory=set)
     saved: int = 0
+
+    def gold(self, node: fx.Node) -> Any:
+        """A value as it would be without any error."""
+        if node not in self.error:
+            return wide(self.actual[node])
+        actual, error = self.actual[node], self.error[node]
+        return actual.double() - error if is_floating(actual) else error
+
+    def half_way(self, node: fx.Node) -> Any:
+        """A value half-way between the run and gold; of what is not floating, gold's."""
+        actual = self.actual[node]
+        return wide(actual) - self.error[node] / 2 if node in self.error and is_floating(actual) else self.gold(node)
 
     @property
     def outputs(self) -> list[Any]:
@@ -50,6 +65,15 @@ class Pass:
     @property
     def placeholders(self) -> list[fx.Node]:
         return [item for item in self.seen.graph.nodes if item.op == "placeholder"]
+
+    @property
+    def last_uses(self) -> dict[fx.Node, list[fx.Node]]:
+        """Node → those whose values nothing takes after it."""
+        last = {source: node for node in self.seen.graph.nodes for source in taken_by(node)}
+        found: dict[fx.Node, list[fx.Node]] = {}
+        for source, node in last.items():
+            found.setdefault(node, []).append(source)
+        return found
 
 
 class Step:
@@ -82,7 +106,8 @@ class Step:
         if backwards:
             given = self._given(first, backwards[0])
             self.passes.append(_forward(backwards[0], given))
-        self.cotangents, self.error = self._errors([each.actual for each in self.passes])
+        errors = [{node: each.error[node] for node in each.outputs if node in each.error} for each in self.passes]
+        self.cotangents, self.error = self._relative(errors)
 
     def _given(self, first: Pass, backward: Seen) -> dict[str, Any]:
         """What gold's backward is given of what its forward left.
@@ -100,26 +125,27 @@ class Step:
             if not isinstance(mine, torch.Tensor) or not _same(mine, value):
                 self.missing.append(f"{backward.id} {name}, which is not what {first.seen.id} {node.name} has")
                 return {}
-            if isinstance(first.gold[node], torch.Tensor):
-                given[name] = first.gold[node]
+            if node in first.error:
+                given[name] = first.gold(node)
         first.saved = len(saved)
         return given
 
-    def _errors(self, values: Sequence[Mapping[fx.Node, Any]]) -> tuple[list[Cotangents], float]:
+    def _relative(self, errors: Sequence[Mapping[fx.Node, torch.Tensor]]) -> tuple[list[Cotangents], float]:
         """The errors of each pass's outputs as cotangents, and the root of the sum of their squares.
 
         Outputs, and gradients, are relative to their size as a whole: one may be zero but for rounding.
         """
         cotangents: list[Cotangents] = []
         total = 0.0
-        for each, actual in zip(self.passes, values, strict=True):
+        for each, wrong in zip(self.passes, errors, strict=True):
             outputs = each.outputs[: len(each.outputs) - each.saved]
-            pairs = {node: (actual[node], each.gold[node]) for node in outputs if isinstance(node, fx.Node)}
-            pairs = {node: sides for node, sides in pairs.items() if all(map(_finite, sides))}
-            size = sum(float(gold.square().sum()) for _, gold in pairs.values())
-            errors = {node: mine - gold for node, (mine, gold) in pairs.items()} if size else {}
-            total += sum(float(error.square().sum()) for error in errors.values()) / (size or 1.0)
-            cotangents.append({node: error / size for node, error in errors.items()})
+            nodes = [
+                node for node in dict.fromkeys(outputs) if isinstance(node, fx.Node) and _finite(each.actual[node])
+            ]
+            size = sum(float(each.gold(node).square().sum()) for node in nodes)
+            found = {node: wrong[node].double() for node in nodes if node in wrong} if size else {}
+            total += sum(float(error.square().sum()) for error in found.values()) / (size or 1.0)
+            cotangents.append({node: error / size for node, error in found.items()})
         if total:
             cotangents = [{node: error / total for node, error in each.items()} for each in cotangents]
         return cotangents, total**0.5
@@ -131,68 +157,127 @@ class Step:
         Args:
             mended: names of values that were seen.
         """
-        values: list[dict[fx.Node, Any]] = []
+        results: list[dict[fx.Node, Any]] = []
         for number, each in enumerate(self.passes):
             given: dict[str, Any] = {}
             if number:
                 first = self.passes[0]
-                results = first.outputs[len(first.outputs) - first.saved :]
-                given = {node.name: values[0][result] for node, result in zip(each.placeholders, results, strict=False)
-                         if isinstance(result, fx.Node)}  # fmt: skip
-            values.append(_with_errors(each, given, mended))
-        return self._errors(values)[1] / self.error
+                saved = first.outputs[len(first.outputs) - first.saved :]
+                given = {node.name: results[0][result] for node, result in zip(each.placeholders, saved, strict=False)
+                         if result in results[0]}  # fmt: skip
+            results.append(_with_errors(each, given, mended))
+        errors = [
+            {node: value - each.gold(node) for node, value in values.items() if is_floating(value)}
+            for each, values in zip(self.passes, results, strict=True)
+        ]
+        return self._relative(errors)[1] / self.error
 
 
 def _with_errors(run: Pass, given: Mapping[str, Any], mended: Collection[Name]) -> dict[fx.Node, Any]:
-    """Every value of a pass, its errors added where they arose, but for those that are mended."""
+    """What a pass gives with errors added where they arose, but for those of values that are mended."""
     values: dict[fx.Node, Any] = {}
+    outputs, last = set(run.outputs), run.last_uses
     for node in run.seen.graph.nodes:
         if node.op == "output":
             continue
-        if node.op == "placeholder":
-            values[node] = given.get(node.name, run.actual[node])
-            continue
-        value = computed_of(node, values, run.seen)
-        if isinstance(value, Unknown):
-            value = run.actual[node]
-        elif node in run.residual and (run.seen.id, node.name) not in mended:
-            value = value + run.residual[node]
+        value = given.get(node.name, run.actual[node])
+        if node.op != "placeholder" and node in run.touched:
+            value = computed_of(node, values, run.seen)
+            if isinstance(value, Unknown):
+                value = run.actual[node]
+            elif node in run.residual and (run.seen.id, node.name) not in mended:
+                value = value + run.residual[node]
         values[node] = value
-    return values
+        for source in last.get(node, ()):
+            if source not in outputs:
+                del values[source]
+    return {node: value for node, value in values.items() if node in outputs}
 
 
-def _forward(seen: Seen, gold: Mapping[str, Any]) -> Pass:
-    """Every value of a run and of gold, in float64; what was seen is taken as it is.
+def _forward(seen: Seen, given: Mapping[str, Any]) -> Pass:
+    """Every value of a run, and how far it is from gold.
 
     Args:
-        gold: what gold has for some of the inputs; for the others, what the run had.
+        given: what gold has for some of the inputs, in float64; for the others, what the run had.
     """
-    run = Pass(seen)
+    run, gold = Pass(seen), dict[fx.Node, Any]()
+    last = run.last_uses
     for node in seen.graph.nodes:
         if node.op == "output":
             continue
         if node.op == "placeholder":
-            run.actual[node] = wide(seen.inputs.get(node.name))
-            run.gold[node] = wide(gold.get(node.name, seen.inputs.get(node.name)))
+            run.actual[node] = seen.inputs.get(node.name)
+            gold[node] = given.get(node.name, run.actual[node])
+            if node.name in given:
+                run.touched.add(node)
+                _set_error(run, node, gold[node])
             continue
-        known = wide(seen.values[node.name]) if node.name in seen.values else None
-        run.gold[node] = computed_of(node, run.gold, seen)
         computed = computed_of(node, run.actual, seen)
+        touched = any(source in run.touched for source in taken_by(node))
+        gold[node] = computed_of(node, gold, seen) if touched else computed
+        known = None if _repeats(node, seen) else seen.values.get(node.name)
+        if known is not None and isinstance(computed, torch.Tensor) and computed.numel() == known.numel():
+            known = known.reshape(computed.shape)
+            if is_floating(known) and is_floating(computed):
+                run.residual[node] = _narrow(_difference(known.double(), computed.double()))
+                touched = True
         run.actual[node] = computed if known is None else known
-        if known is None:
-            continue
-        if isinstance(computed, torch.Tensor) and computed.numel() == known.numel():
-            run.actual[node] = known = known.reshape(computed.shape)
-            if known.is_floating_point():
-                run.residual[node] = torch.where(known == computed, 0.0, known - computed)  # of infinities too
-        elif isinstance(computed, Unknown):
-            run.gold[node] = known if isinstance(run.gold[node], Unknown) else run.gold[node]
+        if isinstance(gold[node], Unknown):
+            gold[node] = run.actual[node]
+        if touched:
+            run.touched.add(node)
+            _set_error(run, node, gold[node])
+        for source in last.get(node, ()):
+            del gold[source]
+            if isinstance(run.actual[source], (tuple, list)):
+                run.actual[source] = ()  # its parts have nodes of their own
     return run
 
 
+def _repeats(node: fx.Node, seen: Seen) -> bool:
+    """Whether a value is a view of one that was seen."""
+    while is_view(node):
+        (node, *_) = taken_by(node) or [node]
+        if node.name in seen.values or node.op == "placeholder":
+            return True
+        if not taken_by(node):
+            return False
+    return False
+
+
+def _set_error(run: Pass, node: fx.Node, gold: Any) -> None:
+    actual = run.actual[node]
+    if not isinstance(actual, torch.Tensor) or not isinstance(gold, torch.Tensor) or actual.shape != gold.shape:
+        return
+    sources = taken_by(node)
+    if len(sources) == 1 and sources[0] in run.error and is_view(node) and node not in run.residual:
+        run.error[node] = value_of(node, run.error, run.seen.owner, as_it_is)
+        return
+    error = _difference(actual.double(), gold) if is_floating(actual) else gold
+    if bool(error.any() if is_floating(actual) else (actual != gold).any()):
+        run.error[node] = _narrow(error) if is_floating(actual) else gold
+
+
+def _difference(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """0 where both are the same infinity."""
+    return torch.where(left == right, 0.0, left - right)
+
+
+def _narrow(error: torch.Tensor) -> torch.Tensor:
+    """In float32, which holds an error well enough, where it is in its range."""
+    narrow = error.float()
+    return narrow if bool(narrow.isfinite().all()) else error
+
+
+def is_view(node: fx.Node) -> bool:
+    """Whether a node takes another look at what it takes."""
+    return node.op == "call_function" and not computes(node) and node.target is not operator.getitem
+
+
 def computed_of(node: fx.Node, values: Mapping[fx.Node, Any], seen: Seen) -> Any:
+    """What a node gives, in float64 (a view of what there is), or why that is not known."""
     try:
-        return wide(value_of(node, values, seen.owner, exactly))
+        return value_of(node, values, seen.owner, as_it_is if is_view(node) else exactly)
     except Unknown as error:
         return error
 
@@ -207,8 +292,9 @@ def _same(mine: torch.Tensor, value: torch.Tensor) -> bool:
         return False
     if not value.is_floating_point():
         return True
-    wide = value.double().reshape(mine.shape)
-    return bool((mine - wide).norm() <= 0.1 * wide.norm()) or not bool(wide.isfinite().all())
+    received = value.double().reshape(mine.shape)
+    near = (mine.double() - received).norm() <= 0.1 * received.norm()
+    return bool(near) or not bool(received.isfinite().all())
 
 
 def _finite(value: Any) -> bool:

@@ -112,7 +112,9 @@ def _backward(run: Pass, cotangents: dict[fx.Node, Any], found: Shares) -> dict[
         wanted = parts.pop(node, {}) if cotangent is None else {0: cotangent}
         if not wanted:
             continue
-        if isinstance(run.actual[node], Unknown) or (node not in run.residual and isinstance(run.gold[node], Unknown)):
+        if not any(source in run.touched for source in taken_by(node)):
+            continue
+        if isinstance(run.actual[node], Unknown):
             found.missing.append(f"{run.seen.id} {node.name} ({node.target}): {run.actual[node]}")
             continue
         try:
@@ -121,10 +123,7 @@ def _backward(run: Pass, cotangents: dict[fx.Node, Any], found: Shares) -> dict[
             found.missing.append(f"{run.seen.id} {node.name} ({node.target}): {error}")
             continue
         for source, value in gradients.items():
-            if isinstance(value, dict):
-                parts.setdefault(source, {}).update(value)
-            else:
-                _add(cotangents, source, value)
+            _add(cotangents, source, value)
     return back
 
 
@@ -133,35 +132,17 @@ def _differentiated(run: Pass, node: fx.Node, wanted: Mapping[int, torch.Tensor]
 
     An operation may decide by a number that it takes, as the gradient of ReLU does: it has no derivative by that.
     """
-    sources = [source for source in taken_by(node) if _differ(run.actual[source], run.gold[source])]
-    decided = [source for source in sources if not run.actual[source].is_floating_point()]
-    between = {source: _half_way(run.actual[source], run.gold[source]) for source in taken_by(node)}
-    gradients = derivative(node, between, run.seen.owner, wanted)
-    jumping = [source for source in sources if source not in decided
+    taken = taken_by(node)
+    decided = [source for source in taken if source in run.error and not is_floating(run.actual[source])]
+    between = {source: run.half_way(source) for source in taken}
+    gradients = derivative(node, between, run.seen.owner, wanted, run.touched)
+    jumping = [source for source in taken if source in run.error and source not in decided
                and not (source in gradients and bool(gradients[source].any()))]  # fmt: skip
     _jumps(run, node, [*decided, *jumping], wanted, found)
     if jumping:
-        between |= {source: run.gold[source] for source in jumping}
-        gradients = derivative(node, between, run.seen.owner, wanted)
+        between |= {source: run.gold(source) for source in jumping}
+        gradients = derivative(node, between, run.seen.owner, wanted, run.touched)
     return gradients
-
-
-def _differ(actual: Any, gold: Any) -> bool:
-    both = isinstance(actual, torch.Tensor) and isinstance(gold, torch.Tensor)
-    return both and actual.shape == gold.shape and not torch.equal(actual, gold)
-
-
-def _half_way(actual: Any, gold: Any) -> Any:
-    """What an operation receives half-way between the run and gold; of what is not floating, gold's."""
-    if isinstance(actual, (tuple, list)) and isinstance(gold, (tuple, list)):
-        return [_half_way(*pair) for pair in zip(actual, gold, strict=True)]
-    return (
-        (actual + gold) / 2
-        if is_floating(actual) and is_floating(gold)
-        else actual
-        if isinstance(gold, Unknown)
-        else gold
-    )
 
 
 def _jumps(
@@ -170,7 +151,7 @@ def _jumps(
     """Shares of what an operation takes that is not gold's and by which it has no derivative."""
     values = {source: run.actual[source] for source in taken_by(node)}
     for source in sources:
-        after = {**values, source: run.gold[source]}
+        after = {**values, source: run.gold(source)}
         results = [computed_of(node, each, run.seen) for each in (values, after)]
         values = after
         if any(isinstance(result, Unknown) for result in results):

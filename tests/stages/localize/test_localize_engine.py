@@ -75,7 +75,7 @@ def test_a_clean_model_names_nothing_and_all_of_it_is_checked(mode: str, dtype: 
     told = found.localization
     assert (told.kind, told.culprits, told.missing) == ("none", [], [])
     assert told.checked == told.operations >= 15 and told.method == "observed"
-    assert {row.state for row in found.rows} == {"right"}
+    assert {row.state for row in found.rows} <= {"right", "not_compared"}
 
 
 class Counts(nn.Module):
