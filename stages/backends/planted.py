@@ -3,8 +3,9 @@
     backend.adapter=inductor_debug.stages.backends.planted.PlantedFault +backend.options.inner=inductor
     +backend.options.node=mm_1 +backend.options.fault=scale
 
-The graph is AOTAutograd's, partitioned and named as the capture stage shows it. The fault is traced into it, then the
-inner adapter's decompositions are applied and the inner adapter compiles the result: its own code commits the fault.
+The graph is AOTAutograd's, partitioned and named as the capture stage shows it. The fault is put behind the node, as
+operations of the graph or as an operator of its own. The inner adapter compiles the result: its own code commits the
+fault. An adapter with decompositions gets them applied first; any other gets each node as it was.
 """
 
 import functools
@@ -12,10 +13,8 @@ import itertools
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import torch
 from torch import Tensor, fx
 
 from inductor_debug.models.errors import ConfigurationError, closest_first, invalid_choice
@@ -23,7 +22,9 @@ from inductor_debug.stages.accelerators.config import AccelConfig
 from inductor_debug.stages.accelerators.profile import Profile
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.execution import Executor
-from inductor_debug.stages.backends.fault_kinds import FAULTS, Site, valid_strength
+from inductor_debug.stages.backends.faults.kinds import FAULTS
+from inductor_debug.stages.backends.faults.rewriting import traced, with_fault
+from inductor_debug.stages.backends.faults.site import valid_strength
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.rules.violations import Violations
@@ -155,116 +156,15 @@ class PlantedFault(AcceleratorAdapter):
             return functools.partial(_raise, error)
 
     def _compile(self, gm: fx.GraphModule, inputs: Sequence[Tensor], *, plant: bool) -> Callable[..., Sequence[Tensor]]:
-        if not plant:
-            return self.inner.compile(retraced(fx.Interpreter(gm), inputs, self.inner.decompositions), inputs)
-        planting = _Planting(gm, self)
-        memory = planting.memory(inputs) if self.fault.remembers else []
-        inputs = [*inputs, *memory]
-        compiled = self.inner.compile(retraced(planting, inputs, self.inner.decompositions), inputs)
-        self.planted = True
-        log.info("compiled %s", self.name)
-        if not memory:
-            return compiled
-        return _Remembering(compiled, memory[0].shape, {"dtype": memory[0].dtype, "device": memory[0].device})
-
-
-class _Planting(fx.Interpreter):
-    """Runs a graph as it is, but for one value. With a memory, that is two more inputs and one more output."""
-
-    extra_traceback = False  # it would be written into the user's message
-
-    def __init__(self, gm: fx.GraphModule, plan: PlantedFault) -> None:
-        super().__init__(gm)
-        self.plan = plan
-        self.site: Site | None = None
-        self.remembered: tuple[Tensor, ...] = ()
-        self.node: fx.Node = next(node for node in gm.graph.nodes if node.name == plan.node)
-
-    def run(self, *inputs: Any) -> Any:  # type: ignore[override]
-        count = len(inputs) - 2 if self.plan.fault.remembers else len(inputs)
-        self.remembered = inputs[count:]
-        outputs = super().run(*inputs[:count])
-        assert self.site is not None
-        return (*outputs, self.site.value) if self.remembered else outputs
-
-    def run_node(self, n: fx.Node) -> Any:
-        if n is not self.node:
-            return super().run_node(n)
-        args, kwargs = self.fetch_args_kwargs_from_env(n)
-        result = super().run_node(n)
-        several = isinstance(result, (tuple, list))
-        self._check_output(result)
-        value = result[self.plan.output] if several else result
-        output = self.plan.output if several else None
-        self.site = Site(n.target, args, kwargs, value, output, self.plan.strength, *self.remembered)
-        wrong = self._wrong(self.site)
-        return type(result)(wrong if i == output else each for i, each in enumerate(result)) if several else wrong
-
-    def _check_output(self, result: Any) -> None:
-        outputs = list(result) if isinstance(result, (tuple, list)) else [result]
-        tensors = [index for index, each in enumerate(outputs) if isinstance(each, Tensor)]
-        if self.plan.output not in tensors:
-            raise invalid_choice("backend.options.output", self.plan.output, map(str, tensors))
-
-    def _wrong(self, site: Site) -> Tensor:
-        wrong = self.plan.fault.apply(site)
-        assert (wrong.shape, wrong.dtype) == (site.value.shape, site.value.dtype), site.target
-        if wrong.stride() == site.value.stride():
-            return wrong
-        return torch.ops.aten.copy.default(site.value, wrong)  # what follows may view it, which depends on strides
-
-    def memory(self, inputs: Sequence[Any]) -> list[Tensor]:
-        """The value of the call before and whether there was none, as example inputs."""
-        value = self.node.meta["val"]
-        self._check_output(value)
-        value = value[self.plan.output] if isinstance(value, (tuple, list)) else value
-        if not all(isinstance(size, int) for size in value.shape):
-            raise ConfigurationError(
-                f"backend.options.fault: got 'stale_buffer' at {self.node.name} of shape {tuple(value.shape)}; "
-                "valid: a node without symbolic sizes."
-            )
-        with _fake_mode(inputs):
-            previous = torch.zeros(tuple(value.shape), dtype=value.dtype, device=value.device)
-            return [previous, torch.ones((), dtype=torch.bool, device=value.device)]
-
-
-class _Remembering:
-    """Calls a compiled graph with its last output of the call before."""
-
-    def __init__(
-        self, compiled: Callable[..., Sequence[Tensor]], shape: Sequence[int], like: Mapping[str, Any]
-    ) -> None:
-        self.compiled, self.shape, self.like = compiled, tuple(shape), dict(like)
-        self.previous: Tensor | None = None
-
-    def __call__(self, *inputs: Tensor) -> Sequence[Tensor]:
-        first = torch.tensor(self.previous is None, device=self.like["device"])
-        previous = torch.zeros(self.shape, **self.like) if self.previous is None else self.previous
-        *outputs, value = self.compiled(*inputs, previous, first)
-        self.previous = value.detach().clone(memory_format=torch.contiguous_format)
-        return outputs
-
-
-def retraced(
-    interpreter: fx.Interpreter, inputs: Sequence[Any], decompositions: Mapping[Any, Callable[..., Any]] | None
-) -> fx.GraphModule:
-    """What ``interpreter`` does with inputs like these, as a graph, decomposed."""
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    with _fake_mode(inputs) as mode, fx.traceback.preserve_node_meta(), torch.no_grad():
-        trace = make_fx(
-            interpreter.run,
-            decomposition_table=dict(decompositions or {}),
-            tracing_mode="fake" if mode is None else "real",
-        )
-        graph: fx.GraphModule = trace(*inputs)
-    return graph
-
-
-def _fake_mode(inputs: Sequence[Any]) -> AbstractContextManager[Any]:
-    """The fake tensors' own mode, in which tensors that a fault makes are fake too; nothing for real tensors."""
-    modes = [mode for tensor in inputs if (mode := getattr(tensor, "fake_mode", None)) is not None]
-    return modes[0] if modes else nullcontext()
+        if plant:
+            gm = with_fault(gm, inputs, self.node, self.fault, strength=self.strength, output=self.output)
+        if self.inner.decompositions:
+            gm = traced(fx.Interpreter(gm).run, inputs, self.inner.decompositions)
+        compiled = self.inner.compile(gm, inputs)
+        if plant:
+            self.planted = True
+            log.info("compiled %s", self.name)
+        return compiled
 
 
 def _operations(gm: fx.GraphModule) -> list[str]:

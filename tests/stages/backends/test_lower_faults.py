@@ -8,7 +8,9 @@ import torch
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.stages.backends.fault_kinds import FAULTS, Site, narrow_accumulation, to_bfloat16_values
+from inductor_debug.stages.backends.faults.kinds import FAULTS
+from inductor_debug.stages.backends.faults.reductions import narrow_accumulation, to_bfloat16_values
+from inductor_debug.stages.backends.faults.site import Site
 from inductor_debug.stages.backends.planted import PlantedFault
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.capture.compilation import capture

@@ -1,74 +1,18 @@
-"""Ways for an operation to be wrong: functions from the right value to the wrong one, in operations that trace."""
+"""Faults of what runs along a dimension: reductions, normalizations, products."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.backends.faults.site import Site, refused, require_floating
 
 aten = torch.ops.aten
 
 MOST_BLOCKS = 32
 """Blocks that an accumulation is cut into at most: each becomes operations of the graph."""
-
-
-@dataclass(frozen=True)
-class Site:
-    """Where a fault is planted, while the graph is traced.
-
-    Attributes:
-        target: the operation.
-        args, kwargs: what it was called with.
-        value: what it gave (of several outputs, the chosen one).
-        output: which output, None for an operation of one.
-        strength: as the fault defines it.
-        previous, first: ``value`` of the call before, and whether there was none (a bool scalar); for a fault that
-            remembers.
-    """
-
-    target: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    value: Tensor
-    output: int | None
-    strength: float
-    previous: Tensor | None = None
-    first: Tensor | None = None
-
-    def again(self, args: Sequence[Any]) -> Tensor:
-        """The chosen output of the operation called with other arguments."""
-        result = self.target(*args, **self.kwargs)
-        return result if self.output is None else result[self.output]
-
-
-def scale(site: Site) -> Tensor:
-    _require_inexact("scale", site)
-    return site.value * (1 + site.strength)
-
-
-def dropped_tail(site: Site) -> Tensor:
-    if site.value.dim() == 0:
-        raise _refused("dropped_tail", site, "its value has no dimension", "a node of rank 1 or more")
-    length = site.value.shape[-1]
-    kept = torch.arange(length, device=site.value.device) < length - int(site.strength)
-    return torch.where(kept, site.value, torch.zeros_like(site.value))
-
-
-def nan_at_edge(site: Site) -> Tensor:
-    _require_floating("nan_at_edge", site)
-    count = site.value.numel()
-    right = torch.arange(count, device=site.value.device).reshape(site.value.shape) < count - int(site.strength)
-    return torch.where(right, site.value, torch.full_like(site.value, math.nan))
-
-
-def stale_buffer(site: Site) -> Tensor:
-    assert site.previous is not None and site.first is not None
-    return torch.where(site.first, site.value, site.previous)
-
 
 _SHAPE_KEPT: dict[Any, int] = {
     aten._softmax: 1, aten._log_softmax: 1, aten._softmax_backward_data: 2, aten._log_softmax_backward_data: 2,
@@ -88,10 +32,10 @@ def wrong_axis(site: Site) -> Tensor:
     position = (_SHAPE_KEPT | _REDUCING).get(packet)
     if position is None:
         names = ", ".join(str(each) for each in (*_SHAPE_KEPT, *_REDUCING, aten.native_layer_norm))
-        raise _refused("wrong_axis", site, "it works along no dimension of its own", names)
+        raise refused("wrong_axis", site, "it works along no dimension of its own", names)
     given = site.args[position] if len(site.args) > position else None
     if given is None or (isinstance(given, Sequence) and not given):
-        raise _refused("wrong_axis", site, "it covers all dimensions", "a node that works along some of them")
+        raise refused("wrong_axis", site, "it covers all dimensions", "a node that works along some of them")
     old = given[-1] if isinstance(given, Sequence) else given
     if packet in _SHAPE_KEPT:
         new = _another_dimension(site, [old], equal=False)
@@ -103,7 +47,7 @@ def wrong_axis(site: Site) -> Tensor:
 def _normalized_over_another(site: Site) -> Tensor:
     x, normalized, *rest = site.args
     if len(normalized) != 1:
-        raise _refused("wrong_axis", site, f"it normalizes over {len(normalized)} dimensions", "a node with one")
+        raise refused("wrong_axis", site, f"it normalizes over {len(normalized)} dimensions", "a node with one")
     dim = _another_dimension(site, [-1], equal=True)
     result = site.again([x.transpose(dim, -1), normalized, *rest])
     return result if site.output else result.transpose(dim, -1)  # mean and deviation have size 1 there
@@ -119,7 +63,7 @@ def _another_dimension(site: Site, dims: Sequence[int], *, equal: bool) -> int:
         if dim not in taken and shape[dim] > 1 and (not equal or shape[dim] == size):
             return dim
     need = f"of size {size}" if equal else "larger than 1"
-    raise _refused("wrong_axis", site, f"its input {list(shape)} has no other dimension {need}", "a node with one")
+    raise refused("wrong_axis", site, f"its input {list(shape)} has no other dimension {need}", "a node with one")
 
 
 _FACTORS: dict[Any, dict[int, int]] = {
@@ -138,16 +82,16 @@ _GROUPS = {aten.convolution: (6, 8), aten.convolution_backward: (7, 9)}
 
 
 def narrow_accumulation(site: Site) -> Tensor:
-    _require_floating("narrow_accumulation", site)
+    require_floating("narrow_accumulation", site)
     packet = getattr(site.target, "overloadpacket", None)
     if packet in (aten.sum, aten.mean):
         return _narrow_sum(site, mean=packet == aten.mean)
     factors = _BACKWARD_FACTORS[site.output or 0] if packet == aten.convolution_backward else _FACTORS.get(packet)
     if factors is None:
         names = ", ".join(str(each) for each in (*_FACTORS, aten.convolution_backward, aten.sum, aten.mean))
-        raise _refused("narrow_accumulation", site, "it accumulates nothing", names)
+        raise refused("narrow_accumulation", site, "it accumulates nothing", names)
     if packet in _GROUPS and (site.args[_GROUPS[packet][0]] or site.args[_GROUPS[packet][1]] != 1):
-        raise _refused("narrow_accumulation", site, "it is grouped or transposed", "a plain convolution")
+        raise refused("narrow_accumulation", site, "it is grouped or transposed", "a plain convolution")
     args = [arg.to(torch.float32) if isinstance(arg, Tensor) else arg for arg in site.args]
     first, dim = next(iter(factors.items()))
     total = None
@@ -169,7 +113,7 @@ def _narrow_sum(site: Site, *, mean: bool) -> Tensor:
     dims = [dim % x.dim() for dim in given] if given else list(range(x.dim()))
     keep = bool(site.args[2]) if len(site.args) > 2 else False
     if not dims:
-        raise _refused("narrow_accumulation", site, "it adds up one element", "a node that sums several")
+        raise refused("narrow_accumulation", site, "it adds up one element", "a node that sums several")
     along = max(dims, key=lambda dim: x.shape[dim])
     total = torch.zeros_like(site.value, dtype=torch.float32)
     for start, length in _blocks(x.shape[along], site.strength):
@@ -186,60 +130,3 @@ def to_bfloat16_values(x: Tensor) -> Tensor:
     """float32 rounded to bfloat16's values, to nearest even, by its bits: a pair of casts a compiler may cancel."""
     bits = x.view(torch.int32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) & -0x10000).view(torch.float32)
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A way to be wrong.
-
-    Attributes:
-        meaning: what the node then gives, in one line; ``s`` is the strength.
-        apply: from the right value to the wrong one, in operations that can be traced.
-        strength: by default.
-        whole: True where the strength is a count, 1 or more.
-        remembers: True where the fault needs the value of the call before.
-    """
-
-    meaning: str
-    apply: Callable[[Site], Tensor]
-    strength: float = 1
-    whole: bool = True
-    remembers: bool = False
-
-
-FAULTS = {
-    "none": Fault("the right value: the control, the same path without a fault", lambda site: site.value),
-    "scale": Fault("1 + s times the right value", scale, 0.05, whole=False),
-    "dropped_tail": Fault("zero in the last s elements of the last dimension", dropped_tail, 1),
-    "wrong_axis": Fault("reduced or normalized along another dimension (s is not used)", wrong_axis),
-    "narrow_accumulation": Fault("accumulated in bfloat16, rounded after every s terms", narrow_accumulation, 8),
-    "nan_at_edge": Fault("NaN in the last s elements", nan_at_edge, 1),
-    "stale_buffer": Fault("the value of the call before (s is not used)", stale_buffer, remembers=True),
-}
-
-
-def _refused(fault: str, site: Site, why: str, valid: str) -> ConfigurationError:
-    return ConfigurationError(f"backend.options.fault: got {fault!r} at {site.target}, but {why}; valid: {valid}.")
-
-
-def _require_inexact(fault: str, site: Site) -> None:
-    if not (site.value.is_floating_point() or site.value.is_complex()):
-        raise _refused(fault, site, f"its value is {site.value.dtype}", "a node of floating or complex values")
-
-
-def _require_floating(fault: str, site: Site) -> None:
-    if not site.value.is_floating_point():
-        raise _refused(fault, site, f"its value is {site.value.dtype}", "a node of floating-point values")
-
-
-def valid_strength(name: str, fault: Fault, given: float | None) -> float:
-    if given is None:
-        return fault.strength
-    fine = isinstance(given, (int, float)) and not isinstance(given, bool) and math.isfinite(given)
-    if fine and (not fault.whole or (given >= 1 and given == int(given))):
-        return given
-    raise ConfigurationError(
-        f"backend.options.strength: got {given!r} for {name} ({fault.meaning}); valid: "
-        f"{'a whole number, 1 or more' if fault.whole else 'a finite number'}.\n"
-        f"Try: backend.options.strength={fault.strength}"
-    )
