@@ -63,7 +63,14 @@ class Fault:
 
 
 def refused(fault: str, site: Site, why: str, valid: str) -> ConfigurationError:
-    """That a fault can't be at a node. ``valid``: nodes where it can be."""
+    """That a fault can't be at a node.
+
+    Args:
+        fault: its name.
+        site: the node.
+        why: what the node lacks.
+        valid: nodes where it can be.
+    """
     return ConfigurationError(
         f"backend.options.fault: got {fault!r} at {site.target}, but {why}; valid: {valid}.\n"
         "Try: backend.options.node=NODE, one of those, or backend.options.fault=scale"
