@@ -21,6 +21,22 @@ _given: "WeakKeyDictionary[fx.GraphModule, tuple[Halves, str]]" = WeakKeyDiction
 """A graph that a front has given to an adapter → where it is from."""
 
 
+_GRAPH = "inductor_debug_graph"
+"""Where a node's metadata has the id of its graph: a part that is cut out keeps it with the node."""
+
+
+def mark(gm: fx.GraphModule, graph_id: str) -> None:
+    """Have each node say which graph it is from; names alone are not unique among graphs."""
+    for node in gm.graph.nodes:
+        node.meta[_GRAPH] = graph_id
+
+
+def graph_of(node: fx.Node) -> str | None:
+    """Id of the graph that a node is from, where a front gave that to an adapter, whole or in parts; else None."""
+    found: str | None = node.meta.get(_GRAPH)
+    return found
+
+
 def record_of(gm: fx.GraphModule) -> GraphRecord:
     """The record of a graph that an adapter is given: its id, and its nodes with the model's lines and modules.
 
@@ -91,6 +107,7 @@ class Front:
         self, halves: Halves, common: ToldGraph | None, direction: str, gm: fx.GraphModule, inputs: Sequence[Any]
     ) -> Callable[..., Any]:
         _given[gm] = (halves, direction)
+        mark(gm, f"{halves.number}.{direction}")
         told = common.given(direction, gm, record_of(gm)) if common is not None else None
         began = time.perf_counter()
         compiled, watched = self.watch.watched(lambda: self._compile(gm, inputs), gm)

@@ -53,6 +53,16 @@ def maker_of(settings: Settings, backend: str | AcceleratorAdapter | GivenBacken
     """
     if isinstance(backend, str):
         return lambda: build_adapter(settings)
+    adapter = adapter_of(backend)
+    return lambda: adapter
+
+
+def adapter_of(backend: AcceleratorAdapter | GivenBackend) -> AcceleratorAdapter:
+    """The adapter that is given, or one of a callable for ``torch.compile``.
+
+    Raises:
+        ConfigurationError: it is not whole, see :func:`check_adapter`.
+    """
     adapter = backend if isinstance(backend, AcceleratorAdapter) else _Function(backend)
     check_adapter(adapter, type(adapter).__name__)
-    return lambda: adapter
+    return adapter

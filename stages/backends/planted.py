@@ -22,9 +22,12 @@ from inductor_debug.stages.accelerators.config import AccelConfig
 from inductor_debug.stages.accelerators.profile import Profile
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.execution import Executor
+from inductor_debug.stages.backends.faults.conditions import ALWAYS, ONLY, Condition
 from inductor_debug.stages.backends.faults.kinds import FAULTS
-from inductor_debug.stages.backends.faults.rewriting import traced, with_fault
+from inductor_debug.stages.backends.faults.rewriting import make_values_known, traced, with_fault
 from inductor_debug.stages.backends.faults.site import valid_strength
+from inductor_debug.stages.backends.front import graph_of, mark
+from inductor_debug.stages.backends.given import GivenBackend, adapter_of
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.rules.violations import Violations
@@ -40,17 +43,21 @@ class PlantedFault(AcceleratorAdapter):
     """Another adapter, wrong at one node of one graph.
 
     Args:
-        inner: the adapter, its name, or its dotted path.
+        inner: the adapter, its name, its dotted path, or a callable for ``torch.compile``. One that takes Dynamo's
+            graphs is given AOTAutograd's.
         node: name of the node in the captured AOT graph; it must be an operation.
         graph: ``g0.forward``, ``g0.backward``, ``g1.forward``, …
         fault: one of :data:`FAULTS`.
         strength: see :data:`FAULTS`; the fault's own by default.
         output: which output of an operation that has several.
+        only: when the fault shows, one of :data:`ONLY`.
+        above: elements above which it does, of ``only="above"``.
+        alignment: of ``only="unaligned"``; the profile's by default.
         options, inductor: the inner adapter's ``backend.options`` and ``backend.inductor``, where it is named.
         accel: the profile for it, where it is named.
 
     Attributes:
-        planted: True once the graph with the fault has been compiled.
+        planted: True once the graph with the fault has been compiled; False where the fault does not show in it.
         graphs: ids of the graphs compiled since :meth:`dynamo_backend`.
 
     Raises:
@@ -61,7 +68,7 @@ class PlantedFault(AcceleratorAdapter):
 
     def __init__(
         self,
-        inner: AcceleratorAdapter | str,
+        inner: str | AcceleratorAdapter | GivenBackend,
         node: str,
         fault: str,
         graph: str = "g0.forward",
@@ -70,6 +77,9 @@ class PlantedFault(AcceleratorAdapter):
         options: Mapping[str, Any] | None = None,
         inductor: Mapping[str, Any] | None = None,
         accel: AccelConfig | None = None,
+        only: str = ALWAYS,
+        above: int = 1024,
+        alignment: int | None = None,
     ) -> None:
         if fault not in FAULTS:
             raise invalid_choice("backend.options.fault", fault, FAULTS)
@@ -80,10 +90,16 @@ class PlantedFault(AcceleratorAdapter):
             )
         self.fault, self.graph, self.node, self.output = FAULTS[fault], graph, node, output
         self.strength = valid_strength(fault, self.fault, strength)
-        named = isinstance(inner, str)
-        config = BackendConfig(str(inner), str(inner), dict(options or {}), dict(inductor or {}))
-        self.inner: AcceleratorAdapter = build_adapter(config, accel) if named else inner  # type: ignore[assignment]
+        declared = accel.alignment if accel is not None else None
+        self.condition = Condition(only, above, declared if alignment is None else alignment)
+        self.inner = (
+            build_adapter(BackendConfig(inner, inner, dict(options or {}), dict(inductor or {})), accel)
+            if isinstance(inner, str)
+            else adapter_of(inner)
+        )
         self.name = f"{self.inner.name} with {fault} at {graph}:{node}"
+        if only != ALWAYS:
+            self.name += f", {ONLY[only]}"
         self.planted = False
         self.graphs: list[str] = []
 
@@ -107,13 +123,17 @@ class PlantedFault(AcceleratorAdapter):
         self.inner.validate()
 
     def validate_compiled(self) -> None:
-        if self.planted:
+        if self.graph in self.graphs:
             return
         raise invalid_choice("backend.options.graph", self.graph, self.graphs)
 
     def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
-        """Compile a graph, or a part of one; the fault is planted where it has an operation of that name."""
-        return self._compile(gm, example_inputs, plant=self.node in _operations(gm))
+        """Compile a graph, or a part of one: the fault is planted where that has the operation.
+
+        A node that says which graph it is from has to be from the right one; any other is told by its name.
+        """
+        known = [graph_of(node) for node in gm.graph.nodes if node.name == self.node and node.op == "call_function"]
+        return self._compile(gm, example_inputs, plant=bool(known) and known[0] in (self.graph, None))
 
     def dynamo_backend(self) -> Callable[..., Any]:
         from inductor_debug.stages.torch_internals.backends import aot_backend
@@ -148,6 +168,7 @@ class PlantedFault(AcceleratorAdapter):
         if graph_id not in self.graphs:
             self.graphs.append(graph_id)
         plant = graph_id == self.graph
+        mark(gm, graph_id)
         try:
             if plant and self.node not in _operations(gm):
                 raise _no_such_node(self.node, graph_id, _operations(gm))
@@ -156,15 +177,23 @@ class PlantedFault(AcceleratorAdapter):
             return functools.partial(_raise, error)
 
     def _compile(self, gm: fx.GraphModule, inputs: Sequence[Tensor], *, plant: bool) -> Callable[..., Sequence[Tensor]]:
-        if plant:
-            gm = with_fault(gm, inputs, self.node, self.fault, strength=self.strength, output=self.output)
+        shows = plant and self._shows(gm, inputs)
+        if shows:
+            gm = with_fault(gm, self.node, self.fault, strength=self.strength, output=self.output)
         if self.inner.decompositions:
             gm = traced(fx.Interpreter(gm).run, inputs, self.inner.decompositions)
         compiled = self.inner.compile(gm, inputs)
-        if plant:
+        if shows:
             self.planted = True
             log.info("compiled %s", self.name)
+        elif plant:
+            log.warning("compiled %s; it does not show in this graph", self.name)
         return compiled
+
+    def _shows(self, gm: fx.GraphModule, inputs: Sequence[Tensor]) -> bool:
+        make_values_known(gm, inputs)
+        node = next(item for item in gm.graph.nodes if item.name == self.node)
+        return self.condition.met(node, self.output)
 
 
 def _operations(gm: fx.GraphModule) -> list[str]:

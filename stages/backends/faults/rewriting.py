@@ -16,15 +16,14 @@ from inductor_debug.stages.backends.faults.site import Fault, Site
 Decompositions = Mapping[Any, Callable[..., Any]] | None
 
 
-def with_fault(
-    gm: fx.GraphModule, example_inputs: Sequence[Any], name: str, fault: Fault, *, strength: float, output: int
-) -> fx.GraphModule:
+def with_fault(gm: fx.GraphModule, name: str, fault: Fault, *, strength: float, output: int) -> fx.GraphModule:
     """A copy of an AOT graph in which what follows a node takes a wrong value of it.
 
     Args:
-        gm: the graph; left as it is.
-        example_inputs: fake or real tensors, for a graph whose nodes have no fake values.
+        gm: the graph, whose nodes have fake values; left as it is.
         name: of an operation of the graph.
+        fault: what is wrong there.
+        strength: as the fault defines it.
         output: which output of an operation that has several.
 
     Raises:
@@ -32,8 +31,6 @@ def with_fault(
     """
     made = _copied(gm)
     node = next(item for item in made.graph.nodes if item.name == name)
-    if "val" not in node.meta:
-        FakeTensorProp(made).propagate(*example_inputs)
     value = _value_of(made.graph, node, output)
     read = [item for item in node.all_input_nodes if not isinstance(item.meta["val"], (tuple, list))]
     taken = list(dict.fromkeys([*read, value]))
@@ -45,6 +42,12 @@ def with_fault(
     made.graph.lint()
     made.recompile()
     return made
+
+
+def make_values_known(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
+    """Give the nodes of a graph the fake values that AOTAutograd's have, where they have none."""
+    if any("val" not in node.meta for node in gm.graph.nodes if node.op == "call_function"):
+        FakeTensorProp(gm).propagate(*example_inputs)
 
 
 def _copied(gm: fx.GraphModule) -> fx.GraphModule:
