@@ -8,8 +8,9 @@ planted, and what was named; then how many were named exactly, and how many clea
 
 import argparse
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,6 +18,9 @@ from torch import nn
 
 from inductor_debug.models.compat import prepare_torchvision
 from inductor_debug.stages.localize.api import localize
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "stages"))
+from inductor_faults import LOWERINGS, wrong_lowering_at
 
 prepare_torchvision()
 import torchvision  # noqa: E402 - after its operators are known
@@ -44,68 +48,9 @@ def vit() -> tuple[nn.Module, tuple[Any, ...]]:
     return model, (torch.randn(2, 3, 32, 32),)
 
 
-LEFT_OUT = (
-    *("aten.full", "aten.reshape", "aten.expand"),
-    *("aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm", "aten.convolution", "aten._scaled_dot_product"),
-)
-"""No arithmetic, and a library's calls: what is added to a lowering of these is another buffer than theirs."""
-
 MODELS: dict[str, Callable[[], tuple[nn.Module, tuple[Any, ...]]]] = {
     "bert": bert, "gpt2": gpt2, "resnet": resnet, "vit": vit,
 }  # fmt: skip
-
-
-def _ops() -> Any:
-    from torch._inductor.lowering import lowerings
-
-    return lowerings, torch.ops.aten
-
-
-def scaled(value: Any, by: float) -> Any:
-    lowerings, aten = _ops()
-    return lowerings[aten.mul.Tensor](value, 1 + by)
-
-
-def shifted(value: Any, by: float) -> Any:
-    lowerings, aten = _ops()
-    return lowerings[aten.add.Tensor](value, by)
-
-
-def negated(value: Any, by: float) -> Any:
-    lowerings, aten = _ops()
-    return lowerings[aten.neg.default](value)
-
-
-KINDS = {"scaled": (scaled, 0.01), "shifted": (shifted, 0.1), "negated": (negated, 0.0)}
-
-
-@contextmanager
-def planted(site: str, kind: str) -> Iterator[list[str]]:
-    """Inside, the lowering of each graph's node of that name is wrong; yields the names of nodes that were lowered."""
-    from torch._inductor import graph as inductor_graph
-    from torch._inductor.virtualized import V
-
-    original = inductor_graph.GraphLowering.call_function
-    wrong, by = KINDS[kind]
-    noted: list[str] = []
-
-    def call_function(self: Any, target: Any, args: Any, kwargs: Any) -> Any:
-        result = original(self, target, args, kwargs)
-        node = V.graph.current_node
-        value = node.meta.get("val")
-        fits = isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel() > 1
-        computed = isinstance(target, torch._ops.OpOverload) and not target.is_view and "copy_" not in str(target)
-        if not fits or not computed or str(target).startswith(LEFT_OUT):
-            return result
-        if node.name not in noted:
-            noted.append(node.name)
-        return wrong(result, by) if node.name == site else result
-
-    inductor_graph.GraphLowering.call_function = call_function
-    try:
-        yield noted
-    finally:
-        inductor_graph.GraphLowering.call_function = original
 
 
 def case_of(name: str, mode: str, dtype: torch.dtype) -> tuple[nn.Module, tuple[Any, ...]]:
@@ -135,16 +80,16 @@ def main() -> None:
             for dtype in options.dtypes:
                 module, args = case_of(name, mode, getattr(torch, dtype))
                 torch.compiler.reset()
-                with planted("", "scaled") as noted:
+                with wrong_lowering_at("", "scaled") as noted:
                     clean = localize(module, args, mode=mode).localization
                 counts["clean"] += 1
                 counts["false"] += bool(clean.culprits)
                 print(f"{name} {mode} {dtype} clean: {clean.kind} {clean.message}", flush=True)
                 sites = list(noted)
                 for _ in range(options.faults):
-                    site, kind = numbers.choice(sites), numbers.choice(list(KINDS))
+                    site, kind = numbers.choice(sites), numbers.choice(list(LOWERINGS))
                     torch.compiler.reset()
-                    with planted(site, kind):
+                    with wrong_lowering_at(site, kind):
                         found = localize(module, args, mode=mode).localization
                     named = [(item.place.graph, item.place.node, item.kind) for item in found.culprits]
                     exact = bool(named) and all(node == site for _, node, _ in named)
