@@ -22,7 +22,7 @@ from inductor_debug.stages.accelerators.config import AccelConfig
 from inductor_debug.stages.accelerators.profile import Profile
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.execution import Executor
-from inductor_debug.stages.backends.faults.conditions import ALWAYS, ONLY, Condition
+from inductor_debug.stages.backends.faults.conditions import ALWAYS, Condition
 from inductor_debug.stages.backends.faults.kinds import FAULTS
 from inductor_debug.stages.backends.faults.rewriting import make_values_known, traced, with_fault
 from inductor_debug.stages.backends.faults.site import valid_strength
@@ -50,7 +50,7 @@ class PlantedFault(AcceleratorAdapter):
         fault: one of :data:`FAULTS`.
         strength: see :data:`FAULTS`; the fault's own by default.
         output: which output of an operation that has several.
-        only: when the fault shows, one of :data:`ONLY`.
+        only: when the fault shows, one of :data:`.conditions.ONLY`.
         above: elements above which it does, of ``only="above"``.
         alignment: of ``only="unaligned"``; the profile's by default.
         options, inductor: the inner adapter's ``backend.options`` and ``backend.inductor``, where it is named.
@@ -99,7 +99,7 @@ class PlantedFault(AcceleratorAdapter):
         )
         self.name = f"{self.inner.name} with {fault} at {graph}:{node}"
         if only != ALWAYS:
-            self.name += f", {ONLY[only]}"
+            self.name += f", only={only}"
         self.planted = False
         self.graphs: list[str] = []
 
@@ -172,9 +172,12 @@ class PlantedFault(AcceleratorAdapter):
         try:
             if plant and self.node not in _operations(gm):
                 raise _no_such_node(self.node, graph_id, _operations(gm))
-            return self._compile(gm, inputs, plant=plant)
+            compiled = self._compile(gm, inputs, plant=plant)
         except ConfigurationError as error:
             return functools.partial(_raise, error)
+        if plant and not self.planted:
+            log.warning("%s: the fault does not show in this graph", self.name)
+        return compiled
 
     def _compile(self, gm: fx.GraphModule, inputs: Sequence[Tensor], *, plant: bool) -> Callable[..., Sequence[Tensor]]:
         shows = plant and self._shows(gm, inputs)
@@ -186,8 +189,6 @@ class PlantedFault(AcceleratorAdapter):
         if shows:
             self.planted = True
             log.info("compiled %s", self.name)
-        elif plant:
-            log.warning("compiled %s; it does not show in this graph", self.name)
         return compiled
 
     def _shows(self, gm: fx.GraphModule, inputs: Sequence[Tensor]) -> bool:
