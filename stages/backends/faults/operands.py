@@ -17,6 +17,7 @@ _MASKED: dict[Any, int] = {
 _ATTENTION = (
     aten._scaled_dot_product_flash_attention_for_cpu, aten.scaled_dot_product_attention,
     aten._scaled_dot_product_efficient_attention, aten._scaled_dot_product_flash_attention,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward,
 )  # fmt: skip
 
 

@@ -36,6 +36,7 @@ def with_fault(gm: fx.GraphModule, name: str, fault: Fault, *, strength: float, 
     taken = list(dict.fromkeys([*read, value]))
     chosen = None if value is node else output
     body = traced(_applied(node, taken, fault, strength, chosen), [item.meta["val"] for item in taken], None)
+    body.graph.eliminate_dead_code()  # outputs of an operation of several that the fault does not take
     readers = list(value.users)
     wrong = _spliced(made, value, dict(zip(_placeholders(body), taken, strict=True)), body)
     value.replace_all_uses_with(wrong, delete_user_cb=readers.__contains__)

@@ -280,3 +280,10 @@ def test_a_node_of_that_name_in_the_other_graph_is_right() -> None:
         changed.append(len(fault.inner.given.graph.nodes) > len(part.nodes))
         assert any(node.name.startswith("mm") for node in gm.graph.nodes)
     assert changed == [True, False]
+
+
+def test_nothing_is_put_in_that_nothing_reads() -> None:
+    gm, inputs = graph_of(aten.native_layer_norm.default, SQUARE, [8], None, None, 1e-5, output=0)
+    inner = Vendor()
+    PlantedFault(inner, "node", "wrong_axis").compile(gm, inputs)
+    assert all(node.users for node in inner.given.graph.nodes if node.op == "call_function")
