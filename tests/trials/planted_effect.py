@@ -70,7 +70,8 @@ def effect(
         outputs = max((_floors(*three) for three in zip(result, faulty, gold, strict=True)), default=0.0)
         three = ours.values[node], ours.gold
         seen, local = three if output is None else (item[output] for item in three)
-        return Effect(_floors(seen, theirs.values[_last_added(right, wrong)], local), outputs)
+        faulty = theirs.values[_last_added(right, wrong)] if len(wrong.graph.nodes) > len(right.graph.nodes) else seen
+        return Effect(_floors(seen, faulty, local), outputs)
 
 
 def _last_added(right: fx.GraphModule, wrong: fx.GraphModule) -> str:

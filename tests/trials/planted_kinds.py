@@ -2,7 +2,8 @@
 
 Usage: ``python tests/trials/planted_kinds.py [--models bert gpt2 resnet10] [--seed 0] [--kinds scale …]
 [--only always fused above unaligned] [--graphs forward backward] [--node NAME] [--dtype float32]
-[--backend aot_eager]``. The models ``bert_full``, ``resnet18_full`` and ``ssm_full`` have the sizes of ``conf/model``.
+[--backend aot_eager]``. ``bert_masked`` has a
+padding mask; ``bert_full``, ``resnet18_full`` and ``ssm_full`` have the sizes of ``conf/model``.
 
 Each fault goes to ``localize(module, args, backend=PlantedFault(…))``. A training step of each model is run by torch
 once, operation by operation. All its plants are held against that run, of which localization looks at the graph with
@@ -21,7 +22,7 @@ import random
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
@@ -45,11 +46,24 @@ from inductor_debug.stages.localize.engine import Localized
 from inductor_debug.stages.localize.in_place import ReferenceRun, reference_run
 from inductor_debug.stages.localize.replay import Seen, computes
 
-OTHERS = {
-    "resnet10": lambda: (ResNet(BasicBlock, [1, 1, 1, 1], num_classes=10), (torch.randn(2, 3, 32, 32),)),
-    "bert_full": lambda: bert.build(119547, 12, 768, 12, 3072, 0.0),
-    "resnet18_full": lambda: torchvision_models.build("resnet18"),
-    "ssm_full": lambda: ssm.build(16384, 512, 11, 16, 2, 4, 16),
+
+def resnet10() -> tuple[nn.Module, tuple[Any, ...]]:
+    return ResNet(BasicBlock, [1, 1, 1, 1], num_classes=10), (torch.randn(2, 3, 32, 32),)
+
+
+def masked_bert(*sizes: int, batch: int = 1, length: int = 128) -> tuple[nn.Module, tuple[Any, ...]]:
+    """A BERT of which the first text is shorter than the batch's length."""
+    module, _, given = bert.build(batch, length, *sizes, dropout=0.0)
+    given["attention_mask"][0, length // 2 :] = 0
+    return module, tuple(given.values())
+
+
+OTHERS: dict[str, Callable[[], tuple[nn.Module, tuple[Any, ...]]]] = {
+    "resnet10": resnet10,
+    "bert_masked": lambda: masked_bert(999, 2, 128, 4, 256, batch=2, length=32),
+    "bert_full": masked_bert,
+    "resnet18_full": lambda: torchvision_models.build("resnet18", 1, 224),
+    "ssm_full": lambda: ssm.build(1, 128),
 }
 STRENGTHS = {"scale": 1e-3, "dropped_tail": 16}
 """Of the kinds whose own strength is another."""
