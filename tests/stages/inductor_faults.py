@@ -164,7 +164,26 @@ class Argmin(nn.Module):
         return (x.t() + 0.5).argmin()
 
 
-REAL: dict[str, tuple[Callable[[], nn.Module], Callable[[], tuple[Tensor, ...]]]] = {
-    "argmin": (Argmin, lambda: (torch.randn(2, 2, generator=torch.Generator().manual_seed(0)),)),
+class RepeatInterleave(nn.Module):
+    """torch 2.13 reads before the start where the sizes are dynamic: pytorch/pytorch#187027."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.repeat_interleave((x + 1).flatten(), 2).flip(0)
+
+
+def drawn() -> Tensor:
+    return torch.randn(8, 8, generator=torch.Generator().manual_seed(0))
+
+
+def of_any_size() -> Tensor:
+    x = drawn()
+    for dim in range(x.dim()):
+        torch._dynamo.mark_dynamic(x, dim)
+    return x
+
+
+REAL: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor]]] = {
+    "argmin": (Argmin, drawn),
+    "repeat_interleave": (RepeatInterleave, of_any_size),
 }
-"""Name → a module that a released torch miscompiles on the CPU, and its inputs."""
+"""Name → a module that a released torch miscompiles on the CPU, and its input."""
