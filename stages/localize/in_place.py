@@ -11,7 +11,7 @@ One that needs what a call leaves behind, or the n-th call, is not found.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -22,8 +22,14 @@ from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import compile_case
 from inductor_debug.stages.localize import pieces
 from inductor_debug.stages.localize.evaluation import taken_by
-from inductor_debug.stages.localize.replay import Local, Replay, Seen, computes
+from inductor_debug.stages.localize.replay import Local, Seen, computes
 from inductor_debug.stages.localize.sources import Origin, origins_of_record
+
+TOGETHER = 32
+"""Operations that are alike and compiled side by side, at most."""
+
+FEW = 16
+"""Operations of which each is left out once, to see whether the others are wrong without it."""
 
 
 class ReferenceRun(AcceleratorAdapter):
@@ -156,12 +162,12 @@ class Search:
             self._look(operations)
 
     def alone(self) -> None:
-        """Each operation by itself on what torch gave it; those that are alike are compiled once."""
-        known: dict[str, pieces.Compiled | str] = {}
+        """Each operation on what torch gave it; those that are alike are compiled side by side.
+
+        What is wrong there is compiled once more by itself.
+        """
+        alike: dict[str, list[pieces.Piece]] = {}
         for node in (item for item in self.seen.graph.nodes if computes(item)):
-            if self.over():
-                self.missing.append(f"{self.seen.id} from {node.name} on, alone: time was up")
-                return
             part = part_of(self.seen.graph, [node])
             if not part.results:
                 continue
@@ -169,23 +175,39 @@ class Search:
             if isinstance(piece, str):
                 self.missing.append(f"{self.seen.id} {node.name} alone: {piece}")
                 continue
-            key = _signature(node, part)
-            if key not in known:
-                self.progress(f"{self.seen.id}: {node.target} alone")
-                known[key] = pieces.attempted(lambda piece=piece: pieces.compiled(piece, self.adapter))  # type: ignore[misc]
-            found = self._run(piece, known[key])
-            if isinstance(found, str):
-                self.missing.append(f"{self.seen.id} {node.name} alone: {found}")
-                continue
-            self.compared |= {local.region.node.name: local for local in found}
-            wrong = next((local for local in found if local.wrong), None)
-            if wrong is not None:
-                self.found.append((part, wrong))
+            groups = alike.setdefault(_signature(node, part), [])
+            groups.append(replace(piece, operation=node))
+        for group in alike.values():
+            for start in range(0, len(group), TOGETHER):
+                self._beside(group[start : start + TOGETHER])
 
-    def _run(self, piece: pieces.Piece, function: pieces.Compiled | str) -> list[Local] | str:
-        if isinstance(function, str):
-            return function
-        return pieces.attempted(lambda: list(Replay(pieces.run(piece, function), factor=self.factor).locals()))
+    def _beside(self, group: Sequence[pieces.Piece]) -> None:
+        """Operations that are alike, in one compilation."""
+        first, *others = [piece.operation for piece in group]
+        assert first is not None
+        if self.over():
+            self.missing.append(f"{self.seen.id} {first.target} alone: time was up")
+            return
+        self.progress(f"{self.seen.id}: {first.target} alone")
+        found = pieces.attempted(lambda: pieces.compared(pieces.side_by_side(group), self.adapter, factor=self.factor))
+        if isinstance(found, str):
+            for piece in group if others else ():
+                self._beside([piece])
+            if not others:
+                self.missing.append(f"{self.seen.id} {first.name} alone: {found}")
+            return
+        self.compared |= {local.region.node.name: local for local in found}
+        for piece in group:
+            wrong = next((local for local in found if local.wrong and local.region.node.name in piece.results), None)
+            if wrong is None or piece.operation is None:
+                continue
+            by_itself = self._wrong([piece.operation]) if others else wrong
+            if by_itself is None:
+                self.missing.append(
+                    f"{self.seen.id} {piece.operation.name}, wrong beside those like it and right alone"
+                )
+            else:
+                self.found.append((part_of(self.seen.graph, [piece.operation]), by_itself))
 
     def _look(self, operations: Sequence[fx.Node]) -> bool:
         """Whether a part is wrong; if so, what in it is at fault was found."""
@@ -205,13 +227,19 @@ class Search:
         """A part of which neither half is wrong, made smaller as long as it stays wrong."""
         kept = list(operations)
         for end in (0, -1):
-            step = len(kept) // 4
-            while step >= 1:
+            step = (len(kept) + 3) // 4
+            while step >= 1 and len(kept) > 1:
                 smaller = kept[step:] if end == 0 else kept[:-step]
                 still = self._wrong(smaller) if smaller else None
                 if still is None:
                     step //= 2
                 else:
+                    kept, wrong = smaller, still
+        if len(kept) <= FEW:
+            for node in list(kept):  # what stands in between may not belong to it
+                smaller = [other for other in kept if other is not node]
+                still = self._wrong(smaller) if smaller else None
+                if still is not None:
                     kept, wrong = smaller, still
         self.found.append((part_of(self.seen.graph, kept), wrong))
 

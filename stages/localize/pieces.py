@@ -4,7 +4,7 @@ import logging
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import fx
@@ -37,11 +37,35 @@ class Piece:
         module: its graph: what it received in, a tuple of some of its values out. Nodes keep their names.
         inputs: what it received, laid out as the graph says.
         results: names of the nodes whose values it gives.
+        operation: of the graph that ran, where the piece has one alone.
     """
 
     module: fx.GraphModule
-    inputs: list[torch.Tensor]
+    inputs: list[Any]
     results: list[str]
+    operation: fx.Node | None = None
+
+
+def side_by_side(parts: Sequence[Piece]) -> Piece:
+    """Several pieces as one, each from what it received itself."""
+    graph = fx.Graph()
+    received: dict[str, fx.Node] = {}
+    inputs: list[Any] = []
+    for piece in parts:
+        for node, value in zip(_placeholders(piece), piece.inputs, strict=True):
+            if node.name not in received:  # another name than that of an operation, which may be in another piece
+                received[node.name] = graph.placeholder(f"received_{node.name}")
+                received[node.name].meta = dict(node.meta)
+                inputs.append(value)
+    results: dict[str, fx.Node] = {}
+    for piece in parts:
+        copies = {node: received[node.name] for node in _placeholders(piece)}
+        for node in piece.module.graph.nodes:
+            if node.op not in ("placeholder", "output"):
+                copies[node] = graph.node_copy(node, copies.__getitem__)
+        results |= {node.name: copies[node] for node in copies if node.name in piece.results}
+    graph.output(tuple(results.values()))
+    return Piece(fx.GraphModule(parts[0].module, graph), inputs, list(results))
 
 
 def piece_of(seen: Seen, part: Part, results: Sequence[fx.Node]) -> Piece:
@@ -90,7 +114,7 @@ def run(piece: Piece, function: Compiled) -> Seen:
         Exception: whatever the backend raises.
     """
     with torch.no_grad():  # a piece may write into what it is given
-        results = function(*(value if 0 in value.stride() else value.clone() for value in piece.inputs))
+        results = function(*map(_copied, piece.inputs))
     values = dict(zip(piece.results, results, strict=False))  # of a whole graph its own results come after
     inputs = {node.name: value for node, value in zip(_placeholders(piece), piece.inputs, strict=True)}
     return Seen("piece", piece.module.graph, piece.module, inputs, values, dict.fromkeys(values, "piece"))
@@ -135,11 +159,17 @@ def _placeholders(piece: Piece) -> list[fx.Node]:
     return [node for node in piece.module.graph.nodes if node.op == "placeholder"]
 
 
-def _laid_out(value: object, like: object) -> torch.Tensor:
-    """A value with the shape and the strides of the fake one."""
-    assert isinstance(value, torch.Tensor)
-    if not isinstance(like, torch.Tensor) or value.stride() == like.stride():
-        return value.clone()
+def _copied(value: Any) -> Any:
+    """A tensor's copy, laid out alike, with gaps where there are; what holds one element for many stays."""
+    if not isinstance(value, torch.Tensor) or 0 in value.stride():
+        return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device).copy_(value)
+
+
+def _laid_out(value: Any, like: object) -> Any:
+    """A value with the shape and the strides of the fake one; a size as it is."""
+    if not isinstance(value, torch.Tensor) or not isinstance(like, torch.Tensor) or value.stride() == like.stride():
+        return _copied(value)
     shape = [int(size) for size in like.shape]
     strides = [int(stride) for stride in like.stride()]
     value = value.reshape(shape)

@@ -24,7 +24,7 @@ from torch import fx
 from inductor_debug.models.torch_private import pytree
 from inductor_debug.stages.localize.derivatives import NoDerivative, derivative
 from inductor_debug.stages.localize.evaluation import Unknown, taken_by
-from inductor_debug.stages.localize.frozen import Name, Pass, Step, computed_of, is_floating
+from inductor_debug.stages.localize.frozen import Name, Pass, Step, computed_of, is_floating, is_view
 
 
 @dataclass
@@ -160,5 +160,12 @@ def _jumps(
         changes = {place: torch.where(was[place] == would_be[place], 0.0, was[place] - would_be[place])
                    for place in wanted if is_floating(was[place])}  # fmt: skip
         share = sum(float((wanted[place].reshape(change.shape) * change).sum()) for place, change in changes.items())
-        name = run.seen.id, source.name
+        name = run.seen.id, _made_by(source).name
         found.decisions[name] = found.decisions.get(name, 0.0) + share
+
+
+def _made_by(node: fx.Node) -> fx.Node:
+    """Of a view, what it looks at."""
+    while is_view(node):
+        (node, *_) = taken_by(node)
+    return node
