@@ -52,13 +52,7 @@ def make_values_known(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None
 
 
 def _copied(gm: fx.GraphModule) -> fx.GraphModule:
-    graph = fx.Graph()
-    memo: dict[fx.Node, fx.Node] = {}
-    (output,) = (node for node in gm.graph.nodes if node.op == "output")
-    made = graph.output(graph.graph_copy(gm.graph, memo))
-    made.meta = dict(output.meta)
-    graph.set_codegen(copy.deepcopy(gm.graph._codegen))
-    module = fx.GraphModule(gm, graph)
+    module = fx.GraphModule(gm, copy.deepcopy(gm.graph))
     module.meta = dict(gm.meta)
     return module
 
