@@ -67,7 +67,9 @@ def _culprit(item: Culprit) -> str:
         size = f"is off by {short(item.ratio)} times its own rounding noise"
     worst = "" if item.index is None else f"; worst at {item.index}: {short(item.got)}, not {short(item.expected)}"
     others = f" It makes {counted(len(item.others), 'further value')} wrong." if item.others else ""
-    remains = "" if item.remains is None else f" With that mended, {share(item.remains)} of the final error remains."
+    remains = (
+        "" if item.remains is None else f" With that alone mended, {share(item.remains)} of the final error remains."
+    )
     return f"{what}{line}{module}{kernel} {size}{worst}. It shows {', '.join(item.shows)}.{others}{remains}"
 
 
