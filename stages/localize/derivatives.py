@@ -8,7 +8,7 @@ import torch
 from torch import fx
 
 from inductor_debug.models.torch_private import pytree
-from inductor_debug.stages.localize.evaluation import Unknown, exactly, taken_by, value_of
+from inductor_debug.stages.localize.evaluation import Unknown, exactly, is_floating, taken_by, value_of
 from inductor_debug.stages.sides.rounded import MANTISSA, decompositions
 
 aten = torch.ops.aten
@@ -42,11 +42,11 @@ def derivative(
         Unknown: the operation can't be computed.
     """
     leaves = {source: values[source].detach().requires_grad_() for source in taken_by(node)
-              if _floating(values[source])}  # fmt: skip
+              if is_floating(values[source])}  # fmt: skip
     given = {**{source: values[source] for source in taken_by(node)}, **leaves}
     with torch.enable_grad():
         results = pytree.tree_leaves(value_of(node, given, owner, _differentiably))
-    pairs = [(results[place], cotangent) for place, cotangent in cotangents.items() if _floating(results[place])]
+    pairs = [(results[place], cotangent) for place, cotangent in cotangents.items() if is_floating(results[place])]
     wanted = [source for source in leaves if source in asked]
     if not wanted or not pairs:
         return {}
@@ -65,10 +65,6 @@ def derivative(
     except RuntimeError as error:
         raise NoDerivative(str(error).partition("\n")[0]) from error
     return {source: gradient for source, gradient in zip(wanted, gradients, strict=True) if gradient is not None}
-
-
-def _floating(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
 CONSTANT = {

@@ -1,5 +1,6 @@
 """Looks for the operations at fault in a compiled case."""
 
+import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from inductor_debug.models.case import Case
 from inductor_debug.models.input_draws import drawn_inputs
 from inductor_debug.stages.artifacts.localization import Culprit, Localization, NodeRow, Share
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
-from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.formatting import counted, in_one_line
 from inductor_debug.stages.localize import messages
 from inductor_debug.stages.localize.account import Account, account
 from inductor_debug.stages.localize.config import LocalizeConfig
@@ -25,6 +26,8 @@ from inductor_debug.stages.localize.sources import Origin, origins_of_lowered, p
 from inductor_debug.stages.localize.suspects import Found, explained, narrowed
 from inductor_debug.stages.numerics.formats import same_bits
 from inductor_debug.stages.sides import running as sides
+
+log = logging.getLogger(__name__)
 
 OBSERVED, PIECES = "observed", "pieces"
 
@@ -258,7 +261,11 @@ class Engine:
         target = self.factor / self.floors if asked and self.floors else None
         places = [(item.place.graph, item.place.node) for item in culprits]
         wrong = {place: self.values[place] for place in places}
-        return account([graph.seen for graph in self.graphs], wrong, target)
+        try:
+            return account([graph.seen for graph in self.graphs], wrong, target)
+        except Exception as error:  # memory too: who is wrong is known by now
+            log.exception("localize: the shares of the final error raised")
+            return Account(missing=[f"shares of the final error: {in_one_line(error)}"])
 
     def _with_remains(self, item: Culprit, accounted: Account) -> Culprit:
         return replace(item, remains=accounted.remains.get((item.place.graph, item.place.node)))

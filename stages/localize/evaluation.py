@@ -33,6 +33,11 @@ def taken_by(node: fx.Node) -> list[fx.Node]:
     return list(dict.fromkeys(found))
 
 
+def is_floating(value: Any) -> bool:
+    """Whether a value is a tensor of floating numbers."""
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
 class Unknown(Exception):
     """A value can't be computed; the message says why."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from inductor_debug.stages.localize.evaluation import Unknown, as_it_is, exactly, taken_by, value_of
+from inductor_debug.stages.localize.evaluation import Unknown, as_it_is, exactly, is_floating, taken_by, value_of
 from inductor_debug.stages.localize.replay import Seen, computes
 
 Name = tuple[str, str]
@@ -251,8 +251,10 @@ def _set_error(run: Pass, node: fx.Node, gold: Any) -> None:
         return
     sources = taken_by(node)
     if len(sources) == 1 and sources[0] in run.error and is_view(node) and node not in run.residual:
-        run.error[node] = value_of(node, run.error, run.seen.owner, as_it_is)
-        return
+        error = computed_of(node, run.error, run.seen)
+        if not isinstance(error, Unknown):  # as where its strides do not allow that view
+            run.error[node] = error
+            return
     error = _difference(actual.double(), gold) if is_floating(actual) else gold
     if bool(error.any() if is_floating(actual) else (actual != gold).any()):
         run.error[node] = _narrow(error) if is_floating(actual) else gold
@@ -299,7 +301,3 @@ def _same(mine: torch.Tensor, value: torch.Tensor) -> bool:
 
 def _finite(value: Any) -> bool:
     return is_floating(value) and bool(value.isfinite().all())
-
-
-def is_floating(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.is_floating_point()

@@ -11,7 +11,7 @@ One that needs what a call leaves behind, or the n-th call, is not found.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -166,48 +166,46 @@ class Search:
 
         What is wrong there is compiled once more by itself.
         """
-        alike: dict[str, list[pieces.Piece]] = {}
+        alike: dict[str, list[Part]] = {}
         for node in (item for item in self.seen.graph.nodes if computes(item)):
             part = part_of(self.seen.graph, [node])
-            if not part.results:
-                continue
-            piece = pieces.attempted(lambda part=part: pieces.piece_of(self.seen, part, part.results))  # type: ignore[misc]
-            if isinstance(piece, str):
-                self.missing.append(f"{self.seen.id} {node.name} alone: {piece}")
-                continue
-            groups = alike.setdefault(_signature(node, part), [])
-            groups.append(replace(piece, operation=node))
+            if part.results:
+                alike.setdefault(_signature(node, part), []).append(part)
         for group in alike.values():
             for start in range(0, len(group), TOGETHER):
                 self._beside(group[start : start + TOGETHER])
 
-    def _beside(self, group: Sequence[pieces.Piece]) -> None:
+    def _beside(self, group: Sequence[Part]) -> None:
         """Operations that are alike, in one compilation."""
-        first, *others = [piece.operation for piece in group]
-        assert first is not None
+        first, *others = group
+        target, name = first.operations[0].target, first.operations[0].name
         if self.over():
-            self.missing.append(f"{self.seen.id} {first.target} alone: time was up")
+            self.missing.append(f"{self.seen.id} {target} alone: time was up")
             return
-        self.progress(f"{self.seen.id}: {first.target} alone")
-        found = pieces.attempted(lambda: pieces.compared(pieces.side_by_side(group), self.adapter, factor=self.factor))
+        self.progress(f"{self.seen.id}: {target} alone")
+        found = pieces.attempted(lambda: self._compared_beside(group))
         if isinstance(found, str):
-            for piece in group if others else ():
-                self._beside([piece])
+            for part in group if others else ():
+                self._beside([part])
             if not others:
-                self.missing.append(f"{self.seen.id} {first.name} alone: {found}")
+                self.missing.append(f"{self.seen.id} {name} alone: {found}")
             return
         self.compared |= {local.region.node.name: local for local in found}
-        for piece in group:
-            wrong = next((local for local in found if local.wrong and local.region.node.name in piece.results), None)
-            if wrong is None or piece.operation is None:
+        for part in group:
+            names = {node.name for node in part.results}
+            wrong = next((local for local in found if local.wrong and local.region.node.name in names), None)
+            if wrong is None:
                 continue
-            by_itself = self._wrong([piece.operation]) if others else wrong
+            by_itself = self._wrong(part.operations) if others else wrong
             if by_itself is None:
-                self.missing.append(
-                    f"{self.seen.id} {piece.operation.name}, wrong beside those like it and right alone"
-                )
+                name = part.operations[0].name
+                self.missing.append(f"{self.seen.id} {name}, wrong beside those like it and right alone")
             else:
-                self.found.append((part_of(self.seen.graph, [piece.operation]), by_itself))
+                self.found.append((part, by_itself))
+
+    def _compared_beside(self, group: Sequence[Part]) -> list[Local]:
+        whole = pieces.side_by_side([pieces.piece_of(self.seen, part, part.results) for part in group])
+        return pieces.compared(whole, self.adapter, factor=self.factor)
 
     def _look(self, operations: Sequence[fx.Node]) -> bool:
         """Whether a part is wrong; if so, what in it is at fault was found."""

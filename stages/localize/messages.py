@@ -85,7 +85,7 @@ def _coverage(found: Localization) -> str:
 def _accounted(found: Localization) -> str:
     """Which values the final error comes from."""
     if found.closure is None:
-        return ""
+        return f"Not accounted for: {_first(found.unaccounted)}." if found.unaccounted else ""
     closure = float(found.closure)
     if not abs(closure - 1) <= TRUSTED:
         missing = f" Not accounted for: {_first(found.unaccounted)}." if found.unaccounted else ""

@@ -37,13 +37,11 @@ class Piece:
         module: its graph: what it received in, a tuple of some of its values out. Nodes keep their names.
         inputs: what it received, laid out as the graph says.
         results: names of the nodes whose values it gives.
-        operation: of the graph that ran, where the piece has one alone.
     """
 
     module: fx.GraphModule
     inputs: list[Any]
     results: list[str]
-    operation: fx.Node | None = None
 
 
 def side_by_side(parts: Sequence[Piece]) -> Piece:

@@ -9,6 +9,7 @@ from test_localize_engine import net, times, wrong_lowering
 from torch import Tensor, fx, nn
 
 from inductor_debug import localize
+from inductor_debug.stages.localize import frozen
 from inductor_debug.stages.localize.account import account
 from inductor_debug.stages.localize.derivatives import FORMULAS, NoDerivative, derivative
 from inductor_debug.stages.localize.engine import Localized
@@ -208,3 +209,32 @@ def test_of_a_fault_that_is_mended_nothing_remains() -> None:
     with wrong_lowering(aten.rsqrt.default, times(1.01)):
         (culprit,) = localize(module, (x,)).localization.culprits
     assert culprit.place.target == "aten.rsqrt.default" and 0 < float(culprit.remains or 0) < 1e-3
+
+
+def test_a_fault_is_named_though_its_shares_can_not_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raising(*args: Any) -> Any:
+        raise MemoryError("too much")
+
+    monkeypatch.setattr("inductor_debug.stages.localize.engine.account", raising)
+    module, x = net()
+    with wrong_lowering(aten.rsqrt.default, times(1.01)):
+        found = localize(module, (x,)).localization
+    assert [item.place.target for item in found.culprits] == ["aten.rsqrt.default"]
+    assert found.closure is None and "Not accounted for: shares of the final error: MemoryError" in found.message
+
+
+def test_an_error_whose_strides_do_not_allow_a_view_is_found_otherwise() -> None:
+    def viewed(graph: fx.Graph, x: fx.Node) -> fx.Node:
+        moved = named(graph, "sin", aten.sin.default, x)
+        return named(graph, "tanh", aten.tanh.default, named(graph, "view", aten.view.default, moved, [12]))
+
+    torch.manual_seed(0)
+    graph, x = graph_of(viewed, 1), torch.randn(3, 4)
+    seen = seen_of(graph, [x], {"sin": 1e-3 * torch.randn(3, 4)})
+    step = Step([seen])
+    step.passes[0].error = {node: error.t().contiguous().t() for node, error in step.passes[0].error.items()
+                            if node.name == "sin"}  # fmt: skip
+    (node,) = (item for item in graph.nodes if item.name == "view")
+    gold = step.passes[0].actual[node].double() - 1e-3
+    frozen._set_error(step.passes[0], node, gold)
+    torch.testing.assert_close(step.passes[0].error[node], torch.full((12,), 1e-3))
