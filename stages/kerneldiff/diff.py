@@ -194,7 +194,7 @@ class _Comparing:
         done = reviewed(REVIEWS, evidence, difference.rows)
         done.changes[:0] = extra.changes
         notes = self._notes(evidence, difference.rows, done.notes, extra.note)
-        first_failed = bool(difference.failed)
+        first_failed, first = bool(difference.failed), len(difference.rows)
         drawn = self._further_draws(difference.rows, first_failed)
         difference.rows += drawn.rows
         done.changes += drawn.changes
@@ -220,6 +220,9 @@ class _Comparing:
             tables=extra.artifacts,
             adapter=self.compiled.adapter,
             draw=1 if first_failed else min(drawn.wrong, default=1),
+            calls=[1] * min((row.run for row in difference.rows[:first] if row.failed), default=1)
+            if first_failed
+            else drawn.failing,
         )
 
     def _further_draws(self, rows: Sequence[TensorComparison], failed: bool) -> InputDraws:

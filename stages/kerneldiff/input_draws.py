@@ -48,6 +48,8 @@ class InputDraws:
         refused: special draws that were not judged, and why.
         failed: numbers of those that failed; the first where it failed when it was called again.
         wrong: numbers of those that failed when they were first called.
+        called: draws of the test side's calls, in order.
+        failing: these, up to the first that failed; empty where none did.
         rows: of later draws, tensors that failed for the first time.
         changes: what reviews changed of these.
         reference, test: their leaves, under the rows' paths.
@@ -64,6 +66,8 @@ class InputDraws:
     refused: list[str] = field(default_factory=list)
     failed: list[int] = field(default_factory=list)
     wrong: list[int] = field(default_factory=list)
+    called: list[int] = field(default_factory=lambda: [1])
+    failing: list[int] = field(default_factory=list)
     rows: list[TensorComparison] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     reference: sides.Leaves = field(default_factory=dict)
@@ -111,6 +115,8 @@ class InputDraws:
         """Take in what fails in a draw; those of the rows that are kept, for their tensors failed in no draw before."""
         if rows and number not in self.failed:
             self.failed.append(number)
+        if rows and not self.failing:
+            self.failing = list(self.called)
         new = [row for row in rows if (row.kind, row.path) not in self.known]
         self.known |= {(row.kind, row.path) for row in new}
         self.rows += [row.in_draw(number, again=again) for row in new]
@@ -231,6 +237,7 @@ def further_draws(
                 found.change = _change(standard.reference, reference)
             given = getattr(compiled, "given", 0)
             test = sides.run_side("test", mine, lambda: compiled)
+            found.called.append(number)
             found.look_again(held)
             if test.error:
                 found.wrong.append(number)
@@ -245,6 +252,7 @@ def further_draws(
         if number > EMPTY:
             found.empty = getattr(compiled, "given", 0) - given
     again = sides.run_side("test", case, lambda: compiled)
+    found.called.append(1)
     found.look_again(held)
     if again.error:
         found.add(1, [raised("output", "all", "the test side", again.error)], again=True)

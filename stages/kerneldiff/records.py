@@ -27,6 +27,7 @@ class Comparison:
         tasks: what the errors of class scores mean.
         tables: of later runs, optimizer steps and planted faults, by file.
         draw: of the inputs, the first that fails; 1 too where none does, and for what only a later call shows.
+        calls: draws of the test side's calls, in order, up to the first that fails; empty where none does.
         adapter: the test side's; None where nothing was compared.
         execution: who executed the test side; None where nothing was compared.
     """
@@ -44,6 +45,7 @@ class Comparison:
     tables: dict[str, Any] = field(default_factory=dict, repr=False)
     adapter: AcceleratorAdapter | None = field(default=None, repr=False)
     draw: int = 1
+    calls: list[int] = field(default_factory=list)
     execution: Execution | None = None
 
     @property

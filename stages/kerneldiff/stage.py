@@ -106,12 +106,11 @@ class KernelDiffStage(Stage):
         if comparison.adapter is None:
             return "not established: nothing was compared"
         engine = Engine(standard.case, adapter, options, factor=self.config.factor, progress=context.progress)
-        draw = max(comparison.draw, self.config.draw)
-        here = any(row.draw == comparison.draw and row.run == 1 and not row.again for row in comparison.failed)
-        test = _of_draw(comparison.test, comparison.draw)
+        calls = [max(draw, self.config.draw) for draw in comparison.calls or [comparison.draw]]
+        test = _of_draw(comparison.test, comparison.draw) if calls[-1] not in calls[:-1] else None
         try:
             worst = max((row.ratio for row in comparison.failed if row.ratio is not None), default=None)
-            return engine.run(draw=draw, failed=here, test=test, later=failed and not here, floors=worst)
+            return engine.run(calls=calls, failed=failed, test=test, floors=worst)
         except Exception as error:  # the verdict stands, whatever a backend does when it compiles once more
             log.exception("kerneldiff: localization raised")
             return f"not established: localization raised {in_one_line(error)}"

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inductor_debug.stages.localize.frozen import Name, Step
-from inductor_debug.stages.localize.replay import Seen
+from inductor_debug.stages.localize.regions import Seen
 from inductor_debug.stages.localize.shares import Shares, fewest, shares_of
 
 

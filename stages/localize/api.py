@@ -59,6 +59,6 @@ def localize(
     adapter.validate()
     dynamo.reset()
     try:
-        return Engine(case, adapter, options, factor=factor, progress=progress).run(draw=1, failed=False, test=None)
+        return Engine(case, adapter, options, factor=factor, progress=progress).run(calls=range(1, options.call + 1))
     finally:
         dynamo.reset()

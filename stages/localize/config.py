@@ -15,10 +15,13 @@ class LocalizeConfig:
         when: after_defect; always: after a pass too, for faults that the format's noise hides in the outputs; never.
         budget_s: wall seconds after which nothing more is begun; what was found by then is told.
         most: wrong values that are narrowed down to an operation, each at the cost of up to three small compilations.
+        call: the call that ``localize()`` looks at where nothing is wrong in the first; those before are of other draws
+            of the inputs. A comparison that failed names its own.
         shares: tell what each value's error makes of the final error, at the cost of some steps in float64.
     """
 
     when: str = chosen(AFTER_DEFECT, (AFTER_DEFECT, ALWAYS, NEVER))
     budget_s: float = real(600.0, above=0)
     most: int = whole(8, least=1)
+    call: int = whole(1, least=1, example=3)
     shares: bool = True

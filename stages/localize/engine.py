@@ -3,11 +3,10 @@
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
-from torch import fx
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.input_draws import drawn_inputs
@@ -18,11 +17,14 @@ from inductor_debug.stages.localize import messages
 from inductor_debug.stages.localize.account import Account, account
 from inductor_debug.stages.localize.config import LocalizeConfig
 from inductor_debug.stages.localize.frozen import Name
-from inductor_debug.stages.localize.in_place import Search, reference_run
+from inductor_debug.stages.localize.in_place import Search
+from inductor_debug.stages.localize.looked_at import LookedAt
 from inductor_debug.stages.localize.observed import Observer
-from inductor_debug.stages.localize.replay import Local, Replay, Seen, computes, is_steady
+from inductor_debug.stages.localize.reference import reference_run
+from inductor_debug.stages.localize.regions import Seen, computes
+from inductor_debug.stages.localize.replay import Local, Replay, is_steady
 from inductor_debug.stages.localize.shares import Shares
-from inductor_debug.stages.localize.sources import Origin, origins_of_lowered, place_of
+from inductor_debug.stages.localize.sources import Origin, origins_of_lowered
 from inductor_debug.stages.localize.suspects import Found, explained, narrowed
 from inductor_debug.stages.numerics.formats import same_bits
 from inductor_debug.stages.sides import running as sides
@@ -50,15 +52,6 @@ class Localized:
         return self.localization.message
 
 
-@dataclass
-class _Graph:
-    """One run of a graph, looked at."""
-
-    seen: Seen
-    origins: dict[str, Origin]
-    locals: list[Local] = field(default_factory=list)
-
-
 class Engine:
     """One search.
 
@@ -84,34 +77,49 @@ class Engine:
         self.began = time.monotonic()
         self.missing: list[str] = []
         self.left = 0
-        self.graphs: list[_Graph] = []
+        self.graphs: list[LookedAt] = []
         self.found: dict[Name, Culprit] = {}
         self.values: dict[Name, set[Name]] = defaultdict(set)
         self.floors: float | None = None
+        self.before: Sequence[int] = ()
 
     def run(
         self,
         *,
-        draw: int,
-        failed: bool,
-        test: sides.Leaves | None,
-        later: bool = False,
+        calls: Sequence[int] = (1,),
+        failed: bool = False,
+        test: sides.Leaves | None = None,
         floors: float | None = None,
     ) -> Localized:
         """Look, in the buffers of the kernels that run where they can be seen, else in parts of the graph.
 
         Args:
-            draw: of the inputs; 1 is the model's own.
-            failed: whether the comparison of outputs failed in that call.
-            later: whether only later calls failed.
-            test: what the test side gave in that comparison, of the same draw; None where it is not kept.
+            calls: draws of the inputs of the calls up to the one that is looked at, 1 the model's own. That one is
+                looked at as the first of all, unless it is the repetition of one before; where nothing is found then,
+                after the others.
+            failed: whether the comparison of outputs failed in that call, and in none before.
+            test: what the test side gave in that comparison; None where it is not kept.
             floors: error over floor of the output that is worst.
         """
-        self.floors = floors
+        (*before, draw), self.floors = calls, floors
+        found = None if draw in before else self._looked((), draw, failed, test)
+        if found is not None and (not before or found.localization.culprits):
+            return found
+        self.progress(f"looking again, after {counted(len(before), 'call')}")
+        return self._looked(before, draw, failed, test)
+
+    def _looked(self, before: Sequence[int], draw: int, failed: bool, test: sides.Leaves | None) -> Localized:
+        """Look at one call."""
+        self.missing, self.left, self.graphs, self.before = [], 0, [], before
+        self.found.clear()
+        self.values.clear()
         if self.adapter.rewriting_backend(lambda graph, text: text) is None:
-            return self._in_place(draw=draw, failed=failed, later=later)
+            return self._in_place(draw, failed)
         self.progress("compiling once more, to see what each kernel makes")
         observer = Observer(self.case, self.adapter)
+        for number in before:
+            with drawn_inputs(self.case, number - 1):
+                self.case.run(observer.compiled)
         with drawn_inputs(self.case, draw - 1):
             probed = sides.collect(self.case.run(observer))
         self.missing += [f"{graph}: {why}" for graph, why in observer.missing.items()]
@@ -119,17 +127,21 @@ class Engine:
             self.missing.append("the model, of which no graph was compiled")
         lowered = observer.compiled.graphs
         for seen in observer.seen():
-            graph = _Graph(seen, origins_of_lowered(lowered[seen.id], self.case))
+            graph = LookedAt(seen, origins_of_lowered(lowered[seen.id], self.case))
             self.graphs.append(graph)
             self._look(graph)
         same = None if test is None else _same(test, probed)
-        return self._localized(OBSERVED, failed, same, later)
+        return self._localized(OBSERVED, failed, same)
 
-    def _in_place(self, *, draw: int, failed: bool, later: bool) -> Localized:
+    def _in_place(self, draw: int, failed: bool) -> Localized:
         """Look behind a backend whose values can't be seen: see :mod:`stages.localize.in_place`."""
         self.progress("running each operation by torch, to know what it receives")
         with drawn_inputs(self.case, draw - 1):
             reference = reference_run(self.case, self.adapter)
+        earlier: dict[str, Seen] = {}
+        if self.before:
+            with drawn_inputs(self.case, self.before[-1] - 1):
+                earlier = {seen.id: seen for seen in reference_run(self.case, self.adapter).seen if not seen.call}
         if self.adapter.level == "dynamo" and not self.adapter.as_traced:
             self.missing.append(f"{self.adapter.name} on Dynamo's own graphs: it was given parts of AOTAutograd's")
         if not reference.seen:
@@ -139,22 +151,32 @@ class Engine:
                 self.missing.append(f"{seen.id}, run {seen.call + 1}")
                 continue
             if self._own_run:
-                self._look(graph := _Graph(seen, reference.origins[seen.id]))
+                self._look(graph := LookedAt(seen, reference.origins[seen.id]))
                 self.graphs.append(graph)
                 continue
-            search = Search(seen, self.adapter, self.factor, lambda: self._over, self.progress)
+            # the step in which the case was compiled was a call too
+            calls = len(self.before) + 1 if seen.id in earlier else 0
+            search = Search(seen, self.adapter, self.factor, lambda: self._over, self.progress, earlier.get(seen.id),
+                            calls)  # fmt: skip
             search.run()
             if not search.found:
                 search.alone()
-            graph = _Graph(seen, reference.origins[seen.id], list(search.compared.values()))
+            graph = LookedAt(seen, reference.origins[seen.id], list(search.compared.values()))
             self.graphs.append(graph)
             self.missing += search.missing
-            for part, local in search.found:
-                kind = "operation" if len(part.operations) == 1 else "region"
-                shows = ["alone"] if kind == "operation" else [SMALLER if search.missing else TOGETHER]
-                found = Found(list(part.operations), local, kind, shows)
-                self.found[seen.id, part.operations[-1].name] = _culprit(graph, found)
-        return self._localized(OBSERVED if self._own_run else PIECES, failed, None, later)
+            for item in search.found:
+                operations = list(item.part.operations)
+                kind = "operation" if len(operations) == 1 else "region"
+                found = Found(operations, item.local, kind, [item.shows])
+                self.found[seen.id, operations[-1].name] = self._culprit(graph, found)
+        return self._localized(OBSERVED if self._own_run else PIECES, failed, None)
+
+    def _culprit(self, graph: LookedAt, item: Found) -> Culprit:
+        found = graph.culprit(item)
+        if not self.before:
+            return found
+        number = len(self.before) + 2  # the step in which the case was compiled was the first
+        return replace(found, shows=[*found.shows, f"in call {number} of the compiled graph, and not in the first"])
 
     @property
     def _own_run(self) -> bool:
@@ -165,14 +187,13 @@ class Engine:
     def _over(self) -> bool:
         return time.monotonic() - self.began > self.options.budget_s
 
-    def _look(self, graph: _Graph) -> None:
+    def _look(self, graph: LookedAt) -> None:
         replay = Replay(graph.seen, factor=self.factor)
         self.progress(f"{graph.seen.id}: {len(replay.regions)} values against float64 of what they received")
-        for local in replay.locals():
-            if self._over:
-                self.missing.append(f"{graph.seen.id} from {local.region.node.name} on: {self._budget}")
-                break
-            graph.locals.append(local)
+        graph.locals = replay.locals(lambda: self._over)
+        if len(graph.locals) < len(replay.regions):
+            name = replay.regions[len(graph.locals)].node.name
+            self.missing.append(f"{graph.seen.id} from {name} on: {self._budget}")
         known: list[Found] = []
         for local in graph.locals:
             if local.wrong:
@@ -182,7 +203,7 @@ class Engine:
     def _budget(self) -> str:
         return f"stages.kerneldiff.localize.budget_s={self.options.budget_s:g} was spent"
 
-    def _narrow(self, graph: _Graph, replay: Replay, local: Local, known: list[Found]) -> list[Found]:
+    def _narrow(self, graph: LookedAt, replay: Replay, local: Local, known: list[Found]) -> list[Found]:
         """The operations at fault in a wrong value's region, unless those that are known explain it."""
         name = graph.seen.id, local.region.node.name
         value = " ".join(name)
@@ -205,14 +226,14 @@ class Engine:
             if key in self.found:
                 self.found[key].others.append(value)
             else:
-                self.found[key] = _culprit(graph, item)
+                self.found[key] = self._culprit(graph, item)
         return found
 
-    def _localized(self, method: str, failed: bool, same: bool | None, later: bool) -> Localized:
+    def _localized(self, method: str, failed: bool, same: bool | None) -> Localized:
         culprits = list(self.found.values()) or self._slopes()
-        operations = {(graph.seen.id, node.name) for graph in self.graphs for node in _computing(graph.seen)}
-        checked = {(graph.seen.id, node.name) for graph in self.graphs for local in graph.locals
-                   if local.row is not None for node in local.region.operations}  # fmt: skip
+        operations = set[Name]().union(*(graph.operations for graph in self.graphs))
+        checked = set[Name]().union(*(graph.checked for graph in self.graphs))
+        compared = [local for graph in self.graphs for local in graph.compared]
         if self.left:
             most = f"stages.kerneldiff.localize.most={self.options.most}"
             self.missing.append(f"which operation makes {counted(self.left, 'further value')} wrong ({most})")
@@ -225,19 +246,11 @@ class Engine:
             method=method,
             message="",
             culprits=culprits,
-            wrong=sum(local.wrong for graph in self.graphs for local in graph.locals),
+            wrong=sum(local.wrong for local in compared),
             operations=len(operations),
             checked=len(checked & operations),
-            regions=sum(local.row is not None for graph in self.graphs for local in graph.locals),
-            largest=max(
-                (
-                    len(local.region.operations)
-                    for graph in self.graphs
-                    for local in graph.locals
-                    if local.row is not None
-                ),
-                default=0,
-            ),
+            regions=len(compared),
+            largest=max((len(local.region.operations) for local in compared), default=0),
             unchecked=self._unchecked(checked),
             same_bits=same,
             missing=self.missing,
@@ -247,8 +260,8 @@ class Engine:
             few=[" ".join(name) for name in accounted.few],
             unaccounted=accounted.missing,
         )
-        rows = [row for graph in self.graphs for row in _rows(graph, accounted.shares or Shares())]
-        return Localized(messages.told(found, failed=failed, later=later), rows)
+        rows = [row for graph in self.graphs for row in graph.rows(accounted.shares or Shares())]
+        return Localized(messages.told(found, failed=failed), rows)
 
     def _accounted(self, method: str, kind: str, culprits: list[Culprit]) -> Account:
         """What the errors of the values that were seen cost the outputs; empty where the backend's were not."""
@@ -295,7 +308,7 @@ class Engine:
                     found = [replace(item, kind="slope", shows=[STEADY, *item.shows]) for item in single] or found
                 for item in found:
                     self.values[graph.seen.id, item.nodes[-1].name].add((graph.seen.id, local.region.node.name))
-                    culprits.setdefault((graph.seen.id, item.nodes[-1].name), _culprit(graph, item))
+                    culprits.setdefault((graph.seen.id, item.nodes[-1].name), self._culprit(graph, item))
         return list(culprits.values())
 
     def _unchecked(self, checked: set[tuple[str, str]]) -> dict[str, str]:
@@ -304,7 +317,7 @@ class Engine:
                    if local.unchecked for node in local.region.operations}  # fmt: skip
         found: dict[str, Counter[str]] = {}
         for graph in self.graphs:
-            for node in _computing(graph.seen):
+            for node in filter(computes, graph.seen.graph.nodes):
                 key = graph.seen.id, node.name
                 if key not in checked:
                     why = reasons.get(key, "no value that depends on it was seen")
@@ -312,10 +325,6 @@ class Engine:
         return {
             target: "; ".join(f"{count}: {why}" for why, count in counts.items()) for target, counts in found.items()
         }
-
-
-def _computing(seen: Seen) -> Iterator[fx.Node]:
-    return (node for node in seen.graph.nodes if computes(node))
 
 
 def _same(test: sides.Leaves, probed: sides.Leaves) -> bool | None:
@@ -346,54 +355,3 @@ def _kind(culprits: list[Culprit], *, failed: bool, same: bool | None, whole: bo
     if same is False:
         return "probe_effect"
     return "accumulation" if whole and same else "none"
-
-
-def _culprit(graph: _Graph, item: Found) -> Culprit:
-    local, seen = item.local, graph.seen
-    assert local.row is not None
-    kernel = next((seen.kernels[node.name] for node in reversed(item.nodes) if node.name in seen.kernels), "")
-    return Culprit(
-        place=place_of(seen.id, item.nodes, graph.origins, kernel),
-        kind=item.kind,
-        ratio=local.row.ratio,
-        slope=local.slope,
-        call=seen.call,
-        index=None if local.row.worst_index is None else list(local.row.worst_index),
-        got=local.row.worst_test,
-        expected=local.row.worst_reference,
-        shows=item.shows,
-    )
-
-
-def _rows(graph: _Graph, shares: Shares) -> Iterator[NodeRow]:
-    seen = graph.seen
-    told = {local.region.node.name for local in graph.locals}
-    for local in graph.locals:
-        node, row = local.region.node, local.row
-        right = "slope" if is_steady(local) else "right"
-        yield replace(
-            _row(graph, node, "not_checked" if row is None else "wrong" if local.wrong else right, shares),
-            operations=" ".join(operation.name for operation in local.region.operations),
-            elements=None if row is None else row.elements,
-            dtype="" if row is None else row.dtype,
-            ratio=None if row is None else row.ratio,
-            bound="" if row is None else row.bound,
-            error_rms=None if row is None else row.error_rms,
-            floor_rms=None if row is None else row.floor_rms,
-            slope=local.slope,
-            slope_noise=local.slope_noise,
-            message=local.unchecked,
-        )
-    for node in seen.graph.nodes:
-        if node.name not in told and (seen.id, node.name) in {**shares.own, **shares.decisions}:
-            yield _row(graph, node, "not_compared", shares)
-
-
-def _row(graph: _Graph, node: fx.Node, state: str, shares: Shares) -> NodeRow:
-    """What is told of any value."""
-    seen, origin = graph.seen, graph.origins.get(node.name, Origin())
-    return NodeRow(
-        seen.id, seen.call, node.name, str(node.target), node.name, origin.original, origin.module, origin.source,
-        seen.kernels.get(node.name, ""), None, "", state,
-        share=shares.own.get((seen.id, node.name)), decisions=shares.decisions.get((seen.id, node.name)),
-    )  # fmt: skip

@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from inductor_debug.stages.localize.evaluation import Unknown, as_it_is, exactly, is_floating, taken_by, value_of
-from inductor_debug.stages.localize.replay import Seen, computes
+from inductor_debug.stages.localize.regions import Seen, computes
 
 Name = tuple[str, str]
 """Graph id and node."""

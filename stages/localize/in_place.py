@@ -1,100 +1,41 @@
 """Operations at fault behind any adapter: parts of a graph by the backend, inside an otherwise right run.
 
-The case runs once with torch executing AOTAutograd's graphs, operation by operation; so what each operation receives is
-known. Then the whole of a graph is compiled by the backend as it is, and run on what it received. Where a result is
-wrong against float64 of that, each half is compiled and run by itself on what torch gave it, and so on: log n
-compilations a fault. A part that is wrong though neither of its halves is, is made smaller from both ends; only its
-fusion is at fault.
+What each operation receives is known from a run by torch (:mod:`stages.localize.reference`). The whole of a graph is
+compiled by the backend as it is, and run on what it received. Where a result is wrong against float64 of that, each
+half is compiled and run by itself on what torch gave it, and so on: log n compilations a fault. A part that is wrong
+though neither of its halves is, is made smaller from both ends; only its fusion is at fault.
 
-What is cut is given to the backend as a graph of its own. So a fault that needs the neighbour is found only as a part.
-One that needs what a call leaves behind, or the n-th call, is not found.
+A result that is bit for bit torch's own is right: torch's rounding is in every floor. The others are held against
+float64, by one draw of the noise as long as parts have halves, and by several before anything is called wrong.
+
+What is cut is given to the backend as a graph of its own. Where it does not take parts from inside a graph, it is given
+the graph's beginnings: the shortest one that is wrong ends in the operation at fault.
+
+A fault may need calls before: a part is then called on what it received in another run, as often as the case was.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import fx
 
-from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
-from inductor_debug.stages.backends.compiled import compile_case
 from inductor_debug.stages.localize import pieces
 from inductor_debug.stages.localize.evaluation import taken_by
-from inductor_debug.stages.localize.replay import Local, Seen, computes
-from inductor_debug.stages.localize.sources import Origin, origins_of_record
+from inductor_debug.stages.localize.regions import Seen, computes
+from inductor_debug.stages.localize.replay import Local, Replay
 
-TOGETHER = 32
+SIDE_BY_SIDE = 32
 """Operations that are alike and compiled side by side, at most."""
 
 FEW = 16
 """Operations of which each is left out once, to see whether the others are wrong without it."""
 
-
-class ReferenceRun(AcceleratorAdapter):
-    """AOTAutograd's graphs as the adapter would get them, executed by torch; every value is kept.
-
-    Args:
-        adapter: whose decompositions are applied.
-
-    Attributes:
-        seen: each run of a graph, in order.
-        origins: graph id → origins of its nodes.
-    """
-
-    name = "reference"
-
-    def __init__(self, adapter: AcceleratorAdapter) -> None:
-        self.decompositions = adapter.decompositions
-        self.seen: list[Seen] = []
-        self.origins: dict[str, dict[str, Origin]] = {}
-        self.on = False
-
-    @property
-    def as_traced(self) -> bool:
-        return True
-
-    def compile(self, gm: fx.GraphModule, example_inputs: Sequence[torch.Tensor]) -> Callable[..., Any]:
-        record = self.record(gm)
-        self.origins[record.id] = origins_of_record(record)
-
-        def run(*inputs: Any) -> Any:
-            if not self.on:
-                return gm.forward(*inputs)
-            values = _Values(gm)
-            names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
-            given = {name: value.clone() if isinstance(value, torch.Tensor) else value
-                     for name, value in zip(names, inputs, strict=True)}  # fmt: skip
-            result = values.run(*inputs)
-            calls = sum(item.id == record.id for item in self.seen)
-            self.seen.append(Seen(record.id, gm.graph, gm, given, values.found, {}, calls))
-            return result
-
-        return run
-
-
-class _Values(fx.Interpreter):
-    """Keeps a copy of what each call gives."""
-
-    def __init__(self, gm: fx.GraphModule) -> None:
-        super().__init__(gm)
-        self.found: dict[str, torch.Tensor] = {}
-
-    def run_node(self, n: fx.Node) -> Any:
-        result = super().run_node(n)
-        if n.op == "call_function" and isinstance(result, torch.Tensor):
-            self.found[n.name] = result.detach().clone()
-        return result
-
-
-def reference_run(case: Case, adapter: AcceleratorAdapter) -> ReferenceRun:
-    """One step of the case, as it stands, through :class:`ReferenceRun`; the case is left as found."""
-    reference = ReferenceRun(adapter)
-    compiled = compile_case(case, reference)
-    reference.on = True
-    case.run(compiled)
-    return reference
+ALONE = "alone"
+TOGETHER = "only when these operations are compiled together"
+SMALLER = "when these operations are compiled together; not all of their parts could be compiled by themselves"
+BEGINNING = "in the shortest beginning of the graph that is wrong; parts from inside it could not be compiled"
 
 
 @dataclass(frozen=True)
@@ -131,6 +72,21 @@ def part_of(graph: fx.Graph, operations: Sequence[fx.Node]) -> Part:
     return Part(tuple(operations), tuple(ordered), tuple(received), tuple(results))
 
 
+@dataclass(frozen=True)
+class AtFault:
+    """What was found.
+
+    Attributes:
+        part: the operation at fault; several where no single one is.
+        local: the comparison that shows it.
+        shows: how, in words.
+    """
+
+    part: Part
+    local: Local
+    shows: str
+
+
 @dataclass
 class Search:
     """Halves a graph until single operations stand.
@@ -141,10 +97,13 @@ class Search:
         factor: error over floor above which a value is wrong.
         over: whether time is up.
         progress: told of each part.
+        before: an earlier run by torch, on other inputs; a part is first called on what it received in that.
+        calls: how many calls come before the one that is looked at.
 
     Attributes:
-        found: operations at fault, and the comparison that shows each.
+        found: in the order in which they were found.
         missing: what could not be looked at.
+        compared: by node, the last comparison of each value.
     """
 
     seen: Seen
@@ -152,7 +111,9 @@ class Search:
     factor: float
     over: Callable[[], bool]
     progress: Callable[[str], None]
-    found: list[tuple[Part, Local]] = field(default_factory=list)
+    before: Seen | None = None
+    calls: int = 0
+    found: list[AtFault] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     compared: dict[str, Local] = field(default_factory=dict)
 
@@ -172,8 +133,8 @@ class Search:
             if part.results:
                 alike.setdefault(_signature(node, part), []).append(part)
         for group in alike.values():
-            for start in range(0, len(group), TOGETHER):
-                self._beside(group[start : start + TOGETHER])
+            for start in range(0, len(group), SIDE_BY_SIDE):
+                self._beside(group[start : start + SIDE_BY_SIDE])
 
     def _beside(self, group: Sequence[Part]) -> None:
         """Operations that are alike, in one compilation."""
@@ -183,81 +144,122 @@ class Search:
             self.missing.append(f"{self.seen.id} {target} alone: time was up")
             return
         self.progress(f"{self.seen.id}: {target} alone")
-        found = pieces.attempted(lambda: self._compared_beside(group))
+        found = self._attempted(group, confirmed=True)
         if isinstance(found, str):
             for part in group if others else ():
                 self._beside([part])
             if not others:
                 self.missing.append(f"{self.seen.id} {name} alone: {found}")
             return
-        self.compared |= {local.region.node.name: local for local in found}
         for part in group:
             names = {node.name for node in part.results}
             wrong = next((local for local in found if local.wrong and local.region.node.name in names), None)
             if wrong is None:
                 continue
-            by_itself = self._wrong(part.operations) if others else wrong
-            if by_itself is None:
+            by_itself = self._wrong(part.operations, confirmed=True) if others else wrong
+            if isinstance(by_itself, Local):
+                self.found.append(AtFault(part, by_itself, ALONE))
+            else:
                 name = part.operations[0].name
                 self.missing.append(f"{self.seen.id} {name}, wrong beside those like it and right alone")
-            else:
-                self.found.append((part, by_itself))
-
-    def _compared_beside(self, group: Sequence[Part]) -> list[Local]:
-        whole = pieces.side_by_side([pieces.piece_of(self.seen, part, part.results) for part in group])
-        return pieces.compared(whole, self.adapter, factor=self.factor)
 
     def _look(self, operations: Sequence[fx.Node]) -> bool:
         """Whether a part is wrong; if so, what in it is at fault was found."""
-        wrong = self._wrong(operations)
-        if wrong is None:
+        single = len(operations) == 1
+        wrong = self._wrong(operations, confirmed=single)
+        if not isinstance(wrong, Local):
             return False
-        if len(operations) == 1:
-            self.found.append((part_of(self.seen.graph, operations), wrong))
+        if single:
+            self.found.append(AtFault(part_of(self.seen.graph, operations), wrong, ALONE))
             return True
-        middle = len(operations) // 2
+        middle, refused = len(operations) // 2, len(self.missing)
         halves = [self._look(half) for half in (operations[:middle], operations[middle:])]
-        if not any(halves):
-            self._fused(operations, wrong)
+        if any(halves):
+            return True
+        wrong = self._wrong(operations, confirmed=True)
+        if not isinstance(wrong, Local):
+            return False
+        if len(self.missing) == refused or not self._beginnings(operations):
+            self._fused(operations, wrong, TOGETHER if len(self.missing) == refused else SMALLER)
         return True
 
-    def _fused(self, operations: Sequence[fx.Node], wrong: Local) -> None:
+    def _beginnings(self, operations: Sequence[fx.Node]) -> bool:
+        """Whether the operation at fault in a part that starts where its graph does was found by beginnings of it."""
+        if not computes_first(self.seen.graph, operations):
+            return False
+        right, wrong = 0, len(operations)
+        shown: Local | None = None
+        while wrong - right > 1:
+            middle = (right + wrong) // 2
+            found = self._wrong(operations[:middle], confirmed=True)
+            if isinstance(found, str):
+                return False
+            if found is None:
+                right = middle
+            else:
+                wrong, shown = middle, found
+        shown = shown or self.compared.get(operations[right].name)
+        if shown is None or not shown.wrong:
+            return False
+        self.found.append(AtFault(part_of(self.seen.graph, [operations[right]]), shown, BEGINNING))
+        return True
+
+    def _fused(self, operations: Sequence[fx.Node], wrong: Local, shows: str) -> None:
         """A part of which neither half is wrong, made smaller as long as it stays wrong."""
         kept = list(operations)
         for end in (0, -1):
             step = (len(kept) + 3) // 4
             while step >= 1 and len(kept) > 1:
                 smaller = kept[step:] if end == 0 else kept[:-step]
-                still = self._wrong(smaller) if smaller else None
-                if still is None:
-                    step //= 2
-                else:
+                still = self._wrong(smaller, confirmed=True) if smaller else None
+                if isinstance(still, Local):
                     kept, wrong = smaller, still
+                else:
+                    step //= 2
         if len(kept) <= FEW:
             for node in list(kept):  # what stands in between may not belong to it
                 smaller = [other for other in kept if other is not node]
-                still = self._wrong(smaller) if smaller else None
-                if still is not None:
+                still = self._wrong(smaller, confirmed=True) if smaller else None
+                if isinstance(still, Local):
                     kept, wrong = smaller, still
-        self.found.append((part_of(self.seen.graph, kept), wrong))
+        self.found.append(AtFault(part_of(self.seen.graph, kept), wrong, shows))
 
-    def _wrong(self, operations: Sequence[fx.Node]) -> Local | None:
-        """The first wrong result of a part that the backend compiled and ran; None where there is none."""
+    def _wrong(self, operations: Sequence[fx.Node], *, confirmed: bool) -> Local | str | None:
+        """The first wrong result of a part that the backend compiled and ran; why it could not, or None."""
+        span = f"{self.seen.id} {operations[0].name} to {operations[-1].name}"
         if self.over():
-            self.missing.append(f"{self.seen.id} {operations[0].name} to {operations[-1].name}: time was up")
-            return None
+            self.missing.append(f"{span}: time was up")
+            return "time was up"
         part = part_of(self.seen.graph, operations)
         if not part.results:
             return None
         self.progress(f"{self.seen.id}: {len(operations)} operations from {operations[0].name} on by the backend")
-        found = pieces.attempted(lambda: pieces.compared(pieces.piece_of(self.seen, part, part.results), self.adapter,
-                                                         factor=self.factor))  # fmt: skip
+        found = self._attempted([part], confirmed=confirmed)
         if isinstance(found, str):
-            self.missing.append(f"{self.seen.id} {operations[0].name} to {operations[-1].name}: {found}")
-            return None
-        for local in found:
-            self.compared[local.region.node.name] = local
+            self.missing.append(f"{span}: {found}")
+            return found
         return next((local for local in found if local.wrong), None)
+
+    def _attempted(self, parts: Sequence[Part], *, confirmed: bool) -> list[Local] | str:
+        """Parts side by side in one compilation, compared; or why they could not be compiled or run."""
+
+        def compared() -> list[Local]:
+            whole = pieces.side_by_side([pieces.piece_of(self.seen, part, part.results) for part in parts])
+            earlier = [] if self.before is None else pieces.side_by_side(
+                [pieces.piece_of(self.before, part, part.results) for part in parts]).inputs  # fmt: skip
+            ran = pieces.run(whole, pieces.compiled(whole, self.adapter), [earlier] * self.calls)
+            replay = Replay(ran, factor=self.factor, known=self.seen.values)
+            return replay.locals(confirmed=confirmed)
+
+        found = pieces.attempted(compared)
+        if not isinstance(found, str):
+            self.compared |= {local.region.node.name: local for local in found}
+        return found
+
+
+def computes_first(graph: fx.Graph, operations: Sequence[fx.Node]) -> bool:
+    """Whether operations start with the first of their graph."""
+    return operations[0] is next(node for node in graph.nodes if computes(node))
 
 
 def _signature(node: fx.Node, part: Part) -> str:

@@ -13,9 +13,9 @@ TRUSTED = 0.1
 """How far from 1 the sum of the shares may be."""
 
 
-def told(found: Localization, *, failed: bool, later: bool) -> Localization:
-    """The same with its message; ``failed``: the call that was looked at does; ``later``: only later ones do."""
-    parts = [_head(found, failed=failed, later=later), _coverage(found), _accounted(found)]
+def told(found: Localization, *, failed: bool) -> Localization:
+    """The same with its message; ``failed``: whether the comparison of outputs was no pass."""
+    parts = [_head(found, failed=failed), _coverage(found), _accounted(found)]
     if found.same_bits is False:
         parts.append("The run that was looked at did not give the bits of the run that was compared.")
     if found.missing:
@@ -23,7 +23,7 @@ def told(found: Localization, *, failed: bool, later: bool) -> Localization:
     return replace(found, message=" ".join(part for part in parts if part))
 
 
-def _head(found: Localization, *, failed: bool, later: bool) -> str:
+def _head(found: Localization, *, failed: bool) -> str:
     if found.culprits:
         names = [_culprit(item) for item in found.culprits[:FEW]]
         more = len(found.culprits) - FEW
@@ -37,16 +37,14 @@ def _head(found: Localization, *, failed: bool, later: bool) -> str:
     if found.kind == "probe_effect":
         return (
             "No operation is wrong in the run that was looked at. It gave other bits than the one that failed: to look "
-            "changes it, or only a later call shows it."
+            "changes it."
         )
     if found.kind == "accumulation":
         return "Each operation that was checked is right for what it received. Their rounding adds up to the defect."
-    if later:
-        return "No operation is wrong in the first call, which is the one that was looked at. Later calls alone fail."
     if failed:
         return (
-            "No operation that was checked is wrong for what it received. The fault is in what was not checked, in a "
-            "later call, or in rounding that adds up."
+            "No operation that was checked is wrong for what it received. The fault is in what was not checked, in "
+            "what happens between calls, or in rounding that adds up."
         )
     return "No operation that was checked is wrong for what it received."
 

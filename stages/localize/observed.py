@@ -11,7 +11,7 @@ from torch import fx
 from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
-from inductor_debug.stages.localize.replay import Seen
+from inductor_debug.stages.localize.regions import Seen
 from inductor_debug.stages.torch_internals.generated_kernels import split_kernels
 from inductor_debug.stages.torch_internals.generated_launches import Launch, find_launches, reused_buffers
 from inductor_debug.stages.torch_internals.inductor import LoweredGraph

@@ -2,7 +2,7 @@
 
 import logging
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -12,7 +12,8 @@ from torch import fx
 from inductor_debug.models.errors import is_out_of_memory
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.localize.evaluation import taken_by
-from inductor_debug.stages.localize.replay import Local, Region, Replay, Seen, computes
+from inductor_debug.stages.localize.regions import Region, Seen, computes
+from inductor_debug.stages.localize.replay import Local, Replay
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ class Piece:
 
 def side_by_side(parts: Sequence[Piece]) -> Piece:
     """Several pieces as one, each from what it received itself."""
+    if len(parts) == 1:
+        return parts[0]
     graph = fx.Graph()
     received: dict[str, fx.Node] = {}
     inputs: list[Any] = []
@@ -105,22 +108,27 @@ def compiled(piece: Piece, adapter: AcceleratorAdapter) -> Compiled:
         return adapter.compile(piece.module, examples)
 
 
-def run(piece: Piece, function: Compiled) -> Seen:
+def run(piece: Piece, function: Compiled, earlier: Iterable[Sequence[Any]] = ()) -> Seen:
     """The piece as its backend runs it, with its results as what was seen. One kernel is taken to have made them all.
+
+    Args:
+        earlier: inputs of calls that come before.
 
     Raises:
         Exception: whatever the backend raises.
     """
     with torch.no_grad():  # a piece may write into what it is given
+        for inputs in earlier:
+            function(*map(_copied, inputs))
         results = function(*map(_copied, piece.inputs))
     values = dict(zip(piece.results, results, strict=False))  # of a whole graph its own results come after
-    inputs = {node.name: value for node, value in zip(_placeholders(piece), piece.inputs, strict=True)}
-    return Seen("piece", piece.module.graph, piece.module, inputs, values, dict.fromkeys(values, "piece"))
+    given = {node.name: value for node, value in zip(_placeholders(piece), piece.inputs, strict=True)}
+    return Seen("piece", piece.module.graph, piece.module, given, values, dict.fromkeys(values, "piece"))
 
 
 def compared(piece: Piece, adapter: AcceleratorAdapter, *, factor: float) -> list[Local]:
     """What of the piece's results is how far from float64 of what it received; in the graph's order."""
-    return list(Replay(run(piece, compiled(piece, adapter)), factor=factor).locals())
+    return Replay(run(piece, compiled(piece, adapter)), factor=factor).locals()
 
 
 def whole_with(seen: Seen, results: Sequence[fx.Node]) -> Piece:

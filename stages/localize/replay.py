@@ -12,28 +12,21 @@ The floor is that of the verdict on outputs (:mod:`stages.kerneldiff.other_round
 in its own dtypes and rounded otherwise, :class:`stages.sides.rounded.Rounded`.
 """
 
-import operator
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import fx
 
-from inductor_debug.models.torch_private import OpOverload, pytree, schema_of
-from inductor_debug.stages.localize.evaluation import (
-    Evaluate,
-    Unknown,
-    as_it_is,
-    exactly,
-    rounded_by,
-    taken_by,
-    value_of,
-)
-from inductor_debug.stages.localize.slopes import slope_limit
+from inductor_debug.models.torch_private import pytree
+from inductor_debug.stages.localize.evaluation import Evaluate, Unknown, as_it_is, exactly, rounded_by
+from inductor_debug.stages.localize.noise import Noise
+from inductor_debug.stages.localize.regions import Region, Seen, region_of
+from inductor_debug.stages.localize.slopes import slope_limit, slope_of
+from inductor_debug.stages.localize.sweep import NOTHING, Deviation, Deviations, Sweep
 from inductor_debug.stages.numerics.comparison import compare_tensors
+from inductor_debug.stages.numerics.formats import same_bits
 from inductor_debug.stages.numerics.records import TensorComparison
-from inductor_debug.stages.numerics.verdict import FLOORS, over_floors
 from inductor_debug.stages.sides.rounded import Rounded
 
 FEW = 64
@@ -42,75 +35,8 @@ FEW = 64
 DRAWS = 8
 """Draws of the noise for a value of few elements, and before any is called a defect."""
 
-
-@dataclass(frozen=True)
-class Deviation:
-    """What an operation does that it should not: an error of its own, whatever it receives.
-
-    Attributes:
-        value: as the backend computed it from what it received.
-        error: that less float64 of the same; None where the value is not floating.
-    """
-
-    value: torch.Tensor
-    error: torch.Tensor | None
-
-    def of(self, right: Any) -> Any:
-        """What the operation gives where ``right`` is right; of that dtype, but for values that are not floating."""
-        if self.error is None or not isinstance(right, torch.Tensor) or not right.is_floating_point():
-            return self.value
-        error = self.error.reshape(right.shape)
-        wrong = torch.where(error.isfinite(), right.double() + error, self.value.reshape(right.shape).double())
-        return wrong.to(right.dtype)
-
-
-Deviations = Mapping[str, Deviation]
-"""By name of the node."""
-
-NOTHING: Deviations = {}
-
-
-@dataclass
-class Seen:
-    """One run of a graph.
-
-    Attributes:
-        id: ``g0.forward``, ``g0.backward``, ….
-        graph: its nodes have fake values in ``meta["val"]``.
-        owner: what holds the graph's constants.
-        inputs: placeholder → what it was given.
-        values: node → what was seen of it, a tensor; a node that is not here was not seen.
-        kernels: node → ``kernel:handle`` that made it, where that is known.
-        call: how many-th run of the graph in the step.
-    """
-
-    id: str
-    graph: fx.Graph
-    owner: torch.nn.Module
-    inputs: Mapping[str, Any] = field(default_factory=dict)
-    values: Mapping[str, torch.Tensor] = field(default_factory=dict)
-    kernels: Mapping[str, str] = field(default_factory=dict)
-    call: int = 0
-
-
-@dataclass(frozen=True)
-class Region:
-    """What made one seen value.
-
-    Attributes:
-        node: whose value it is.
-        members: the nodes that computed it, ``node`` last; views among them.
-        received: nodes whose values the members take from outside, seen or given.
-    """
-
-    node: fx.Node
-    members: tuple[fx.Node, ...]
-    received: tuple[fx.Node, ...]
-
-    @property
-    def operations(self) -> tuple[fx.Node, ...]:
-        """The members that compute."""
-        return tuple(node for node in self.members if computes(node))
+HELD = 1 << 25
+"""Elements of values that are judged by several draws at a time."""
 
 
 @dataclass
@@ -161,17 +87,6 @@ def is_steady(local: Local) -> bool:
     )
 
 
-def computes(node: fx.Node) -> bool:
-    """Whether a node computes numbers: no view, no size, no taking apart of several results."""
-    if node.op != "call_function" or node.target is operator.getitem:
-        return False
-    if isinstance(node.target, OpOverload):
-        returned = schema_of(node.target).returns
-        views = any(item.alias_info is not None and not item.alias_info.is_write for item in returned)
-        return not views and node.target is not torch.ops.aten.reshape.default
-    return isinstance(node.meta.get("val"), (torch.Tensor, tuple, list))
-
-
 class Replay:
     """Compares what was seen in one run of a graph.
 
@@ -179,173 +94,159 @@ class Replay:
         seen: the run.
         seed: of the other roundings.
         factor: error over floor above which a value is wrong.
+        known: what torch gave for some of the values, from the same inputs; bit for bit the same is right.
 
     Attributes:
         regions: of each seen value that was computed, in the graph's order.
     """
 
-    def __init__(self, seen: Seen, *, seed: int = 0, factor: float = 4.0) -> None:
-        self.seen, self.seed, self.factor = seen, seed, factor
+    def __init__(
+        self, seen: Seen, *, seed: int = 0, factor: float = 4.0, known: Mapping[str, torch.Tensor] | None = None
+    ) -> None:
+        self.seen, self.seed, self.factor, self.known = seen, seed, factor, known or {}
         self._order = {node: index for index, node in enumerate(seen.graph.nodes)}
         found = (self.region(node, whole=True) for node in seen.graph.nodes
                  if node.name in seen.values and node.op == "call_function")  # fmt: skip
         self.regions = [region for region in found if region.operations]
         tensors = (item for item in pytree.tree_leaves(dict(seen.inputs)) if isinstance(item, torch.Tensor))
         self._device = next((tensor.device for tensor in tensors), torch.device("cpu"))
-        self._rounding = rounded_by(Rounded(seed, self._device))
 
     def region(self, node: fx.Node, *, whole: bool) -> Region:
-        """What made a seen value.
+        """What made a seen value: see :func:`region_of`."""
+        return region_of(self.seen, node, self._order, whole=whole)
+
+    @torch.no_grad()
+    def locals(self, over: Callable[[], bool] = lambda: False, *, confirmed: bool = True) -> list[Local]:
+        """Compare each seen value; in the graph's order.
 
         Args:
-            whole: from what its kernel received; False: from what was seen last, of the same kernel too.
+            over: asked before each value; once it is true, no further one is compared.
+            confirmed: whether what is wrong by one draw of the noise is judged by several.
         """
-        seen = self.seen
-        kernel = seen.kernels.get(node.name) if whole else None
-        members, received, open_still = {node}, set(), taken_by(node)
-        while open_still:
-            source = open_still.pop()
-            other = source.name in seen.values and (kernel is None or seen.kernels.get(source.name) != kernel)
-            if source.op == "placeholder" or other:
-                received.add(source)
-            elif source not in members:
-                members.add(source)
-                open_still += taken_by(source)
-        place = self._order.__getitem__
-        return Region(node, tuple(sorted(members, key=place)), tuple(sorted(received, key=place)))
+        found = {local.region.node: local for local in self._judged(self.regions, over, confirmed=confirmed)}
+        by_memory = [self.region(node, whole=False) for node, local in found.items() if local.wrong]
+        by_memory = [region for region in by_memory if region.received != found[region.node].region.received]
+        views = [region for region in by_memory if not region.operations]
+        found |= {region.node: replace(found[region.node], row=None, unchecked="a view") for region in views}
+        others = [region for region in by_memory if region.operations]
+        found |= {local.region.node: local for local in self._judged(others, confirmed=confirmed)}
+        return list(found.values())
 
-    def locals(self) -> Iterator[Local]:
-        """Compare each seen value; in the graph's order."""
-        with torch.no_grad():
-            for region in self.regions:
-                yield self._judged(region)
-
-    def _judged(self, region: Region) -> Local:
-        local = self.compared(region)
-        if not local.wrong:
-            return local
-        shorter = self.region(region.node, whole=False)
-        if shorter.received == region.received:
-            return local
-        return self.compared(shorter) if shorter.operations else replace(local, row=None, unchecked="a view")
-
-    def values(self, region: Region, evaluate: Evaluate, deviations: Deviations = NOTHING) -> dict[fx.Node, Any]:
-        """What a region's members compute from what it received, where some of them deviate."""
-        values: dict[fx.Node, Any] = {}
-        for node in region.received:
-            known = self.seen.inputs if node.op == "placeholder" else self.seen.values
-            values[node] = known[node.name] if node.name in known else Unknown(f"{node.name} was not seen")
-        for node in region.members:
-            values[node] = value_of(node, values, self.seen.owner, evaluate)
-            if node.name in deviations:
-                values[node] = deviations[node.name].of(values[node])
-        return values
+    @torch.no_grad()
+    def compared(self, region: Region, deviations: Deviations = NOTHING) -> Local:
+        """A seen value against float64 of its region, in which some members may deviate."""
+        return self._judged([region], deviations=deviations)[0]
 
     @torch.no_grad()
     def deviation(self, region: Region) -> Deviation:
         """Of a value that was compared."""
         value = self.seen.values[region.node.name]
-        exact = self.values(region, exactly)[region.node]
+        exact = Sweep(self.seen, [region], exactly).value(region)
         floating = value.is_floating_point() and exact.is_floating_point()
         return Deviation(value, value.double().reshape(exact.shape) - exact if floating else None)
 
-    @torch.no_grad()
-    def compared(self, region: Region, deviations: Deviations = NOTHING) -> Local:
-        """A seen value against float64 of its region, in which some members may deviate."""
+    def _judged(
+        self,
+        regions: Sequence[Region],
+        over: Callable[[], bool] = lambda: False,
+        *,
+        deviations: Deviations = NOTHING,
+        confirmed: bool = True,
+    ) -> list[Local]:
+        known = {region.node for region in regions if self._is_known(region)}
+        asked = [region for region in regions if region.node not in known]
+        exact = Sweep(self.seen, asked, exactly, deviations)
+        rounded = Sweep(self.seen, asked, rounded_by(Rounded(self.seed, self._device)), deviations)
+        found: list[Local] = []
+        doubtful: list[_Doubtful] = []
+        for region in regions:
+            if over():
+                break
+            if region.node in known:
+                found.append(self._same(region))
+                continue
+            local, value, gold = self._compared(region, exact.value(region), rounded.value(region))
+            found.append(local)
+            if confirmed and (local.wrong or value.numel() < FEW or is_steady(local)) and local.row is not None:
+                doubtful.append(_Doubtful(local, value, gold))
+            if sum(item.value.numel() for item in doubtful) > HELD:
+                self._redraw(doubtful, deviations)
+                doubtful = []
+        self._redraw(doubtful, deviations)
+        return found
+
+    def _is_known(self, region: Region) -> bool:
+        own, value = self.known.get(region.node.name), self.seen.values[region.node.name]
+        if own is None or own.shape != value.shape or own.dtype != value.dtype:
+            return False
+        return bool(same_bits(own, value).all())
+
+    def _same(self, region: Region) -> Local:
+        name = region.node.name
+        return Local(region, compare_tensors(self.known[name], self.seen.values[name], path=name, worst=1))
+
+    def _compared(self, region: Region, exact: object, rounded: object) -> tuple[Local, torch.Tensor, torch.Tensor]:
+        """The comparison by one draw, the value, and float64 of it in its shape."""
         node, value = region.node, self.seen.values[region.node.name]
-        try:
-            exact = self.values(region, exactly, deviations)[node]
-            rounded = self.values(region, self._rounding, deviations)[node]
-        except Unknown as error:
-            return Local(region, unchecked=str(error))
-        if not isinstance(exact, torch.Tensor):
-            return Local(region, unchecked=f"{node.target} gives no tensor")
+        why = _incomparable(node, value, exact, rounded)
+        if why or not isinstance(exact, torch.Tensor) or not isinstance(rounded, torch.Tensor):
+            return Local(region, unchecked=why), value, value
         exact = exact.double() if exact.is_floating_point() else exact
-        if exact.numel() != value.numel():
-            return Local(region, unchecked=f"the buffer has shape {list(value.shape)}, not {list(exact.shape)}")
-        if rounded.dtype != value.dtype:
-            return Local(region, unchecked=f"the buffer holds {value.dtype}, not {rounded.dtype}")
         value = value.reshape(exact.shape)
-        local = Local(region, self._row(node.name, rounded, value, exact))
+        row = compare_tensors(rounded, value, gold=exact, path=node.name, factor=self.factor, worst=1)
+        local = Local(region, row)
         if value.is_floating_point():
-            local.slope, local.slope_noise = _slope(value, exact), abs(_slope(rounded, exact) or 0.0)
-        if local.wrong or value.numel() < FEW or is_steady(local):
-            self._redraw(local, value, exact, deviations)
-        return local
+            local.slope, local.slope_noise = slope_of(value, exact), abs(slope_of(rounded, exact) or 0.0)
+        return local, value, exact
 
-    def _row(self, name: str, rounded: torch.Tensor, value: torch.Tensor, exact: torch.Tensor) -> TensorComparison:
-        return compare_tensors(rounded, value, gold=exact, path=name, factor=self.factor, worst=1)
-
-    def _value(self, region: Region, evaluate: Evaluate, deviations: Deviations) -> Any:
-        return self.values(region, evaluate, deviations)[region.node]
-
-    def _redraw(self, local: Local, value: torch.Tensor, exact: torch.Tensor, deviations: Deviations) -> None:
+    def _redraw(self, doubtful: Sequence["_Doubtful"], deviations: Deviations) -> None:
         """Judge by the noise of several draws, and of eager: one may be small by luck, or on a branch's other side."""
+        for number in range(DRAWS) if doubtful else ():
+            evaluate = rounded_by(Rounded(self.seed + number, self._device))
+            for item, draw in self._drawn(doubtful, evaluate, deviations):
+                item.noise.add(draw)
+        for item, eager in self._drawn(doubtful, as_it_is, deviations):
+            item.judge(eager, self.factor)
+
+    def _drawn(
+        self, doubtful: Sequence["_Doubtful"], evaluate: Evaluate, deviations: Deviations
+    ) -> Iterator[tuple["_Doubtful", torch.Tensor]]:
+        sweep = Sweep(self.seen, [item.local.region for item in doubtful], evaluate, deviations)
+        for item in doubtful:
+            drawn = sweep.value(item.local.region)
+            if not isinstance(drawn, Unknown):
+                yield item, drawn.reshape(item.exact.shape)
+
+
+@dataclass
+class _Doubtful:
+    """A value that one draw does not judge, and float64 of it, of one shape."""
+
+    local: Local
+    value: torch.Tensor
+    exact: torch.Tensor
+
+    def __post_init__(self) -> None:
+        self.noise = Noise(self.value, self.exact)
+
+    def judge(self, eager: torch.Tensor, factor: float) -> None:
+        """By the draws that the noise has, and by torch's own value."""
+        local, value, exact = self.local, self.value, self.exact
         assert local.row is not None
-        draws = [
-            self._value(local.region, rounded_by(Rounded(self.seed + number, self._device)), deviations)
-            for number in range(DRAWS)
-        ]
-        eager = self._value(local.region, as_it_is, deviations)
         if value.is_floating_point():
-            local.slope_noise = max(abs(_slope(draw, exact) or 0.0) for draw in draws)
-            local.slope_nearest = max(abs(_slope(item, exact) or 0.0) for item in (eager, exact.to(value.dtype)))
-        local.row = judged_by_draws(local.row, value, exact, draws, eager, self.factor)
+            local.slope_noise = self.noise.slope
+            local.slope_nearest = max(abs(slope_of(item, exact) or 0.0) for item in (eager, exact.to(value.dtype)))
+        local.row = self.noise.judged(local.row, eager, factor)
 
 
-def judged_by_draws(
-    row: TensorComparison,
-    value: torch.Tensor,
-    exact: torch.Tensor,
-    draws: Sequence[torch.Tensor],
-    eager: torch.Tensor,
-    factor: float,
-) -> TensorComparison:
-    """A row judged anew by several right computations that round otherwise, and by torch's own.
-
-    The floor is the RMS of their RMS errors, and the largest of their largest, neither below torch's own error. Where
-    one of them jumps, as behind a comparison with zero, others may: an element of which a draw is off by ``factor``
-    floors is right up to ``factor`` times that. A number that is not floating is right if a draw has it.
-
-    Args:
-        row: of the seen value, judged by one draw.
-        value, exact: the seen value, and float64; of one shape.
-        draws: in the dtype of ``value``; ``eager`` too.
-        factor: error over floor above which the value is a defect.
-    """
-    if not value.is_floating_point():
-        known = value == exact
-        for draw in (*draws, eager):
-            known |= value == draw
-        return row if not bool(known.all()) else replace(row, verdict="within_floor", bound="floor_max")
-    if row.bound not in FLOORS or row.floor_rms is None:
-        return row
-    noise = [(draw.double() - exact).abs_() for draw in draws]
-    each = [(float(item.square().mean().sqrt()), float(item.max())) for item in noise]
-    least = max(min(rms for rms, _ in each), 0.0)
-    quiet = [both for both in each if both[0] <= factor * least] or each
-    rms = (sum(part**2 for part, _ in quiet) / len(quiet)) ** 0.5
-    largest = max(top for _, top in quiet)
-    roundoff = torch.finfo(value.dtype).eps / 2
-    own = (eager.double() - exact).abs_()
-    rms = max(rms, _rms(own), roundoff * _rms(exact))
-    largest = max(largest, float(own.max()), roundoff * float(exact.abs().max()))
-    error = (value.double() - exact).abs_()
-    reach = torch.stack(noise).amax(0)
-    jumped = reach > factor * largest if len(quiet) < len(each) else torch.zeros_like(reach, dtype=torch.bool)
-    error = torch.where(jumped & (error <= factor * reach), 0.0, error)
-    ratio, bound = over_floors(_rms(error), float(error.max()), rms, largest)
-    return replace(row, verdict="defect" if ratio > factor else "within_floor", bound=bound, ratio=ratio,
-                   floor_rms=rms, floor_max=largest)  # fmt: skip
-
-
-def _rms(values: torch.Tensor) -> float:
-    return float(values.square().mean().sqrt())
-
-
-def _slope(value: torch.Tensor, exact: torch.Tensor) -> float | None:
-    """⟨value − exact, exact⟩ / ⟨exact, exact⟩, in float64; None where it is no number."""
-    flat = exact.detach().reshape(-1)
-    size = float(flat.dot(flat))
-    found = float((value.detach().reshape(-1).double() - flat).dot(flat)) / size if size > 0 else float("nan")
-    return found if abs(found) < float("inf") else None
+def _incomparable(node: fx.Node, value: torch.Tensor, exact: object, rounded: object) -> str:
+    """Why a value can't be compared; empty where it can."""
+    for computed in (exact, rounded):
+        if isinstance(computed, Unknown):
+            return str(computed)
+        if not isinstance(computed, torch.Tensor):
+            return f"{node.target} gives no tensor"
+        if computed.numel() != value.numel():
+            return f"the buffer has shape {list(value.shape)}, not {list(computed.shape)}"
+    assert isinstance(rounded, torch.Tensor)
+    return "" if rounded.dtype == value.dtype else f"the buffer holds {value.dtype}, not {rounded.dtype}"

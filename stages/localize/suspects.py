@@ -9,7 +9,9 @@ from torch import fx
 
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.localize import pieces
-from inductor_debug.stages.localize.replay import Deviation, Local, Region, Replay, Seen, computes
+from inductor_debug.stages.localize.regions import Region, Seen, computes
+from inductor_debug.stages.localize.replay import Local, Replay
+from inductor_debug.stages.localize.sweep import Deviation
 
 
 @dataclass

@@ -44,7 +44,7 @@ from inductor_debug.stages.localize import engine
 from inductor_debug.stages.localize.config import LocalizeConfig
 from inductor_debug.stages.localize.engine import Localized
 from inductor_debug.stages.localize.in_place import ReferenceRun, reference_run
-from inductor_debug.stages.localize.replay import Seen, computes
+from inductor_debug.stages.localize.regions import Seen, computes
 
 
 def resnet10() -> tuple[nn.Module, tuple[Any, ...]]:

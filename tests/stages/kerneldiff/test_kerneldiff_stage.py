@@ -168,12 +168,13 @@ class EverySecond(AcceleratorAdapter):
         return run
 
 
-def test_what_fails_in_later_calls_alone_is_not_told_as_rounding_that_adds_up():
+def test_what_fails_in_a_later_call_alone_is_looked_at_in_that_call():
     result = run(context_of("second", adapter=f"{__name__}.EverySecond", mode="inference"))
     assert result.summary["numerics"].verdict == "defect"
     diagnosis = result.artifacts["kerneldiff/diagnosis.json"]
-    assert diagnosis.kind == "none" and diagnosis.localized.culprits == []
-    assert "in a later call" in result.message
+    assert diagnosis.kind == "operation" and diagnosis.localized.culprits
+    for culprit in diagnosis.localized.culprits:
+        assert culprit.shows[-1] == "in call 3 of the compiled graph, and not in the first"
 
 
 @pytest.mark.parametrize(("when", "looked"), [(AFTER_DEFECT, False), (ALWAYS, True), (NEVER, False)])

@@ -7,9 +7,9 @@ from test_localize_shares import graph_of, named
 from torch import fx, nn
 
 from inductor_debug.stages.backends.eager import AotEagerAdapter
-from inductor_debug.stages.localize import pieces
+from inductor_debug.stages.localize import pieces, replay
 from inductor_debug.stages.localize.in_place import Search, part_of
-from inductor_debug.stages.localize.replay import Seen
+from inductor_debug.stages.localize.regions import Seen
 
 aten = torch.ops.aten
 
@@ -70,7 +70,7 @@ def test_operations_that_are_alike_are_compiled_once_and_the_wrong_one_is_named(
         adapter = WrongAt(wrong)
         search = Search(seen, adapter, 4.0, lambda: False, lambda text: None)
         search.alone()
-        assert [part.operations[-1].name for part, _ in search.found] == [wrong] and not search.missing
+        assert [item.part.operations[-1].name for item in search.found] == [wrong] and not search.missing
         assert adapter.graphs == [["mm_0", "mm_1", "mm_2"], [wrong]]
 
 
@@ -86,8 +86,67 @@ def test_what_stands_between_two_that_are_wrong_together_is_left_out() -> None:
     _, seen = squares()
     search = Search(seen, Together(""), 4.0, lambda: False, lambda text: None)
     search.run()
-    ((part, local),) = search.found
-    assert [node.name for node in part.operations] == ["mm_0", "mm_2"] and local.wrong
+    (item,) = search.found
+    assert [node.name for node in item.part.operations] == ["mm_0", "mm_2"] and item.local.wrong
+
+
+def test_of_a_device_that_takes_no_part_from_inside_a_graph_the_shortest_wrong_beginning_is_found() -> None:
+    class Whole(WrongAt):
+        def compile(self, gm: fx.GraphModule, example_inputs: Any) -> Any:
+            if any(node.op == "placeholder" and node.name != "x0" for node in gm.graph.nodes):
+                raise NotImplementedError("a graph that starts in the middle")
+            return super().compile(gm, example_inputs)
+
+    _, seen = squares()
+    for wrong in ("mm_0", "mm_1", "mm_2"):
+        search = Search(seen, Whole(wrong), 4.0, lambda: False, lambda text: None)
+        search.run()
+        (item,) = search.found
+        assert [node.name for node in item.part.operations] == [wrong] and item.local.wrong
+        assert wrong == "mm_0" or item.shows.startswith("in the shortest beginning")
+    search = Search(seen, Whole(""), 4.0, lambda: False, lambda text: None)
+    search.run()
+    assert not search.found and not search.missing
+
+
+def test_a_part_is_called_before_on_what_it_received_in_another_run() -> None:
+    """A device that gives what the call before gave is wrong in the second call."""
+
+    class Stale(WrongAt):
+        def compile(self, gm: fx.GraphModule, example_inputs: Any) -> Any:
+            right, stale = (
+                super().compile(gm, example_inputs),
+                "mm_1" in {node.name for node in gm.graph.nodes if node.op == "call_function"},
+            )
+            held: list[Any] = []
+
+            def run(*inputs: Any) -> Any:
+                held.append(right(*inputs))
+                return held[-2] if stale and len(held) > 1 else held[-1]
+
+            return run
+
+    _, seen = squares()
+    _, before = squares()
+    search = Search(seen, Stale(""), 4.0, lambda: False, lambda text: None)
+    search.run()
+    assert not search.found
+    search = Search(seen, Stale(""), 4.0, lambda: False, lambda text: None, before, 1)
+    search.run()
+    assert [[node.name for node in item.part.operations] for item in search.found] == [["mm_1"]]
+
+
+def test_what_is_bit_for_bit_torchs_own_is_right_without_float64(monkeypatch: Any) -> None:
+    asked: list[Any] = []
+    original = replay.exactly
+    monkeypatch.setattr(replay, "exactly", lambda *args: asked.append(args[0]) or original(*args))
+    _, seen = squares()
+    search = Search(seen, WrongAt(""), 4.0, lambda: False, lambda text: None)
+    search.run()
+    assert not asked and search.compared["mm_2"].row is not None
+    search = Search(seen, WrongAt("mm_2"), 4.0, lambda: False, lambda text: None)
+    search.run()
+    assert asked and [item.part.operations[0].name for item in search.found] == ["mm_2"]
 
 
 def test_a_value_keeps_its_gaps_and_a_size_stays() -> None:

@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import fx
 
+from inductor_debug.stages.localize import replay
 from inductor_debug.stages.localize.evaluation import Unknown, exactly, value_of
-from inductor_debug.stages.localize.replay import Local, Replay, Seen
+from inductor_debug.stages.localize.regions import Seen
+from inductor_debug.stages.localize.replay import Local, Replay
 from inductor_debug.stages.localize.slopes import slope_limit
 
 aten = torch.ops.aten
@@ -184,3 +186,26 @@ def test_slopes_of_truncation_and_of_a_small_factor_are_beyond_the_limit_and_of_
         relative = float(error.norm() / exact.norm())
         limit = slope_limit(2.0**-8, exact.numel(), relative=relative, noise=1e-5, nearest=0.0, operations=3)
         assert (abs(slope) > limit) == steady, (slope, limit)
+
+
+def test_values_that_come_from_the_same_operations_cost_each_operation_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten results of one kernel, each of the one before; by itself each would take all operations before it."""
+    made = fx.Graph()
+    node = made.placeholder("x")
+    for number in range(10):
+        node = made.call_function(aten.mul.Tensor, (node, 1.5), name=f"n{number}")
+    made.output((node,))
+    for each in made.nodes:
+        each.meta["val"] = torch.empty(())
+    given = {"x": torch.randn(100)}
+    values, value = {}, given["x"]
+    for number in range(10):
+        value = values[f"n{number}"] = value * 1.5
+    asked: list[object] = []
+    original = replay.exactly
+    monkeypatch.setattr(replay, "exactly", lambda *args: asked.append(args[0]) or original(*args))
+    for kernels in ({}, dict.fromkeys(values, "k:1"), {**dict.fromkeys(values, "k:1"), "n4": "k:2"}):
+        asked.clear()
+        found = Replay(Seen("g0.forward", made, torch.nn.Module(), given, values, kernels)).locals()
+        assert [local.region.node.name for local in found] == list(values) and not any(local.wrong for local in found)
+        assert len(asked) == 10

@@ -14,7 +14,7 @@ from inductor_debug.stages.localize.account import account
 from inductor_debug.stages.localize.derivatives import FORMULAS, NoDerivative, derivative
 from inductor_debug.stages.localize.engine import Localized
 from inductor_debug.stages.localize.frozen import Step
-from inductor_debug.stages.localize.replay import Seen
+from inductor_debug.stages.localize.regions import Seen
 from inductor_debug.stages.localize.shares import fewest, shares_of
 
 aten = torch.ops.aten

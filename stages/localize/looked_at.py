@@ -1,0 +1,87 @@
+"""One run of a graph that was looked at: its rows in the table, and who is at fault in it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from torch import fx
+
+from inductor_debug.stages.artifacts.localization import Culprit, NodeRow
+from inductor_debug.stages.localize.regions import Seen, computes
+from inductor_debug.stages.localize.replay import Local, is_steady
+from inductor_debug.stages.localize.shares import Shares
+from inductor_debug.stages.localize.sources import Origin, place_of
+from inductor_debug.stages.localize.suspects import Found
+
+
+@dataclass
+class LookedAt:
+    """A run, where its nodes come from, and the comparison of each value that was seen."""
+
+    seen: Seen
+    origins: dict[str, Origin]
+    locals: list[Local] = field(default_factory=list)
+
+    @property
+    def operations(self) -> set[tuple[str, str]]:
+        """Graph id and name of each node that computes."""
+        return {(self.seen.id, node.name) for node in self.seen.graph.nodes if computes(node)}
+
+    @property
+    def checked(self) -> set[tuple[str, str]]:
+        """Of those, the ones in the region of a value that was compared."""
+        return {(self.seen.id, node.name) for local in self.compared for node in local.region.operations}
+
+    @property
+    def compared(self) -> list[Local]:
+        """The values that could be."""
+        return [local for local in self.locals if local.row is not None]
+
+    def culprit(self, item: Found) -> Culprit:
+        """What was found, as it is stored."""
+        local, seen = item.local, self.seen
+        assert local.row is not None
+        kernel = next((seen.kernels[node.name] for node in reversed(item.nodes) if node.name in seen.kernels), "")
+        return Culprit(
+            place=place_of(seen.id, item.nodes, self.origins, kernel),
+            kind=item.kind,
+            ratio=local.row.ratio,
+            slope=local.slope,
+            call=seen.call,
+            index=None if local.row.worst_index is None else list(local.row.worst_index),
+            got=local.row.worst_test,
+            expected=local.row.worst_reference,
+            shows=item.shows,
+        )
+
+    def rows(self, shares: Shares) -> Iterator[NodeRow]:
+        """A row a value that was compared, then of those that are told of for their share alone."""
+        seen = self.seen
+        told = {local.region.node.name for local in self.locals}
+        for local in self.locals:
+            node, row = local.region.node, local.row
+            right = "slope" if is_steady(local) else "right"
+            yield replace(
+                self._row(node, "not_checked" if row is None else "wrong" if local.wrong else right, shares),
+                operations=" ".join(operation.name for operation in local.region.operations),
+                elements=None if row is None else row.elements,
+                dtype="" if row is None else row.dtype,
+                ratio=None if row is None else row.ratio,
+                bound="" if row is None else row.bound,
+                error_rms=None if row is None else row.error_rms,
+                floor_rms=None if row is None else row.floor_rms,
+                slope=local.slope,
+                slope_noise=local.slope_noise,
+                message=local.unchecked,
+            )
+        for node in seen.graph.nodes:
+            if node.name not in told and (seen.id, node.name) in {**shares.own, **shares.decisions}:
+                yield self._row(node, "not_compared", shares)
+
+    def _row(self, node: fx.Node, state: str, shares: Shares) -> NodeRow:
+        """What is told of any value."""
+        seen, origin = self.seen, self.origins.get(node.name, Origin())
+        return NodeRow(
+            seen.id, seen.call, node.name, str(node.target), node.name, origin.original, origin.module, origin.source,
+            seen.kernels.get(node.name, ""), None, "", state,
+            share=shares.own.get((seen.id, node.name)), decisions=shares.decisions.get((seen.id, node.name)),
+        )  # fmt: skip

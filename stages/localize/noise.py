@@ -1,0 +1,71 @@
+"""How far right computations that round otherwise are from float64, and a value judged by that."""
+
+from dataclasses import replace
+
+import torch
+
+from inductor_debug.stages.localize.slopes import slope_of
+from inductor_debug.stages.numerics.records import TensorComparison
+from inductor_debug.stages.numerics.verdict import FLOORS, over_floors
+
+
+class Noise:
+    """Of one value.
+
+    The floor is the RMS of the draws' RMS errors, and the largest of their largest, neither below torch's own error.
+    Where one of them jumps, as behind a comparison with zero, others may: an element of which a draw is off by
+    ``factor`` floors is right up to ``factor`` times that. A number that is not floating is right if a draw has it.
+
+    Args:
+        value, exact: the seen value, and float64; of one shape.
+
+    Attributes:
+        slope: the largest size of the slope of a draw.
+    """
+
+    def __init__(self, value: torch.Tensor, exact: torch.Tensor) -> None:
+        self.value, self.exact = value, exact
+        self.slope = 0.0
+        self._each: list[tuple[float, float]] = []
+        self._reach = torch.zeros_like(exact) if value.is_floating_point() else value == exact
+
+    def add(self, draw: torch.Tensor) -> None:
+        """One more right computation, in the dtype of the value."""
+        if not self.value.is_floating_point():
+            self._reach |= self.value == draw
+            return
+        noise = (draw.double() - self.exact).abs_()
+        self._each.append((_rms(noise), float(noise.max())))
+        self._reach = torch.maximum(self._reach, noise)
+        self.slope = max(self.slope, abs(slope_of(draw, self.exact) or 0.0))
+
+    def judged(self, row: TensorComparison, eager: torch.Tensor, factor: float) -> TensorComparison:
+        """A row that was judged by one draw, anew by all of them, and by torch's own value.
+
+        Args:
+            factor: error over floor above which the value is a defect.
+        """
+        value, exact = self.value, self.exact
+        if not value.is_floating_point():
+            known = self._reach | (value == eager)
+            return row if not bool(known.all()) else replace(row, verdict="within_floor", bound="floor_max")
+        if row.bound not in FLOORS or row.floor_rms is None:
+            return row
+        least = min(rms for rms, _ in self._each)
+        quiet = [both for both in self._each if both[0] <= factor * least] or self._each
+        rms = (sum(part**2 for part, _ in quiet) / len(quiet)) ** 0.5
+        largest = max(top for _, top in quiet)
+        roundoff = torch.finfo(value.dtype).eps / 2
+        own = (eager.double() - exact).abs_()
+        rms = max(rms, _rms(own), roundoff * _rms(exact))
+        largest = max(largest, float(own.max()), roundoff * float(exact.abs().max()))
+        error = (value.double() - exact).abs_()
+        jumped = self._reach > (factor * largest if len(quiet) < len(self._each) else float("inf"))
+        error = torch.where(jumped & (error <= factor * self._reach), 0.0, error)
+        ratio, bound = over_floors(_rms(error), float(error.max()), rms, largest)
+        return replace(row, verdict="defect" if ratio > factor else "within_floor", bound=bound, ratio=ratio,
+                       floor_rms=rms, floor_max=largest)  # fmt: skip
+
+
+def _rms(values: torch.Tensor) -> float:
+    return float(values.square().mean().sqrt())

@@ -1,0 +1,78 @@
+"""A case run by torch, operation by operation, on the graphs that a backend is given: what each operation receives."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from inductor_debug.models.case import Case
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.compiled import compile_case
+from inductor_debug.stages.localize.regions import Seen
+from inductor_debug.stages.localize.sources import Origin, origins_of_record
+
+
+class ReferenceRun(AcceleratorAdapter):
+    """AOTAutograd's graphs as the adapter would get them, executed by torch; every value is kept.
+
+    Args:
+        adapter: whose decompositions are applied.
+
+    Attributes:
+        seen: each run of a graph, in order.
+        origins: graph id → origins of its nodes.
+    """
+
+    name = "reference"
+
+    def __init__(self, adapter: AcceleratorAdapter) -> None:
+        self.decompositions = adapter.decompositions
+        self.seen: list[Seen] = []
+        self.origins: dict[str, dict[str, Origin]] = {}
+        self.on = False
+
+    @property
+    def as_traced(self) -> bool:
+        return True
+
+    def compile(self, gm: fx.GraphModule, example_inputs: Sequence[torch.Tensor]) -> Callable[..., Any]:
+        record = self.record(gm)
+        self.origins[record.id] = origins_of_record(record)
+
+        def run(*inputs: Any) -> Any:
+            if not self.on:
+                return gm.forward(*inputs)
+            values = _Values(gm)
+            names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
+            given = {name: value.clone() if isinstance(value, torch.Tensor) else value
+                     for name, value in zip(names, inputs, strict=True)}  # fmt: skip
+            result = values.run(*inputs)
+            calls = sum(item.id == record.id for item in self.seen)
+            self.seen.append(Seen(record.id, gm.graph, gm, given, values.found, {}, calls))
+            return result
+
+        return run
+
+
+class _Values(fx.Interpreter):
+    """Keeps a copy of what each call gives."""
+
+    def __init__(self, gm: fx.GraphModule) -> None:
+        super().__init__(gm)
+        self.found: dict[str, torch.Tensor] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        if n.op == "call_function" and isinstance(result, torch.Tensor):
+            self.found[n.name] = result.detach().clone()
+        return result
+
+
+def reference_run(case: Case, adapter: AcceleratorAdapter) -> ReferenceRun:
+    """One step of the case, as it stands, through :class:`ReferenceRun`; the case is left as found."""
+    reference = ReferenceRun(adapter)
+    compiled = compile_case(case, reference)
+    reference.on = True
+    case.run(compiled)
+    return reference

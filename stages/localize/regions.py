@@ -1,0 +1,90 @@
+"""One run of a graph, and what made each value that was seen of it."""
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from inductor_debug.models.torch_private import OpOverload, schema_of
+from inductor_debug.stages.localize.evaluation import taken_by
+
+
+@dataclass
+class Seen:
+    """One run of a graph.
+
+    Attributes:
+        id: ``g0.forward``, ``g0.backward``, ….
+        graph: its nodes have fake values in ``meta["val"]``.
+        owner: what holds the graph's constants.
+        inputs: placeholder → what it was given.
+        values: node → what was seen of it, a tensor; a node that is not here was not seen.
+        kernels: node → ``kernel:handle`` that made it, where that is known.
+        call: how many-th run of the graph in the step.
+    """
+
+    id: str
+    graph: fx.Graph
+    owner: torch.nn.Module
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    kernels: Mapping[str, str] = field(default_factory=dict)
+    call: int = 0
+
+
+@dataclass(frozen=True)
+class Region:
+    """What made one seen value.
+
+    Attributes:
+        node: whose value it is.
+        members: the nodes that computed it, ``node`` last; views among them.
+        received: nodes whose values the members take from outside, seen or given.
+        kernel: the kernel whose other values are members too, as it may go on with its registers; None where all that
+            was seen is received.
+    """
+
+    node: fx.Node
+    members: tuple[fx.Node, ...]
+    received: tuple[fx.Node, ...]
+    kernel: str | None = None
+
+    @property
+    def operations(self) -> tuple[fx.Node, ...]:
+        """The members that compute."""
+        return tuple(node for node in self.members if computes(node))
+
+
+def computes(node: fx.Node) -> bool:
+    """Whether a node computes numbers: no view, no size, no taking apart of several results."""
+    if node.op != "call_function" or node.target is operator.getitem:
+        return False
+    if isinstance(node.target, OpOverload):
+        returned = schema_of(node.target).returns
+        views = any(item.alias_info is not None and not item.alias_info.is_write for item in returned)
+        return not views and node.target is not torch.ops.aten.reshape.default
+    return isinstance(node.meta.get("val"), (torch.Tensor, tuple, list))
+
+
+def region_of(seen: Seen, node: fx.Node, order: Mapping[fx.Node, int], *, whole: bool) -> Region:
+    """What made a seen value.
+
+    Args:
+        order: place of each node in the graph.
+        whole: from what its kernel received; False: from what was seen last, of the same kernel too.
+    """
+    kernel = seen.kernels.get(node.name) if whole else None
+    members, received, open_still = {node}, set(), taken_by(node)
+    while open_still:
+        source = open_still.pop()
+        other = source.name in seen.values and (kernel is None or seen.kernels.get(source.name) != kernel)
+        if source.op == "placeholder" or other:
+            received.add(source)
+        elif source not in members:
+            members.add(source)
+            open_still += taken_by(source)
+    place = order.__getitem__
+    return Region(node, tuple(sorted(members, key=place)), tuple(sorted(received, key=place)), kernel)
