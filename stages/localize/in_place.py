@@ -118,9 +118,14 @@ class Search:
     compared: dict[str, Local] = field(default_factory=dict)
 
     def run(self) -> None:
+        """Look, and look again without what was found, until the rest is right.
+
+        A fault of operations that are only together wrong may stand where a part was cut for the sake of another.
+        """
         operations = [node for node in self.seen.graph.nodes if computes(node)]
-        if operations:
-            self._look(operations)
+        while operations and self._look(operations):
+            known = {node for item in self.found for node in item.part.operations}
+            operations = [node for node in operations if node not in known]
 
     def alone(self) -> None:
         """Each operation on what torch gave it; those that are alike are compiled side by side.

@@ -1,6 +1,6 @@
 """A case run by torch, operation by operation, on the graphs that a backend is given: what each operation receives."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -9,7 +9,7 @@ from torch import fx
 from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import compile_case
-from inductor_debug.stages.localize.regions import Seen
+from inductor_debug.stages.localize.regions import Seen, computes
 from inductor_debug.stages.localize.sources import Origin, origins_of_record
 
 
@@ -43,10 +43,10 @@ class ReferenceRun(AcceleratorAdapter):
         def run(*inputs: Any) -> Any:
             if not self.on:
                 return gm.forward(*inputs)
-            values = _Values(gm)
             names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
             given = {name: value.clone() if isinstance(value, torch.Tensor) else value
                      for name, value in zip(names, inputs, strict=True)}  # fmt: skip
+            values = _Values(gm, given)
             result = values.run(*inputs)
             calls = sum(item.id == record.id for item in self.seen)
             self.seen.append(Seen(record.id, gm.graph, gm, given, values.found, {}, calls))
@@ -56,17 +56,33 @@ class ReferenceRun(AcceleratorAdapter):
 
 
 class _Values(fx.Interpreter):
-    """Keeps a copy of what each call gives."""
+    """Keeps a copy of what each call gives; a view looks at the copy of what it is a view of.
 
-    def __init__(self, gm: fx.GraphModule) -> None:
+    Args:
+        given: copies of what the graph was given, by placeholder.
+    """
+
+    def __init__(self, gm: fx.GraphModule, given: Mapping[str, Any]) -> None:
         super().__init__(gm)
+        self.given = given
         self.found: dict[str, torch.Tensor] = {}
 
     def run_node(self, n: fx.Node) -> Any:
         result = super().run_node(n)
         if n.op == "call_function" and isinstance(result, torch.Tensor):
-            self.found[n.name] = result.detach().clone()
+            view = None if computes(n) else self._view(n, result)
+            self.found[n.name] = result.detach().clone() if view is None else view
         return result
+
+    def _view(self, node: fx.Node, result: torch.Tensor) -> torch.Tensor | None:
+        """The same view of the copy; None where its source has none, or one of other strides."""
+        (source, *others) = node.all_input_nodes
+        kept = self.found.get(source.name, self.given.get(source.name))
+        if others or not isinstance(kept, torch.Tensor) or kept.stride() != self.env[source].stride():
+            return None
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda taken: kept)
+        view = node.target(*args, **kwargs)  # type: ignore[operator]
+        return view if isinstance(view, torch.Tensor) and view.stride() == result.stride() else None
 
 
 def reference_run(case: Case, adapter: AcceleratorAdapter) -> ReferenceRun:

@@ -121,7 +121,8 @@ class Replay:
 
         Args:
             over: asked before each value; once it is true, no further one is compared.
-            confirmed: whether what is wrong by one draw of the noise is judged by several.
+            confirmed: whether what is wrong by one draw of the noise is judged by several; False: the first such value
+                ends the comparison.
         """
         found = {local.region.node: local for local in self._judged(self.regions, over, confirmed=confirmed)}
         by_memory = [self.region(node, whole=False) for node, local in found.items() if local.wrong]
@@ -167,6 +168,8 @@ class Replay:
                 continue
             local, value, gold = self._compared(region, exact.value(region), rounded.value(region))
             found.append(local)
+            if not confirmed and local.wrong:
+                break
             if confirmed and (local.wrong or value.numel() < FEW or is_steady(local)) and local.row is not None:
                 doubtful.append(_Doubtful(local, value, gold))
             if sum(item.value.numel() for item in doubtful) > HELD:

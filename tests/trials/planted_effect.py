@@ -29,21 +29,17 @@ class Effect:
 
 
 class _Run(fx.Interpreter):
-    """Keeps what nodes give; in float64 where asked. Of the node ``at`` also float64 of what it received, at once: a
-    graph may write into its inputs later."""
+    """Keeps what nodes give; in float64 where asked."""
 
-    def __init__(self, gm: fx.GraphModule, *, wide: bool = False, at: str = "") -> None:
+    def __init__(self, gm: fx.GraphModule, *, wide: bool = False, keep: bool = True) -> None:
         super().__init__(gm)
-        self.wide, self.at = wide, at
+        self.wide, self.keep = wide, keep
         self.values: dict[str, Any] = {}
-        self.gold: Any = None
 
     def run_node(self, n: fx.Node) -> Any:
-        if n.name == self.at:
-            args, kwargs = torch.utils._pytree.tree_map(_wide, self.fetch_args_kwargs_from_env(n))
-            self.gold = n.target(*args, **kwargs)  # type: ignore[operator]
         value = super().run_node(n)
-        self.values[n.name] = value
+        if self.keep:
+            self.values[n.name] = value
         return value
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
@@ -58,20 +54,45 @@ def _wide(item: Any) -> Any:
     return torch.float64 if isinstance(item, torch.dtype) and item in WIDER else item
 
 
-def effect(
-    right: fx.GraphModule, wrong: fx.GraphModule, inputs: Sequence[Any], node: str, output: int | None
-) -> Effect:
-    """The effect of what was put behind ``node`` of ``right`` to make ``wrong``, on inputs in the case's dtype."""
-    copies = [[item.clone() if isinstance(item, Tensor) else item for item in inputs] for _ in range(3)]
-    with torch.no_grad():
-        ours, theirs, exact = _Run(right, at=node), _Run(wrong), _Run(right, wide=True)
-        result, faulty = ours.run(*copies[0]), theirs.run(*copies[1])
-        gold = exact.run(*(_wide(item) for item in copies[2]))
-        outputs = max((_floors(*three) for three in zip(result, faulty, gold, strict=True)), default=0.0)
-        three = ours.values[node], ours.gold
-        seen, local = three if output is None else (item[output] for item in three)
-        faulty = theirs.values[_last_added(right, wrong)] if len(wrong.graph.nodes) > len(right.graph.nodes) else seen
-        return Effect(_floors(seen, faulty, local), outputs)
+def _copies(inputs: Sequence[Any]) -> list[Any]:
+    return [item.clone() if isinstance(item, Tensor) else item for item in inputs]
+
+
+class Effects:
+    """Of faults in one graph, on inputs in the case's dtype.
+
+    Args:
+        right: the graph without a fault.
+        inputs: left as they are; a graph may write into what it is given.
+    """
+
+    @torch.no_grad()
+    def __init__(self, right: fx.GraphModule, inputs: Sequence[Any]) -> None:
+        self.right, self.inputs = right, inputs
+        ours = _Run(right)
+        self.result = ours.run(*_copies(inputs))
+        self.gold = _Run(right, wide=True, keep=False).run(*(_wide(item) for item in _copies(inputs)))
+        names = [node.name for node in right.graph.nodes if node.op == "placeholder"]
+        self.values = ours.values | dict(zip(names, inputs, strict=True))
+
+    @torch.no_grad()
+    def of(self, wrong: fx.GraphModule, node: str, output: int | None) -> Effect:
+        """The effect of what was put behind ``node`` to make ``wrong``."""
+        theirs = _Run(wrong)
+        faulty = theirs.run(*_copies(self.inputs))
+        outputs = max((_floors(*three) for three in zip(self.result, faulty, self.gold, strict=True)), default=0.0)
+        seen, local = self.values[node], self._local(node)
+        if output is not None:
+            seen, local = seen[output], local[output]
+        added = len(wrong.graph.nodes) > len(self.right.graph.nodes)
+        return Effect(_floors(seen, theirs.values[_last_added(self.right, wrong)] if added else seen, local), outputs)
+
+    def _local(self, name: str) -> Any:
+        """Float64 of what a node received."""
+        node = next(item for item in self.right.graph.nodes if item.name == name)
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda source: self.values[source.name])
+        args, kwargs = torch.utils._pytree.tree_map(_wide, (args, kwargs))
+        return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
 def _last_added(right: fx.GraphModule, wrong: fx.GraphModule) -> str:

@@ -1,20 +1,21 @@
-"""Each kind of fault planted around an adapter, at a node drawn by seed: is that node named?
+"""Each kind of planted fault in each graph of a training step, at nodes drawn by seed: is the very node named?
 
-Usage: ``python tests/trials/planted_kinds.py [--models bert gpt2 resnet10] [--seed 0] [--kinds scale …]
-[--only always fused above unaligned] [--graphs forward backward] [--node NAME] [--dtype float32]
-[--backend aot_eager]``. ``bert_masked`` has a
-padding mask; ``bert_full``, ``resnet18_full`` and ``ssm_full`` have the sizes of ``conf/model``.
+Usage: ``python tests/trials/planted_kinds.py [--models bert resnet10 …] [--kinds scale …] [--only always fused] [--seed
+0] [--graphs forward backward] [--node NAME] [--dtype float32] [--backend aot_eager] [--together 1] [--draws 1]``.
+``bert_masked`` has a padding mask; ``bert_full``, ``resnet18_full`` and ``ssm_full`` have the sizes of ``conf/model``.
 
-Each fault goes to ``localize(module, args, backend=PlantedFault(…))``. A training step of each model is run by torch
-once, operation by operation. All its plants are held against that run, of which localization looks at the graph with
-the plant. A line says what was planted, its effect in floors on the node and on the graph's outputs, as
-``planted_effect.py`` measures it in one call, and what was named:
+Faults go to ``localize(module, args, backend=PlantedFault(…))``, as many at once as ``--together`` says, each around
+the others; 0 for all of a graph. What a call before must have left, or what only later calls show, is looked at in a
+third call, by itself. A training step of each model is run by torch once, operation by operation. All plants are held
+against that run, of which localization looks at the graph with the plants. A line says what was planted, its effect in
+floors on the node and on the graph's outputs, as ``planted_effect.py`` measures it in one call, and what was named:
 
-- ``named``: the very node and nothing else; of ``only=fused`` a region of it and its neighbours;
+- ``named``: the very node; of ``only=fused`` a region of it and its neighbours;
 - ``wider``: a region that has the node, and more;
-- ``otherwise``: something else;
-- ``unseen``: nothing, and the effect is below 4 floors in both places;
-- ``MISSED``: nothing, though the effect is larger.
+- ``unseen``: not, and the effect is below 4 floors on the node, or it does not show in one call and needs none;
+- ``MISSED``: not, though the effect is larger.
+
+What is named beside the plants is counted as ``FALSE``.
 """
 
 import argparse
@@ -22,28 +23,29 @@ import random
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
 import torch
 from localized_faults import MODELS, case_of
-from planted_effect import UNSEEN, Effect, effect
+from planted_effect import UNSEEN, Effect, Effects
 from torch import Tensor, fx, nn
 from torchvision.models.resnet import BasicBlock, ResNet
 
 from inductor_debug import ConfigurationError, localize
 from inductor_debug.models import bert, ssm, torchvision_models
 from inductor_debug.models.case import Case
+from inductor_debug.models.input_draws import drawn_inputs
+from inductor_debug.stages.artifacts.localization import Culprit
 from inductor_debug.stages.backends.faults.conditions import ALWAYS, FUSED, ONLY, neighbours
 from inductor_debug.stages.backends.faults.kinds import FAULTS
 from inductor_debug.stages.backends.faults.rewriting import with_fault
 from inductor_debug.stages.backends.planted import PlantedFault
 from inductor_debug.stages.localize import engine
 from inductor_debug.stages.localize.config import LocalizeConfig
-from inductor_debug.stages.localize.engine import Localized
-from inductor_debug.stages.localize.in_place import ReferenceRun, reference_run
+from inductor_debug.stages.localize.reference import reference_run
 from inductor_debug.stages.localize.regions import Seen, computes
 
 
@@ -65,10 +67,12 @@ OTHERS: dict[str, Callable[[], tuple[nn.Module, tuple[Any, ...]]]] = {
     "resnet18_full": lambda: torchvision_models.build("resnet18", 1, 224),
     "ssm_full": lambda: ssm.build(1, 128),
 }
-STRENGTHS = {"scale": 1e-3, "dropped_tail": 16}
+STRENGTHS = {"scale": 1e-3, "dropped_tail": 16, "from_nth_call": 3}
 """Of the kinds whose own strength is another."""
 BACKWARD = ("gradient_sign", "missing_accumulation")
 """Kinds of the backward alone."""
+LATER = ("stale_buffer", "from_nth_call")
+"""Kinds that a first call does not show."""
 TRIES = 200
 """Nodes that a kind is tried at."""
 
@@ -83,7 +87,7 @@ class Plant:
     output: int
     wrong: fx.GraphModule
 
-    def adapter(self, seen: Seen, backend: str) -> PlantedFault:
+    def adapter(self, seen: Seen, backend: Any) -> PlantedFault:
         value = _value(self.node, self.output)
         return PlantedFault(
             backend, self.node.name, self.kind, graph=seen.id, strength=STRENGTHS.get(self.kind), output=self.output,
@@ -116,9 +120,17 @@ def sites(seen: Seen, only: str) -> Iterator[tuple[fx.Node, int]]:
                 yield node, output
 
 
-def drawn(seen: Seen, kind: str, only: str, numbers: random.Random, name: str = "") -> Plant | None:
-    """A fault at a node that can have it; None where there is none."""
-    found = [site for site in sites(seen, only) if not name or site[0].name == name]
+def around(node: fx.Node) -> set[fx.Node]:
+    """A node and the pointwise operations that it could be fused with."""
+    return {node, *neighbours(node)}
+
+
+def drawn(
+    seen: Seen, kind: str, only: str, numbers: random.Random, name: str = "", taken: Collection[fx.Node] = ()
+) -> Plant | None:
+    """A fault at a node that can have it, away from those that are taken; None where there is none."""
+    found = [site for site in sites(seen, only) if (not name or site[0].name == name)
+             and not around(site[0]).intersection(taken)]  # fmt: skip
     gm = fx.GraphModule(seen.owner, seen.graph)
     fault = FAULTS[kind]
     for node, output in numbers.sample(found, min(len(found), TRIES)):
@@ -130,48 +142,98 @@ def drawn(seen: Seen, kind: str, only: str, numbers: random.Random, name: str = 
     return None
 
 
-def measured(seen: Seen, plant: Plant) -> Effect:
-    names = [node.name for node in seen.graph.nodes if node.op == "placeholder"]
-    several = isinstance(plant.node.meta["val"], (tuple, list))
-    gm = fx.GraphModule(seen.owner, seen.graph)
-    inputs = [seen.inputs[name] for name in names]
-    return effect(gm, plant.wrong, inputs, plant.node.name, plant.output if several else None)
-
-
-def told(found: Localized, seen: Seen, plant: Plant, size: Effect) -> str:
-    """``named``, ``wider``, ``otherwise``, ``unseen`` or ``MISSED``."""
-    culprits = found.localization.culprits
-    if not culprits:
-        return "unseen" if size.unseen else "MISSED"
-    names = {name for culprit in culprits for name in culprit.place.operations}
-    graphs = {culprit.place.graph for culprit in culprits}
+def told(culprits: Sequence[Culprit], seen: Seen, plant: Plant, size: Effect) -> str:
+    """``named``, ``wider``, ``unseen`` or ``MISSED``."""
     allowed = {plant.node.name}
     if plant.only == FUSED:
         allowed |= {node.name for node in neighbours(plant.node)}
-    if plant.node.name not in names or graphs != {seen.id}:
-        return "otherwise"
-    return "named" if names <= allowed else "wider" if len(culprits) == 1 else "otherwise"
+    found = [set(item.place.operations) for item in culprits if plant.node.name in item.place.operations]
+    if not found:
+        return "unseen" if size.unseen and plant.kind not in LATER else "MISSED"
+    return "named" if any(names <= allowed for names in found) else "wider"
 
 
-def tried(
-    module: nn.Module, args: Sequence[Any], reference: ReferenceRun, seen: Seen, plant: Plant, options: Any
-) -> tuple[str, str]:
-    """How a plant was named, and the words for it."""
-    size = measured(seen, plant)
-    kept = mock.Mock(spec_set=["seen", "origins"], seen=[seen], origins=reference.origins)
-    began = time.perf_counter()
-    with mock.patch.object(engine, "reference_run", lambda *args: kept):
-        found = localize(
-            module, args, backend=plant.adapter(seen, options.backend), mode="training",
-            config=LocalizeConfig(budget_s=options.budget),
-        )  # fmt: skip
-    how = told(found, seen, plant, size)
-    culprits = [f"{item.kind} {'+'.join(item.place.operations[:6])}" for item in found.localization.culprits[:4]]
-    missing = f", not looked at: {found.localization.missing[:2]}" if found.localization.missing else ""
-    return how, (
-        f"{how}: {found.localization.kind} {culprits}{missing}; effect {size.node:.3g} floors on the node, "
-        f"{size.outputs:.3g} on outputs; {time.perf_counter() - began:.1f} s"
-    )
+class Trial:
+    """Plants in the graphs of one model's training step."""
+
+    def __init__(self, name: str, options: argparse.Namespace) -> None:
+        self.options, self.name = options, name
+        self.module, self.args = built(name, options.dtype)
+        case = Case.of(self.module, self.args, {}, "training")
+        self.first = reference_run(case, PlantedFault(options.backend, "x", "none"))
+        with drawn_inputs(case, 1):
+            self.second = reference_run(case, PlantedFault(options.backend, "x", "none"))
+        self.counts: Counter[str] = Counter()
+
+    def run(self) -> None:
+        for seen in self.first.seen:
+            direction = seen.id.rpartition(".")[2]
+            if direction not in self.options.graphs:
+                continue
+            names = [node.name for node in seen.graph.nodes if node.op == "placeholder"]
+            self.effects = Effects(fx.GraphModule(seen.owner, seen.graph), [seen.inputs[name] for name in names])
+            for draw in range(self.options.draws):
+                self._graph(seen, direction, draw)
+
+    def _graph(self, seen: Seen, direction: str, draw: int) -> None:
+        for only in self.options.only:
+            plants: list[Plant] = []
+            taken = set[fx.Node]()
+            for kind in self.options.kinds:
+                if kind in BACKWARD and direction == "forward":
+                    continue
+                numbers = random.Random(zlib.crc32(f"{self.options.seed + draw} {self.name} {seen.id} {kind}".encode()))
+                plant = drawn(seen, kind, only, numbers, self.options.node, taken)
+                if plant is None:
+                    print(f"{self.name} {seen.id} {kind} {only}: no node can have it", flush=True)
+                    continue
+                plants.append(plant)
+                if self.options.together != 1 and kind not in LATER:
+                    taken |= around(plant.node)
+            now = [plant for plant in plants if plant.kind not in LATER]
+            together = self.options.together or len(now)
+            random.Random(draw).shuffle(now)
+            for start in range(0, len(now), together or 1):
+                self._tried(seen, now[start : start + together])
+            for plant in plants:
+                if plant.kind in LATER:
+                    self._tried(seen, [plant])
+
+    def _tried(self, seen: Seen, plants: Sequence[Plant]) -> None:
+        """One search."""
+        options = self.options
+        adapter: Any = options.backend
+        for plant in plants:
+            adapter = plant.adapter(seen, adapter)
+        later = any(plant.kind in LATER for plant in plants)
+        kept = mock.Mock(spec_set=["seen", "origins"], seen=[seen], origins=self.first.origins)
+        runs = iter([kept, kept, self.second])
+        began = time.perf_counter()
+        config = LocalizeConfig(budget_s=options.budget, call=3 if later else 1)
+        with mock.patch.object(engine, "reference_run", lambda *args: next(runs)):
+            found = localize(self.module, self.args, backend=adapter, mode="training", config=config).localization
+        seconds = time.perf_counter() - began
+        for plant in plants:
+            several = isinstance(plant.node.meta["val"], (tuple, list))
+            size = self.effects.of(plant.wrong, plant.node.name, plant.output if several else None)
+            how = told(found.culprits, seen, plant, size)
+            self.counts[f"{plant.only} {how}"] += 1
+            culprits = ["+".join(item.place.operations[:6]) for item in found.culprits
+                        if plant.node.name in item.place.operations]  # fmt: skip
+            print(
+                f"{self.name} {seen.id} {plant.kind} {plant.only} at {plant.node.name} ({plant.node.target}, output "
+                f"{plant.output}): {how} {culprits}; effect {size.node:.3g} floors on the node, {size.outputs:.3g} on "
+                f"outputs; {seconds:.1f} s for {len(plants)}", flush=True,
+            )  # fmt: skip
+        names = {plant.node.name for plant in plants}
+        for item in found.culprits:
+            if not names & set(item.place.operations):
+                self.counts["FALSE"] += 1
+                print(
+                    f"{self.name} {seen.id} FALSE: {item.kind} {item.place.operations} of {sorted(names)}", flush=True
+                )
+        if found.missing:
+            print(f"{self.name} {seen.id} not looked at: {found.missing[:2]}", flush=True)
 
 
 def main() -> None:
@@ -184,29 +246,15 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     parser.add_argument("--backend", default="aot_eager", help="that the faults are planted in")
     parser.add_argument("--budget", type=float, default=600.0, help="seconds that one search may take")
+    parser.add_argument("--together", type=int, default=1, help="faults of a search; 0: all of a graph")
+    parser.add_argument("--draws", type=int, default=1, help="of nodes, each by a seed of its own")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     counts: Counter[str] = Counter()
     for name in options.models:
-        module, args = built(name, options.dtype)
-        case = Case.of(module, args, {}, "training")
-        reference = reference_run(case, PlantedFault(options.backend, "x", "none"))
-        for seen in reference.seen:
-            direction = seen.id.rpartition(".")[2]
-            for kind in options.kinds if direction in options.graphs else []:
-                if kind in BACKWARD and direction == "forward":
-                    continue
-                for only in options.only:
-                    key = f"{options.seed} {name} {seen.id} {kind} {only}"  # so that one alone is drawn as among others
-                    numbers = random.Random(zlib.crc32(key.encode()))
-                    plant = drawn(seen, kind, only, numbers, options.node)
-                    if plant is None:
-                        print(f"{name} {seen.id} {kind} {only}: no node can have it", flush=True)
-                        continue
-                    how, words = tried(module, args, reference, seen, plant, options)
-                    counts[how] += 1
-                    target = f"{plant.node.name} ({plant.node.target}, output {plant.output})"
-                    print(f"{name} {seen.id} {kind} {only} at {target}: {words}", flush=True)
+        trial = Trial(name, options)
+        trial.run()
+        counts.update(trial.counts)
     print(dict(counts), f"below {UNSEEN} floors is unseen")
 
 

@@ -96,7 +96,10 @@ def _applied(
 
 
 def _spliced(made: fx.GraphModule, node: fx.Node, known: dict[fx.Node, Any], body: fx.GraphModule) -> fx.Node:
-    """Copies what ``body`` computes behind the node, with the node's own lines; the node that gives its result."""
+    """Copies what ``body`` computes behind the node, with the node's own lines; the node that gives its result.
+
+    Copies are named after the node, so that none has the name of an operation of the graph that this one is a part of.
+    """
     origin = {key: value for key, value in node.meta.items() if key not in ("val", "tensor_meta")}
     last = node
     for item in body.graph.nodes:
@@ -105,7 +108,9 @@ def _spliced(made: fx.GraphModule, node: fx.Node, known: dict[fx.Node, Any], bod
         if item.op == "output":
             break
         with made.graph.inserting_after(last):
-            last = known[item] = made.graph.node_copy(item, known.__getitem__)
+            args, kwargs = fx.map_arg((item.args, item.kwargs), known.__getitem__)
+            name = f"{node.name}_fault_{item.name}"
+            last = known[item] = made.graph.create_node(item.op, item.target, args, kwargs, name)
         last.meta = {**origin, **{key: item.meta[key] for key in ("val", "tensor_meta") if key in item.meta}}
         if item.op == "get_attr":
             last.target = f"_fault_{node.name}_{item.target}"
