@@ -4,7 +4,6 @@
 added where it arose, float64 gives what the step gave. Without some of them it gives what the step would have given.
 """
 
-import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +12,7 @@ import torch
 from torch import fx
 
 from inductor_debug.stages.localize.evaluation import Unknown, as_it_is, exactly, is_floating, taken_by, value_of
-from inductor_debug.stages.localize.regions import Seen, computes
+from inductor_debug.stages.localize.regions import Seen, is_view
 
 Name = tuple[str, str]
 """Graph id and node."""
@@ -269,11 +268,6 @@ def _narrow(error: torch.Tensor) -> torch.Tensor:
     """In float32, which holds an error well enough, where it is in its range."""
     narrow = error.float()
     return narrow if bool(narrow.isfinite().all()) else error
-
-
-def is_view(node: fx.Node) -> bool:
-    """Whether a node takes another look at what it takes."""
-    return node.op == "call_function" and not computes(node) and node.target is not operator.getitem
 
 
 def computed_of(node: fx.Node, values: Mapping[fx.Node, Any], seen: Seen) -> Any:

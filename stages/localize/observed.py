@@ -11,7 +11,8 @@ from torch import fx
 from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
-from inductor_debug.stages.localize.regions import Seen
+from inductor_debug.stages.localize.evaluation import taken_by
+from inductor_debug.stages.localize.regions import Seen, is_view
 from inductor_debug.stages.torch_internals.generated_kernels import split_kernels
 from inductor_debug.stages.torch_internals.generated_launches import Launch, find_launches, reused_buffers
 from inductor_debug.stages.torch_internals.inductor import LoweredGraph
@@ -105,12 +106,21 @@ def _seen(lowered: LoweredGraph, run: _Run, number: int) -> Seen:
         name: value for name, value in run.buffers.items() if name in owners and (name in read or name in run.inputs)
     }
     values = {owners[name]: value for name, value in held.items()}
-    by = {owners[name]: makers[name] for name in held if name in makers}
+    made = {owner: makers[name] for name, owner in owners.items() if name in makers}
     (output,) = (node for node in graph.nodes if node.op == "output")
     for node, value in zip(output.args[0], run.outputs, strict=False):
         if isinstance(node, fx.Node) and node.op == "call_function" and isinstance(value, torch.Tensor):
             values.setdefault(node.name, value)
+    nodes = (node for node in graph.nodes if node.name in values)
+    by = {node.name: maker for node in nodes if (maker := _maker(node, made))}
     return Seen(lowered.id, graph, lowered.module, run.inputs, values, by, number)
+
+
+def _maker(node: fx.Node, made: Mapping[str, str]) -> str:
+    """The launch that made a value, or what it is a view of; empty where that is not known."""
+    while node.name not in made and is_view(node) and len(taken_by(node)) == 1:
+        (node,) = taken_by(node)
+    return made.get(node.name, "")
 
 
 def _owners(schedule: Schedule, graph: fx.Graph) -> dict[str, str]:

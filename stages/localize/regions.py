@@ -69,6 +69,11 @@ def computes(node: fx.Node) -> bool:
     return isinstance(node.meta.get("val"), (torch.Tensor, tuple, list))
 
 
+def is_view(node: fx.Node) -> bool:
+    """Whether a node takes another look at what it takes."""
+    return node.op == "call_function" and not computes(node) and node.target is not operator.getitem
+
+
 def region_of(seen: Seen, node: fx.Node, order: Mapping[fx.Node, int], *, whole: bool) -> Region:
     """What made a seen value.
 

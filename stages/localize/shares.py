@@ -24,7 +24,8 @@ from torch import fx
 from inductor_debug.models.torch_private import pytree
 from inductor_debug.stages.localize.derivatives import NoDerivative, derivative
 from inductor_debug.stages.localize.evaluation import Unknown, is_floating, taken_by
-from inductor_debug.stages.localize.frozen import Name, Pass, Step, computed_of, is_view
+from inductor_debug.stages.localize.frozen import Name, Pass, Step, computed_of
+from inductor_debug.stages.localize.regions import is_view
 
 
 @dataclass

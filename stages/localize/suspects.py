@@ -134,11 +134,16 @@ def explained(replay: Replay, region: Region, found: Iterable[Found]) -> bool:
     """Whether a value that is wrong is right given the errors of operations in its region."""
     members = {node.name for node in region.members}
     deviations = {
-        item.nodes[-1].name: item.deviation
-        for item in found
-        if item.nodes[-1].name in members and item.deviation is not None
+        name: item.deviation for item in found if (name := _deviating(item)) in members and item.deviation is not None
     }
     return bool(deviations) and not replay.compared(region, deviations).wrong
+
+
+def _deviating(item: Found) -> str:
+    """The node whose value deviates: the operation at fault, or which of its several results."""
+    node = item.nodes[-1]
+    several = isinstance(node.meta.get("val"), (tuple, list))
+    return item.local.region.node.name if several else node.name
 
 
 def _in_graph(seen: Seen, region: Region, inner: list[fx.Node], adapter: AcceleratorAdapter) -> Seen:

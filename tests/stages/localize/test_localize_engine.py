@@ -9,10 +9,13 @@ import torch
 from torch import Tensor, fx, nn
 
 from inductor_debug import AcceleratorAdapter, ConfigurationError, localize
+from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.eager import AotEagerAdapter
+from inductor_debug.stages.backends.inductor import InductorAdapter
 from inductor_debug.stages.backends.planted import PlantedFault
 from inductor_debug.stages.localize.config import LocalizeConfig
 from inductor_debug.stages.localize.engine import Localized
+from inductor_debug.stages.localize.observed import Observer
 
 aten = torch.ops.aten
 LINES = {"relu": 27}
@@ -268,3 +271,23 @@ def test_an_option_out_of_range_is_refused() -> None:
     module, x = net()
     with pytest.raises(ConfigurationError, match="budget_s"):
         localize(module, (x,), config=LocalizeConfig(budget_s=0))
+
+
+class Stores(nn.Module):
+    """One kernel gives a sum in bfloat16, and its mean, which goes on with the sum as it was before it was rounded."""
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        total = x + y
+        return total, total.float().mean(-1).view(4, -1)
+
+
+def test_results_of_a_graph_have_the_kernel_that_made_them() -> None:
+    """A result that no other kernel reads is no buffer that is let go of; a result may be a view of a buffer."""
+    module, given = Stores(), (torch.randn(16, 64).bfloat16(), torch.randn(16, 64).bfloat16())
+    case = Case.of(module, given, {}, "inference")
+    adapter = InductorAdapter()
+    torch.compiler.reset()
+    observer = Observer(case, adapter)
+    case.run(observer)
+    (seen,) = observer.seen()
+    assert len(seen.values) == 2 and set(seen.kernels) == set(seen.values)

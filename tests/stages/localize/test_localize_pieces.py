@@ -90,6 +90,23 @@ def test_what_stands_between_two_that_are_wrong_together_is_left_out() -> None:
     assert [node.name for node in item.part.operations] == ["mm_0", "mm_2"] and item.local.wrong
 
 
+def test_what_only_shows_together_is_found_beside_another_fault_that_cuts_it_apart() -> None:
+    """mm_0 is wrong by itself, mm_1 and mm_2 together: the first cut goes between mm_0 and these, the next between."""
+
+    class Both(WrongAt):
+        def compile(self, gm: fx.GraphModule, example_inputs: Any) -> Any:
+            names = {node.name for node in gm.graph.nodes if node.op == "call_function"}
+            first, self.node = "mm_0" in names, "mm_2" if {"mm_1", "mm_2"} <= names else ""
+            right = super().compile(gm, example_inputs)
+            return (lambda *inputs: [value * 3 for value in right(*inputs)]) if first else right
+
+    _, seen = squares()
+    search = Search(seen, Both(""), 4.0, lambda: False, lambda text: None)
+    search.run()
+    found = [[node.name for node in item.part.operations] for item in search.found]
+    assert found == [["mm_0"], ["mm_1", "mm_2"]] and not search.missing
+
+
 def test_of_a_device_that_takes_no_part_from_inside_a_graph_the_shortest_wrong_beginning_is_found() -> None:
     class Whole(WrongAt):
         def compile(self, gm: fx.GraphModule, example_inputs: Any) -> Any:
