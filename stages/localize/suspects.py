@@ -136,7 +136,8 @@ def explained(replay: Replay, region: Region, found: Iterable[Found]) -> bool:
     deviations = {
         name: item.deviation for item in found if (name := _deviating(item)) in members and item.deviation is not None
     }
-    return bool(deviations) and not replay.compared(region, deviations).wrong
+    local = replay.compared(region, deviations) if deviations else None
+    return local is not None and local.row is not None and not local.wrong
 
 
 def _deviating(item: Found) -> str:
