@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import torch
 
-from inductor_debug.stages.localize.slopes import slope_of
 from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.numerics.verdict import FLOORS, over_floors
 
@@ -69,3 +68,11 @@ class Noise:
 
 def _rms(values: torch.Tensor) -> float:
     return float(values.square().mean().sqrt())
+
+
+def slope_of(value: torch.Tensor, exact: torch.Tensor) -> float | None:
+    """⟨value − exact, exact⟩ / ⟨exact, exact⟩, in float64; None where it is no number."""
+    flat = exact.detach().reshape(-1)
+    size = float(flat.dot(flat))
+    found = float((value.detach().reshape(-1).double() - flat).dot(flat)) / size if size > 0 else float("nan")
+    return found if abs(found) < float("inf") else None

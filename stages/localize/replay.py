@@ -20,9 +20,9 @@ from torch import fx
 
 from inductor_debug.models.torch_private import pytree
 from inductor_debug.stages.localize.evaluation import Evaluate, Unknown, as_it_is, exactly, rounded_by
-from inductor_debug.stages.localize.noise import Noise
+from inductor_debug.stages.localize.noise import Noise, slope_of
 from inductor_debug.stages.localize.regions import Region, Seen, region_of
-from inductor_debug.stages.localize.slopes import slope_limit, slope_of
+from inductor_debug.stages.localize.slopes import slope_limit
 from inductor_debug.stages.localize.sweep import NOTHING, Deviation, Deviations, Sweep
 from inductor_debug.stages.numerics.comparison import compare_tensors
 from inductor_debug.stages.numerics.formats import same_bits

@@ -9,8 +9,6 @@ round one way (ResNet-18's residuals in bfloat16, 0.23 u). So has float64 itself
 
 import math
 
-import torch
-
 SHARE = 0.12
 """Of a unit roundoff: what rounding to nearest may leave."""
 
@@ -40,11 +38,3 @@ def slope_limit(
     spread = relative / math.sqrt(elements)
     own = SHARE * roundoff + CONSTANTS * operations * 2.0**-24
     return own + SPREAD * (spread + noise) + NEAREST * nearest
-
-
-def slope_of(value: torch.Tensor, exact: torch.Tensor) -> float | None:
-    """⟨value − exact, exact⟩ / ⟨exact, exact⟩, in float64; None where it is no number."""
-    flat = exact.detach().reshape(-1)
-    size = float(flat.dot(flat))
-    found = float((value.detach().reshape(-1).double() - flat).dot(flat)) / size if size > 0 else float("nan")
-    return found if abs(found) < float("inf") else None

@@ -51,7 +51,8 @@ class Sweep:
     """Computes the values of regions, each asked for once, in the order in which they are given.
 
     Args:
-        seen: the run that they are of.
+        seen: the run.
+        regions: of it, whose values are asked for.
         evaluate: of operators.
         deviations: of members.
     """
