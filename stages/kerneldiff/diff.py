@@ -194,8 +194,9 @@ class _Comparing:
         done = reviewed(REVIEWS, evidence, difference.rows)
         done.changes[:0] = extra.changes
         notes = self._notes(evidence, difference.rows, done.notes, extra.note)
-        first_failed, first = bool(difference.failed), len(difference.rows)
+        first_failed = bool(difference.failed)
         drawn = self._further_draws(difference.rows, first_failed)
+        calls = [1] * min(row.run for row in difference.failed) if first_failed else drawn.failing
         difference.rows += drawn.rows
         done.changes += drawn.changes
         verdict, message = conclusion(difference, self._same_code())
@@ -220,9 +221,7 @@ class _Comparing:
             tables=extra.artifacts,
             adapter=self.compiled.adapter,
             draw=1 if first_failed else min(drawn.wrong, default=1),
-            calls=[1] * min((row.run for row in difference.rows[:first] if row.failed), default=1)
-            if first_failed
-            else drawn.failing,
+            calls=calls,
         )
 
     def _further_draws(self, rows: Sequence[TensorComparison], failed: bool) -> InputDraws:

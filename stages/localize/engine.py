@@ -97,7 +97,7 @@ class Engine:
             calls: draws of the inputs of the calls up to the one that is looked at, 1 the model's own. That one is
                 looked at as the first of all, unless it is the repetition of one before; where nothing is found then,
                 after the others.
-            failed: whether the comparison of outputs failed in that call, and in none before.
+            failed: whether the comparison of outputs was no pass.
             test: what the test side gave in that comparison; None where it is not kept.
             floors: error over floor of the output that is worst.
         """
@@ -154,8 +154,10 @@ class Engine:
                 self._look(graph := LookedAt(seen, reference.origins[seen.id]))
                 self.graphs.append(graph)
                 continue
-            # the step in which the case was compiled was a call too
-            calls = len(self.before) + 1 if seen.id in earlier else 0
+            if self.before and seen.id not in earlier:
+                self.missing.append(f"{seen.id} after other calls, which did not run it")
+                continue
+            calls = len(self.before) + 1 if self.before else 0  # the step in which the case was compiled is one too
             search = Search(seen, self.adapter, self.factor, lambda: self._over, self.progress, earlier.get(seen.id),
                             calls)  # fmt: skip
             search.run()
