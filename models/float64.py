@@ -15,6 +15,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
+from inductor_debug.models import attention
 from inductor_debug.models.torch_private import OpOverload, TorchDispatchMode, has_decomposition, pytree
 
 aten = torch.ops.aten
@@ -175,7 +176,8 @@ def _formulas() -> dict[Any, Callable[..., Any]]:
         "_scaled_mm": scaled_mm,
         "_weight_int8pack_mm": weight_int8pack_mm,
     }
-    return {getattr(aten, name).default: formula for name, formula in named.items() if hasattr(aten, name)}
+    found = {getattr(aten, name).default: formula for name, formula in named.items() if hasattr(aten, name)}
+    return {**found, **attention.formulas()}
 
 
 @cache

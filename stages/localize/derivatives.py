@@ -1,12 +1,12 @@
 """The derivative of one node of a graph, in float64."""
 
-import math
 from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 import torch
 from torch import fx
 
+from inductor_debug.models import attention
 from inductor_debug.models.torch_private import pytree
 from inductor_debug.stages.localize.evaluation import Unknown, exactly, is_floating, taken_by, value_of
 from inductor_debug.stages.sides.rounded import MANTISSA, decompositions
@@ -116,44 +116,6 @@ def _normalized(
     return result if bias is None else result + bias.view(shape), x.new_empty(0), x.new_empty(0)
 
 
-def _scores(
-    query: torch.Tensor, key: torch.Tensor, causal: bool, mask: torch.Tensor | None, scale: float | None
-) -> Any:
-    """Attention's scores, [..., queries, keys]."""
-    scores = query @ key.mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
-    if causal:
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-        scores = scores.masked_fill(~seen, -math.inf)
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
-    return scores
-
-
-def _attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout: float = 0.0, causal: bool = False, *,
-    attn_mask: torch.Tensor | None = None, scale: float | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """The result and the logarithm of the sum of exponentials, which torch's own has no gradient of."""
-    if dropout:
-        raise Unknown("attention draws its dropout")
-    scores = _scores(query, key, causal, attn_mask, scale)
-    return scores.softmax(-1) @ value, scores.logsumexp(-1)
-
-
-def _attention_backward(
-    gradient: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, result: torch.Tensor,
-    logsumexp: torch.Tensor, dropout: float, causal: bool, *, attn_mask: torch.Tensor | None = None,
-    scale: float | None = None,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
-    """From the result and the logarithm of the sum of exponentials, as FlashAttention does (arXiv 2205.14135, B.4)."""
-    if dropout:
-        raise Unknown("attention draws its dropout")
-    shares = (_scores(query, key, causal, attn_mask, scale) - logsumexp.reshape(*query.shape[:-1], 1)).exp()
-    own = (gradient * result).sum(-1, keepdim=True)
-    scores = shares * (gradient @ value.mT - own) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
-    return scores @ key, scores.mT @ query, shares.mT @ gradient
-
-
 FORMULAS: dict[Any, Callable[..., Any]] = {
     aten.detach.default: _itself,
     aten.alias.default: _itself,
@@ -162,7 +124,6 @@ FORMULAS: dict[Any, Callable[..., Any]] = {
     aten.copy.default: _copied,
     torch.ops.prims.convert_element_type.default: _converted,
     aten._native_batch_norm_legit_no_training.default: _normalized,
-    aten._scaled_dot_product_flash_attention_for_cpu.default: _attention,
-    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _attention_backward,
+    **attention.formulas(),
 }
 """What autograd stops at, or has no derivative of."""

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import fx
 
-from inductor_debug.models.float64 import substituted
 from inductor_debug.models.random_state import preserved_random_state
 from inductor_debug.models.torch_private import OpOverload, pytree, schema_of
 from inductor_debug.stages.sides.rounded import Rounded, in_float64
@@ -48,7 +47,7 @@ def exactly(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     Raises:
         Unknown: it draws random numbers, or has no float64.
     """
-    with _drawing_nothing(target, args), substituted():
+    with _drawing_nothing(target, args):
         found = in_float64(target, args, kwargs)
     if found is None:
         raise Unknown(f"{target} could not be computed in float64")

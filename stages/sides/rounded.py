@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from inductor_debug.models.case import Case
+from inductor_debug.models.float64 import substituted
 from inductor_debug.models.torch_private import TorchDispatchMode, pytree, schema_of
 from inductor_debug.stages.sides import running as sides
 from inductor_debug.stages.sides.sum_noise import FACTORIZATIONS, TERMS, added, deviation
@@ -176,10 +177,11 @@ def _is_rounded(value: object) -> bool:
 
 
 def in_float64(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any] | None:
-    """Arguments, keywords and results in float64; None for an operation that lacks it."""
+    """Arguments, keywords and results in float64; None for an operation that has neither that nor an equal formula."""
     wide_args, wide_kwargs = pytree.tree_map(_wide, (args, kwargs))
     try:
-        return wide_args, wide_kwargs, func(*wide_args, **wide_kwargs)
+        with substituted():
+            return wide_args, wide_kwargs, func(*wide_args, **wide_kwargs)
     except torch.OutOfMemoryError:  # a RuntimeError too, and no sign of what the operation has
         raise
     except (RuntimeError, TypeError, ValueError):

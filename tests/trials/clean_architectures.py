@@ -5,7 +5,9 @@ modes and in float32 and bfloat16, each a command of its own. No run may be a de
 It prints a line a run: exit code, seconds, and the stage's message. Exit code 1 where one of them is not 0.
 
 Usage: ``python tests/trials/clean_architectures.py [--device cuda] [--dtypes float32,bfloat16] [--parallel 2]
-[--folder FOLDER] [--json FILE] [NAME …]``. ``--folder`` keeps the runs, and a run that is there is not done again.
+[--localize] [--folder FOLDER] [--json FILE] [NAME …]``. A NAME that is none of these is a configuration's, as
+``bert``. With ``--localize`` each run looks for wrong operations after a pass too, and fails where it names one.
+``--folder`` keeps the runs, and a run that is there is not done again.
 """
 
 import argparse
@@ -38,6 +40,8 @@ def model(name: str) -> list[str]:
     """What chooses the architecture on the command line."""
     if name in VISION:
         return ["model=torchvision", f"model.build.name={name}", "model.image_size=96", "model.batch_size=2"]
+    if name not in FAMILIES:
+        return [f"model={name}"]
     prepare_torchvision()
     import transformers
 
@@ -55,7 +59,7 @@ def run(
     command = [
         sys.executable, "-P", "-m", "inductor_debug.pipeline", *chosen, f"model.name={name}", f"mode={mode}",
         f"dtype={dtype}", f"device={options.device}", "stages=[kerneldiff]", "stages.kerneldiff.plots=false",
-        f"hydra.run.dir={directory}",
+        f"hydra.run.dir={directory}", *(["stages.kerneldiff.localize.when=always"] if options.localize else []),
     ]  # fmt: skip
     start = time.monotonic()
     if not (directory / "summary.json").is_file():
@@ -68,9 +72,13 @@ def run(
             return {"name": name, "mode": mode, "dtype": dtype, "exit": finished.returncode, "message": said[-600:]}
     summary = json.loads((directory / "summary.json").read_text())
     stage = next(entry for entry in summary["stages"] if entry["name"] == "kerneldiff")
+    failed, message = stage["status"] != "passed", stage["message"]
+    if options.localize:
+        found = json.loads((directory / "kerneldiff" / "diagnosis.json").read_text())["localized"]
+        failed, message = failed or bool(found["culprits"]), f"{found['message']} | {message}"
     return {
-        "name": name, "mode": mode, "dtype": dtype, "device": options.device, "exit": int(stage["status"] != "passed"),
-        "seconds": round(time.monotonic() - start, 1), "message": stage["message"], "command": command[3:],
+        "name": name, "mode": mode, "dtype": dtype, "device": options.device, "exit": int(failed),
+        "seconds": round(time.monotonic() - start, 1), "message": message, "command": command[3:],
     }  # fmt: skip
 
 
@@ -81,6 +89,7 @@ def main() -> None:
     parser.add_argument("--dtypes", default="float32,bfloat16")
     parser.add_argument("--modes", default="inference,training")
     parser.add_argument("--parallel", type=int, default=1, help="runs at a time")
+    parser.add_argument("--localize", action="store_true", help="look for wrong operations after a pass too")
     parser.add_argument("--folder", type=Path, help="where runs stay (default: nowhere)")
     parser.add_argument("--json", type=Path, help="where to store the outcomes")
     options = parser.parse_args()
