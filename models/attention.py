@@ -118,9 +118,8 @@ def formulas() -> dict[Any, Callable[..., Any]]:
     return {getattr(aten, name).default: formula for name, formula in named.items() if hasattr(aten, name)}
 
 
-def _drawn(query: torch.Tensor, count: int) -> list[torch.Tensor]:
-    """In place of a generator's state, which nothing reads without dropout."""
-    return [torch.zeros((), dtype=torch.int64, device=query.device) for _ in range(count)]
+UNSET = (None, None)
+"""In place of a generator's state, which nothing sets or reads without dropout."""
 
 
 def _cpu(query: Any, key: Any, value: Any, dropout: float = 0.0, causal: bool = False, *, attn_mask: Any = None,
@@ -142,7 +141,7 @@ def _flash(query: Any, key: Any, value: Any, dropout: float = 0.0, causal: bool 
     if dropout:
         return NotImplemented
     found = attention(query, key, value, None, causal, scale)
-    return *found, None, None, query.shape[-2], key.shape[-2], *_drawn(query, 2), query.new_empty(0)
+    return *found, None, None, query.shape[-2], key.shape[-2], *UNSET, query.new_empty(0)
 
 
 def _flash_backward(
@@ -163,7 +162,7 @@ def _efficient(
     result, logarithms = attention(query, key, value, bias, causal, scale)
     padding = -logarithms.shape[-1] % BLOCK
     padded = torch.nn.functional.pad(logarithms, (0, padding), value=math.inf)
-    return result, padded if keep else padded[..., :0], *_drawn(query, 2)
+    return result, padded if keep else padded[..., :0], *UNSET
 
 
 def _efficient_backward(
@@ -186,7 +185,7 @@ def _cudnn(
         return NotImplemented
     result, logarithms = attention(query, key, value, bias, causal, scale)
     logarithms = logarithms.unsqueeze(-1) if keep else query.new_empty(0)
-    return result, logarithms, None, None, query.shape[-2], key.shape[-2], *_drawn(query, 2), query.new_empty(0)
+    return result, logarithms, None, None, query.shape[-2], key.shape[-2], *UNSET, query.new_empty(0)
 
 
 def _cudnn_backward(

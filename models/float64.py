@@ -158,9 +158,9 @@ def _has_float64(*values: Any) -> bool:
 
 def _substitutes(func: Any) -> Iterator[Callable[..., Any]]:
     """What computes the same as ``func``, the more exact first."""
-    formulas = _formulas()
-    if func in formulas:
-        yield formulas[func]
+    known = formulas()
+    if func in known:
+        yield known[func]
     decompositions = _decompositions()
     if func in decompositions:
         yield decompositions[func]
@@ -169,7 +169,7 @@ def _substitutes(func: Any) -> Iterator[Callable[..., Any]]:
 
 
 @cache
-def _formulas() -> dict[Any, Callable[..., Any]]:
+def formulas() -> dict[Any, Callable[..., Any]]:
     """Overload → formula, of those operations that this torch has."""
     named: dict[str, Callable[..., Any]] = {
         "_grouped_mm": grouped_mm,

@@ -10,6 +10,7 @@ from torch import fx
 
 from inductor_debug.models.random_state import preserved_random_state
 from inductor_debug.models.torch_private import OpOverload, pytree, schema_of
+from inductor_debug.stages.localize.choices import noted
 from inductor_debug.stages.sides.rounded import Rounded, in_float64
 from inductor_debug.stages.sides.running import generator_state
 
@@ -51,6 +52,7 @@ def exactly(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         found = in_float64(target, args, kwargs)
     if found is None:
         raise Unknown(f"{target} could not be computed in float64")
+    noted(target, found[0], found[1], found[2])
     return found[2]
 
 

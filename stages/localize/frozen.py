@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from inductor_debug.stages.localize.choices import settled
 from inductor_debug.stages.localize.evaluation import Unknown, as_it_is, exactly, is_floating, taken_by, value_of
 from inductor_debug.stages.localize.regions import Seen, is_view
 
@@ -218,13 +219,14 @@ def _forward(seen: Seen, given: Mapping[str, Any]) -> Pass:
         if known is not None and isinstance(computed, torch.Tensor) and computed.numel() == known.numel():
             known = known.reshape(computed.shape)
             if is_floating(known) and is_floating(computed):
-                run.residual[node] = _narrow(_difference(known.double(), computed.double()))
+                run.residual[node] = _narrow(_difference(known, computed.double()))
                 touched = True
         run.actual[node] = computed if known is None else known
         if isinstance(gold[node], Unknown):
             gold[node] = run.actual[node]
         if touched:
             run.touched.add(node)
+            gold[node] = _of_equal_ones(run.actual[node], gold[node])
             _set_error(run, node, gold[node])
         for source in last.get(node, ()):
             del gold[source]
@@ -254,14 +256,23 @@ def _set_error(run: Pass, node: fx.Node, gold: Any) -> None:
         if not isinstance(error, Unknown):  # as where its strides do not allow that view
             run.error[node] = error
             return
-    error = _difference(actual.double(), gold) if is_floating(actual) else gold
+    error = _difference(actual, gold.double()) if is_floating(actual) else gold
     if bool(error.any() if is_floating(actual) else (actual != gold).any()):
         run.error[node] = _narrow(error) if is_floating(actual) else gold
 
 
-def _difference(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """0 where both are the same infinity."""
-    return torch.where(left == right, 0.0, left - right)
+def _of_equal_ones(actual: Any, gold: Any) -> Any:
+    """Gold's index, or that of the run where it points at an equal value."""
+    both = isinstance(actual, torch.Tensor) and isinstance(gold, torch.Tensor)
+    return settled(actual, gold) if both and not is_floating(actual) else gold
+
+
+def _difference(actual: torch.Tensor, gold: torch.Tensor) -> torch.Tensor:
+    """An error, in float64; 0 where a right value is beyond the format's largest, and infinite in it."""
+    error = actual.double() - gold
+    if bool(error.isfinite().all()):
+        return error
+    return torch.where(actual.isinf() & (actual == gold.to(actual.dtype)), 0.0, error)
 
 
 def _narrow(error: torch.Tensor) -> torch.Tensor:

@@ -19,6 +19,7 @@ import torch
 from torch import fx
 
 from inductor_debug.models.torch_private import pytree
+from inductor_debug.stages.localize.choices import settled
 from inductor_debug.stages.localize.evaluation import Evaluate, Unknown, as_it_is, exactly, rounded_by
 from inductor_debug.stages.localize.noise import Noise, slope_of
 from inductor_debug.stages.localize.regions import Region, Seen, region_of
@@ -194,8 +195,8 @@ class Replay:
         why = _incomparable(node, value, exact, rounded)
         if why or not isinstance(exact, torch.Tensor) or not isinstance(rounded, torch.Tensor):
             return Local(region, unchecked=why), value, value
-        exact = exact.double() if exact.is_floating_point() else exact
         value = value.reshape(exact.shape)
+        exact = exact.double() if exact.is_floating_point() else settled(value, exact)
         row = compare_tensors(rounded, value, gold=exact, path=node.name, factor=self.factor, worst=1)
         local = Local(region, row)
         if value.is_floating_point():
