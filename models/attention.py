@@ -6,7 +6,7 @@ signature of its operator. With dropout it gives NotImplemented: the kernels dra
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -103,19 +103,18 @@ def _scores(
 @cache
 def formulas() -> dict[Any, Callable[..., Any]]:
     """Overload → formula, of those operators that this torch has."""
-    named: dict[str, Callable[..., Any]] = {
-        "_scaled_dot_product_flash_attention_for_cpu": _cpu,
-        "_scaled_dot_product_flash_attention_for_cpu_backward": _cpu_backward,
-        "_scaled_dot_product_flash_attention": _flash,
-        "_scaled_dot_product_flash_attention_backward": _flash_backward,
-        "_scaled_dot_product_efficient_attention": _efficient,
-        "_scaled_dot_product_efficient_attention_backward": _efficient_backward,
-        "_scaled_dot_product_cudnn_attention": _cudnn,
-        "_scaled_dot_product_cudnn_attention_backward": _cudnn_backward,
-        "_scaled_dot_product_fused_attention_overrideable": _vendors,
-        "_scaled_dot_product_fused_attention_overrideable_backward": _vendors_backward,
-    }
-    return {getattr(aten, name).default: formula for name, formula in named.items() if hasattr(aten, name)}
+    return {**_formulas(CPU), **without_float64()}
+
+
+@cache
+def without_float64() -> dict[Any, Callable[..., Any]]:
+    """The same of the operators that lack float64, which they need not say: cuDNN's gives other numbers."""
+    return _formulas(FUSED)
+
+
+def _formulas(named: Mapping[str, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
+    operators = {f"_scaled_dot_product_{name}": formula for name, formula in named.items()}
+    return {getattr(aten, name).default: formula for name, formula in operators.items() if hasattr(aten, name)}
 
 
 UNSET = (None, None)
@@ -213,3 +212,20 @@ def _vendors_backward(
 ) -> Any:  # fmt: skip
     return _efficient_backward(gradient, query, key, value, bias, result, logarithms, seed, offset, dropout, asked,
                                causal, scale=scale)  # fmt: skip
+
+
+CPU: dict[str, Callable[..., Any]] = {
+    "flash_attention_for_cpu": _cpu,
+    "flash_attention_for_cpu_backward": _cpu_backward,
+}
+
+FUSED: dict[str, Callable[..., Any]] = {
+    "flash_attention": _flash,
+    "flash_attention_backward": _flash_backward,
+    "efficient_attention": _efficient,
+    "efficient_attention_backward": _efficient_backward,
+    "cudnn_attention": _cudnn,
+    "cudnn_attention_backward": _cudnn_backward,
+    "fused_attention_overrideable": _vendors,
+    "fused_attention_overrideable_backward": _vendors_backward,
+}

@@ -27,7 +27,7 @@ class LacksFloat64(RuntimeError):
 
 @contextmanager
 def substituted() -> Iterator[None]:
-    """Inside, an operation that raises on float64 tensors is computed otherwise.
+    """Inside, an operation that lacks float64 is computed otherwise.
 
     Raises:
         LacksFloat64: an operation raised for which there is nothing equal; the message names it.
@@ -45,17 +45,22 @@ class Substituted(TorchDispatchMode):
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        try:
-            return func(*args, **kwargs)
-        except (RuntimeError, TypeError, ValueError) as error:  # so do torch's checks of dtypes
-            if isinstance(error, (torch.OutOfMemoryError, LacksFloat64)) or not _has_float64(args, kwargs):
-                raise
-            with self:
-                for substitute in _substitutes(func):
-                    result = substitute(*args, **kwargs)
-                    if result is not NotImplemented:
-                        return result
-            raise LacksFloat64(f"{func} has no float64: {error}")  # noqa: B904 - the cause would be told in its place
+        wide = _has_float64(args, kwargs)
+        if wide and func in attention.without_float64():
+            error: Exception = RuntimeError("its kernels do not compute in it")
+        else:
+            try:
+                return func(*args, **kwargs)
+            except (RuntimeError, TypeError, ValueError) as raised:  # so do torch's checks of dtypes
+                if isinstance(raised, (torch.OutOfMemoryError, LacksFloat64)) or not wide:
+                    raise
+                error = raised
+        with self:
+            for substitute in _substitutes(func):
+                result = substitute(*args, **kwargs)
+                if result is not NotImplemented:
+                    return result
+        raise LacksFloat64(f"{func} has no float64: {error}")
 
 
 class _MathAttention(TorchFunctionMode):
@@ -177,7 +182,7 @@ def formulas() -> dict[Any, Callable[..., Any]]:
         "_weight_int8pack_mm": weight_int8pack_mm,
     }
     found = {getattr(aten, name).default: formula for name, formula in named.items() if hasattr(aten, name)}
-    return {**found, **attention.formulas()}
+    return {**found, **attention.without_float64()}
 
 
 @cache

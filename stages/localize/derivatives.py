@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from inductor_debug.models import attention
 from inductor_debug.models.float64 import formulas
 from inductor_debug.models.torch_private import pytree
 from inductor_debug.stages.localize.evaluation import Unknown, exactly, is_floating, taken_by, value_of
@@ -125,5 +126,6 @@ FORMULAS: dict[Any, Callable[..., Any]] = {
     torch.ops.prims.convert_element_type.default: _converted,
     aten._native_batch_norm_legit_no_training.default: _normalized,
     **formulas(),
+    **attention.formulas(),
 }
 """What autograd stops at, or has no derivative of."""

@@ -17,8 +17,19 @@ from inductor_debug.stages.sides.running import generator_state
 Evaluate = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
 """An operator, its arguments → what it gives."""
 
+aten = torch.ops.aten
+
 PLAIN = ("_operator", "math", "builtins")
 """Modules of Python whose functions stand in graphs: arithmetic of sizes, and results taken apart."""
+
+STABLE = {aten.sort.default: aten.sort.stable, aten.argsort.default: aten.argsort.stable}
+"""Which of equal values comes first differs between devices; TorchInductor's own kernels are stable."""
+
+UNSET = {
+    *(aten.empty.memory_format, aten.empty_like.default, aten.empty_strided.default, aten.empty_permuted.default),
+    *(aten.new_empty.default, aten.new_empty_strided.default),
+}
+"""Operators of which nothing says what their results hold."""
 
 ORDERED = "control_deps"
 """TorchInductor's operator that runs a graph of one node after others: (what comes before, the graph, its inputs…)."""
@@ -115,6 +126,10 @@ def value_of(node: fx.Node, values: Mapping[fx.Node, Any], owner: torch.nn.Modul
     ordered = getattr(node.target, "__name__", "") == ORDERED
     args, kwargs = fx.map_arg((node.args[ordered:], node.kwargs), value)
     if isinstance(node.target, OpOverload):
+        if node.target in STABLE:
+            names = [argument.name for argument in schema_of(node.target).arguments]
+            options = dict(zip(names[1:], args[1:], strict=False))
+            return evaluate(STABLE[node.target], args[:1], {**options, **kwargs, "stable": True})
         if schema_of(node.target).is_mutable:
             args, kwargs = pytree.tree_map_only(torch.Tensor, torch.Tensor.clone, (args, kwargs))
         return evaluate(node.target, args, kwargs)

@@ -20,7 +20,7 @@ from torch import fx
 
 from inductor_debug.models.torch_private import pytree
 from inductor_debug.stages.localize.choices import settled
-from inductor_debug.stages.localize.evaluation import Evaluate, Unknown, as_it_is, exactly, rounded_by
+from inductor_debug.stages.localize.evaluation import UNSET, Evaluate, Unknown, as_it_is, exactly, rounded_by
 from inductor_debug.stages.localize.noise import Noise, slope_of
 from inductor_debug.stages.localize.regions import Region, Seen, region_of
 from inductor_debug.stages.localize.slopes import slope_limit
@@ -107,7 +107,7 @@ class Replay:
         self.seen, self.seed, self.factor, self.known = seen, seed, factor, known or {}
         self._order = {node: index for index, node in enumerate(seen.graph.nodes)}
         found = (self.region(node, whole=True) for node in seen.graph.nodes
-                 if node.name in seen.values and node.op == "call_function")  # fmt: skip
+                 if node.name in seen.values and node.op == "call_function" and node.target not in UNSET)  # fmt: skip
         self.regions = [region for region in found if region.operations]
         tensors = (item for item in pytree.tree_leaves(dict(seen.inputs)) if isinstance(item, torch.Tensor))
         self._device = next((tensor.device for tensor in tensors), torch.device("cpu"))

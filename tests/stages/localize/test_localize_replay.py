@@ -129,6 +129,19 @@ def test_integers_are_right_where_a_right_computation_has_them() -> None:
         assert local.wrong == wrong
 
 
+def test_what_memory_held_before_is_not_judged() -> None:
+    made = fx.Graph()
+    x = made.placeholder("x")
+    memory = made.call_function(aten.empty_like.default, (x,), name="memory")
+    made.output((made.call_function(aten.copy.default, (memory, x), name="filled"),))
+    for node in made.nodes:
+        node.meta["val"] = torch.empty(4)
+    values = {"memory": torch.tensor([7.0, float("nan"), 1e30, 0.0]), "filled": torch.arange(4.0)}
+    seen = Seen("g0.forward", made, torch.nn.Module(), {"x": torch.arange(4.0)}, values)
+    (local,) = Replay(seen).locals()
+    assert local.region.node.name == "filled" and not local.wrong and not local.unchecked
+
+
 def test_a_nan_that_float64_does_not_have_is_wrong() -> None:
     values = right(inputs())
     values["r"] = values["r"].clone()
