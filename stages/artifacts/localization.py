@@ -73,6 +73,20 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Neighbour:
+    """An operation at fault, on what it received in another shape.
+
+    Attributes:
+        size, other: every dimension of ``size`` elements had ``other``; None where inputs were made contiguous.
+        state: ``wrong``, ``right``, or why that is not known.
+    """
+
+    size: int | None
+    other: int | None
+    state: str
+
+
+@dataclass(frozen=True)
 class Culprit:
     """What is wrong by itself, given what it received.
 
@@ -87,6 +101,7 @@ class Culprit:
         others: further values in which the same operation is wrong, as ``graph node``.
         remains: of the final error, what remains where the values that it makes wrong are right for what they received;
             None where that is not known.
+        neighbours: how it does at other shapes; empty where it is not wrong by itself.
     """
 
     place: Place
@@ -100,6 +115,7 @@ class Culprit:
     shows: list[str] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
     remains: Number | None = None
+    neighbours: list[Neighbour] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
+from torch import fx
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.input_draws import drawn_inputs
@@ -19,6 +20,7 @@ from inductor_debug.stages.localize.config import LocalizeConfig
 from inductor_debug.stages.localize.frozen import Name
 from inductor_debug.stages.localize.in_place import Search
 from inductor_debug.stages.localize.looked_at import LookedAt
+from inductor_debug.stages.localize.neighbours import neighbours
 from inductor_debug.stages.localize.observed import Observer
 from inductor_debug.stages.localize.reference import reference_run
 from inductor_debug.stages.localize.regions import Seen, computes
@@ -80,6 +82,7 @@ class Engine:
         self.graphs: list[LookedAt] = []
         self.found: dict[Name, Culprit] = {}
         self.values: dict[Name, set[Name]] = defaultdict(set)
+        self.nodes: dict[Name, tuple[Seen, list[fx.Node]]] = {}
         self.floors: float | None = None
         self.before: Sequence[int] = ()
 
@@ -175,6 +178,7 @@ class Engine:
 
     def _culprit(self, graph: LookedAt, item: Found) -> Culprit:
         found = graph.culprit(item)
+        self.nodes[found.place.graph, found.place.node] = graph.seen, item.nodes
         if not self.before:
             return found
         number = len(self.before) + 2  # the step in which the case was compiled was the first
@@ -232,7 +236,7 @@ class Engine:
         return found
 
     def _localized(self, method: str, failed: bool, same: bool | None) -> Localized:
-        culprits = list(self.found.values()) or self._slopes()
+        culprits = self._varied(list(self.found.values())) or self._slopes()
         operations = set[Name]().union(*(graph.operations for graph in self.graphs))
         checked = set[Name]().union(*(graph.checked for graph in self.graphs))
         compared = [local for graph in self.graphs for local in graph.compared]
@@ -264,6 +268,17 @@ class Engine:
         )
         rows = [row for graph in self.graphs for row in graph.rows(accounted.shares or Shares())]
         return Localized(messages.told(found, failed=failed), rows)
+
+    def _varied(self, culprits: Sequence[Culprit]) -> list[Culprit]:
+        """The same, the first few with how they do at other shapes."""
+        found = list(culprits)
+        for number, item in enumerate(found[: messages.FEW]):
+            if self._over or self.before:
+                break
+            self.progress(f"{item.place.graph} {item.place.node} at other shapes")
+            seen, nodes = self.nodes[item.place.graph, item.place.node]
+            found[number] = replace(item, neighbours=neighbours(seen, nodes, self.adapter, factor=self.factor))
+        return found
 
     def _accounted(self, method: str, kind: str, culprits: list[Culprit]) -> Account:
         """What the errors of the values that were seen cost the outputs; empty where the backend's were not."""

@@ -1,9 +1,10 @@
 """What localization tells a person."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from inductor_debug.stages.artifacts.localization import Culprit, Localization
+from inductor_debug.stages.artifacts.localization import Culprit, Localization, Neighbour
 from inductor_debug.stages.formatting import counted, short
 
 FEW = 3
@@ -68,7 +69,30 @@ def _culprit(item: Culprit) -> str:
     remains = (
         "" if item.remains is None else f" With that alone mended, {share(item.remains)} of the final error remains."
     )
-    return f"{what}{line}{module}{kernel} {size}{worst}. It shows {', '.join(item.shows)}.{others}{remains}"
+    shapes = _neighbours(item.neighbours)
+    return f"{what}{line}{module}{kernel} {size}{worst}. It shows {', '.join(item.shows)}.{shapes}{others}{remains}"
+
+
+def _neighbours(tried: Sequence[Neighbour]) -> str:
+    """At which other shapes an operation is wrong, by the sizes on which that depends."""
+    known = [item for item in tried if item.state in ("wrong", "right")]
+    right = [item for item in known if item.state == "right"]
+    if not known:
+        return ""
+    if not right:
+        return f" So it does at each of {counted(len(known), 'other shape')} that were tried."
+    if len(right) == len(known):
+        return f" It shows at this shape alone: at none of {counted(len(known), 'other')} that were tried."
+    parts = []
+    for size in dict.fromkeys(item.size for item in right):
+        if size is None:
+            parts.append("It is right where what it receives is contiguous.")
+            continue
+        own = [item for item in known if item.size == size]
+        states = {state: sorted(item.other or 0 for item in own if item.state == state) for state in ("right", "wrong")}
+        told = [f"{state} at {', '.join(map(str, others))}" for state, others in states.items() if others]
+        parts.append(f"It depends on the size {size}: {' and '.join(told)} in its place.")
+    return " " + " ".join(parts)
 
 
 def _coverage(found: Localization) -> str:

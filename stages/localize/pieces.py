@@ -69,6 +69,33 @@ def side_by_side(parts: Sequence[Piece]) -> Piece:
     return Piece(fx.GraphModule(parts[0].module, graph), inputs, list(results))
 
 
+def apart(parts: Sequence[Piece]) -> tuple[Piece, list[list[str]]]:
+    """Several pieces as one, which share nothing, whatever their nodes are called.
+
+    Args:
+        parts: of one owner.
+
+    Returns:
+        The piece, and the results of each part under the names that they have in it.
+    """
+    graph = fx.Graph()
+    copies: list[dict[fx.Node, fx.Node]] = [{} for _ in parts]
+    for piece, mine in zip(parts, copies, strict=True):
+        for node in _placeholders(piece):
+            mine[node] = graph.node_copy(node)
+    for piece, mine in zip(parts, copies, strict=True):
+        for node in piece.module.graph.nodes:
+            if node.op not in ("placeholder", "output"):
+                mine[node] = graph.node_copy(node, mine.__getitem__)
+    results = [{node.name: mine[node] for node in mine if node.name in piece.results}
+               for piece, mine in zip(parts, copies, strict=True)]  # fmt: skip
+    given = [[own[name] for name in piece.results] for piece, own in zip(parts, results, strict=True)]
+    graph.output(tuple(node for each in given for node in each))
+    names = [[node.name for node in each] for each in given]
+    inputs = [value for piece in parts for value in piece.inputs]
+    return Piece(fx.GraphModule(parts[0].module, graph), inputs, [name for each in names for name in each]), names
+
+
 def piece_of(seen: Seen, part: Part, results: Sequence[fx.Node]) -> Piece:
     """A part of a run.
 
