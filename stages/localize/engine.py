@@ -39,8 +39,6 @@ LARGEST = 8
 """Shares of the final error that are told by name."""
 
 STEADY = "always in one direction"
-TOGETHER = "only when these operations are compiled together"
-SMALLER = "when these operations are compiled together; not all of their parts could be compiled by themselves"
 
 
 @dataclass
@@ -170,7 +168,7 @@ class Engine:
             self.graphs.append(graph)
             self.missing += search.missing
             for item in search.found:
-                operations = list(item.part.operations)
+                operations = list(item.operations)
                 kind = "operation" if len(operations) == 1 else "region"
                 found = Found(operations, item.local, kind, [item.shows])
                 self.found[seen.id, operations[-1].name] = self._culprit(graph, found)

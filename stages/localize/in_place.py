@@ -3,19 +3,21 @@
 What each operation receives is known from a run by torch (:mod:`stages.localize.reference`). The whole of a graph is
 compiled by the backend as it is, and run on what it received. Where a result is wrong against float64 of that, each
 half is compiled and run by itself on what torch gave it, and so on: log n compilations a fault. A part that is wrong
-though neither of its halves is, is made smaller from both ends; only its fusion is at fault.
+though neither of its halves is, is made smaller as long as it stays wrong; only its fusion is at fault.
 
 A result that is bit for bit torch's own is right: torch's rounding is in every floor. The others are held against
 float64, by one draw of the noise as long as parts have halves, and by several before anything is called wrong.
 
-What is cut is given to the backend as a graph of its own. Where it does not take parts from inside a graph, it is given
-the graph's beginnings: the shortest one that is wrong ends in the operation at fault.
+What is cut is given to the backend as a graph of its own, with the views through which the graph takes and gives it.
+A view may be what is wrong. Where a backend does not take parts from inside a graph, it is given the graph's
+beginnings: the shortest one that is wrong ends in the operation at fault.
 
 A fault may need calls before: a part is then called on what it received in another run, as often as the case was.
 """
 
+import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import fx
@@ -23,29 +25,32 @@ from torch import fx
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.localize import pieces
 from inductor_debug.stages.localize.evaluation import taken_by
-from inductor_debug.stages.localize.regions import Seen, computes
+from inductor_debug.stages.localize.regions import Region, Seen, computes, is_view
 from inductor_debug.stages.localize.replay import Local, Replay
+from inductor_debug.stages.numerics.comparison import compare_tensors
+from inductor_debug.stages.numerics.formats import same_bits
 
 SIDE_BY_SIDE = 32
 """Operations that are alike and compiled side by side, at most."""
 
-FEW = 16
-"""Operations of which each is left out once, to see whether the others are wrong without it."""
+SMALLER_AT_MOST = 96
+"""Compilations that making a part smaller may take."""
 
 ALONE = "alone"
 TOGETHER = "only when these operations are compiled together"
 SMALLER = "when these operations are compiled together; not all of their parts could be compiled by themselves"
 BEGINNING = "in the shortest beginning of the graph that is wrong; parts from inside it could not be compiled"
+VIEW = "alone, as a view of what it takes"
 
 
 @dataclass(frozen=True)
 class Part:
-    """A run of a graph's operations.
+    """Some of a graph's operations.
 
     Attributes:
         operations: in the graph's order.
-        members: these, and views of what they make; ``received`` what those take from outside; ``results`` those of
-            the members that others, or the graph's caller, take.
+        members: these, and views of what they take and make; ``received`` what those take from outside; ``results``
+            those of the members that others, or the graph's caller, take.
     """
 
     operations: tuple[fx.Node, ...]
@@ -53,19 +58,37 @@ class Part:
     received: tuple[fx.Node, ...]
     results: tuple[fx.Node, ...]
 
+    @property
+    def views(self) -> tuple[fx.Node, ...]:
+        """The members that compute nothing."""
+        return tuple(node for node in self.members if is_view(node))
 
-def part_of(graph: fx.Graph, operations: Sequence[fx.Node]) -> Part:
-    """The part that some operations of a graph are."""
+
+def part_of(graph: fx.Graph, operations: Sequence[fx.Node], *, views: bool = True) -> Part:
+    """The part that some operations of a graph are.
+
+    Args:
+        operations: of ``graph``.
+        views: whether the views through which they take what they take are members too.
+    """
     members: dict[fx.Node, None] = {}
     wanted = set(operations)
     for node in graph.nodes:
         view = node.op == "call_function" and not computes(node) and any(item in members for item in taken_by(node))
         if node in wanted or view:
             members[node] = None
-    needed = {item for node in members for item in taken_by(node)}
-    constants = {item: None for item in graph.nodes if item.op == "get_attr" and item in needed}
-    received = [item for item in graph.nodes if item in needed and item not in members and item not in constants]
-    results = [node for node in members if isinstance(node.meta.get("val"), torch.Tensor)
+    made = list(members)
+    needed = [item for node in members for item in taken_by(node) if views]
+    while needed:
+        item = needed.pop()
+        view = is_view(item) or (item.target is operator.getitem and is_view(taken_by(item)[0]))
+        if view and item not in members and len(taken_by(item)) == 1:
+            members[item] = None
+            needed += taken_by(item)
+    taken = {item for node in members for item in taken_by(node)}
+    constants = {item: None for item in graph.nodes if item.op == "get_attr" and item in taken}
+    received = [item for item in graph.nodes if item in taken and item not in members and item not in constants]
+    results = [node for node in made if isinstance(node.meta.get("val"), torch.Tensor)
                and any(user not in members for user in node.users)]  # fmt: skip
     places = {node: index for index, node in enumerate(graph.nodes)}
     ordered = sorted([*members, *constants], key=places.__getitem__)
@@ -77,14 +100,16 @@ class AtFault:
     """What was found.
 
     Attributes:
-        part: the operation at fault; several where no single one is.
+        operations: that at fault; several where no single one is.
         local: the comparison that shows it.
         shows: how, in words.
+        looked_at: operations that are looked at no more: these, or the one whose view is at fault.
     """
 
-    part: Part
+    operations: tuple[fx.Node, ...]
     local: Local
     shows: str
+    looked_at: tuple[fx.Node, ...]
 
 
 @dataclass
@@ -116,16 +141,17 @@ class Search:
     found: list[AtFault] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     compared: dict[str, Local] = field(default_factory=dict)
+    _operations: list[fx.Node] = field(default_factory=list)
 
     def run(self) -> None:
         """Look, and look again without what was found, until the rest is right.
 
         A fault of operations that are only together wrong may stand where a part was cut for the sake of another.
         """
-        operations = [node for node in self.seen.graph.nodes if computes(node)]
-        while operations and self._look(operations):
-            known = {node for item in self.found for node in item.part.operations}
-            operations = [node for node in operations if node not in known]
+        self._operations = [node for node in self.seen.graph.nodes if computes(node)]
+        while self._operations and self._look(self._operations):
+            known = {node for item in self.found for node in item.looked_at}
+            self._operations = [node for node in self._operations if node not in known]
 
     def alone(self) -> None:
         """Each operation on what torch gave it; those that are alike are compiled side by side.
@@ -163,7 +189,7 @@ class Search:
                 continue
             by_itself = self._wrong(part.operations, confirmed=True) if others else wrong
             if isinstance(by_itself, Local):
-                self.found.append(AtFault(part, by_itself, ALONE))
+                self._single(part, by_itself)
             else:
                 name = part.operations[0].name
                 self.missing.append(f"{self.seen.id} {name}, wrong beside those like it and right alone")
@@ -175,7 +201,7 @@ class Search:
         if not isinstance(wrong, Local):
             return False
         if single:
-            self.found.append(AtFault(part_of(self.seen.graph, operations), wrong, ALONE))
+            self._single(part_of(self.seen.graph, operations), wrong)
             return True
         middle, refused = len(operations) // 2, len(self.missing)
         halves = [self._look(half) for half in (operations[:middle], operations[middle:])]
@@ -184,50 +210,65 @@ class Search:
         wrong = self._wrong(operations, confirmed=True)
         if not isinstance(wrong, Local):
             return False
-        if len(self.missing) == refused or not self._beginnings(operations):
-            self._fused(operations, wrong, TOGETHER if len(self.missing) == refused else SMALLER)
+        if len(self.missing) == refused:
+            self._fused(operations, wrong, TOGETHER)
+        elif self._beginnings(operations):
+            del self.missing[refused:]
+        else:
+            self._fused(operations, wrong, SMALLER)
         return True
 
+    def _single(self, part: Part, wrong: Local) -> None:
+        """An operation that is wrong alone, or the view by which it is."""
+        for view in part.views:
+            names = [view] if isinstance(view.meta.get("val"), torch.Tensor) else list(view.users)
+            alone = Part((view,), (view, *(node for node in names if node is not view)), tuple(taken_by(view)),
+                         tuple(names))  # fmt: skip
+            found = self._attempted([alone], confirmed=True, exact=True)
+            differs = next((local for local in found if local.wrong), None) if isinstance(found, list) else None
+            if differs is not None:
+                self.found.append(AtFault((view,), differs, VIEW, part.operations))
+                return
+        self.found.append(AtFault(part.operations, wrong, ALONE + _written(wrong), part.operations))
+
     def _beginnings(self, operations: Sequence[fx.Node]) -> bool:
-        """Whether the operation at fault in a part that starts where its graph does was found by beginnings of it."""
-        if not computes_first(self.seen.graph, operations):
-            return False
-        right, wrong = 0, len(operations)
-        shown: Local | None = None
-        while wrong - right > 1:
+        """Whether the operation at fault in a part was found by beginnings of the graph that end in it."""
+        first = self._operations.index(operations[0])
+        right, wrong = first, first + len(operations)
+        shown = self._wrong(self._operations[:wrong], confirmed=True)
+        while wrong - right > 1 and isinstance(shown, Local):
             middle = (right + wrong) // 2
-            found = self._wrong(operations[:middle], confirmed=True)
+            found = self._wrong(self._operations[:middle], confirmed=True)
             if isinstance(found, str):
                 return False
             if found is None:
                 right = middle
             else:
                 wrong, shown = middle, found
-        shown = shown or self.compared.get(operations[right].name)
-        if shown is None or not shown.wrong:
+        ended = (self._operations[wrong - 1],)
+        names = {node.name for node in part_of(self.seen.graph, ended).members}
+        if not isinstance(shown, Local) or shown.region.node.name not in names:
             return False
-        self.found.append(AtFault(part_of(self.seen.graph, [operations[right]]), shown, BEGINNING))
+        self.found.append(AtFault(ended, shown, BEGINNING, ended))
         return True
 
     def _fused(self, operations: Sequence[fx.Node], wrong: Local, shows: str) -> None:
-        """A part of which neither half is wrong, made smaller as long as it stays wrong."""
-        kept = list(operations)
-        for end in (0, -1):
-            step = (len(kept) + 3) // 4
-            while step >= 1 and len(kept) > 1:
-                smaller = kept[step:] if end == 0 else kept[:-step]
+        """A part of which neither half is wrong, without all that it stays wrong without (Zeller 2002, ``ddmin``)."""
+        kept, chunk, tries = list(operations), max(len(operations) // 4, 1), SMALLER_AT_MOST
+        while chunk:
+            start, before = 0, len(kept)
+            while start < len(kept) and tries:
+                smaller = kept[:start] + kept[start + chunk :]
                 still = self._wrong(smaller, confirmed=True) if smaller else None
+                tries -= 1
                 if isinstance(still, Local):
                     kept, wrong = smaller, still
                 else:
-                    step //= 2
-        if len(kept) <= FEW:
-            for node in list(kept):  # what stands in between may not belong to it
-                smaller = [other for other in kept if other is not node]
-                still = self._wrong(smaller, confirmed=True) if smaller else None
-                if isinstance(still, Local):
-                    kept, wrong = smaller, still
-        self.found.append(AtFault(part_of(self.seen.graph, kept), wrong, shows))
+                    start += chunk
+            if chunk == 1 and (len(kept) == before or not tries):
+                break
+            chunk = max(chunk // 2, 1)
+        self.found.append(AtFault(tuple(kept), wrong, shows + _written(wrong), tuple(kept)))
 
     def _wrong(self, operations: Sequence[fx.Node], *, confirmed: bool) -> Local | str | None:
         """The first wrong result of a part that the backend compiled and ran; why it could not, or None."""
@@ -245,16 +286,24 @@ class Search:
             return found
         return next((local for local in found if local.wrong), None)
 
-    def _attempted(self, parts: Sequence[Part], *, confirmed: bool) -> list[Local] | str:
-        """Parts side by side in one compilation, compared; or why they could not be compiled or run."""
+    def _attempted(self, parts: Sequence[Part], *, confirmed: bool, exact: bool = False) -> list[Local] | str:
+        """Parts side by side in one compilation, compared; or why they could not be compiled or run.
+
+        Args:
+            exact: what is not bit for bit torch's is wrong.
+        """
 
         def compared() -> list[Local]:
             whole = pieces.side_by_side([pieces.piece_of(self.seen, part, part.results) for part in parts])
             earlier = [] if self.before is None else pieces.side_by_side(
                 [pieces.piece_of(self.before, part, part.results) for part in parts]).inputs  # fmt: skip
             ran = pieces.run(whole, pieces.compiled(whole, self.adapter), [earlier] * self.calls)
-            replay = Replay(ran, factor=self.factor, known=self.seen.values)
-            return replay.locals(confirmed=confirmed)
+            written = [_differing(node, ran.inputs[node.name], ran.written[node.name]) for node in ran.graph.nodes
+                       if node.name in ran.written]  # fmt: skip
+            if exact:
+                nodes = [node for node in ran.graph.nodes if node.name in ran.values]
+                return [_differing(node, self.seen.values[node.name], ran.values[node.name]) for node in nodes]
+            return written + Replay(ran, factor=self.factor, known=self.seen.values).locals(confirmed=confirmed)
 
         found = pieces.attempted(compared)
         if not isinstance(found, str):
@@ -262,9 +311,16 @@ class Search:
         return found
 
 
-def computes_first(graph: fx.Graph, operations: Sequence[fx.Node]) -> bool:
-    """Whether operations start with the first of their graph."""
-    return operations[0] is next(node for node in graph.nodes if computes(node))
+def _differing(node: fx.Node, right: torch.Tensor, value: torch.Tensor) -> Local:
+    """A value against one whose bits it should have."""
+    row = compare_tensors(right, value.reshape(right.shape), path=node.name, worst=1)
+    verdict = "exact" if bool(same_bits(right, value.reshape(right.shape)).all()) else "defect"
+    return Local(Region(node, (node,), ()), replace(row, verdict=verdict))
+
+
+def _written(local: Local) -> str:
+    """What is told where the wrong value is one that was received."""
+    return f", in what it leaves in its input {local.region.node.name}" if local.region.node.op == "placeholder" else ""
 
 
 def _signature(node: fx.Node, part: Part) -> str:

@@ -71,7 +71,7 @@ def neighbours(seen: Seen, nodes: Sequence[fx.Node], adapter: AcceleratorAdapter
 
 def _piece(seen: Seen, nodes: Sequence[fx.Node]) -> Piece | None:
     """The operation and what it received; what was not seen of that is as torch computes it from what was."""
-    part = part_of(seen.graph, nodes)
+    part = part_of(seen.graph, nodes, views=False)
     order = {node: place for place, node in enumerate(seen.graph.nodes)}
     values = dict(seen.values)
     for node in part.received:

@@ -10,10 +10,12 @@ import torch
 from torch import fx
 
 from inductor_debug.models.errors import is_out_of_memory
+from inductor_debug.models.torch_private import OpOverload, schema_of
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.localize.evaluation import taken_by
 from inductor_debug.stages.localize.regions import Region, Seen, computes
 from inductor_debug.stages.localize.replay import Local, Replay
+from inductor_debug.stages.numerics.formats import same_bits
 
 log = logging.getLogger(__name__)
 
@@ -147,10 +149,20 @@ def run(piece: Piece, function: Compiled, earlier: Iterable[Sequence[Any]] = ())
     with torch.no_grad():  # a piece may write into what it is given
         for inputs in earlier:
             function(*map(_copied, inputs))
-        results = function(*map(_copied, piece.inputs))
+        inputs = [_copied(value) for value in piece.inputs]
+        results = function(*inputs)
     values = dict(zip(piece.results, results, strict=False))  # of a whole graph its own results come after
     given = {node.name: value for node, value in zip(_placeholders(piece), piece.inputs, strict=True)}
-    return Seen("piece", piece.module.graph, piece.module, given, values, dict.fromkeys(values, "piece"))
+    after = {node.name: value for node, value in zip(_placeholders(piece), inputs, strict=True)
+             if isinstance(value, torch.Tensor) and value is not given[node.name] and not _is_written(node)
+             and not bool(same_bits(given[node.name], value).all())}  # fmt: skip
+    by = dict.fromkeys(values, "piece")
+    return Seen("piece", piece.module.graph, piece.module, given, values, by, written=after)
+
+
+def _is_written(node: fx.Node) -> bool:
+    """Whether an operation writes into what a node gives."""
+    return any(isinstance(user.target, OpOverload) and schema_of(user.target).is_mutable for user in node.users)
 
 
 def compared(piece: Piece, adapter: AcceleratorAdapter, *, factor: float) -> list[Local]:

@@ -24,6 +24,8 @@ class Seen:
         values: node → what was seen of it, a tensor; a node that is not here was not seen.
         kernels: node → ``kernel:handle`` that made it, where that is known.
         call: how many-th run of the graph in the step.
+        written: placeholder → what it holds after the run, of those that the graph does not write into and that hold
+            something else; empty where that was not looked at.
     """
 
     id: str
@@ -33,6 +35,7 @@ class Seen:
     values: Mapping[str, torch.Tensor] = field(default_factory=dict)
     kernels: Mapping[str, str] = field(default_factory=dict)
     call: int = 0
+    written: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

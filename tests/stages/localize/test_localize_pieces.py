@@ -70,7 +70,7 @@ def test_operations_that_are_alike_are_compiled_once_and_the_wrong_one_is_named(
         adapter = WrongAt(wrong)
         search = Search(seen, adapter, 4.0, lambda: False, lambda text: None)
         search.alone()
-        assert [item.part.operations[-1].name for item in search.found] == [wrong] and not search.missing
+        assert [item.operations[-1].name for item in search.found] == [wrong] and not search.missing
         assert adapter.graphs == [["mm_0", "mm_1", "mm_2"], [wrong]]
 
 
@@ -87,7 +87,7 @@ def test_what_stands_between_two_that_are_wrong_together_is_left_out() -> None:
     search = Search(seen, Together(""), 4.0, lambda: False, lambda text: None)
     search.run()
     (item,) = search.found
-    assert [node.name for node in item.part.operations] == ["mm_0", "mm_2"] and item.local.wrong
+    assert [node.name for node in item.operations] == ["mm_0", "mm_2"] and item.local.wrong
 
 
 def test_what_only_shows_together_is_found_beside_another_fault_that_cuts_it_apart() -> None:
@@ -103,7 +103,7 @@ def test_what_only_shows_together_is_found_beside_another_fault_that_cuts_it_apa
     _, seen = squares()
     search = Search(seen, Both(""), 4.0, lambda: False, lambda text: None)
     search.run()
-    found = [[node.name for node in item.part.operations] for item in search.found]
+    found = [[node.name for node in item.operations] for item in search.found]
     assert found == [["mm_0"], ["mm_1", "mm_2"]] and not search.missing
 
 
@@ -119,7 +119,7 @@ def test_of_a_device_that_takes_no_part_from_inside_a_graph_the_shortest_wrong_b
         search = Search(seen, Whole(wrong), 4.0, lambda: False, lambda text: None)
         search.run()
         (item,) = search.found
-        assert [node.name for node in item.part.operations] == [wrong] and item.local.wrong
+        assert [node.name for node in item.operations] == [wrong] and item.local.wrong
         assert wrong == "mm_0" or item.shows.startswith("in the shortest beginning")
     search = Search(seen, Whole(""), 4.0, lambda: False, lambda text: None)
     search.run()
@@ -150,7 +150,7 @@ def test_a_part_is_called_before_on_what_it_received_in_another_run() -> None:
     assert not search.found
     search = Search(seen, Stale(""), 4.0, lambda: False, lambda text: None, before, 1)
     search.run()
-    assert [[node.name for node in item.part.operations] for item in search.found] == [["mm_1"]]
+    assert [[node.name for node in item.operations] for item in search.found] == [["mm_1"]]
 
 
 def test_what_is_bit_for_bit_torchs_own_is_right_without_float64(monkeypatch: Any) -> None:
@@ -163,7 +163,7 @@ def test_what_is_bit_for_bit_torchs_own_is_right_without_float64(monkeypatch: An
     assert not asked and search.compared["mm_2"].row is not None
     search = Search(seen, WrongAt("mm_2"), 4.0, lambda: False, lambda text: None)
     search.run()
-    assert asked and [item.part.operations[0].name for item in search.found] == ["mm_2"]
+    assert asked and [item.operations[0].name for item in search.found] == ["mm_2"]
 
 
 def test_a_value_keeps_its_gaps_and_a_size_stays() -> None:
