@@ -149,7 +149,12 @@ class Search:
         A fault of operations that are only together wrong may stand where a part was cut for the sake of another.
         """
         self._operations = [node for node in self.seen.graph.nodes if computes(node)]
-        while self._operations and self._look(self._operations):
+        while self._operations:
+            refused = len(self.missing)
+            if not self._look(self._operations):
+                if len(self.missing) == refused:
+                    self.missing.clear()  # parts that could not be looked at by themselves are right in the whole
+                return
             known = {node for item in self.found for node in item.looked_at}
             self._operations = [node for node in self._operations if node not in known]
 
@@ -212,9 +217,7 @@ class Search:
             return False
         if len(self.missing) == refused:
             self._fused(operations, wrong, TOGETHER)
-        elif self._beginnings(operations):
-            del self.missing[refused:]
-        else:
+        elif not self._beginnings(operations):
             self._fused(operations, wrong, SMALLER)
         return True
 

@@ -126,6 +126,86 @@ def test_of_a_device_that_takes_no_part_from_inside_a_graph_the_shortest_wrong_b
     assert not search.found and not search.missing
 
 
+def test_of_a_device_that_takes_no_small_part_the_shortest_wrong_beginning_is_found() -> None:
+    class Large(WrongAt):
+        def compile(self, gm: fx.GraphModule, example_inputs: Any) -> Any:
+            if sum(node.op == "call_function" for node in gm.graph.nodes) < 2:
+                raise NotImplementedError("too few operations")
+            return super().compile(gm, example_inputs)
+
+    _, seen = squares()
+    search = Search(seen, Large("mm_2"), 4.0, lambda: False, lambda text: None)
+    search.run()
+    (item,) = search.found
+    assert [node.name for node in item.operations] == ["mm_2"]
+    assert item.shows.startswith("in the shortest beginning") and not search.missing
+
+
+def transposed() -> Seen:
+    """A product of a square matrix's transpose, and its second row."""
+
+    def build(graph: fx.Graph, x: fx.Node) -> fx.Node:
+        turned = named(graph, "turned", aten.t.default, x)
+        product = named(graph, "product", aten.mm.default, turned, x)
+        return named(graph, "row", aten.select.int, product, 0, 1)
+
+    graph = graph_of(build, 1)
+    x = torch.randn(4, 4)
+    product = x.t() @ x
+    values = {"turned": x.t(), "product": product, "row": product[1]}
+    for node in graph.nodes:
+        if node.op != "output":
+            node.meta["val"] = values.get(node.name, x)
+    return Seen("g0.forward", graph, nn.Module(), {"x0": x}, values)
+
+
+def test_a_view_that_is_wrong_is_named_and_not_what_takes_or_makes_it() -> None:
+    for wrong in ("turned", "product", "row"):
+        search = Search(transposed(), WrongAt(wrong), 4.0, lambda: False, lambda text: None)
+        search.run()
+        (item,) = search.found
+        assert [node.name for node in item.operations] == [wrong] and item.local.wrong, wrong
+        assert item.shows == ("alone" if wrong == "product" else "alone, as a view of what it takes")
+
+
+def test_what_a_part_receives_is_laid_out_as_in_its_graph() -> None:
+    """A device that reads an input that is not contiguous as if it were is right on a graph that has none."""
+
+    class Contiguous(WrongAt):
+        def compile(self, gm: fx.GraphModule, example_inputs: Any) -> Any:
+            right = super().compile(gm, example_inputs)
+            return lambda *inputs: right(*(item.as_strided(item.shape, torch.empty(item.shape).stride())
+                                           for item in inputs))  # fmt: skip
+
+    search = Search(transposed(), Contiguous(""), 4.0, lambda: False, lambda text: None)
+    search.run()
+    search.alone()
+    assert not search.found and not search.missing
+
+
+def test_an_operation_that_writes_over_what_it_receives_is_named() -> None:
+    class Over(WrongAt):
+        def compile(self, gm: fx.GraphModule, example_inputs: Any) -> Any:
+            right = super().compile(gm, example_inputs)
+            names = [node.name for node in gm.graph.nodes if node.op == "call_function"]
+            first = next(number for number, node in enumerate(gm.graph.nodes) if node.op == "placeholder")
+
+            def run(*inputs: Any) -> Any:
+                results = right(*inputs)
+                if "mm_1" in names:
+                    inputs[first].zero_()
+                return results
+
+            return run
+
+    _, seen = squares()
+    search = Search(seen, Over(""), 4.0, lambda: False, lambda text: None)
+    search.run()
+    (item,) = search.found
+    assert [node.name for node in item.operations] == ["mm_1"]
+    assert item.shows == "alone, in what it leaves in its input mm_0"
+
+
 def test_a_part_is_called_before_on_what_it_received_in_another_run() -> None:
     """A device that gives what the call before gave is wrong in the second call."""
 
