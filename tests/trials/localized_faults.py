@@ -1,12 +1,15 @@
 """Faults planted in TorchInductor's own lowerings at nodes drawn by seed: is the node named that was planted?
 
-Usage: ``python tests/trials/localized_faults.py [--models gpt2 resnet …] [--faults 4] [--seed 0]``. Each fault is one
-call of one lowering, whose result is wrong by a factor, an offset or a sign. The generated code commits it: what is
-fused, and what is never stored, is as TorchInductor makes it. Prints a line a fault: model, mode, dtype, what was
-planted, and what was named; then how many were named exactly, and how many clean runs named anything.
+Usage: ``python tests/trials/localized_faults.py [--models gpt2 resnet …] [--faults 4] [--seed 0] [--device cuda]``.
+Each fault is one call of one lowering, whose result is wrong by a factor, an offset or a sign. The generated code
+commits it: what is fused, and what is never stored, is as TorchInductor makes it. Its effect is measured without this
+project: the distance that it makes in an output or a gradient, over that of the right code from float64. Prints a line
+a fault: model, mode, dtype, what was planted, its effect, and what was named; then how many were named exactly, how
+many of the others have an effect of 8 or more, and how many clean runs named anything.
 """
 
 import argparse
+import copy
 import random
 import sys
 from collections.abc import Callable
@@ -15,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from inductor_debug.models.compat import prepare_torchvision
 from inductor_debug.stages.localize.api import localize
@@ -66,6 +70,29 @@ def case_of(name: str, mode: str, dtype: torch.dtype) -> tuple[nn.Module, tuple[
     return module, tuple(item.to(dtype) if item.is_floating_point() else item for item in args)
 
 
+def results(call: Callable[..., Any], module: nn.Module, args: tuple[Any, ...], mode: str) -> list[torch.Tensor]:
+    """What a call gives, in float64, and in training the gradients of its product with fixed random numbers."""
+    module.zero_grad()
+    leaves = [item for item in pytree.tree_leaves(call(*args)) if isinstance(item, torch.Tensor)]
+    leaves = [item for item in leaves if item.is_floating_point()]
+    found = [item.detach().double() for item in leaves]
+    if mode == "training":
+        draw = torch.Generator().manual_seed(1)
+        fixed = [torch.randn(item.shape, generator=draw).to(item) for item in leaves]
+        sum((item * other).sum() for item, other in zip(leaves, fixed, strict=True)).backward()  # type: ignore[union-attr]
+        found += [item.grad.double() for item in module.parameters() if item.grad is not None]
+    return found
+
+
+def effect(right: list[torch.Tensor], wrong: list[torch.Tensor], gold: list[torch.Tensor]) -> float:
+    """The largest distance between two, over that of the right one from float64, or of float64 rounded to nearest."""
+    found = [0.0]
+    for one, other, exact in zip(right, wrong, gold, strict=True):
+        floor = max(float((one - exact).norm()), 1e-8 * float(exact.norm()))
+        found.append(float((other - one).norm()) / floor if floor else 0.0)
+    return max(found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
@@ -73,12 +100,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--modes", nargs="+", default=["inference", "training"])
     parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
+    parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
-    numbers, counts = random.Random(options.seed), {"planted": 0, "named": 0, "clean": 0, "false": 0}
+    numbers, counts = random.Random(options.seed), {"planted": 0, "named": 0, "missed": 0, "clean": 0, "false": 0}
     for name in options.models:
         for mode in options.modes:
             for dtype in options.dtypes:
                 module, args = case_of(name, mode, getattr(torch, dtype))
+                module, args = module.to(options.device), tuple(item.to(options.device) for item in args)
                 torch.compiler.reset()
                 with wrong_lowering_at("", "scaled") as noted:
                     clean = localize(module, args, mode=mode).localization
@@ -86,18 +115,26 @@ def main() -> None:
                 counts["false"] += bool(clean.culprits)
                 print(f"{name} {mode} {dtype} clean: {clean.kind} {clean.message}", flush=True)
                 sites = list(noted)
+                wide = copy.deepcopy(module).double()
+                gold = results(wide, wide, tuple(i.double() if i.is_floating_point() else i for i in args), mode)
+                torch.compiler.reset()
+                right = results(torch.compile(module), module, args, mode)
                 for _ in range(options.faults):
                     site, kind = numbers.choice(sites), numbers.choice(list(LOWERINGS))
                     torch.compiler.reset()
                     with wrong_lowering_at(site, kind):
                         found = localize(module, args, mode=mode).localization
+                        torch.compiler.reset()
+                        size = effect(right, results(torch.compile(module), module, args, mode), gold)
                     named = [(item.place.graph, item.place.node, item.kind) for item in found.culprits]
                     exact = bool(named) and all(node == site for _, node, _ in named)
                     counts["planted"] += 1
                     counts["named"] += exact
+                    counts["missed"] += not exact and size >= 8
+                    checked = f"{found.checked} of {found.operations}"
                     print(
-                        f"{name} {mode} {dtype} {kind} at {site}: {'named' if exact else 'NOT NAMED'} {found.kind} "
-                        f"{named[:4]}",
+                        f"{name} {mode} {dtype} {kind} at {site}, effect {size:.3g}: "
+                        f"{'named' if exact else 'NOT NAMED'} {found.kind} {named[:4]} {checked}",
                         flush=True,
                     )
     print(counts)
