@@ -85,5 +85,7 @@ def short(value: Any) -> str:
     """A number to three digits, four-digit whole numbers in full; ``unknown`` where there is none."""
     if value is None:
         return "unknown"
+    if isinstance(value, complex):
+        return f"{value:.3g}"
     number = float(value)
     return f"{number:.0f}" if 1000 <= abs(number) < 1e6 else f"{number:.3g}"

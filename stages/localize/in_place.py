@@ -17,7 +17,7 @@ A fault may need calls before: a part is then called on what it received in anot
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import fx
@@ -25,10 +25,8 @@ from torch import fx
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.localize import pieces
 from inductor_debug.stages.localize.evaluation import taken_by
-from inductor_debug.stages.localize.regions import Region, Seen, computes, is_view
+from inductor_debug.stages.localize.regions import Seen, computes, is_view
 from inductor_debug.stages.localize.replay import Local, Replay
-from inductor_debug.stages.numerics.comparison import compare_tensors
-from inductor_debug.stages.numerics.formats import same_bits
 
 SIDE_BY_SIDE = 32
 """Operations that are alike and compiled side by side, at most."""
@@ -40,7 +38,6 @@ ALONE = "alone"
 TOGETHER = "only when these operations are compiled together"
 SMALLER = "when these operations are compiled together; not all of their parts could be compiled by themselves"
 BEGINNING = "in the shortest beginning of the graph that is wrong; parts from inside it could not be compiled"
-VIEW = "alone, as a view of what it takes"
 
 
 @dataclass(frozen=True)
@@ -223,15 +220,10 @@ class Search:
 
     def _single(self, part: Part, wrong: Local) -> None:
         """An operation that is wrong alone, or the view by which it is."""
-        for view in part.views:
-            names = [view] if isinstance(view.meta.get("val"), torch.Tensor) else list(view.users)
-            alone = Part((view,), (view, *(node for node in names if node is not view)), tuple(taken_by(view)),
-                         tuple(names))  # fmt: skip
-            found = self._attempted([alone], confirmed=True, exact=True)
-            differs = next((local for local in found if local.wrong), None) if isinstance(found, list) else None
-            if differs is not None:
-                self.found.append(AtFault((view,), differs, VIEW, part.operations))
-                return
+        view = pieces.wrong_view(self.seen, part.views, self.adapter)
+        if view is not None:
+            self.found.append(AtFault(view[:1], view[1], pieces.VIEW, part.operations))
+            return
         self.found.append(AtFault(part.operations, wrong, ALONE + _written(wrong), part.operations))
 
     def _beginnings(self, operations: Sequence[fx.Node]) -> bool:
@@ -289,36 +281,22 @@ class Search:
             return found
         return next((local for local in found if local.wrong), None)
 
-    def _attempted(self, parts: Sequence[Part], *, confirmed: bool, exact: bool = False) -> list[Local] | str:
-        """Parts side by side in one compilation, compared; or why they could not be compiled or run.
-
-        Args:
-            exact: what is not bit for bit torch's is wrong.
-        """
+    def _attempted(self, parts: Sequence[Part], *, confirmed: bool) -> list[Local] | str:
+        """Parts side by side in one compilation, compared; or why they could not be compiled or run."""
 
         def compared() -> list[Local]:
             whole = pieces.side_by_side([pieces.piece_of(self.seen, part, part.results) for part in parts])
             earlier = [] if self.before is None else pieces.side_by_side(
                 [pieces.piece_of(self.before, part, part.results) for part in parts]).inputs  # fmt: skip
             ran = pieces.run(whole, pieces.compiled(whole, self.adapter), [earlier] * self.calls)
-            written = [_differing(node, ran.inputs[node.name], ran.written[node.name]) for node in ran.graph.nodes
+            written = [pieces.differing(node, ran.inputs[node.name], ran.written[node.name]) for node in ran.graph.nodes
                        if node.name in ran.written]  # fmt: skip
-            if exact:
-                nodes = [node for node in ran.graph.nodes if node.name in ran.values]
-                return [_differing(node, self.seen.values[node.name], ran.values[node.name]) for node in nodes]
             return written + Replay(ran, factor=self.factor, known=self.seen.values).locals(confirmed=confirmed)
 
         found = pieces.attempted(compared)
         if not isinstance(found, str):
             self.compared |= {local.region.node.name: local for local in found}
         return found
-
-
-def _differing(node: fx.Node, right: torch.Tensor, value: torch.Tensor) -> Local:
-    """A value against one whose bits it should have."""
-    row = compare_tensors(right, value.reshape(right.shape), path=node.name, worst=1)
-    verdict = "exact" if bool(same_bits(right, value.reshape(right.shape)).all()) else "defect"
-    return Local(Region(node, (node,), ()), replace(row, verdict=verdict))
 
 
 def _written(local: Local) -> str:

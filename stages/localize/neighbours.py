@@ -18,12 +18,11 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from inductor_debug.stages.artifacts.localization import Neighbour
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.localize import pieces
-from inductor_debug.stages.localize.evaluation import Unknown, as_it_is, taken_by
+from inductor_debug.stages.localize.evaluation import taken_by
 from inductor_debug.stages.localize.in_place import part_of
 from inductor_debug.stages.localize.pieces import Piece
-from inductor_debug.stages.localize.regions import Seen, region_of
+from inductor_debug.stages.localize.regions import Seen
 from inductor_debug.stages.localize.replay import Local
-from inductor_debug.stages.localize.sweep import Sweep
 
 TILE = 32
 """Elements to a multiple of which sizes are cut and filled up; a warp, a stick, a block of a matrix unit."""
@@ -53,8 +52,8 @@ def neighbours(seen: Seen, nodes: Sequence[fx.Node], adapter: AcceleratorAdapter
     Returns:
         Empty where it is not wrong by itself, or could not be compiled.
     """
-    piece = _piece(seen, nodes)
-    if piece is None:
+    piece = pieces.attempted(lambda: _piece(seen, nodes))
+    if not isinstance(piece, Piece):
         return []
     varied = list(_varied(piece))
     variants = [piece, *(variant for _, variant in varied)]
@@ -72,22 +71,12 @@ def neighbours(seen: Seen, nodes: Sequence[fx.Node], adapter: AcceleratorAdapter
 def _piece(seen: Seen, nodes: Sequence[fx.Node]) -> Piece | None:
     """The operation and what it received; what was not seen of that is as torch computes it from what was."""
     part = part_of(seen.graph, nodes, views=False)
-    order = {node: place for place, node in enumerate(seen.graph.nodes)}
-    values = dict(seen.values)
-    for node in part.received:
-        if node.op != "placeholder" and node.name not in values:
-            region = region_of(seen, node, order, whole=False)
-            value = Sweep(seen, [region], as_it_is).value(region)
-            if isinstance(value, Unknown):
-                return None
-            values[node.name] = value
     several = {node for node in nodes if not isinstance(node.meta.get("val"), torch.Tensor)}
     results = [node for node in part.members if (node in nodes and node not in several)
                or (node.target is operator.getitem and taken_by(node)[0] in several)]  # fmt: skip
     if not results:
         return None
-    held = Seen(seen.id, seen.graph, seen.owner, seen.inputs, values)
-    return pieces.piece_of(held, part, results)
+    return pieces.piece_of(pieces.held(seen, part.received), part, results)
 
 
 def _varied(piece: Piece) -> Iterator[tuple[Change, Piece]]:

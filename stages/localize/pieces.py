@@ -3,7 +3,8 @@
 import logging
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -12,14 +13,18 @@ from torch import fx
 from inductor_debug.models.errors import is_out_of_memory
 from inductor_debug.models.torch_private import OpOverload, schema_of
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
-from inductor_debug.stages.localize.evaluation import taken_by
-from inductor_debug.stages.localize.regions import Region, Seen, computes
+from inductor_debug.stages.localize.evaluation import Unknown, as_it_is, taken_by
+from inductor_debug.stages.localize.regions import Region, Seen, computes, region_of
 from inductor_debug.stages.localize.replay import Local, Replay
+from inductor_debug.stages.localize.sweep import Sweep
+from inductor_debug.stages.numerics.comparison import compare_tensors
 from inductor_debug.stages.numerics.formats import same_bits
 
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+
+VIEW = "alone, as a view of what it takes"
 
 
 class Part(Protocol):
@@ -121,6 +126,52 @@ def piece_of(seen: Seen, part: Part, results: Sequence[fx.Node]) -> Piece:
         copies[node] = graph.node_copy(node, copies.__getitem__)
     graph.output(tuple(copies[node] for node in results))
     return Piece(fx.GraphModule(seen.owner, graph), inputs, [node.name for node in results])
+
+
+def held(seen: Seen, nodes: Iterable[fx.Node]) -> Seen:
+    """A run with the values of some nodes: as they were seen, or as torch computes them from what was.
+
+    Raises:
+        Unknown: one can't be computed.
+    """
+    order = {node: place for place, node in enumerate(seen.graph.nodes)}
+    values = dict(seen.values)
+    for node in nodes:
+        if node.op == "call_function" and node.name not in values:
+            region = region_of(seen, node, order, whole=False)
+            value = Sweep(seen, [region], as_it_is).value(region)
+            if isinstance(value, Unknown):
+                raise value
+            values[node.name] = value
+    return replace(seen, values=values)
+
+
+def wrong_view(seen: Seen, views: Iterable[fx.Node], adapter: AcceleratorAdapter) -> tuple[fx.Node, Local] | None:
+    """The first of some views that a backend computes otherwise than torch, bit for bit, each compiled by itself."""
+    for view in views:
+        several = not isinstance(view.meta.get("val"), torch.Tensor)
+        parts = [node for node in view.users if node.target is operator.getitem] if several else []
+        found = attempted(partial(_view, seen, view, parts, adapter))
+        if isinstance(found, Local):
+            return view, found
+    return None
+
+
+def _view(seen: Seen, view: fx.Node, parts: list[fx.Node], adapter: AcceleratorAdapter) -> Local | None:
+    part = Region(view, (view, *parts), tuple(taken_by(view)))
+    piece = piece_of(held(seen, part.received), part, parts or [view])
+    right = dict(zip(piece.results, piece.module(*piece.inputs), strict=True))
+    ran = run(piece, compiled(piece, adapter))
+    each = [differing(node, right[node.name], ran.values[node.name]) for node in parts or [view]]
+    return next((local for local in each if local.wrong), None)
+
+
+def differing(node: fx.Node, right: torch.Tensor, value: torch.Tensor) -> Local:
+    """A value against one whose bits it should have."""
+    value = value.reshape(right.shape)
+    row = compare_tensors(right, value, path=node.name, worst=1)
+    verdict = "exact" if bool(same_bits(right, value).all()) else "defect"
+    return Local(Region(node, (node,), ()), replace(row, verdict=verdict))
 
 
 Compiled = Callable[..., Sequence[torch.Tensor]]

@@ -9,7 +9,7 @@ from torch import fx
 
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.localize import pieces
-from inductor_debug.stages.localize.regions import Region, Seen, computes
+from inductor_debug.stages.localize.regions import Region, Seen, computes, is_view
 from inductor_debug.stages.localize.replay import Local, Replay
 from inductor_debug.stages.localize.sweep import Deviation
 
@@ -52,7 +52,8 @@ def narrowed(seen: Seen, local: Local, adapter: AcceleratorAdapter, *, factor: f
     shows = ["in the kernel that ran"] if seen.kernels else ["in place"]
     operations, value = list(region.operations), Replay(seen, factor=factor).deviation(region)
     if len(operations) == 1:
-        return [Found(operations, local, "operation", [*shows, _told(_alone(seen, region, adapter, factor))], value)]
+        item = Found(operations, local, "operation", [*shows, _told(_alone(seen, region, adapter, factor))], value)
+        return [_or_view(item, seen, region, adapter)]
     inner = pieces.taps(region)
 
     def by_itself() -> Seen:
@@ -89,9 +90,19 @@ def _named(
             kind = "operation" if len(named) == 1 else "region"
             shows = ["in the kernel that ran", _told(_alone(tapped, single, adapter, factor))]
             item = Found(named, inner, kind, shows, replay.deviation(inner.region))
+            item = _or_view(item, tapped, single, adapter) if len(named) == 1 else item
             found.setdefault(_before_conversion(item).nodes[-1].name, item)
     needed = _needed(Replay(seen, factor=factor), local.region, list(found.values()))
     return [_before_conversion(item) for item in needed]
+
+
+def _or_view(item: Found, seen: Seen, region: Region, adapter: AcceleratorAdapter) -> Found:
+    """A single operation, or the view through which it takes something, where that is wrong by itself."""
+    found = pieces.wrong_view(seen, filter(is_view, region.members), adapter)
+    if found is None:
+        return item
+    view, local = found
+    return Found([view], local, "operation", ["in what takes it", pieces.VIEW])
 
 
 def _needed(replay: Replay, region: Region, found: list[Found]) -> list[Found]:

@@ -73,8 +73,8 @@ def run(
     summary = json.loads((directory / "summary.json").read_text())
     stage = next(entry for entry in summary["stages"] if entry["name"] == "kerneldiff")
     failed, message = stage["status"] != "passed", stage["message"]
-    if options.localize:
-        found = json.loads((directory / "kerneldiff" / "diagnosis.json").read_text())["localized"]
+    if options.localize and (diagnosis := directory / "kerneldiff" / "diagnosis.json").is_file():
+        found = json.loads(diagnosis.read_text())["localized"]
         failed, message = failed or bool(found["culprits"]), f"{found['message']} | {message}"
     return {
         "name": name, "mode": mode, "dtype": dtype, "device": options.device, "exit": int(failed),

@@ -73,7 +73,8 @@ def case_of(name: str, mode: str, dtype: torch.dtype) -> tuple[nn.Module, tuple[
 def results(call: Callable[..., Any], module: nn.Module, args: tuple[Any, ...], mode: str) -> list[torch.Tensor]:
     """What a call gives, in float64, and in training the gradients of its product with fixed random numbers."""
     module.zero_grad()
-    leaves = [item for item in pytree.tree_leaves(call(*args)) if isinstance(item, torch.Tensor)]
+    with torch.set_grad_enabled(mode == "training"):
+        leaves = [item for item in pytree.tree_leaves(call(*args)) if isinstance(item, torch.Tensor)]
     leaves = [item for item in leaves if item.is_floating_point()]
     found = [item.detach().double() for item in leaves]
     if mode == "training":
