@@ -17,6 +17,7 @@ from inductor_debug.stages.formatting import counted, in_one_line
 from inductor_debug.stages.localize import messages
 from inductor_debug.stages.localize.account import Account, account
 from inductor_debug.stages.localize.config import LocalizeConfig
+from inductor_debug.stages.localize.decomposed import wrong_decompositions
 from inductor_debug.stages.localize.frozen import Name
 from inductor_debug.stages.localize.in_place import Search
 from inductor_debug.stages.localize.looked_at import LookedAt
@@ -234,7 +235,7 @@ class Engine:
         return found
 
     def _localized(self, method: str, failed: bool, same: bool | None) -> Localized:
-        culprits = self._varied(list(self.found.values())) or self._slopes()
+        culprits = self._varied(list(self.found.values())) or self._slopes() or self._decomposed()
         operations = set[Name]().union(*(graph.operations for graph in self.graphs))
         checked = set[Name]().union(*(graph.checked for graph in self.graphs))
         compared = [local for graph in self.graphs for local in graph.compared]
@@ -280,14 +281,14 @@ class Engine:
 
     def _accounted(self, method: str, kind: str, culprits: list[Culprit]) -> Account:
         """What the errors of the values that were seen cost the outputs; empty where the backend's were not."""
-        if not self.options.shares or method != OBSERVED:
-            return Account()
+        places = [(item.place.graph, item.place.node) for item in culprits]
+        if not self.options.shares or method != OBSERVED or any(place not in self.values for place in places):
+            return Account()  # the errors of a decomposition are none of the graph's
         if self._over:
             return Account(missing=[f"shares of the final error: {self._budget}"])
         self.progress("what each value's error makes of the final error")
         asked = kind == "accumulation" and self.floors
         target = self.factor / self.floors if asked and self.floors else None
-        places = [(item.place.graph, item.place.node) for item in culprits]
         wrong = {place: self.values[place] for place in places}
         try:
             return account([graph.seen for graph in self.graphs], wrong, target)
@@ -307,6 +308,13 @@ class Engine:
             origin = graph.origins.get(name, Origin())
             found.append(Share(graph_id, name, str(node.target), origin.module, origin.source, share))
         return found
+
+    def _decomposed(self) -> list[Culprit]:
+        """Where each operation is right for what it received, the decompositions that made them may not be."""
+        if self._over or not self.adapter.decompositions:
+            return []
+        self.progress("the decompositions that the backend asks for, each against its operator")
+        return wrong_decompositions(self.case, self.adapter, lambda: self._over)
 
     def _slopes(self) -> list[Culprit]:
         """What is off in one direction alone, narrowed down to the operation where the region has several."""

@@ -17,7 +17,7 @@ class ReferenceRun(AcceleratorAdapter):
     """AOTAutograd's graphs as the adapter would get them, executed by torch; every value is kept.
 
     Args:
-        adapter: whose decompositions are applied.
+        adapter: whose decompositions are applied; None: none are.
 
     Attributes:
         seen: each run of a graph, in order.
@@ -26,8 +26,8 @@ class ReferenceRun(AcceleratorAdapter):
 
     name = "reference"
 
-    def __init__(self, adapter: AcceleratorAdapter) -> None:
-        self.decompositions = adapter.decompositions
+    def __init__(self, adapter: AcceleratorAdapter | None) -> None:
+        self.decompositions = None if adapter is None else adapter.decompositions
         self.seen: list[Seen] = []
         self.origins: dict[str, dict[str, Origin]] = {}
         self.on = False
@@ -85,7 +85,7 @@ class _Values(fx.Interpreter):
         return view if isinstance(view, torch.Tensor) and view.stride() == result.stride() else None
 
 
-def reference_run(case: Case, adapter: AcceleratorAdapter) -> ReferenceRun:
+def reference_run(case: Case, adapter: AcceleratorAdapter | None) -> ReferenceRun:
     """One step of the case, as it stands, through :class:`ReferenceRun`; the case is left as found."""
     reference = ReferenceRun(adapter)
     compiled = compile_case(case, reference)
