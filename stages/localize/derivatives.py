@@ -10,6 +10,7 @@ from inductor_debug.models import attention
 from inductor_debug.models.float64 import formulas
 from inductor_debug.models.torch_private import pytree
 from inductor_debug.stages.localize.evaluation import Unknown, exactly, is_floating, taken_by, value_of
+from inductor_debug.stages.localize.regions import Seen
 from inductor_debug.stages.sides.rounded import MANTISSA, decompositions
 
 aten = torch.ops.aten
@@ -22,7 +23,7 @@ class NoDerivative(Exception):
 def derivative(
     node: fx.Node,
     values: Mapping[fx.Node, Any],
-    owner: torch.nn.Module,
+    seen: Seen,
     cotangents: Mapping[int, torch.Tensor],
     asked: Container[fx.Node],
 ) -> dict[fx.Node, torch.Tensor]:
@@ -31,7 +32,7 @@ def derivative(
     Args:
         node: a call.
         values: of the nodes that it takes, floating tensors in float64.
-        owner: what holds the graph's constants.
+        seen: the run that it is of.
         cotangents: by number of the result.
         asked: nodes whose cotangents are wanted.
 
@@ -46,7 +47,7 @@ def derivative(
               if is_floating(values[source])}  # fmt: skip
     given = {**{source: values[source] for source in taken_by(node)}, **leaves}
     with torch.enable_grad():
-        results = pytree.tree_leaves(value_of(node, given, owner, _differentiably))
+        results = pytree.tree_leaves(value_of(node, given, seen.owner, _differentiably, seen.drawn))
     pairs = [(results[place], cotangent) for place, cotangent in cotangents.items() if is_floating(results[place])]
     wanted = [source for source in leaves if source in asked]
     if not wanted or not pairs:

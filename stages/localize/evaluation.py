@@ -100,7 +100,13 @@ def as_it_is(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any
         return _computed(target, args, kwargs)
 
 
-def value_of(node: fx.Node, values: Mapping[fx.Node, Any], owner: torch.nn.Module, evaluate: Evaluate) -> Any:
+Drawn = Mapping[str, torch.Tensor]
+"""Node of dropout → the mask that it drew."""
+
+
+def value_of(
+    node: fx.Node, values: Mapping[fx.Node, Any], owner: torch.nn.Module, evaluate: Evaluate, drawn: Drawn | None = None
+) -> Any:
     """What a node gives.
 
     Args:
@@ -108,6 +114,7 @@ def value_of(node: fx.Node, values: Mapping[fx.Node, Any], owner: torch.nn.Modul
         values: what it takes, by node.
         owner: what holds the graph's constants.
         evaluate: of operators.
+        drawn: dropout of which the mask is known is computed by that.
 
     Raises:
         Unknown: what it takes is not known, or it can't be computed.
@@ -126,6 +133,8 @@ def value_of(node: fx.Node, values: Mapping[fx.Node, Any], owner: torch.nn.Modul
     ordered = getattr(node.target, "__name__", "") == ORDERED
     args, kwargs = fx.map_arg((node.args[ordered:], node.kwargs), value)
     if isinstance(node.target, OpOverload):
+        if drawn and node.name in drawn:
+            return _dropped(drawn[node.name], evaluate, *args)
         if node.target in STABLE:
             names = [argument.name for argument in schema_of(node.target).arguments]
             options = dict(zip(names[1:], args[1:], strict=False))
@@ -138,6 +147,13 @@ def value_of(node: fx.Node, values: Mapping[fx.Node, Any], owner: torch.nn.Modul
     if getattr(node.target, "__module__", "") in PLAIN:
         return node.target(*args, **kwargs)  # type: ignore[operator]
     raise Unknown(f"{node.target} is not replayed")
+
+
+def _dropped(mask: torch.Tensor, evaluate: Evaluate, *args: Any) -> tuple[Any, torch.Tensor]:
+    """What dropout of a share of the elements gives, with the mask of those that stay."""
+    x, share = args[:2]
+    kept = evaluate(aten.mul.Tensor, (x, mask), {})
+    return evaluate(aten.mul.Tensor, (kept, 1 / (1 - share) if share < 1 else 0.0), {}), mask
 
 
 def _graph(gm: fx.GraphModule, args: Sequence[Any], evaluate: Evaluate) -> Any:

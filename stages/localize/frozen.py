@@ -284,7 +284,7 @@ def _narrow(error: torch.Tensor) -> torch.Tensor:
 def computed_of(node: fx.Node, values: Mapping[fx.Node, Any], seen: Seen) -> Any:
     """What a node gives, in float64 (a view of what there is), or why that is not known."""
     try:
-        return value_of(node, values, seen.owner, as_it_is if is_view(node) else exactly)
+        return value_of(node, values, seen.owner, as_it_is if is_view(node) else exactly, seen.drawn)
     except Unknown as error:
         return error
 

@@ -3,6 +3,7 @@
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -36,6 +37,13 @@ class Seen:
     kernels: Mapping[str, str] = field(default_factory=dict)
     call: int = 0
     written: Mapping[str, torch.Tensor] = field(default_factory=dict)
+
+    @cached_property
+    def drawn(self) -> Mapping[str, torch.Tensor]:
+        """Node of dropout → the mask that it drew, where that was seen."""
+        masks = (node for node in self.graph.nodes if node.target is operator.getitem and node.name in self.values
+                 and node.args[1] == 1 and node.args[0].target is torch.ops.aten.native_dropout.default)  # fmt: skip
+        return {node.args[0].name: self.values[node.name] for node in masks}
 
 
 @dataclass(frozen=True)

@@ -136,13 +136,13 @@ def _differentiated(run: Pass, node: fx.Node, wanted: Mapping[int, torch.Tensor]
     taken = taken_by(node)
     decided = [source for source in taken if source in run.error and not is_floating(run.actual[source])]
     between = {source: run.half_way(source) for source in taken}
-    gradients = derivative(node, between, run.seen.owner, wanted, run.touched)
+    gradients = derivative(node, between, run.seen, wanted, run.touched)
     jumping = [source for source in taken if source in run.error and source not in decided
                and not (source in gradients and bool(gradients[source].any()))]  # fmt: skip
     _jumps(run, node, [*decided, *jumping], wanted, found)
     if jumping:
         between |= {source: run.gold(source) for source in jumping}
-        gradients = derivative(node, between, run.seen.owner, wanted, run.touched)
+        gradients = derivative(node, between, run.seen, wanted, run.touched)
     return gradients
 
 

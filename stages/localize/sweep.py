@@ -84,7 +84,7 @@ class Sweep:
     def _computed(self, node: fx.Node, sources: Sequence[tuple[fx.Node, Key | None]]) -> Any:
         values = {source: self._received(source) if key is None else self._values[key] for source, key in sources}
         try:
-            result = value_of(node, values, self._seen.owner, self._evaluate)
+            result = value_of(node, values, self._seen.owner, self._evaluate, self._seen.drawn)
         except Unknown as error:
             result = error
         else:

@@ -1,5 +1,6 @@
 """Values of a graph against float64 of what their operations received, on graphs written by hand."""
 
+import operator
 from collections.abc import Mapping
 
 import pytest
@@ -222,3 +223,20 @@ def test_values_that_come_from_the_same_operations_cost_each_operation_once(monk
         found = Replay(Seen("g0.forward", made, torch.nn.Module(), given, values, kernels)).locals()
         assert [local.region.node.name for local in found] == list(values) and not any(local.wrong for local in found)
         assert len(asked) == 10
+
+
+def test_dropout_is_checked_by_the_mask_that_it_drew() -> None:
+    made = fx.Graph()
+    x = made.placeholder("x")
+    both = made.call_function(aten.native_dropout.default, (x, 0.25, True), name="both")
+    kept = made.call_function(operator.getitem, (both, 0), name="kept")
+    mask = made.call_function(operator.getitem, (both, 1), name="mask")
+    made.output((kept, mask))
+    for node in made.nodes:
+        node.meta["val"] = torch.empty(64)
+    given = torch.randn(64)
+    drawn = torch.rand(64) > 0.25
+    for factor, wrong in ((1 / 0.75, False), (1.0, True)):
+        values = {"kept": given * drawn * factor, "mask": drawn}
+        found = Replay(Seen("g0.forward", made, torch.nn.Module(), {"x": given}, values)).locals()
+        assert {local.region.node.name: local.wrong for local in found} == {"kept": wrong, "mask": False}

@@ -158,21 +158,49 @@ def test_what_has_no_derivative_is_told() -> None:
     graph = graph_of(lambda graph, x: graph.call_function(aten.nonzero_static.default, (x,), {"size": 2}), 1)
     (node,) = (item for item in graph.nodes if item.op == "call_function")
     assert (
-        derivative(node, {node.args[0]: torch.randn(3).double()}, nn.Module(), {0: torch.ones(2, 1)}, graph.nodes) == {}
+        derivative(
+            node,
+            {node.args[0]: torch.randn(3).double()},
+            Seen("g0.forward", graph, nn.Module()),
+            {0: torch.ones(2, 1)},
+            graph.nodes,
+        )
+        == {}
     )
     graph = graph_of(lambda graph, x: graph.call_function(aten.bucketize.Tensor, (x, x)), 1)
     (node,) = (item for item in graph.nodes if item.op == "call_function")
-    assert derivative(node, {node.args[0]: torch.randn(3).double()}, nn.Module(), {0: torch.ones(3)}, graph.nodes) == {}
+    assert (
+        derivative(
+            node,
+            {node.args[0]: torch.randn(3).double()},
+            Seen("g0.forward", graph, nn.Module()),
+            {0: torch.ones(3)},
+            graph.nodes,
+        )
+        == {}
+    )
     graph = graph_of(
         lambda graph, x: graph.call_function(operator.getitem, (graph.call_function(aten.frexp.Tensor, (x,)), 0)), 1
     )
     (node,) = (item for item in graph.nodes if item.target is aten.frexp.Tensor)
-    found = derivative(node, {node.args[0]: torch.rand(3).double() + 0.1}, nn.Module(), {0: torch.ones(3)}, graph.nodes)
+    found = derivative(
+        node,
+        {node.args[0]: torch.rand(3).double() + 0.1},
+        Seen("g0.forward", graph, nn.Module()),
+        {0: torch.ones(3)},
+        graph.nodes,
+    )
     assert found[node.args[0]].shape == (3,)
     graph = graph_of(lambda graph, x: graph.call_function(aten.histc.default, (x, 4)), 1)
     (node,) = (item for item in graph.nodes if item.op == "call_function")
     with pytest.raises(NoDerivative):
-        derivative(node, {node.args[0]: torch.randn(3).double()}, nn.Module(), {0: torch.ones(4)}, graph.nodes)
+        derivative(
+            node,
+            {node.args[0]: torch.randn(3).double()},
+            Seen("g0.forward", graph, nn.Module()),
+            {0: torch.ones(4)},
+            graph.nodes,
+        )
 
 
 def test_a_step_of_several_graphs_is_not_accounted_for() -> None:
