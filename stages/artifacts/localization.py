@@ -137,6 +137,21 @@ class Share:
 
 
 @dataclass(frozen=True)
+class MendedRun:
+    """A run of the case in which some operations were computed in float64, and the others by the backend.
+
+    Attributes:
+        operations: those, as ``graph node``.
+        verdict: of the comparison of that run; ``not established: `` and why where there was none.
+        ratio: error over floor of what is worst in it.
+    """
+
+    operations: list[str]
+    verdict: str
+    ratio: Number | None
+
+
+@dataclass(frozen=True)
 class Localization:
     """Part of kerneldiff/diagnosis.json.
 
@@ -157,6 +172,8 @@ class Localization:
         few: the fewest values that, right for what they received, bring the verdict back, as ``graph node``; told of
             ``accumulation`` alone.
         unaccounted: what the shares leave out, in words.
+        mended: after a comparison that failed, runs in which all culprits (or the ``few``) are mended, and of several
+            culprits the first ones each alone.
     """
 
     kind: str
@@ -176,3 +193,4 @@ class Localization:
     shares: list[Share] = field(default_factory=list)
     few: list[str] = field(default_factory=list)
     unaccounted: list[str] = field(default_factory=list)
+    mended: list[MendedRun] = field(default_factory=list)

@@ -1,13 +1,15 @@
 """The kerneldiff stage: reference, gold and test from one state, compared, judged and drawn."""
 
 import dataclasses
+import functools
 import logging
 from typing import Any
 
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.comparison import Diagnosis, WorstElements
 from inductor_debug.stages.artifacts.localization import Localization
-from inductor_debug.stages.backends.compiled import compiled_case
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.compiled import compile_case, compiled_case
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import in_one_line
@@ -26,6 +28,7 @@ from inductor_debug.stages.kerneldiff.tables import (
 )
 from inductor_debug.stages.localize.config import AFTER_DEFECT, NEVER
 from inductor_debug.stages.localize.engine import Engine, Localized
+from inductor_debug.stages.localize.mended import Judged
 from inductor_debug.stages.numerics.verdict import FAILING
 from inductor_debug.stages.sides.baseline import Baseline
 from inductor_debug.stages.sides.baseline_store import store
@@ -110,10 +113,19 @@ class KernelDiffStage(Stage):
         test = _of_draw(comparison.test, comparison.draw) if calls[-1] not in calls[:-1] else None
         try:
             worst = max((row.ratio for row in comparison.failed if row.ratio is not None), default=None)
-            return engine.run(calls=calls, failed=failed, test=test, floors=worst)
+            judge = functools.partial(self._judged, context, standard)
+            return engine.run(calls=calls, failed=failed, test=test, floors=worst, judge=judge)
         except Exception as error:  # the verdict stands, whatever a backend does when it compiles once more
             log.exception("kerneldiff: localization raised")
             return f"not established: localization raised {in_one_line(error)}"
+
+    def _judged(self, context: StageContext, standard: Standard, adapter: AcceleratorAdapter) -> Judged:
+        """The verdict of one run by another adapter."""
+        config = dataclasses.replace(self.config, draws=1, repeats=1, steps=0, special=False)
+        found = compared(context, config, standard, lambda: compile_case(standard.case, adapter))
+        worst = max((row.ratio for row in found.rows if row.ratio is not None), default=None)
+        known = found.verdict != "not_established"
+        return Judged(found.verdict if known else f"not established: {found.message}", worst)
 
     def _result(self, context: StageContext, comparison: Comparison, localized: Localized | str) -> StageResult:
         failed = sorted(comparison.failed, key=badness, reverse=True)

@@ -11,7 +11,7 @@ from torch import fx
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.input_draws import drawn_inputs
-from inductor_debug.stages.artifacts.localization import Culprit, Localization, NodeRow, Share
+from inductor_debug.stages.artifacts.localization import Culprit, Localization, MendedRun, NodeRow, Share
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.formatting import counted, in_one_line
 from inductor_debug.stages.localize import messages
@@ -21,6 +21,7 @@ from inductor_debug.stages.localize.decomposed import wrong_decompositions
 from inductor_debug.stages.localize.frozen import Name
 from inductor_debug.stages.localize.in_place import Search
 from inductor_debug.stages.localize.looked_at import LookedAt
+from inductor_debug.stages.localize.mended import Judge, mended_run
 from inductor_debug.stages.localize.neighbours import neighbours
 from inductor_debug.stages.localize.observed import Observer
 from inductor_debug.stages.localize.reference import reference_run
@@ -84,6 +85,7 @@ class Engine:
         self.nodes: dict[Name, tuple[Seen, list[fx.Node]]] = {}
         self.floors: float | None = None
         self.before: Sequence[int] = ()
+        self.judge: Judge | None = None
 
     def run(
         self,
@@ -92,6 +94,7 @@ class Engine:
         failed: bool = False,
         test: sides.Leaves | None = None,
         floors: float | None = None,
+        judge: Judge | None = None,
     ) -> Localized:
         """Look, in the buffers of the kernels that run where they can be seen, else in parts of the graph.
 
@@ -102,8 +105,9 @@ class Engine:
             failed: whether the comparison of outputs was no pass.
             test: what the test side gave in that comparison; None where it is not kept.
             floors: error over floor of the output that is worst.
+            judge: gives the verdict of a run by another adapter; None where what is found is not confirmed by one.
         """
-        (*before, draw), self.floors = calls, floors
+        (*before, draw), self.floors, self.judge = calls, floors, judge
         found = None if draw in before else self._looked((), draw, failed, test)
         if found is not None and (not before or found.localization.culprits):
             return found
@@ -264,6 +268,7 @@ class Engine:
             shares=self._largest(accounted),
             few=[" ".join(name) for name in accounted.few],
             unaccounted=accounted.missing,
+            mended=self._mended(culprits, accounted) if failed else [],
         )
         rows = [row for graph in self.graphs for row in graph.rows(accounted.shares or Shares())]
         return Localized(messages.told(found, failed=failed), rows)
@@ -315,6 +320,24 @@ class Engine:
             return []
         self.progress("the decompositions that the backend asks for, each against its operator")
         return wrong_decompositions(self.case, self.adapter, lambda: self._over)
+
+    def _mended(self, culprits: Sequence[Culprit], accounted: Account) -> list[MendedRun]:
+        """Runs of the case with what was found computed in float64: all of it, and of several each alone."""
+        if self.judge is None or self.before:
+            return []
+        each = [[(item.place.graph, name) for name in item.place.operations] for item in culprits]
+        if not each:
+            each = [[(graph.seen.id, operation.name) for graph in self.graphs for local in graph.locals
+                     if (graph.seen.id, local.region.node.name) in accounted.few
+                     for operation in local.region.operations]]  # fmt: skip
+        every = list(dict.fromkeys(name for names in each for name in names))
+        found: list[MendedRun] = []
+        for names in [every, *(each[: messages.FEW] if len(each) > 1 else [])] if every else []:
+            if self._over:
+                break
+            self.progress(f"the case again, with {counted(len(names), 'operation')} in float64")
+            found.append(mended_run(self.adapter, names, self.judge))
+        return found
 
     def _slopes(self) -> list[Culprit]:
         """What is off in one direction alone, narrowed down to the operation where the region has several."""

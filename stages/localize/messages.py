@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from inductor_debug.stages.artifacts.localization import Culprit, Localization, Neighbour
+from inductor_debug.stages.artifacts.localization import Culprit, Localization, MendedRun, Neighbour
 from inductor_debug.stages.formatting import counted, short
 
 FEW = 3
@@ -19,6 +19,7 @@ def told(found: Localization, *, failed: bool) -> Localization:
     parts = [_head(found, failed=failed), _coverage(found), _accounted(found)]
     if found.same_bits is False:
         parts.append("The run that was looked at did not give the bits of the run that was compared.")
+    parts.append(_mended(found.mended))
     if found.missing:
         parts.append(f"Not looked at: {_first(found.missing)}.")
     return replace(found, message=" ".join(part for part in parts if part))
@@ -120,6 +121,21 @@ def _accounted(found: Localization) -> str:
             f"allows: {_first(found.few)}."
         )
     return " ".join(parts)
+
+
+def _mended(runs: Sequence[MendedRun]) -> str:
+    """What runs with what was found computed in float64 say."""
+    told = []
+    for number, run in enumerate(runs):
+        if number == 0:
+            what = "that" if len(run.operations) == 1 else f"these {len(run.operations)} operations"
+        else:
+            what = f"{_first(run.operations)} alone"
+        ratio = "" if run.ratio is None else f", at most {short(run.ratio)} floors"
+        told.append(
+            f"With {what} computed in float64 and the rest by the backend, the verdict is {run.verdict}{ratio}."
+        )
+    return " ".join(told)
 
 
 def share(value: Any) -> str:

@@ -65,11 +65,13 @@ class _Values(fx.Interpreter):
     def __init__(self, gm: fx.GraphModule, given: Mapping[str, Any]) -> None:
         super().__init__(gm)
         self.given = given
-        self.found: dict[str, torch.Tensor] = {}
+        self.found: dict[str, Any] = {}
 
     def run_node(self, n: fx.Node) -> Any:
         result = super().run_node(n)
-        if n.op == "call_function" and isinstance(result, torch.Tensor):
+        if n.op == "call_function" and isinstance(result, int | float):
+            self.found[n.name] = result  # a size that others take
+        elif n.op == "call_function" and isinstance(result, torch.Tensor):
             view = None if computes(n) else self._view(n, result)
             self.found[n.name] = result.detach().clone() if view is None else view
         return result

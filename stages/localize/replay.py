@@ -107,7 +107,8 @@ class Replay:
         self.seen, self.seed, self.factor, self.known = seen, seed, factor, known or {}
         self._order = {node: index for index, node in enumerate(seen.graph.nodes)}
         found = (self.region(node, whole=True) for node in seen.graph.nodes
-                 if node.name in seen.values and node.op == "call_function" and node.target not in UNSET)  # fmt: skip
+                 if isinstance(seen.values.get(node.name), torch.Tensor) and node.op == "call_function"
+                 and node.target not in UNSET)  # fmt: skip
         self.regions = [region for region in found if region.operations]
         tensors = (item for item in pytree.tree_leaves(dict(seen.inputs)) if isinstance(item, torch.Tensor))
         self._device = next((tensor.device for tensor in tensors), torch.device("cpu"))

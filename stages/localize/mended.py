@@ -1,0 +1,104 @@
+"""A run of the case in which the operations at fault are mended, and its verdict.
+
+AOTAutograd's graphs are cut around those operations. They are computed in float64 from what the backend gave them, and
+rounded once; the rest is compiled by the backend, in the pieces that are left. So what shows only when operations are
+fused across a cut is mended too.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from inductor_debug.models.torch_private import OpOverload, pytree
+from inductor_debug.stages.artifacts.localization import MendedRun
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.execution import Executor
+from inductor_debug.stages.backends.parted import Parted, runs_of
+from inductor_debug.stages.localize.evaluation import exactly
+from inductor_debug.stages.localize.frozen import Name
+from inductor_debug.stages.localize.pieces import attempted
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a comparison says of a run by an adapter.
+
+    Attributes:
+        verdict: as of a run; ``not established: `` and why where there is none.
+        ratio: error over floor of what is worst; None where there is none.
+    """
+
+    verdict: str
+    ratio: float | None
+
+
+Judge = Callable[[AcceleratorAdapter], Judged]
+
+
+class Mended(AcceleratorAdapter):
+    """A backend that is not given some of the operations.
+
+    Args:
+        inner: the backend.
+        operations: graph id and node of each.
+
+    Attributes:
+        done: those that there were in what was compiled.
+    """
+
+    def __init__(self, inner: AcceleratorAdapter, operations: Collection[Name]) -> None:
+        self.inner, self.operations = inner, set(operations)
+        self.name, self.roundoff = inner.name, inner.roundoff
+        self.decompositions = inner.decompositions
+        self.done: set[Name] = set()
+
+    @property
+    def executor(self) -> Executor:
+        return self.inner.executor
+
+    def compile(
+        self, gm: fx.GraphModule, example_inputs: Sequence[torch.Tensor]
+    ) -> Callable[..., Sequence[torch.Tensor]]:
+        graph = self.record(gm).id
+        here = {(graph, node.name) for node in gm.graph.nodes if node.op == "call_function"} & self.operations
+        self.done |= here
+        if not here:
+            return self.inner.compile(gm, example_inputs)
+        runs = runs_of(gm, lambda node: (graph, node.name) not in here)
+        return Parted(gm, runs, self.inner, lambda piece: _Wide(piece).run)
+
+    def storage_rounding(self) -> AcceleratorAdapter | None:
+        return self.inner.storage_rounding()
+
+
+class _Wide(fx.Interpreter):
+    """Computes each operation in float64 from what it receives, in the dtypes and strides that torch gives."""
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        like = super().call_function(target, args, kwargs)
+        if not isinstance(target, OpOverload) or target.is_view:
+            return like
+        exact = exactly(target, args, kwargs)
+        return pytree.tree_map(_rounded, like, exact)
+
+
+def _rounded(like: Any, exact: Any) -> Any:
+    if isinstance(like, torch.Tensor) and isinstance(exact, torch.Tensor) and like.is_floating_point():
+        return like.copy_(exact)
+    return like
+
+
+def mended_run(adapter: AcceleratorAdapter, operations: Sequence[Name], judge: Judge) -> MendedRun:
+    """The verdict of a run with some operations mended, or in words why there is none."""
+    names = [" ".join(name) for name in operations]
+    mended = Mended(adapter, operations)
+    found = attempted(lambda: judge(mended))
+    left = [" ".join(name) for name in operations if name not in mended.done]
+    if left:
+        found = f"AOTAutograd's graph has no {', '.join(left)}"
+    if isinstance(found, str):
+        return MendedRun(names, f"not established: {found}", None)
+    return MendedRun(names, found.verdict, found.ratio)
