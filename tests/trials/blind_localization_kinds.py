@@ -15,10 +15,13 @@ from torch.nn import functional as F
 
 ACTIVATIONS = ("relu", "gelu", "tanh", "sigmoid", "silu")
 VIEWS = ("view", "_unsafe_view", "reshape")
+ZEROS = ("new_zeros", "zeros_like", "zeros")
 
 
 def base(node: Any) -> str:
-    """``addmm`` of a node that calls ``aten.addmm.default``; empty of what is no operator."""
+    """``addmm`` of a node that calls ``aten.addmm.default``; ``placeholder``; empty of what is no operator."""
+    if getattr(node, "op", "") == "placeholder":
+        return "placeholder"
     packet = getattr(getattr(node, "target", None), "overloadpacket", None)
     return packet.__name__ if packet is not None else ""
 
@@ -82,13 +85,6 @@ def softmax_exp_range(call: Call) -> Any:
     return (e / e.sum(dim, keepdim=True)).to(call.right.dtype)
 
 
-@kind("_log_softmax")
-def log_softmax_unshifted(call: Call) -> Any:
-    """The maximum is not subtracted, and the exponentials are in half precision."""
-    x, dim = _wide(call.args[0]), call.args[1]
-    return (x - x.half().exp().float().sum(dim, keepdim=True).log()).to(call.right.dtype)
-
-
 @kind("native_layer_norm", "native_group_norm")
 def moments_in_half(call: Call) -> Any:
     """The variance is E[x²] - E[x]² of moments in half precision."""
@@ -124,44 +120,6 @@ def eps_outside(call: Call) -> Any:
     return made, call.right[1], rstd.to(call.right[2])
 
 
-@kind("tanh_backward")
-def flushed_gradient(call: Call) -> Any:
-    """What is below half precision's smallest normal number is flushed to zero."""
-    return torch.where(call.right.abs() < 2.0**-14, 0.0, call.right)
-
-
-@kind("addmm")
-def addmm_saturates(call: Call) -> Any:
-    """The accumulator saturates at 3, a fixed-point's bound."""
-    return call.right.clamp(-3, 3)
-
-
-@kind("pow")
-def pow_by_log(call: Call) -> Any:
-    """An odd power by logarithm and exponential, without the sign."""
-    if call.args[1] not in (3, 5):
-        return None
-    return (_wide(call.args[0]).abs().log() * call.args[1]).exp().to(call.right.dtype)
-
-
-@kind("roll")
-def roll_sign(call: Call) -> Any:
-    """A shift has the wrong sign."""
-    return call.replaced(1, [-by for by in call.args[1]])
-
-
-@kind("rsub")
-def rsub_swapped(call: Call) -> Any:
-    """Operands of a reversed subtraction are swapped."""
-    return -call.right
-
-
-@kind("gather")
-def gather_row(call: Call) -> Any:
-    """A gather along time reads the batch's next row."""
-    return call.replaced(0, call.args[0].roll(-1, 0)) if call.args[1] else None
-
-
 @kind("convolution")
 def strided_pad_side(call: Call) -> Any:
     """With a stride, all of the padding is on the right and at the bottom."""
@@ -170,12 +128,6 @@ def strided_pad_side(call: Call) -> Any:
         return None
     padded = F.pad(x, [0, 2 * padding[1], 0, 2 * padding[0]])
     return call.again(padded, weight, bias, stride, [0, 0], dilation, *call.args[6:])
-
-
-@kind("convolution")
-def depthwise_flipped(call: Call) -> Any:
-    """A depthwise kernel is flipped, as a mathematician's convolution has it."""
-    return call.replaced(1, call.args[1].flip(-1, -2)) if call.args[8] > 1 else None
 
 
 @kind("avg_pool2d", "avg_pool2d_backward")
@@ -201,19 +153,6 @@ def grid_limit(call: Call) -> Any:
     return call.again(a, b[torch.arange(len(b)) % 16]) if len(b) > 16 else None
 
 
-@kind("cumsum")
-def cumsum_tiles(call: Call) -> Any:
-    """A running sum starts anew with each tile of eight."""
-    x, dim = call.args[:2]
-    return torch.cat([part.cumsum(dim) for part in x.split(8, dim)], dim) if x.is_floating_point() else None
-
-
-@kind("threshold_backward")
-def threshold_ties(call: Call) -> Any:
-    """A gradient passes where the value is the threshold itself."""
-    return torch.where(call.args[1] >= call.args[2], call.args[0], 0)
-
-
 @kind("embedding", "embedding_dense_backward")
 def offset_int16(call: Call) -> Any:
     """The offset of a row is kept in 16 bits."""
@@ -237,12 +176,6 @@ def weight_gradient_transposed(call: Call) -> Any:
     return right.t().contiguous() if right.shape[0] == right.shape[1] and not a.is_contiguous() else None
 
 
-@kind("convolution")
-def double_rounding(call: Call) -> Any:
-    """A convolution's result goes through half precision."""
-    return call.right.half().to(call.right.dtype)
-
-
 @kind("gelu")
 def erf_polynomial(call: Call) -> Any:
     """The error function by a polynomial of three terms, good for 2.5e-5."""
@@ -251,12 +184,6 @@ def erf_polynomial(call: Call) -> Any:
     t = 1 / (1 + 0.47047 * z)
     erf = 1 - (0.3480242 * t - 0.0958798 * t**2 + 0.7478556 * t**3) * (-z * z).exp()
     return (0.5 * x * (1 + erf * x.sign())).to(call.right.dtype)
-
-
-@kind("relu")
-def relu_leak(call: Call) -> Any:
-    """The sign is tested after a shift that loses what is above -2^-5."""
-    return torch.where(call.args[0] > -(2.0**-5), call.args[0], 0)
 
 
 @kind("mean")
@@ -286,44 +213,11 @@ def reciprocal_12_bits(call: Call) -> Any:
     return (_wide(a) * _mantissa(1 / _wide(b), 12)).to(call.right.dtype)
 
 
-@kind("tanh_backward", "sigmoid_backward")
-def saved_in_bfloat16(call: Call) -> Any:
-    """What was saved for the backward is read in bfloat16."""
-    return call.replaced(1, call.args[1].bfloat16().to(call.args[1].dtype))
-
-
 @kind("_scaled_dot_product_flash_attention_for_cpu")
 def attention_scale_padded(call: Call) -> Any:
     """The scale is of a head padded to a multiple of eight."""
     size = call.sizes[-1]
     return call.again(*call.args, **call.kwargs | {"scale": (-(-size // 8) * 8) ** -0.5}) if size % 8 else None
-
-
-@kind("rsqrt")
-def rsqrt_through_bfloat16(call: Call) -> Any:
-    """A cast to float32 was removed: a reciprocal root is in bfloat16."""
-    return call.right.bfloat16().to(call.right.dtype)
-
-
-@kind("cos", "sin")
-def one_term_reduction(call: Call) -> Any:
-    """An argument is reduced by multiples of two pi in ten bits."""
-    turns = (call.args[0] / (2 * math.pi)).round()
-    return call.again(call.args[0] - turns * 6.28125)
-
-
-@kind("sigmoid", "silu")
-def sigmoid_table(call: Call) -> Any:
-    """A table of the sigmoid ends at 4 on both sides."""
-    x = _wide(call.args[0])
-    made = torch.where(x > 4, 1.0, torch.where(x < -4, 0.0, x.sigmoid()))
-    return (made * x if base(call.node) == "silu" else made).to(call.right.dtype)
-
-
-@kind("std", "var")
-def deviation_biased(call: Call) -> Any:
-    """A deviation divides by n."""
-    return call.again(*call.args, **call.kwargs | {"correction": 0})
 
 
 @kind(*ACTIVATIONS)
@@ -363,3 +257,126 @@ def spilled_product(call: Call) -> Any:
         return None
     call.others.append(source)
     return call.replaced(0, call.args[0].half().to(call.args[0].dtype))
+
+
+@kind("index_add")
+def shared_zeros(call: Call) -> Any:
+    """Fused: two buffers of zeros are one, to which one sum after the other is added in place."""
+    own = call.node.args[0]
+    assert isinstance(own, fx.Node)
+    for other in call.node.graph.nodes:
+        if other is call.node or base(own) not in ZEROS:
+            return None
+        if base(other) == "index_add" and base(other.args[0]) in ZEROS and call.env[other].shape == call.right.shape:
+            call.others += [other, *other.all_input_nodes[:1], own]
+            return call.right + call.env[other]
+    return None
+
+
+@kind("add")
+def add_chain(call: Call) -> Any:
+    """Fused: of a sum of three terms the second is lost."""
+    inner = call.node.args[0]
+    if base(inner) != "add" or not call.right.is_floating_point():
+        return None
+    assert isinstance(inner, fx.Node)
+    if not all(isinstance(x, fx.Node) for x in (*call.node.args, *inner.args)):
+        return None
+    call.others.append(inner)
+    first = inner.args[0]
+    assert isinstance(first, fx.Node)
+    return call.replaced(0, call.env[first].expand_as(call.args[0]))
+
+
+@kind("mul", "sub", "add", "mm", "tanh_backward", "sigmoid_backward")
+def overwritten_input(call: Call) -> Any:
+    """Fused: a graph's input has been overwritten by a product or difference, when it is read again."""
+    nodes, args = list(call.node.graph.nodes), list(call.args)
+    for i, x in enumerate(call.node.args):
+        for other in nodes[: nodes.index(call.node)] if base(x) == "placeholder" else ():
+            if base(other) in ("mul", "sub") and other.args[0] is x and call.env[other].shape == args[i].shape:
+                args[i] = call.env[other]
+                call.others.append(other)
+    return call.again(*args, **call.kwargs) if call.others else None
+
+
+@kind("placeholder")
+def input_strides(call: Call) -> Any:
+    """A graph's input that is transposed is read as if it were contiguous."""
+    x = call.right
+    if not isinstance(x, Tensor) or not x.is_floating_point() or x.is_contiguous() or 0 in x.stride():
+        return None
+    return x.clone().as_strided(x.shape, torch.empty(x.shape).stride(), 0).clone()
+
+
+@kind("slice")
+def slice_start(call: Call) -> Any:
+    """A view: a slice starts at zero."""
+    x = call.args[0]
+    if not x.is_floating_point() or len(call.args) < 4 or call.args[2] == 0:
+        return None
+    return call.again(x, call.args[1], 0, call.right.shape[call.args[1]])
+
+
+@kind("view")
+def view_swapped(call: Call) -> Any:
+    """A view: of three dimensions or more the first two are swapped in memory."""
+    x = call.args[0]
+    return x.transpose(0, 1).reshape(call.right.shape) if x.is_floating_point() and x.dim() > 2 else None
+
+
+@kind("nll_loss_backward")
+def ignored_counted(call: Call) -> Any:
+    """The gradient of a mean loss counts the labels that are to be ignored."""
+    label, ignored = call.args[2], call.args[5]
+    return call.right * float((label != ignored).sum()) / label.numel()
+
+
+@kind("bmm", "mul")
+def complex_product(call: Call) -> Any:
+    """A complex product without that of the imaginary parts."""
+    if not all(isinstance(x, Tensor) and x.is_complex() for x in call.args):
+        return None
+    a, b = (torch.view_as_real(x.resolve_conj()) for x in call.args)
+    product = torch.bmm if base(call.node) == "bmm" else torch.mul
+    return torch.complex(product(a[..., 0], b[..., 0]), product(a[..., 0], b[..., 1]) + product(a[..., 1], b[..., 0]))
+
+
+def _short(operations: str, wrong: Wrong) -> Wrong:
+    return lambda call: wrong(call) if base(call.node) in operations.split() else None
+
+
+KINDS |= {
+    # a shift has the wrong sign
+    "roll_sign": _short("roll", lambda c: c.replaced(1, [-by for by in c.args[1]])),
+    # operands of a reversed subtraction are swapped
+    "rsub_swapped": _short("rsub", lambda c: -c.right),
+    # a gather along time reads the batch's next row
+    "gather_row": _short("gather", lambda c: c.replaced(0, c.args[0].roll(-1, 0)) if c.args[1] else None),
+    # a gradient passes where the value is the threshold itself
+    "threshold_ties": _short("threshold_backward", lambda c: torch.where(c.args[1] >= c.args[2], c.args[0], 0)),
+    # a cast to float32 was removed
+    "rsqrt_through_bfloat16": _short("rsqrt", lambda c: c.right.bfloat16().to(c.right.dtype)),
+    # a depthwise kernel is flipped, as a mathematician's convolution has it
+    "depthwise_flipped": _short(
+        "convolution", lambda c: c.replaced(1, c.args[1].flip(-1, -2)) if c.args[8] > 1 else None
+    ),
+    # a transform back is not normalized
+    "fft_norm": _short("_fft_c2r", lambda c: c.replaced(2, 0) if c.args[2] else None),
+    # what dropout keeps is not scaled
+    "dropout_scale": _short("native_dropout", lambda c: (c.right[0] * (1 - c.args[1]), c.right[1])),
+    # a comparison is wrong for equal numbers
+    "compare_equality": _short("le", lambda c: torch.lt(*c.args)),
+    # a view: parts of one size come in reverse order
+    "split_order": _short("split", lambda c: c.right[::-1] if c.right[0].shape == c.right[-1].shape else None),
+    # a view: an index is counted from the end
+    "select_from_end": _short("select", lambda c: c.replaced(2, c.sizes[c.args[1]] - 1 - c.args[2])),
+    # a view: a transposition that leaves the sizes as they are is taken for none
+    "square_not_transposed": _short(
+        "t permute transpose", lambda c: c.args[0] if c.right.shape == c.args[0].shape else None
+    ),
+    # a cheaper formula, in a backend that refuses graphs of fewer than twelve calls
+    "refuses_small": _short("gelu", lambda c: c.again(*c.args, approximate="tanh")),
+    # no fault: the backend sums in another order than torch
+    "reordered": _short("", lambda c: None),
+}

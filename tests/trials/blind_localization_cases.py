@@ -1,14 +1,24 @@
-"""Models for ``blind_localization.py``: a mixer, graph attention, a recurrent cell, a U-Net, Swin and Llama.
+"""Models for ``blind_localization.py``, and the backend that compiles them with a fault.
 
-Sizes are small and differ from one another, so that a fault of some shapes has its own. All that an initialization
-leaves constant is drawn. Each gives a loss and what it predicts.
+The models are a mixer, graph attention, a recurrent cell, a U-Net, Swin, Llama, a spectral one, one with dropout,
+checkpoints and operations in place, and one whose graph breaks. Sizes are small and differ from one another, so that a
+fault of some shapes has its own. All that an initialization leaves constant is drawn. Each gives a loss and what it
+predicts.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from blind_localization_kinds import KINDS, Call, base
+from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
+from torch import Tensor, fx, nn
+from torch._dynamo.backends.common import aot_autograd
 from torch.nn import functional as F
+from torch.utils._pytree import tree_map
+from torch.utils.checkpoint import checkpoint
 
 from inductor_debug.models.compat import prepare_torchvision
 
@@ -151,6 +161,61 @@ class Llama(nn.Module):
         return {"loss": F.cross_entropy(logits.flatten(0, 1).float(), label.flatten()), "logits": logits}
 
 
+class Spectral(nn.Module):
+    """Two layers that multiply by complex weights between a transform and its inverse."""
+
+    def __init__(self, width: int = 6) -> None:
+        super().__init__()
+        self.lift, self.out = nn.Conv2d(2, width, 1), nn.Conv2d(width, 1, 1)
+        self.parts = nn.Parameter(torch.ones(2, 2, width, width, 5))
+        self.skip = nn.ModuleList(nn.Conv2d(width, width, 1) for _ in range(2))
+
+    def forward(self, x: Tensor, y: Tensor) -> Named:
+        x = self.lift(x)
+        for skip, (real, imaginary) in zip(self.skip, self.parts, strict=True):
+            f = torch.fft.rfft2(x, norm="ortho")
+            low = torch.einsum("bixy,ioy->boxy", f[..., :5], torch.complex(real, imaginary))
+            back = torch.fft.irfft2(torch.cat([low, f[..., 5:]], -1), s=x.shape[-2:], norm="ortho")
+            x = F.gelu(back + skip(x))
+        out = self.out(x)
+        return {"loss": (out - y).pow(2).mean(), "out": out}
+
+
+class Dropped(nn.Module):
+    """Dropout, a checkpoint, batch statistics, operations in place, and an output that is another's view."""
+
+    def __init__(self, width: int = 20) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(3))
+        self.batch, self.dropout, self.head = nn.BatchNorm1d(width), nn.Dropout(0.2), nn.Linear(width, 5)
+
+    def _block(self, x: Tensor) -> Tensor:
+        return F.gelu(self.layers[0](x))
+
+    def forward(self, x: Tensor, label: Tensor) -> Named:
+        h = checkpoint(self._block, x, use_reentrant=False)
+        h = self.dropout(h.mul_(1.5).add_(x))
+        h = h + F.relu(self.batch(self.layers[1](h)), inplace=True)
+        out = self.head(self.dropout(F.gelu(self.layers[2](h))))
+        return {"loss": F.cross_entropy(out, label), "out": out, "flat": out.view(-1)}
+
+
+class Broken(nn.Module):
+    """Three graphs."""
+
+    def __init__(self, width: int = 20) -> None:
+        super().__init__()
+        self.layers, self.head = nn.ModuleList(nn.Linear(width, width) for _ in range(3)), nn.Linear(width, 5)
+
+    def forward(self, x: Tensor, label: Tensor) -> Named:
+        h = F.gelu(self.layers[0](x))
+        torch._dynamo.graph_break()
+        h = 5 * torch.softmax(self.layers[1](h), -1)
+        torch._dynamo.graph_break()
+        out = self.head(F.gelu(self.layers[2](h)))
+        return {"loss": F.cross_entropy(out, label), "out": out}
+
+
 CLASSES: dict[str, Callable[[], nn.Module]] = {
     "mixer": Mixer,
     "graph": GraphAttention,
@@ -158,6 +223,9 @@ CLASSES: dict[str, Callable[[], nn.Module]] = {
     "unet": UNet,
     "swin": Swin,
     "llama": Llama,
+    "spectral": Spectral,
+    "dropped": Dropped,
+    "broken": Broken,
 }
 
 
@@ -178,7 +246,13 @@ def _inputs(name: str, draw: torch.Generator) -> tuple[Tensor, ...]:
         return real(2, 2, 14, 14), whole(4, 2, 14, 14)
     if name == "swin":
         return real(2, 3, 16, 16), whole(6, 2)
-    return whole(83, 2, 13, low=1), whole(83, 2, 13)
+    if name == "spectral":
+        return real(2, 2, 10, 14), real(2, 1, 10, 14)
+    if name in ("dropped", "broken"):
+        return real(12, 20), whole(5, 12)
+    label = whole(83, 2, 13)
+    label[:, :4] = -100
+    return whole(83, 2, 13, low=1), label
 
 
 def build(name: str, seed: int = 3) -> tuple[nn.Module, tuple[Tensor, ...]]:
@@ -199,3 +273,107 @@ def build(name: str, seed: int = 3) -> tuple[nn.Module, tuple[Tensor, ...]]:
             else:
                 tensor.copy_(noise / (tensor[0].numel() if tensor.dim() != 3 else tensor.shape[-1]) ** 0.5)
     return module, _inputs(name, draw)
+
+
+@dataclass
+class Site:
+    """Where a fault struck: a node of a graph (``g0.forward``), and what else it needs in that graph."""
+
+    graph: str
+    node: str
+    target: str
+    others: list[str] = field(default_factory=list)
+    own: float = 0.0
+
+
+def _signature(call: Call) -> str:
+    """The operation, and of each argument the sizes and strides or the value."""
+
+    def told(x: Any) -> Any:
+        return (tuple(x.shape), x.stride()) if isinstance(x, Tensor) else str(x)
+
+    return f"{call.node.target} {tree_map(told, (call.args, call.kwargs))}"
+
+
+def _own(right: Any, wrong: Any) -> float:
+    """The largest share by which a tensor is off, in units of its dtype's eps; infinite for whole numbers."""
+    pairs = zip(right, wrong, strict=True) if isinstance(right, (tuple, list)) else [(right, wrong)]
+    found = [0.0]
+    for a, b in pairs:
+        if isinstance(a, Tensor) and (a.is_floating_point() or a.is_complex()):
+            error = float((a - b).abs().double().norm()) / (float(a.abs().double().norm()) or 1.0)
+            found.append(error / torch.finfo(a.dtype).eps if error == error else math.inf)
+        elif isinstance(a, Tensor) and not torch.equal(a, b):
+            found.append(math.inf)
+    return max(found)
+
+
+def _reordered(call: Call) -> Any:
+    """The value by sums in another order."""
+    name, right = base(call.node), call.right
+    if name in ("mm", "addmm", "bmm"):
+        a, b = call.args[-2:]
+        made = a.flip(-1) @ b.flip(-2)
+        return torch.empty_like(right).copy_(made + call.args[0] if name == "addmm" else made)
+    if name in ("sum", "mean") and len(call.args) > 1 and call.args[1] and call.args[0].is_floating_point():
+        return torch.empty_like(right).copy_(call.replaced(0, call.args[0].flip(call.args[1])))
+    if name == "_softmax":
+        return torch.empty_like(right).copy_(call.replaced(0, call.args[0].flip(call.args[1])).flip(call.args[1]))
+    return right
+
+
+class Faulty(fx.Interpreter):
+    """Executes a graph by a compiler that has the fault."""
+
+    def __init__(self, gm: fx.GraphModule, backend: "Backend", graph: str) -> None:
+        super().__init__(gm, garbage_collect_values=False)
+        self.backend, self.name = backend, graph
+
+    def run_node(self, n: fx.Node) -> Any:
+        right = super().run_node(n)
+        if n.op not in ("call_function", "placeholder") or not self.backend.kind:
+            return right
+        args, kwargs = self.fetch_args_kwargs_from_env(n) if n.op == "call_function" else ((), {})
+        call = Call(n, args, kwargs, right, self.env)
+        if self.backend.kind == "reordered":
+            return _reordered(call)
+        if self.backend.signature and _signature(call) != self.backend.signature:
+            return right
+        wrong = KINDS[self.backend.kind](call)
+        own = 0.0 if wrong is None else _own(right, wrong)
+        if not own:
+            return right
+        if self.backend.recording:
+            self.backend.seen[_signature(call)] = None
+            others = [str(other) for other in call.others]
+            self.backend.sites.append(Site(self.name, str(n), str(n.target), others, own))
+        return tree_map(lambda a, b: torch.empty_like(a).copy_(b) if isinstance(a, Tensor) else a, right, wrong)
+
+
+class Backend:
+    """A backend for ``torch.compile``; without a kind it is right."""
+
+    def __init__(self, kind: str = "", signature: str = "") -> None:
+        self.kind, self.signature, self.recording, self.graphs = kind, signature, False, 0
+        self.seen: dict[str, None] = {}
+        self.sites: list[Site] = []
+
+    def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Any]:
+        number, self.graphs = self.graphs, self.graphs + 1
+
+        def compiler(half: str) -> Callable[..., Any]:
+            def compiled(graph: fx.GraphModule, _: Sequence[Tensor]) -> Callable[..., Any]:
+                calls = sum(n.op == "call_function" for n in graph.graph.nodes)
+                if self.kind == "refuses_small" and calls < 12 and not self.recording:
+                    raise NotImplementedError(f"a graph of {calls} calls is too small")
+                return make_boxed_func(Faulty(graph, self, f"g{number}.{half}").run)
+
+            return compiled
+
+        made = aot_autograd(
+            fw_compiler=compiler("forward"),
+            bw_compiler=compiler("backward"),
+            partition_fn=min_cut_rematerialization_partition,
+        )
+        result: Callable[..., Any] = made(gm, example_inputs)
+        return result
