@@ -4,6 +4,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import fx
 from torch.fx.passes.utils.fuser_utils import fuse_as_graphmodule
 
@@ -72,5 +73,24 @@ class Parted:
         for node in self.attributes:
             values[node] = operator.attrgetter(str(node.target))(self.gm)
         for call, given, made in self.calls:
-            values |= zip(made, call(*(values[node] for node in given)), strict=True)
+            taken = [laid_out(values[node], node.meta.get("val")) for node in given]
+            values |= zip(made, call(*taken), strict=True)
         return fx.map_arg(self.output.args[0], lambda node: values[node])
+
+
+def laid_out(value: Any, like: object) -> Any:
+    """A tensor with the shape and the strides of a fake one; itself where it has them, and what is no tensor.
+
+    Args:
+        value: of as many elements as ``like``.
+        like: what the graph says of it.
+    """
+    if not isinstance(value, torch.Tensor) or not isinstance(like, torch.Tensor) or value.stride() == like.stride():
+        return value
+    shape = [int(size) for size in like.shape]
+    strides = [int(stride) for stride in like.stride()]
+    value = value.reshape(shape)
+    for dim, stride in enumerate(strides):  # an expanded dimension holds one element
+        value = value.narrow(dim, 0, 1) if stride == 0 and shape[dim] > 1 else value
+    held = torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
+    return held.copy_(value).expand(shape)

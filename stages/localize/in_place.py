@@ -16,7 +16,7 @@ A fault may need calls before: a part is then called on what it received in anot
 """
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -61,25 +61,28 @@ class Part:
         return tuple(node for node in self.members if is_view(node))
 
 
-def part_of(graph: fx.Graph, operations: Sequence[fx.Node], *, views: bool = True) -> Part:
+def part_of(
+    graph: fx.Graph, operations: Sequence[fx.Node], *, views: bool = True, without: Container[fx.Node] = ()
+) -> Part:
     """The part that some operations of a graph are.
 
     Args:
         operations: of ``graph``.
         views: whether the views through which they take what they take are members too.
+        without: views that are no members.
     """
     members: dict[fx.Node, None] = {}
     wanted = set(operations)
     for node in graph.nodes:
         view = node.op == "call_function" and not computes(node) and any(item in members for item in taken_by(node))
-        if node in wanted or view:
+        if node in wanted or (view and node not in without):
             members[node] = None
     made = list(members)
     needed = [item for node in members for item in taken_by(node) if views]
     while needed:
         item = needed.pop()
         view = is_view(item) or (item.target is operator.getitem and is_view(taken_by(item)[0]))
-        if view and item not in members and len(taken_by(item)) == 1:
+        if view and item not in members and item not in without and len(taken_by(item)) == 1:
             members[item] = None
             needed += taken_by(item)
     taken = {item for node in members for item in taken_by(node)}
@@ -100,13 +103,15 @@ class AtFault:
         operations: that at fault; several where no single one is.
         local: the comparison that shows it.
         shows: how, in words.
-        looked_at: operations that are looked at no more: these, or the one whose view is at fault.
+        looked_at: operations that are looked at no more.
+        views: views that are given to no part any more.
     """
 
     operations: tuple[fx.Node, ...]
     local: Local
     shows: str
-    looked_at: tuple[fx.Node, ...]
+    looked_at: tuple[fx.Node, ...] = ()
+    views: tuple[fx.Node, ...] = ()
 
 
 @dataclass
@@ -162,7 +167,7 @@ class Search:
         """
         alike: dict[str, list[Part]] = {}
         for node in (item for item in self.seen.graph.nodes if computes(item)):
-            part = part_of(self.seen.graph, [node])
+            part = self._part([node])
             if part.results:
                 alike.setdefault(_signature(node, part), []).append(part)
         for group in alike.values():
@@ -203,7 +208,7 @@ class Search:
         if not isinstance(wrong, Local):
             return False
         if single:
-            self._single(part_of(self.seen.graph, operations), wrong)
+            self._single(self._part(operations), wrong)
             return True
         middle, refused = len(operations) // 2, len(self.missing)
         halves = [self._look(half) for half in (operations[:middle], operations[middle:])]
@@ -218,11 +223,15 @@ class Search:
             self._fused(operations, wrong, SMALLER)
         return True
 
+    def _part(self, operations: Sequence[fx.Node]) -> Part:
+        return part_of(self.seen.graph, operations, without={view for item in self.found for view in item.views})
+
     def _single(self, part: Part, wrong: Local) -> None:
         """An operation that is wrong alone, or the view by which it is."""
         view = pieces.wrong_view(self.seen, part.views, self.adapter)
         if view is not None:
-            self.found.append(AtFault(view[:1], view[1], pieces.VIEW, part.operations))
+            parts = tuple(node for node in view[0].users if node.target is operator.getitem)
+            self.found.append(AtFault(view[:1], view[1], pieces.VIEW, views=(view[0], *parts)))
             return
         self.found.append(AtFault(part.operations, wrong, ALONE + _written(wrong), part.operations))
 
@@ -241,7 +250,7 @@ class Search:
             else:
                 wrong, shown = middle, found
         ended = (self._operations[wrong - 1],)
-        names = {node.name for node in part_of(self.seen.graph, ended).members}
+        names = {node.name for node in self._part(ended).members}
         if not isinstance(shown, Local) or shown.region.node.name not in names:
             return False
         self.found.append(AtFault(ended, shown, BEGINNING, ended))
@@ -271,7 +280,7 @@ class Search:
         if self.over():
             self.missing.append(f"{span}: time was up")
             return "time was up"
-        part = part_of(self.seen.graph, operations)
+        part = self._part(operations)
         if not part.results:
             return None
         self.progress(f"{self.seen.id}: {len(operations)} operations from {operations[0].name} on by the backend")

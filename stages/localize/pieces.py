@@ -13,6 +13,7 @@ from torch import fx
 from inductor_debug.models.errors import is_out_of_memory
 from inductor_debug.models.torch_private import OpOverload, schema_of
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.parted import laid_out
 from inductor_debug.stages.localize.evaluation import Unknown, as_it_is, taken_by
 from inductor_debug.stages.localize.regions import Region, Seen, computes, region_of
 from inductor_debug.stages.localize.replay import Local, Replay
@@ -21,6 +22,8 @@ from inductor_debug.stages.numerics.comparison import compare_tensors
 from inductor_debug.stages.numerics.formats import same_bits
 
 log = logging.getLogger(__name__)
+
+aten = torch.ops.aten
 
 Result = TypeVar("Result")
 
@@ -147,22 +150,44 @@ def held(seen: Seen, nodes: Iterable[fx.Node]) -> Seen:
 
 
 def wrong_view(seen: Seen, views: Iterable[fx.Node], adapter: AcceleratorAdapter) -> tuple[fx.Node, Local] | None:
-    """The first of some views that a backend computes otherwise than torch, bit for bit, each compiled by itself."""
+    """The first of some views that a backend computes otherwise than torch, bit for bit, whatever reads it.
+
+    A graph of a view alone is not compiled: AOTAutograd makes such an output of the input again. So two operations that
+    change no number read it, one at a time. It is the view where both differ.
+    """
     for view in views:
-        several = not isinstance(view.meta.get("val"), torch.Tensor)
-        parts = [node for node in view.users if node.target is operator.getitem] if several else []
-        found = attempted(partial(_view, seen, view, parts, adapter))
-        if isinstance(found, Local):
-            return view, found
+        found = [attempted(partial(_read, seen, view, read, adapter)) for read in READS]
+        wrong = [local for local in found if isinstance(local, Local)]
+        if len(wrong) == len(READS):
+            return view, wrong[0]
     return None
 
 
-def _view(seen: Seen, view: fx.Node, parts: list[fx.Node], adapter: AcceleratorAdapter) -> Local | None:
-    part = Region(view, (view, *parts), tuple(taken_by(view)))
-    piece = piece_of(held(seen, part.received), part, parts or [view])
-    right = dict(zip(piece.results, piece.module(*piece.inputs), strict=True))
+READS: tuple[tuple[Any, tuple[Any, ...]], ...] = ((aten.clone.default, ()), (aten.mul.Tensor, (1,)))
+
+
+def _read(seen: Seen, view: fx.Node, read: tuple[Any, tuple[Any, ...]], adapter: AcceleratorAdapter) -> Local | None:
+    """The first result of a view that an operation reads otherwise than torch."""
+    several = not isinstance(view.meta.get("val"), torch.Tensor)
+    parts = [node for node in view.users if node.target is operator.getitem] if several else [view]
+    members = (view, *parts) if several else (view,)
+    part = Region(view, members, tuple(taken_by(view)))
+    piece = piece_of(held(seen, part.received), part, parts)
+    graph = piece.module.graph
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    target, more = read
+    reads = []
+    with graph.inserting_before(output):
+        for node in output.all_input_nodes:
+            reads.append(graph.call_function(target, (node, *more)))
+            reads[-1].meta = {"val": target(node.meta["val"], *more)}
+    output.args = (tuple(reads),)
+    piece.module.recompile()
+    piece = replace(piece, results=[node.name for node in reads])
+    right = piece.module(*piece.inputs)
     ran = run(piece, compiled(piece, adapter))
-    each = [differing(node, right[node.name], ran.values[node.name]) for node in parts or [view]]
+    each = [differing(node, value, ran.values[name])
+            for node, value, name in zip(parts, right, piece.results, strict=True)]  # fmt: skip
     return next((local for local in each if local.wrong), None)
 
 
@@ -263,16 +288,9 @@ def _copied(value: Any) -> Any:
 
 
 def _laid_out(value: Any, like: object) -> Any:
-    """A value with the shape and the strides of the fake one; a size as it is."""
-    if not isinstance(value, torch.Tensor) or not isinstance(like, torch.Tensor) or value.stride() == like.stride():
-        return _copied(value)
-    shape = [int(size) for size in like.shape]
-    strides = [int(stride) for stride in like.stride()]
-    value = value.reshape(shape)
-    for dim, stride in enumerate(strides):  # an expanded dimension holds one element
-        value = value.narrow(dim, 0, 1) if stride == 0 and shape[dim] > 1 else value
-    held = torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
-    return held.copy_(value).expand(shape)
+    """A copy with the shape and the strides of the fake one."""
+    found = laid_out(value, like)
+    return _copied(value) if found is value else found
 
 
 def attempted(work: Callable[[], Result]) -> Result | str:
