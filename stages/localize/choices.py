@@ -18,7 +18,13 @@ _SOURCE = "_chosen_from"
 
 
 def noted(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], results: Any) -> None:
-    """Note with the indices that an operator gave what it chose from; of others nothing."""
+    """Note with the indices that an operator gave what it chose from; of others nothing.
+
+    Args:
+        target: the operator.
+        args, kwargs: what it took, floating tensors in float64.
+        results: what it gave.
+    """
     schema = schema_of(target)
     alone = schema.name.partition("::")[2] in FLAT
     places = [place for place, item in enumerate(schema.returns) if alone or item.name == "indices"]
@@ -52,4 +58,6 @@ def settled(chosen: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     size = source.shape[dim]
     values, wanted = source.gather(dim, mine.clamp(0, size - 1)), source.gather(dim, other)
     same = (mine >= 0) & (mine < size) & ((values == wanted) | (values.isnan() & wanted.isnan()))
+    if mine.shape[dim] > 1 and not bool(same.all()):
+        return right  # a mixture of two orders is none
     return torch.where(same, mine, other).reshape(right.shape)

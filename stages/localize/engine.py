@@ -20,6 +20,7 @@ from inductor_debug.stages.localize.config import LocalizeConfig
 from inductor_debug.stages.localize.decomposed import wrong_decompositions
 from inductor_debug.stages.localize.frozen import Name
 from inductor_debug.stages.localize.in_place import Search
+from inductor_debug.stages.localize.kinds import kind_of
 from inductor_debug.stages.localize.looked_at import LookedAt
 from inductor_debug.stages.localize.mended import Judge, mended_run
 from inductor_debug.stages.localize.neighbours import neighbours
@@ -247,7 +248,7 @@ class Engine:
             most = f"stages.kerneldiff.localize.most={self.options.most}"
             self.missing.append(f"which operation makes {counted(self.left, 'further value')} wrong ({most})")
         whole = checked >= operations and not self.missing
-        kind = _kind(culprits, failed=failed, same=same, whole=whole)
+        kind = kind_of(culprits, failed=failed, same=same, whole=whole)
         accounted = self._accounted(method, kind, culprits)
         culprits = [self._with_remains(item, accounted) for item in culprits]
         found = Localization(
@@ -387,17 +388,3 @@ def _same(test: sides.Leaves, probed: sides.Leaves) -> bool | None:
 
 def _equal(left: torch.Tensor, right: torch.Tensor) -> bool:
     return left.shape == right.shape and left.dtype == right.dtype and bool(same_bits(left, right).all())
-
-
-def _kind(culprits: list[Culprit], *, failed: bool, same: bool | None, whole: bool) -> str:
-    kinds = {culprit.kind for culprit in culprits}
-    if kinds == {"slope"}:
-        targets = Counter(culprit.place.target for culprit in culprits)
-        return "systematic" if max(targets.values()) > 1 else "operation"
-    if kinds:
-        return "operation" if "operation" in kinds else "region"
-    if not failed:
-        return "none"
-    if same is False:
-        return "probe_effect"
-    return "accumulation" if whole and same else "none"

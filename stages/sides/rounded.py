@@ -11,6 +11,7 @@ Sums inside an operation (products, convolutions, reductions) round as well, and
 :mod:`stages.sides.sum_noise`.
 """
 
+import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -128,6 +129,7 @@ class Rounded(TorchDispatchMode):
         if not _is_rounded(like) or not isinstance(exact, torch.Tensor) or exact.dtype != torch.float64:
             return like
         exact = exact.contiguous()  # of this operation alone, so that it may be written into
+        exact.masked_fill_(exact.isnan(), math.nan)  # CUDA's has every bit set: one more is -0
         if sums is not None:
             self._add(exact, added(exact, *sums))
         kept = -(1 << (52 - MANTISSA[like.dtype]))

@@ -308,3 +308,11 @@ def test_a_factorization_is_as_noisy_as_its_algorithm_makes_it(name: str) -> Non
             eager.append((function(x).double() - exact).norm() / exact.norm())
         sizes = [torch.stack(errors).square().mean().sqrt() for errors in (noise, eager)]
         assert sizes[0] / 10 < sizes[1] < 4 * sizes[0]  # a verdict allows 4 floors
+
+
+def test_a_nan_of_which_every_bit_is_set_stays_one() -> None:
+    """As CUDA makes them: one more in the bits would be -0."""
+    exact = torch.full((64,), -1, dtype=torch.int64).bitwise_and_(0x7FFFFFFFFFFFFFFF).view(torch.float64)
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        rounded = Rounded(0, torch.device("cpu"))._rounded(torch.zeros(64, dtype=dtype), exact.clone(), None)
+        assert bool(rounded.isnan().all())
