@@ -25,6 +25,7 @@ from inductor_debug.stages.localize.looked_at import LookedAt
 from inductor_debug.stages.localize.mended import Judge, mended_run
 from inductor_debug.stages.localize.neighbours import neighbours
 from inductor_debug.stages.localize.observed import Observer
+from inductor_debug.stages.localize.pieces import attempted
 from inductor_debug.stages.localize.reference import reference_run
 from inductor_debug.stages.localize.regions import Seen, computes
 from inductor_debug.stages.localize.replay import Local, Replay, is_steady
@@ -320,7 +321,11 @@ class Engine:
         if self._over or not self.adapter.decompositions:
             return []
         self.progress("the decompositions that the backend asks for, each against its operator")
-        return wrong_decompositions(self.case, self.adapter, lambda: self._over)
+        found = attempted(lambda: wrong_decompositions(self.case, self.adapter, lambda: self._over))
+        if isinstance(found, str):  # who is right for what it received is known by now
+            self.missing.append(f"the decompositions that the backend asks for: {found}")
+            return []
+        return found
 
     def _mended(self, culprits: Sequence[Culprit], accounted: Account) -> list[MendedRun]:
         """Runs of the case with what was found computed in float64: all of it, and of several each alone."""

@@ -83,7 +83,9 @@ def _varied(piece: Piece) -> Iterator[tuple[Change, Piece]]:
     tensors = [value for value in piece.inputs if isinstance(value, torch.Tensor)]
     if any(not value.is_contiguous() for value in tensors):
         inputs = [value.contiguous() if isinstance(value, torch.Tensor) else value for value in piece.inputs]
-        yield None, _traced(piece, inputs, None)
+        contiguous = pieces.attempted(partial(_traced, piece, inputs, None))
+        if not isinstance(contiguous, str):
+            yield None, contiguous
     sizes = dict.fromkeys(size for value in tensors for size in value.shape if size >= LEAST)
     tried = [(size, other) for others in zip(*map(_around, sizes), strict=True)
              for size, other in zip(sizes, others, strict=True) if other > 1 and other != size]  # fmt: skip

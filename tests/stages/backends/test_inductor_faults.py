@@ -47,7 +47,7 @@ def test_what_is_compiled_inside_is_wrong_and_right_behind_it(name: str) -> None
 def test_one_place_of_the_text_is_changed() -> None:
     with wrong_source("short_loop") as found:
         result = compiled(model)
-    wrong = (result - model(X)).abs() > 1e-4
+    wrong = ~((result - model(X)).abs() <= 1e-4)  # what the memory held before may be NaN
     assert len(found) == 1 and 0 < int(wrong.sum()) < X.numel()
 
 
