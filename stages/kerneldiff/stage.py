@@ -29,6 +29,7 @@ from inductor_debug.stages.kerneldiff.tables import (
 from inductor_debug.stages.localize.config import AFTER_DEFECT, NEVER
 from inductor_debug.stages.localize.engine import Engine, Localized
 from inductor_debug.stages.localize.mended import Judged
+from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.numerics.verdict import FAILING
 from inductor_debug.stages.sides.baseline import Baseline
 from inductor_debug.stages.sides.baseline_store import store
@@ -71,15 +72,18 @@ class KernelDiffStage(Stage):
         baseline = self._open(context)
         standard = standard_of(context, self.config, baseline)
         comparison = compared(context, self.config, standard, lambda: compiled_case(context))
-        result = self._result(context, comparison, self._localized(context, standard, comparison))
-        result.artifacts[files.COMPARISON_OPTIONS.path] = self.config
+        artifacts = {files.COMPARISON_OPTIONS.path: self.config, **self._pictures(comparison)}
         if baseline is not None:
-            _complete(result, baseline.origin, f"not stored: it is in {baseline.run}")
-            return result
-        stored, note = self._stored(context, standard)
-        result.artifacts |= stored
-        log.info("kerneldiff: the reference is %s", note)
-        _complete(result, "run here", note)
+            origin, note = baseline.origin, f"not stored: it is in {baseline.run}"
+        else:
+            stored, note = self._stored(context, standard)
+            artifacts |= stored
+            log.info("kerneldiff: the reference is %s", note)
+            origin = "run here"
+        # last of what uses the device: a kernel may break it for the rest of the process
+        result = self._result(context, comparison, self._localized(context, standard, comparison))
+        result.artifacts |= artifacts
+        _complete(result, origin, note)
         return result
 
     def _open(self, context: StageContext) -> Baseline | None:
@@ -128,7 +132,7 @@ class KernelDiffStage(Stage):
         return Judged(found.verdict if known else f"not established: {found.message}", worst)
 
     def _result(self, context: StageContext, comparison: Comparison, localized: Localized | str) -> StageResult:
-        failed = sorted(comparison.failed, key=badness, reverse=True)
+        failed = _worst_first(comparison)
         found: Localization | str = localized.localization if isinstance(localized, Localized) else localized
         artifacts: dict[str, Any] = {
             files.OUTPUTS.path: table(comparison.rows),
@@ -142,10 +146,6 @@ class KernelDiffStage(Stage):
         }
         if isinstance(localized, Localized):
             artifacts[files.NODES.path] = files.NODES.frame(localized.rows)
-        if self.config.plots and comparison.adapter is not None:
-            from inductor_debug.stages.tensor_pictures.plots import pictures  # matplotlib is slow to import
-
-            artifacts |= pictures(comparison.rows, failed[:PICTURES], comparison.reference, comparison.test)
         result = StageResult(
             "failed" if comparison.verdict in FAILING else "passed",
             comparison.message + (f". {found.message}" if isinstance(found, Localization) else ""),
@@ -156,8 +156,19 @@ class KernelDiffStage(Stage):
         emulation = comparison.adapter.emulation() if comparison.adapter is not None else None
         return result if emulation is None else emulation.added_to(result, context)
 
+    def _pictures(self, comparison: Comparison) -> dict[str, Any]:
+        if not self.config.plots or comparison.adapter is None:
+            return {}
+        from inductor_debug.stages.tensor_pictures.plots import pictures  # matplotlib is slow to import
+
+        return pictures(comparison.rows, _worst_first(comparison)[:PICTURES], comparison.reference, comparison.test)
+
     def _drawn(self, failed: list[Any]) -> int:
         return min(len(failed), PICTURES) if self.config.plots else 0
+
+
+def _worst_first(comparison: Comparison) -> list[TensorComparison]:
+    return sorted(comparison.failed, key=badness, reverse=True)
 
 
 def _of_draw(leaves: Leaves, draw: int) -> Leaves:

@@ -300,7 +300,18 @@ def attempted(work: Callable[[], Result]) -> Result | str:
     except (MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
-        if is_out_of_memory(error):
+        if is_out_of_memory(error) or _is_lost(error):
             raise
         log.info("localize: a part of the graph could not be run", exc_info=True)
         return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+def _is_lost(error: Exception) -> bool:
+    """Whether a kernel has broken the device for the rest of the process, as one that reads beyond its memory does."""
+    if not isinstance(error, torch.AcceleratorError):
+        return False
+    try:
+        torch.accelerator.synchronize()
+    except RuntimeError:
+        return True
+    return False

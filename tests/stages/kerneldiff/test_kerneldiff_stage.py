@@ -1,5 +1,6 @@
 """The kerneldiff stage on a small real model behind real backends, right, wrong and crashing."""
 
+import contextlib
 import copy
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.torch_private import TorchDispatchMode
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.eager import AotEagerAdapter
@@ -18,6 +20,7 @@ from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
 from inductor_debug.stages.kerneldiff.standard import Standard
 from inductor_debug.stages.kerneldiff.tables import table
 from inductor_debug.stages.localize.config import AFTER_DEFECT, ALWAYS, NEVER, LocalizeConfig
+from inductor_debug.stages.localize.engine import Engine
 from inductor_debug.stages.numerics.comparison import compare_tensors
 from inductor_debug.stages.settings import BackendConfig, ReferenceConfig, Settings
 from inductor_debug.stages.sides.running import Side
@@ -152,6 +155,25 @@ def test_a_verdict_stands_where_localization_raises():
     assert (result.status, result.summary["numerics"].verdict) == ("failed", "defect")
     told = result.artifacts["kerneldiff/diagnosis.json"].localization
     assert told.startswith("not established: localization raised") and "the device is full" in told
+
+
+def test_a_verdict_stands_where_localization_breaks_the_device(monkeypatch):
+    """A kernel that reads beyond its memory does so for the rest of the process."""
+    with contextlib.ExitStack() as stack:
+
+        class Broken(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                raise torch.AcceleratorError("device-side assert triggered")
+
+        def breaking(engine, **options):
+            stack.enter_context(Broken())
+            return torch.ones(1)
+
+        monkeypatch.setattr(Engine, "run", breaking)
+        result = run(context_of(adapter=f"{__name__}.Scaled"), draws=1, store_baseline=True)
+    assert (result.status, result.summary["numerics"].verdict) == ("failed", "defect")
+    assert any("reference" in name for name in result.artifacts)
+    assert "device-side assert" in result.artifacts["kerneldiff/diagnosis.json"].localization
 
 
 class EverySecond(AcceleratorAdapter):
