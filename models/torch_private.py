@@ -14,7 +14,7 @@ The stages' own are in :mod:`stages.torch_internals`; both rooms are listed in `
 from typing import Any
 
 import torch
-from torch._ops import HigherOrderOperator, OpOverload
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch.overrides import _get_current_function_mode_stack as function_modes
 from torch.overrides import _pop_mode_temporarily as without_last_function_mode
 from torch.utils import _pytree as pytree
@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 __all__ = [
     "HigherOrderOperator",
     "OpOverload",
+    "OpOverloadPacket",
     "TorchDispatchMode",
     "UnseenMode",
     "allow_tf32",

@@ -14,10 +14,10 @@ import torch
 from torch import fx
 
 from inductor_debug.models.case import Case
-from inductor_debug.models.torch_private import OpOverload, pytree
+from inductor_debug.models.torch_private import pytree
 from inductor_debug.stages.artifacts.localization import Culprit
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
-from inductor_debug.stages.localize.evaluation import Unknown, exactly, value_of
+from inductor_debug.stages.localize.evaluation import UNSET, Unknown, exactly, value_of
 from inductor_debug.stages.localize.pieces import attempted
 from inductor_debug.stages.localize.reference import reference_run
 from inductor_debug.stages.localize.regions import Seen, computes
@@ -55,7 +55,7 @@ def wrong_decompositions(case: Case, adapter: AcceleratorAdapter, over: Callable
     for seen, node in [(run, node) for run in reference.seen for node in run.graph.nodes]:
         if over():
             break
-        if not isinstance(node.target, OpOverload) or node.target not in table or not computes(node):
+        if node.target not in table or node.target in UNSET or not computes(node):
             continue
         told = f"{node.target} {fx.map_arg((node.args, node.kwargs), partial(_told, _values(seen)))}"
         if told in known:

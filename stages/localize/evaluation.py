@@ -22,14 +22,16 @@ aten = torch.ops.aten
 PLAIN = ("_operator", "math", "builtins")
 """Modules of Python whose functions stand in graphs: arithmetic of sizes, and results taken apart."""
 
-STABLE = {aten.sort.default: aten.sort.stable, aten.argsort.default: aten.argsort.stable}
-"""Which of equal values comes first differs between devices; TorchInductor's own kernels are stable."""
+ANY_ORDER = {aten.sort.default, aten.sort.stable}
+"""Operators that give values in order, and their places: those of equal ones in any order, unless ``stable`` is set."""
 
 UNSET = {
     *(aten.empty.memory_format, aten.empty_like.default, aten.empty_strided.default, aten.empty_permuted.default),
     *(aten.new_empty.default, aten.new_empty_strided.default),
 }
 """Operators of which nothing says what their results hold."""
+
+_LEFT_OPEN = "_left_open"
 
 ORDERED = "control_deps"
 """TorchInductor's operator that runs a graph of one node after others: (what comes before, the graph, its inputs…)."""
@@ -128,6 +130,8 @@ def value_of(
         found = values[source]
         if isinstance(found, Unknown):
             raise found
+        if getattr(found, _LEFT_OPEN, False) and node.target is not operator.getitem:
+            raise Unknown(f"in which order {source.name} has equal values was not seen")
         return found
 
     ordered = getattr(node.target, "__name__", "") == ORDERED
@@ -135,10 +139,10 @@ def value_of(
     if isinstance(node.target, OpOverload):
         if drawn and node.name in drawn:
             return _dropped(drawn[node.name], evaluate, *args)
-        if node.target in STABLE:
-            names = [argument.name for argument in schema_of(node.target).arguments]
-            options = dict(zip(names[1:], args[1:], strict=False))
-            return evaluate(STABLE[node.target], args[:1], {**options, **kwargs, "stable": True})
+        if node.target in ANY_ORDER:
+            return _sorted(node.target, args, kwargs, evaluate)
+        if node.target in UNSET:
+            return evaluate(node.target, args, kwargs).zero_()  # an index that is read from it is one at least
         if schema_of(node.target).is_mutable:
             args, kwargs = pytree.tree_map_only(torch.Tensor, torch.Tensor.clone, (args, kwargs))
         return evaluate(node.target, args, kwargs)
@@ -154,6 +158,16 @@ def _dropped(mask: torch.Tensor, evaluate: Evaluate, *args: Any) -> tuple[Any, t
     x, share = args[:2]
     kept = evaluate(aten.mul.Tensor, (x, mask), {})
     return evaluate(aten.mul.Tensor, (kept, 1 / (1 - share) if share < 1 else 0.0), {}), mask
+
+
+def _sorted(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], evaluate: Evaluate) -> Any:
+    """What a sort gives. Its places are marked where another order of equal values is right too."""
+    names = [argument.name for argument in schema_of(target).arguments]
+    options = dict(zip(names[1:], args[1:], strict=False)) | dict(kwargs)
+    values, places = evaluate(target, args, kwargs)
+    equal = values.dim() > 0 and bool((values.diff(dim=options.get("dim", -1)) == 0).any())
+    setattr(places, _LEFT_OPEN, equal and not options.get("stable"))
+    return values, places
 
 
 def _graph(gm: fx.GraphModule, args: Sequence[Any], evaluate: Evaluate) -> Any:

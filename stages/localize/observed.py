@@ -12,6 +12,7 @@ from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
 from inductor_debug.stages.localize.evaluation import taken_by
+from inductor_debug.stages.localize.functional import made_functional
 from inductor_debug.stages.localize.regions import Seen, is_view
 from inductor_debug.stages.torch_internals.generated_kernels import split_kernels
 from inductor_debug.stages.torch_internals.generated_launches import Launch, find_launches, reused_buffers
@@ -58,8 +59,10 @@ class Observer:
     def seen(self) -> list[Seen]:
         """Every run of every graph, a forward before its backward."""
         graphs = self.compiled.graphs
+        modules = {name: graphs[name].module for name in self._runs}
+        roots = {name: made_functional(module.graph) for name, module in modules.items() if module is not None}
         return [
-            _seen(graphs[graph_id], run, number)
+            _seen(graphs[graph_id], run, number, roots[graph_id])
             for graph_id, runs in self._runs.items()
             for number, run in enumerate(runs)
         ]
@@ -94,26 +97,34 @@ def _placeholders(lowered: LoweredGraph) -> set[str]:
     return {node.name for node in lowered.module.graph.nodes if node.op == "placeholder"}
 
 
-def _seen(lowered: LoweredGraph, run: _Run, number: int) -> Seen:
+def _seen(lowered: LoweredGraph, run: _Run, number: int, roots: Mapping[str, str]) -> Seen:
     """The buffers and the results as values of the nodes whose outputs they are."""
     assert lowered.module is not None
     graph = lowered.module.graph
-    owners = _owners(lowered.schedule, graph)
+    owners = _owners(lowered.schedule, graph, roots)
     kernels = {kernel.name for kernel in split_kernels(lowered.source_code)}
     launches = find_launches(lowered, kernels)
     makers, read = _makers(lowered.schedule, launches), _read(lowered.schedule, launches)
     held = {
         name: value for name, value in run.buffers.items() if name in owners and (name in read or name in run.inputs)
     }
-    values = {owners[name]: value for name, value in held.items()}
+    nodes = {node.name: node for node in graph.nodes}
+    values = {owners[name]: _widened(value, nodes[owners[name]]) for name, value in held.items()}
     made = {owner: makers[name] for name, owner in owners.items() if name in makers}
     (output,) = (node for node in graph.nodes if node.op == "output")
     for node, value in zip(output.args[0], run.outputs, strict=False):
         if isinstance(node, fx.Node) and node.op == "call_function" and isinstance(value, torch.Tensor):
             values.setdefault(node.name, value)
-    nodes = (node for node in graph.nodes if node.name in values)
-    by = {node.name: maker for node in nodes if (maker := _maker(node, made))}
+    by = {name: maker for name in nodes if name in values and (maker := _maker(nodes[name], made))}
     return Seen(lowered.id, graph, lowered.module, run.inputs, values, by, number)
+
+
+def _widened(value: torch.Tensor, node: fx.Node) -> torch.Tensor:
+    """Whole numbers as the graph has them; a kernel may leave them in a narrower type."""
+    wanted = node.meta.get("val")
+    if not isinstance(wanted, torch.Tensor) or wanted.dtype.is_floating_point or value.dtype.is_floating_point:
+        return value
+    return value.to(wanted.dtype) if wanted.dtype.itemsize > value.dtype.itemsize else value
 
 
 def _maker(node: fx.Node, made: Mapping[str, str]) -> str:
@@ -123,11 +134,12 @@ def _maker(node: fx.Node, made: Mapping[str, str]) -> str:
     return made.get(node.name, "")
 
 
-def _owners(schedule: Schedule, graph: fx.Graph) -> dict[str, str]:
+def _owners(schedule: Schedule, graph: fx.Graph, roots: Mapping[str, str]) -> dict[str, str]:
     """Name in the wrapper → the node whose value it holds when the wrapper lets go of it.
 
-    That is the node of which torch says that the buffer is its output. Where others wrote into it since, it is so only
-    if the last that did computes that node too. An input that is written into holds what is copied into it.
+    That is the node of which torch says that the buffer is its output. Where others wrote into it since, it is the last
+    node that did (see :func:`made_functional`), or that node only if what wrote last computes it too. An input that is
+    written into holds what is copied into it.
     """
     nodes = {node.name: node for node in graph.nodes}
     owners = {
@@ -138,7 +150,11 @@ def _owners(schedule: Schedule, graph: fx.Graph) -> dict[str, str]:
     writers = {name: item for item in schedule.nodes for name in item.writes}
     for written, name in schedule.renamed.items():
         owner = owners.get(name)
-        if owner is not None and (written not in writers or owner not in writers[written].origins):
+        origins = writers[written].origins if written in writers else []
+        wrote = [node for node, root in roots.items() if root == owner and node in origins]
+        if wrote:
+            owners[name] = wrote[-1]
+        elif owner is not None and owner not in origins:
             del owners[name]
     for node in graph.nodes:
         if node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder":

@@ -289,14 +289,21 @@ def _origin(name: str, role: str, value: Any) -> str:
 
 
 def _taken_from(value: Any) -> fx.Node | None:
-    """The node that takes a buffer out of the several results of a library's call; None where it is no such buffer."""
-    from torch._inductor.ir import MultiOutput
+    """The node that takes a buffer out of the several results of a library's call, or out of those of a sort.
 
-    if not isinstance(value, MultiOutput) or len(value.indices) != 1:
+    The indices of a sort are a buffer of a narrow type, which has no node of its own. None where it is no such buffer.
+    """
+    from torch._inductor.ir import MultiOutput, Sort
+
+    data = getattr(value, "data", None)
+    if isinstance(data, Sort):
+        calls = [node for node in value.origins if str(node.target).startswith("aten.sort.")]
+        wanted = data.output_index
+    elif isinstance(value, MultiOutput) and len(value.indices) == 1:
+        calls, wanted = [getattr(value.inputs[0], "origin_node", None)], value.indices[0][1]
+    else:
         return None
-    call = getattr(value.inputs[0], "origin_node", None)
-    users = () if call is None else call.users
-    wanted = value.indices[0][1]
+    users = calls[0].users if len(calls) == 1 and calls[0] is not None else ()
     return next((user for user in users if user.target is operator.getitem and user.args[1] == wanted), None)
 
 
