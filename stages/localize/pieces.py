@@ -93,6 +93,7 @@ def apart(parts: Sequence[Piece]) -> tuple[Piece, list[list[str]]]:
     for piece, mine in zip(parts, copies, strict=True):
         for node in _placeholders(piece):
             mine[node] = graph.node_copy(node)
+            mine[node].target = mine[node].name  # the argument's name
     for piece, mine in zip(parts, copies, strict=True):
         for node in piece.module.graph.nodes:
             if node.op not in ("placeholder", "output"):

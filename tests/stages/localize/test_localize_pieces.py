@@ -141,6 +141,19 @@ def test_of_a_device_that_takes_no_small_part_the_shortest_wrong_beginning_is_fo
     assert item.shows.startswith("in the shortest beginning") and not search.missing
 
 
+def test_pieces_that_share_nothing_are_one_graph_though_their_nodes_have_the_same_names() -> None:
+    graph, seen = squares()
+    operations = [node for node in graph.nodes if node.name == "mm_1"]
+    part = part_of(graph, operations)
+    piece = pieces.piece_of(seen, part, part.results)
+    whole, results = pieces.apart([piece, piece, piece])
+    ran = pieces.run(whole, pieces.compiled(whole, WrongAt(results[1][0])))
+    right = seen.values["mm_1"]
+    assert [len(names) for names in results] == [1, 1, 1] and len({names[0] for names in results}) == 3
+    for (name,), factor in zip(results, (1, 2, 1), strict=True):
+        torch.testing.assert_close(ran.values[name], right * factor)
+
+
 def transposed() -> Seen:
     """A product of a square matrix's transpose, and its second row."""
 
