@@ -65,6 +65,13 @@ class Parted:
         piece, inputs, outputs = fuse_as_graphmodule(self.gm, list(nodes), f"Piece{number}", always_return_tuple=True)
         if not on:
             return self.otherwise(piece), inputs, outputs
+        sizes = tuple(node for node in sizes_of(self.gm.graph) if node not in inputs)
+        first = next(iter(piece.graph.nodes))
+        for node in sizes:
+            with piece.graph.inserting_before(first):
+                piece.graph.placeholder(node.name).meta = dict(node.meta)
+        piece.recompile()
+        inputs = (*sizes, *inputs)
         with piece_of_a_graph():
             return adapter.compile(piece, [node.meta["val"] for node in inputs]), inputs, outputs
 
@@ -76,6 +83,11 @@ class Parted:
             taken = [laid_out(values[node], node.meta.get("val")) for node in given]
             values |= zip(made, call(*taken), strict=True)
         return fx.map_arg(self.output.args[0], lambda node: values[node])
+
+
+def sizes_of(graph: fx.Graph) -> list[fx.Node]:
+    """The dynamic sizes that a graph takes: a compiler asks for those that the shapes in a part of it depend on."""
+    return [node for node in graph.nodes if node.op == "placeholder" and isinstance(node.meta.get("val"), torch.SymInt)]
 
 
 def laid_out(value: Any, like: object) -> Any:

@@ -13,7 +13,7 @@ from torch import fx
 from inductor_debug.models.errors import is_out_of_memory
 from inductor_debug.models.torch_private import OpOverload, schema_of
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
-from inductor_debug.stages.backends.parted import laid_out
+from inductor_debug.stages.backends.parted import laid_out, sizes_of
 from inductor_debug.stages.localize.evaluation import Unknown, as_it_is, taken_by
 from inductor_debug.stages.localize.regions import Region, Seen, computes, region_of
 from inductor_debug.stages.localize.replay import Local, Replay
@@ -121,7 +121,8 @@ def piece_of(seen: Seen, part: Part, results: Sequence[fx.Node]) -> Piece:
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     inputs = []
-    for node in part.received:
+    sizes = [node for node in sizes_of(seen.graph) if node not in part.received and node.name in seen.inputs]
+    for node in (*sizes, *part.received):
         copies[node] = graph.placeholder(node.name)
         copies[node].meta = dict(node.meta)
         value = (seen.inputs if node.op == "placeholder" else seen.values)[node.name]

@@ -6,6 +6,7 @@ import torch
 from test_localize_shares import graph_of, named
 from torch import fx, nn
 
+from inductor_debug import localize
 from inductor_debug.stages.backends.eager import AotEagerAdapter
 from inductor_debug.stages.localize import pieces, replay
 from inductor_debug.stages.localize.in_place import Search, part_of
@@ -152,6 +153,22 @@ def test_pieces_that_share_nothing_are_one_graph_though_their_nodes_have_the_sam
     assert [len(names) for names in results] == [1, 1, 1] and len({names[0] for names in results}) == 3
     for (name,), factor in zip(results, (1, 2, 1), strict=True):
         torch.testing.assert_close(ran.values[name], right * factor)
+
+
+class Flat(nn.Module):
+    """Its last kernel takes one size, a product of those of the input."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(torch.cumsum((x + 1).flatten(), 0) - 3.0) * 0.5
+
+
+def test_a_part_is_given_the_sizes_on_which_its_shapes_depend() -> None:
+    x = torch.randn(8, 8)
+    for dim in range(2):
+        torch._dynamo.mark_dynamic(x, dim)
+    found = localize(Flat(), (x,), inductor={"cpp": {"inject_relu_bug_TESTING_ONLY": "accuracy"}})
+    (culprit,) = found.localization.culprits
+    assert culprit.place.target == "aten.relu.default" and "alone" in culprit.shows
 
 
 def transposed() -> Seen:
