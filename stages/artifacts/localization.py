@@ -60,6 +60,7 @@ class Place:
         graph, node, target: of the operation; of several the last.
         operations: names of the nodes; one where a single operation is at fault.
         original, module, source, kernel: as of :class:`NodeRow`.
+        sources: file:line of each of ``operations``.
     """
 
     graph: str
@@ -70,6 +71,7 @@ class Place:
     module: str = ""
     source: str = ""
     kernel: str = ""
+    sources: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

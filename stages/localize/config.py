@@ -14,7 +14,8 @@ class LocalizeConfig:
     Attributes:
         when: after_defect; always: after a pass too, for faults that the format's noise hides in the outputs; never.
         budget_s: wall seconds after which nothing more is begun; what was found by then is told.
-        most: wrong values that are narrowed down to an operation, each at the cost of up to three small compilations.
+        most: wrong values that are narrowed down to an operation, each at the cost of up to three small compilations,
+            and one for each operation of a kernel that is wrong only when it is fused.
         call: the call that ``localize()`` looks at where nothing is wrong in the first; those before are of other draws
             of the inputs. A comparison that failed names its own.
         shares: tell what each value's error makes of the final error, at the cost of some steps in float64.

@@ -230,7 +230,7 @@ class Engine:
             self.left += 1
             return []
         self.progress(f"{value} is wrong: which of its {len(local.region.operations)} operations is it?")
-        found = narrowed(graph.seen, local, self.adapter, factor=self.factor)
+        found = narrowed(graph.seen, local, self.adapter, factor=self.factor, over=lambda: self._over)
         for item in found:
             key = graph.seen.id, item.nodes[-1].name
             self.values[key].add(name)
@@ -355,7 +355,7 @@ class Engine:
                     self.progress(
                         f"{graph.seen.id} {local.region.node.name} is off in one direction: by which operation?"
                     )
-                    inner = narrowed(graph.seen, local, self.adapter, factor=self.factor)
+                    inner = narrowed(graph.seen, local, self.adapter, factor=self.factor, over=lambda: self._over)
                     single = [item for item in inner if item.kind == "operation"]
                     found = [replace(item, kind="slope", shows=[STEADY, *item.shows]) for item in single] or found
                 for item in found:

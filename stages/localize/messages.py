@@ -55,7 +55,9 @@ def _culprit(item: Culprit) -> str:
     place = item.place
     what = f"{place.target} ({place.graph} {place.node})"
     if item.kind == "region":
-        what = f"The result of {counted(len(place.operations), 'operation')} that end in {what}"
+        each = [f"{name} at {source}" if source else name
+                for name, source in zip(place.operations, place.sources, strict=True)]  # fmt: skip
+        what = f"The result of {counted(len(each), 'operation')} ({_first(each)}) that end in {what}"
     line = f" at {place.source}" if place.source else ""
     module = f" of {place.module}" if place.module else ""
     kernel = f", kernel {place.kernel}" if place.kernel else ""

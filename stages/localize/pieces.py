@@ -2,7 +2,7 @@
 
 import logging
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -131,6 +131,24 @@ def piece_of(seen: Seen, part: Part, results: Sequence[fx.Node]) -> Piece:
         copies[node] = graph.node_copy(node, copies.__getitem__)
     graph.output(tuple(copies[node] for node in results))
     return Piece(fx.GraphModule(seen.owner, graph), inputs, [node.name for node in results])
+
+
+def read_through(piece: Piece, names: Container[str]) -> Piece:
+    """The piece with some of what it takes multiplied by one, which changes no bit, before anything reads it.
+
+    A compiler fuses that with what reads it.
+    """
+    graph, given = piece.module.graph, _placeholders(piece)
+    first = next(node for node in graph.nodes if node.op != "placeholder")
+    for node in given:
+        if node.name in names:
+            with graph.inserting_before(first):
+                read = graph.call_function(aten.mul.Tensor, (node, True))  # True: in the dtype that it has
+            read.meta = {"val": aten.mul.Tensor(node.meta["val"], True)}
+            node.replace_all_uses_with(read)
+            read.args = (node, True)
+    piece.module.recompile()
+    return piece
 
 
 def held(seen: Seen, nodes: Iterable[fx.Node]) -> Seen:

@@ -45,7 +45,7 @@ def place_of(graph: str, nodes: list[fx.Node], origins: Mapping[str, Origin], ke
         origins: of the graph's nodes, by name.
         kernel: ``kernel:handle`` that made the last one's value, or "".
     """
-    last = nodes[-1]
-    origin = origins.get(last.name, Origin())
-    names = [node.name for node in nodes]
-    return Place(graph, last.name, str(last.target), names, origin.original, origin.module, origin.source, kernel)
+    last, each = nodes[-1], [origins.get(node.name, Origin()) for node in nodes]
+    names, sources, origin = [node.name for node in nodes], [item.source for item in each], each[-1]
+    return Place(graph, last.name, str(last.target), names, origin.original, origin.module, origin.source, kernel,
+                 sources)  # fmt: skip

@@ -1,17 +1,21 @@
 """Which operation of a wrong value's region is at fault."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import fx
 
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.localize import pieces
-from inductor_debug.stages.localize.regions import Region, Seen, computes, is_view
+from inductor_debug.stages.localize.evaluation import taken_by
+from inductor_debug.stages.localize.regions import Region, Seen, computes, is_view, region_of
 from inductor_debug.stages.localize.replay import Local, Replay
 from inductor_debug.stages.localize.sweep import Deviation
+
+FUSED = "only when it is fused with what makes what it takes"
 
 
 @dataclass
@@ -33,20 +37,24 @@ class Found:
     deviation: Deviation | None = None
 
 
-def narrowed(seen: Seen, local: Local, adapter: AcceleratorAdapter, *, factor: float) -> list[Found]:
+def narrowed(
+    seen: Seen, local: Local, adapter: AcceleratorAdapter, *, factor: float, over: Callable[[], bool] = lambda: False
+) -> list[Found]:
     """Look for the operations at fault in the region of a wrong value.
 
     The region is compiled as a graph of its own with each of its values as a result. What is wrong there, from what it
-    received, is at fault. If nothing is as soon as its values are looked at, only the fusion is wrong.
+    received, is at fault. If nothing is as soon as its values are looked at, only the fusion is wrong: at fault are the
+    few operations that it takes.
 
     Args:
         seen: the run in which the value was wrong.
         local: of the value.
         adapter: compiles parts of the graph.
         factor: error over floor above which a value is wrong.
+        over: whether time is up.
 
     Returns:
-        One for each operation at fault, or one for the whole region.
+        One for each operation at fault, or one for those that are wrong only together.
     """
     region = local.region
     shows = ["in the kernel that ran"] if seen.kernels else ["in place"]
@@ -66,11 +74,42 @@ def narrowed(seen: Seen, local: Local, adapter: AcceleratorAdapter, *, factor: f
     if found:
         return found
     if _alone(seen, region, adapter, factor) is True:
-        return [Found(operations, local, "region", [*shows, "only when these operations are fused"], value)]
+        few = list(_fewest_fused(seen, region, adapter, factor, over).operations)
+        if len(few) == 1:
+            return [Found(few, local, "operation", [*shows, FUSED], value)]
+        return [Found(few, local, "region", [*shows, "only when these operations are fused"], value)]
     in_graph = _named(seen, local, lambda: _in_graph(seen, region, inner, adapter), adapter, factor)
     if in_graph and not isinstance(in_graph, str):
         return in_graph
     return [Found(operations, local, "region", [*shows, "not when its operations are compiled by themselves"], value)]
+
+
+def _fewest_fused(
+    seen: Seen, region: Region, adapter: AcceleratorAdapter, factor: float, over: Callable[[], bool]
+) -> Region:
+    """The part of a region, wrong only when it is fused, that takes its other operations' values and is wrong still.
+
+    It reads them multiplied by one, which is fused with it as those operations were; the values alone would be stored.
+    Operations are left out from the region's end on: with each goes what nothing else takes.
+    """
+    order = {node: place for place, node in enumerate(seen.graph.nodes)}
+    taps, known, found = pieces.taps(region), seen, region
+
+    def without(values: Sequence[fx.Node]) -> tuple[Seen, Region] | None:
+        given = pieces.held(known, values)
+        left = region_of(given, region.node, order, whole=False)
+        more = {node.name for node in left.received if node not in region.received}
+        piece = pieces.read_through(pieces.piece_of(given, left, [region.node]), more)
+        wrong = any(item.wrong for item in pieces.compared(piece, adapter, factor=factor))
+        return (given, left) if wrong else None
+
+    for operation in reversed(region.operations[:-1]):
+        if operation in found.members and not over():
+            values = [tap for tap in taps if (tap if computes(tap) else taken_by(tap)[0]) is operation]
+            smaller = pieces.attempted(partial(without, values))
+            if smaller is not None and not isinstance(smaller, str):
+                known, found = smaller
+    return found
 
 
 def _named(

@@ -165,10 +165,15 @@ class Argmin(nn.Module):
 
 
 class RepeatInterleave(nn.Module):
-    """torch 2.13 reads before the start where the sizes are dynamic: pytorch/pytorch#187027."""
+    """torch 2.13 reads before the start where the sizes are dynamic: pytorch/pytorch#190765, #187027.
+
+    The index of a flipped and repeated value loses a multiple of the size that kept it from being negative
+    (``ModularIndexing.eval``; pull request 190966). Flipped alone or repeated alone it is right.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.repeat_interleave((x + 1).flatten(), 2).flip(0)
+        repeated = torch.repeat_interleave((x + 1).flatten(), 2)
+        return repeated.flip(0)
 
 
 def drawn() -> Tensor:
