@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -21,13 +21,13 @@ from inductor_debug.stages.localize.decomposed import wrong_decompositions
 from inductor_debug.stages.localize.frozen import Name
 from inductor_debug.stages.localize.in_place import Search
 from inductor_debug.stages.localize.kinds import kind_of
-from inductor_debug.stages.localize.looked_at import LookedAt
+from inductor_debug.stages.localize.looked_at import LookedAt, unchecked
 from inductor_debug.stages.localize.mended import Judge, mended_run
 from inductor_debug.stages.localize.neighbours import neighbours
 from inductor_debug.stages.localize.observed import Observer
 from inductor_debug.stages.localize.pieces import attempted
 from inductor_debug.stages.localize.reference import reference_run
-from inductor_debug.stages.localize.regions import Seen, computes
+from inductor_debug.stages.localize.regions import Seen
 from inductor_debug.stages.localize.replay import Local, Replay, is_steady
 from inductor_debug.stages.localize.shares import Shares
 from inductor_debug.stages.localize.sources import Origin, origins_of_lowered
@@ -262,7 +262,7 @@ class Engine:
             checked=len(checked & operations),
             regions=len(compared),
             largest=max((len(local.region.operations) for local in compared), default=0),
-            unchecked=self._unchecked(checked),
+            unchecked=unchecked(self.graphs),
             same_bits=same,
             missing=self.missing,
             seconds=round(time.monotonic() - self.began, 3),
@@ -362,21 +362,6 @@ class Engine:
                     self.values[graph.seen.id, item.nodes[-1].name].add((graph.seen.id, local.region.node.name))
                     culprits.setdefault((graph.seen.id, item.nodes[-1].name), self._culprit(graph, item))
         return list(culprits.values())
-
-    def _unchecked(self, checked: set[tuple[str, str]]) -> dict[str, str]:
-        """Operator → how many of it were not checked, and why."""
-        reasons = {(graph.seen.id, node.name): local.unchecked for graph in self.graphs for local in graph.locals
-                   if local.unchecked for node in local.region.operations}  # fmt: skip
-        found: dict[str, Counter[str]] = {}
-        for graph in self.graphs:
-            for node in filter(computes, graph.seen.graph.nodes):
-                key = graph.seen.id, node.name
-                if key not in checked:
-                    why = reasons.get(key, "no value that depends on it was seen")
-                    found.setdefault(str(node.target), Counter())[why] += 1
-        return {
-            target: "; ".join(f"{count}: {why}" for why, count in counts.items()) for target, counts in found.items()
-        }
 
 
 def _same(test: sides.Leaves, probed: sides.Leaves) -> bool | None:

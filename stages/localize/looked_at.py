@@ -1,6 +1,7 @@
 """One run of a graph that was looked at: its rows in the table, and who is at fault in it."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from torch import fx
@@ -85,3 +86,17 @@ class LookedAt:
             seen.kernels.get(node.name, ""), None, "", state,
             share=shares.own.get((seen.id, node.name)), decisions=shares.decisions.get((seen.id, node.name)),
         )  # fmt: skip
+
+
+def unchecked(graphs: Sequence[LookedAt]) -> dict[str, str]:
+    """Operator → how many of it were not checked, and why."""
+    found: dict[str, Counter[str]] = {}
+    for graph in graphs:
+        checked = graph.checked
+        reasons = {node: local.unchecked for local in graph.locals if local.unchecked
+                   for node in local.region.operations}  # fmt: skip
+        for node in filter(computes, graph.seen.graph.nodes):
+            if (graph.seen.id, node.name) not in checked:
+                why = reasons.get(node, "no value that depends on it was seen")
+                found.setdefault(str(node.target), Counter())[why] += 1
+    return {target: "; ".join(f"{count}: {why}" for why, count in counts.items()) for target, counts in found.items()}
