@@ -26,6 +26,7 @@ from inductor_debug.stages.kerneldiff.tables import (
     summary,
     table,
 )
+from inductor_debug.stages.localize.carried import Carried
 from inductor_debug.stages.localize.config import AFTER_DEFECT, NEVER
 from inductor_debug.stages.localize.engine import Engine, Localized
 from inductor_debug.stages.localize.mended import Judged
@@ -118,10 +119,20 @@ class KernelDiffStage(Stage):
         try:
             worst = max((row.ratio for row in comparison.failed if row.ratio is not None), default=None)
             judge = functools.partial(self._judged, context, standard)
-            return engine.run(calls=calls, failed=failed, test=test, floors=worst, judge=judge)
+            carried = self._carried(comparison)
+            return engine.run(calls=calls, failed=failed, test=test, floors=worst, judge=judge, carried=carried)
         except Exception as error:  # the verdict stands, whatever a backend does when it compiles once more
             log.exception("kerneldiff: localization raised")
             return f"not established: localization raised {in_one_line(error)}"
+
+    def _carried(self, comparison: Comparison) -> Carried | None:
+        """The state before the first optimizer step after which the parameters were off by more than their floor."""
+        if not any(row.kind == "parameter" for row in comparison.failed) or files.DRIFT.path not in comparison.tables:
+            return None
+        drift = comparison.tables[files.DRIFT.path]
+        off = drift.loc[drift["ratio"] > self.config.factor, "step"]
+        before = int(off.min() if len(off) else drift["step"].max()) - 1
+        return Carried(before, self.config.optimizer, self.config.learning_rate) if before else None
 
     def _judged(self, context: StageContext, standard: Standard, adapter: AcceleratorAdapter) -> Judged:
         """The verdict of one run by another adapter."""

@@ -11,6 +11,7 @@ from inductor_debug.models.errors import invalid_choice
 from inductor_debug.models.options import check_declared
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.given import GivenBackend, maker_of, named
+from inductor_debug.stages.localize.carried import Carried
 from inductor_debug.stages.localize.config import LocalizeConfig
 from inductor_debug.stages.localize.engine import Engine, Localized
 from inductor_debug.stages.settings import Settings
@@ -59,6 +60,8 @@ def localize(
     adapter.validate()
     dynamo.reset()
     try:
-        return Engine(case, adapter, options, factor=factor, progress=progress).run(calls=range(1, options.call + 1))
+        engine = Engine(case, adapter, options, factor=factor, progress=progress)
+        carried = Carried(options.steps) if options.steps and mode == "training" else None
+        return engine.run(calls=range(1, options.call + 1), carried=carried)
     finally:
         dynamo.reset()

@@ -18,6 +18,8 @@ class LocalizeConfig:
             and one for each operation of a kernel that is wrong only when it is fused.
         call: the call that ``localize()`` looks at where nothing is wrong in the first; those before are of other draws
             of the inputs. A comparison that failed names its own.
+        steps: in training, optimizer steps (sgd, 0.01) whose state ``localize()`` looks at where nothing is wrong
+            before them. A comparison after steps names its own.
         shares: tell what each value's error makes of the final error, at the cost of some steps in float64.
     """
 
@@ -25,4 +27,5 @@ class LocalizeConfig:
     budget_s: float = real(600.0, above=0)
     most: int = whole(8, least=1)
     call: int = whole(1, least=1, example=3)
+    steps: int = whole(0, example=3)
     shares: bool = True

@@ -16,6 +16,7 @@ from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.formatting import counted, in_one_line
 from inductor_debug.stages.localize import messages
 from inductor_debug.stages.localize.account import Account, account
+from inductor_debug.stages.localize.carried import Carried
 from inductor_debug.stages.localize.config import LocalizeConfig
 from inductor_debug.stages.localize.decomposed import wrong_decompositions
 from inductor_debug.stages.localize.frozen import Name
@@ -87,6 +88,7 @@ class Engine:
         self.nodes: dict[Name, tuple[Seen, list[fx.Node]]] = {}
         self.floors: float | None = None
         self.before: Sequence[int] = ()
+        self.carried = ""
         self.judge: Judge | None = None
 
     def run(
@@ -97,8 +99,12 @@ class Engine:
         test: sides.Leaves | None = None,
         floors: float | None = None,
         judge: Judge | None = None,
+        carried: Carried | None = None,
     ) -> Localized:
         """Look, in the buffers of the kernels that run where they can be seen, else in parts of the graph.
+
+        Where nothing is found in a first call with the state that the case has, its calls are looked at, and then the
+        state that it had later.
 
         Args:
             calls: draws of the inputs of the calls up to the one that is looked at, 1 the model's own. That one is
@@ -108,13 +114,20 @@ class Engine:
             test: what the test side gave in that comparison; None where it is not kept.
             floors: error over floor of the output that is worst.
             judge: gives the verdict of a run by another adapter; None where what is found is not confirmed by one.
+            carried: state that training leaves; None where that is not asked.
         """
         (*before, draw), self.floors, self.judge = calls, floors, judge
         found = None if draw in before else self._looked((), draw, failed, test)
-        if found is not None and (not before or found.localization.culprits):
+        if before and (found is None or not found.localization.culprits):
+            self.progress(f"looking again, after {counted(len(before), 'call')}")
+            found = self._looked(before, draw, failed, test)
+        assert found is not None, "a call that repeats one has one before it"
+        if carried is None or found.localization.culprits:
             return found
-        self.progress(f"looking again, after {counted(len(before), 'call')}")
-        return self._looked(before, draw, failed, test)
+        self.progress(f"looking again, {carried}")
+        with carried.put_in(self.case):
+            self.carried = str(carried)
+            return self._looked((), 1, failed, None)
 
     def _looked(self, before: Sequence[int], draw: int, failed: bool, test: sides.Leaves | None) -> Localized:
         """Look at one call."""
@@ -184,6 +197,8 @@ class Engine:
     def _culprit(self, graph: LookedAt, item: Found) -> Culprit:
         found = graph.culprit(item)
         self.nodes[found.place.graph, found.place.node] = graph.seen, item.nodes
+        if self.carried:
+            return replace(found, shows=[*found.shows, f"{self.carried}, and not before"])
         if not self.before:
             return found
         number = len(self.before) + 2  # the step in which the case was compiled was the first
@@ -329,7 +344,7 @@ class Engine:
 
     def _mended(self, culprits: Sequence[Culprit], accounted: Account) -> list[MendedRun]:
         """Runs of the case with what was found computed in float64: all of it, and of several each alone."""
-        if self.judge is None or self.before:
+        if self.judge is None or self.before or self.carried:
             return []
         each = [[(item.place.graph, name) for name in item.place.operations] for item in culprits]
         if not each:
