@@ -77,7 +77,7 @@ class KernelDiffStage(Stage):
         if baseline is not None:
             origin, note = baseline.origin, f"not stored: it is in {baseline.run}"
         else:
-            stored, note = self._stored(context, standard)
+            stored, note = self._stored(context, standard, again=comparison.verdict in FAILING)
             artifacts |= stored
             log.info("kerneldiff: the reference is %s", note)
             origin = "run here"
@@ -91,17 +91,21 @@ class KernelDiffStage(Stage):
         self.baseline = self.baseline or opened_baseline(context, self.config)
         return self.baseline
 
-    def _stored(self, context: StageContext, standard: Standard) -> tuple[dict[str, Any], str]:
-        """The reference as files for another run, and what became of it in words."""
+    def _stored(self, context: StageContext, standard: Standard, *, again: bool) -> tuple[dict[str, Any], str]:
+        """The reference as files for another run, and what became of it in words; ``again``: it is compared with more.
+
+        What is stored is given up, see :func:`stages.sides.baseline_store.store`.
+        """
         if standard.reference.error:
             return {}, "not stored: the reference raised"
         if self.config.store_baseline is False:
             return {}, "not stored: stages.kerneldiff.store_baseline=false"
         if self.config.draw > 1:
             return {}, "not stored: it is of another draw of the inputs than the model's own"
-        ran = standard.case, standard.reference, standard.gold
+        ran = standard.reference, standard.gold
+        given = [dataclasses.replace(side) for side in ran] if again else ran
         floors = None if standard.noise is None else standard.noise.floors
-        return store(context.settings, *ran, forced=bool(self.config.store_baseline), floors=floors)
+        return store(context.settings, standard.case, *given, forced=bool(self.config.store_baseline), floors=floors)
 
     def _localized(self, context: StageContext, standard: Standard, comparison: Comparison) -> Localized | str:
         """The operations at fault, or in words why they were not looked for."""

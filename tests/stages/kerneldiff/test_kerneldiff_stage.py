@@ -135,6 +135,8 @@ def test_the_operation_at_fault_is_in_summary_diagnosis_and_table():
     assert source.startswith(f"{__file__}:") and "aten.relu.default" in result.message
     rows = files.NODES.read(MemoryArtifacts(result.artifacts))
     assert [row["node"] for row in rows if row["state"] == "wrong"] == ["relu"]
+    (again,) = diagnosis.localized.mended
+    assert (again.operations, again.verdict) == (["g0.forward relu"], "exact")
 
 
 class WrongOnce(Scaled):
