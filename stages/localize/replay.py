@@ -172,7 +172,8 @@ class Replay:
             found.append(local)
             if not confirmed and local.wrong:
                 break
-            if confirmed and (local.wrong or value.numel() < FEW or is_steady(local)) and local.row is not None:
+            few = 0 < value.numel() < FEW
+            if confirmed and (local.wrong or few or is_steady(local)) and local.row is not None:
                 doubtful.append(_Doubtful(local, value, gold))
             if sum(item.value.numel() for item in doubtful) > HELD:
                 self._redraw(doubtful, deviations)

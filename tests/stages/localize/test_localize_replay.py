@@ -240,3 +240,12 @@ def test_dropout_is_checked_by_the_mask_that_it_drew() -> None:
         values = {"kept": given * drawn * factor, "mask": drawn}
         found = Replay(Seen("g0.forward", made, torch.nn.Module(), {"x": given}, values)).locals()
         assert {local.region.node.name: local.wrong for local in found} == {"kept": wrong, "mask": False}
+
+
+def test_a_value_without_elements_is_right() -> None:
+    made = fx.Graph()
+    x = made.placeholder("x")
+    made.output((made.call_function(aten.mul.Tensor, (x, 2.0), name="twice"),))
+    seen = Seen("g0.forward", made, torch.nn.Module(), {"x": torch.empty(0, 3)}, {"twice": torch.empty(0, 3)})
+    (local,) = Replay(seen).locals()
+    assert not local.wrong and not local.unchecked
