@@ -213,7 +213,8 @@ def _forward(seen: Seen, given: Mapping[str, Any]) -> Pass:
                 _set_error(run, node, gold[node])
             continue
         computed = computed_of(node, run.actual, seen)
-        touched = any(source in run.touched for source in taken_by(node))
+        several = isinstance(computed, (tuple, list))  # whose parts may have an error of their own
+        touched = several or any(source in run.touched for source in taken_by(node))
         gold[node] = computed_of(node, gold, seen) if touched else computed
         known = None if _repeats(node, seen) else seen.values.get(node.name)
         if known is not None and isinstance(computed, torch.Tensor) and computed.numel() == known.numel():

@@ -128,6 +128,17 @@ def test_the_fewest_values_to_mend_are_those_that_matter() -> None:
     assert fewest(step, found, 0.01) == [("g0.forward", "sin_3"), ("g0.forward", "sin_1")]
 
 
+def test_a_result_of_several_is_mended_though_nothing_before_it_is_wrong() -> None:
+    def parts(graph: fx.Graph, x: fx.Node) -> fx.Node:
+        both = graph.call_function(aten.var_mean.correction, (x, [0]))
+        mean = named(graph, "mean", operator.getitem, both, 1)
+        return named(graph, "tanh", aten.tanh.default, mean)
+
+    torch.manual_seed(0)
+    step = Step([seen_of(graph_of(parts, 1), [torch.randn(9, 4)], {"mean": 1e-3 * torch.randn(4)})])
+    assert step.remaining([("g0.forward", "mean")]) < 1e-3 and step.remaining([]) == pytest.approx(1, abs=1e-4)
+
+
 def test_attention_has_its_derivative_forward_and_backward() -> None:
     """The formulas give what torch's own operators give, and their derivatives agree with differences."""
     torch.manual_seed(0)
