@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inductor_debug.stages.localize.frozen import Name, Step
+from inductor_debug.stages.localize.links import SUMS, Ends
 from inductor_debug.stages.localize.regions import Seen
 from inductor_debug.stages.localize.shares import Shares, fewest, shares_of
 
@@ -18,12 +19,14 @@ class Account:
             received.
         few: the fewest values that are to be right for a verdict that passes; empty where that was not asked.
         missing: what is not accounted for, in words.
+        sums: what autograd added up between the graphs.
     """
 
     shares: Shares | None = None
     remains: dict[Name, float] = field(default_factory=dict)
     few: list[Name] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    sums: list[Seen] = field(default_factory=list)
 
     @property
     def closure(self) -> float | None:
@@ -39,17 +42,20 @@ class Account:
         return sorted(((name, self.shares.of(name) or 0.0) for name in names), key=lambda item: -abs(item[1]))
 
 
-def account(runs: Sequence[Seen], culprits: Mapping[Name, Collection[Name]], target: float | None) -> Account:
+def account(
+    runs: Sequence[Seen], ends: Ends, culprits: Mapping[Name, Collection[Name]], target: float | None
+) -> Account:
     """Account for the final error of a step.
 
     Args:
-        runs: of its graphs.
+        runs: of its graphs, in order.
+        ends: what it began and ended with.
         culprits: operation at fault → the values that it makes wrong.
         target: the share of the error with which the verdict would pass, to learn which few operations it takes; None
             where that is not asked.
     """
-    step = Step(runs)
-    found = Account(missing=step.missing)
+    step = Step(runs, ends)
+    found = Account(missing=step.missing, sums=[each.seen for each in step.passes if each.seen.id == SUMS])
     if not step.error:
         return found
     found.shares = shares_of(step)

@@ -22,6 +22,7 @@ from inductor_debug.stages.localize.decomposed import wrong_decompositions
 from inductor_debug.stages.localize.frozen import Name
 from inductor_debug.stages.localize.in_place import Search
 from inductor_debug.stages.localize.kinds import kind_of
+from inductor_debug.stages.localize.links import Ends, ends_of
 from inductor_debug.stages.localize.looked_at import LookedAt, unchecked
 from inductor_debug.stages.localize.mended import Judge, mended_run
 from inductor_debug.stages.localize.neighbours import neighbours
@@ -90,6 +91,7 @@ class Engine:
         self.before: Sequence[int] = ()
         self.carried = ""
         self.judge: Judge | None = None
+        self.ends = Ends()
 
     def run(
         self,
@@ -142,7 +144,8 @@ class Engine:
             with drawn_inputs(self.case, number - 1):
                 self.case.run(observer.compiled)
         with drawn_inputs(self.case, draw - 1):
-            probed = sides.collect(self.case.run(observer))
+            result = self.case.run(observer)
+            probed, self.ends = sides.collect(result), ends_of(self.case, result)
         self.missing += [f"{graph}: {why}" for graph, why in observer.missing.items()]
         if not observer.compiled.graphs:
             self.missing.append("the model, of which no graph was compiled")
@@ -159,6 +162,7 @@ class Engine:
         self.progress("running each operation by torch, to know what it receives")
         with drawn_inputs(self.case, draw - 1):
             reference = reference_run(self.case, self.adapter)
+        self.ends = reference.ends
         earlier: dict[str, Seen] = {}
         if self.before:
             with drawn_inputs(self.case, self.before[-1] - 1):
@@ -168,12 +172,12 @@ class Engine:
         if not reference.seen:
             self.missing.append("the model, of which no graph was compiled")
         for seen in reference.seen:
-            if seen.call:
-                self.missing.append(f"{seen.id}, run {seen.call + 1}")
-                continue
             if self._own_run:
                 self._look(graph := LookedAt(seen, reference.origins[seen.id]))
                 self.graphs.append(graph)
+                continue
+            if seen.call:
+                self.missing.append(f"{seen.id}, run {seen.call + 1}")
                 continue
             if self.before and seen.id not in earlier:
                 self.missing.append(f"{seen.id} after other calls, which did not run it")
@@ -287,7 +291,8 @@ class Engine:
             unaccounted=accounted.missing,
             mended=self._mended(culprits, accounted) if failed else [],
         )
-        rows = [row for graph in self.graphs for row in graph.rows(accounted.shares or Shares())]
+        graphs = [*self.graphs, *(LookedAt(seen, {}) for seen in accounted.sums)]
+        rows = [row for graph in graphs for row in graph.rows(accounted.shares or Shares())]
         return Localized(messages.told(found, failed=failed), rows)
 
     def _varied(self, culprits: Sequence[Culprit]) -> list[Culprit]:
@@ -313,7 +318,7 @@ class Engine:
         target = self.factor / self.floors if asked and self.floors else None
         wrong = {place: self.values[place] for place in places}
         try:
-            return account([graph.seen for graph in self.graphs], wrong, target)
+            return account([graph.seen for graph in self.graphs], self.ends, wrong, target)
         except Exception as error:  # memory too: who is wrong is known by now
             log.exception("localize: the shares of the final error raised")
             return Account(missing=[f"shares of the final error: {in_one_line(error)}"])
@@ -322,12 +327,12 @@ class Engine:
         return replace(item, remains=accounted.remains.get((item.place.graph, item.place.node)))
 
     def _largest(self, accounted: Account) -> list[Share]:
-        graphs = {graph.seen.id: graph for graph in self.graphs}
+        seen = [*(graph.seen for graph in self.graphs), *accounted.sums]
+        nodes = {(item.id, node.name): node for item in seen for node in item.graph.nodes}
+        origins = {graph.seen.id: graph.origins for graph in self.graphs}
         found = []
         for (graph_id, name), share in accounted.ranked[:LARGEST]:
-            graph = graphs[graph_id]
-            (node,) = (item for item in graph.seen.graph.nodes if item.name == name)
-            origin = graph.origins.get(name, Origin())
+            node, origin = nodes[graph_id, name], origins.get(graph_id, {}).get(name, Origin())
             found.append(Share(graph_id, name, str(node.target), origin.module, origin.source, share))
         return found
 

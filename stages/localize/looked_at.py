@@ -75,16 +75,18 @@ class LookedAt:
                 message=local.unchecked,
             )
         for node in seen.graph.nodes:
-            if node.name not in told and (seen.id, node.name) in {**shares.own, **shares.decisions}:
+            if node.name not in told and not seen.call and (seen.id, node.name) in {**shares.own, **shares.decisions}:
                 yield self._row(node, "not_compared", shares)
 
     def _row(self, node: fx.Node, state: str, shares: Shares) -> NodeRow:
-        """What is told of any value."""
+        """What is told of any value; the share of all runs of the graph in the first's row."""
         seen, origin = self.seen, self.origins.get(node.name, Origin())
+        share, decisions = (None if seen.call else part.get((seen.id, node.name))
+                            for part in (shares.own, shares.decisions))  # fmt: skip
         return NodeRow(
             seen.id, seen.call, node.name, str(node.target), node.name, origin.original, origin.module, origin.source,
             seen.kernels.get(node.name, ""), None, "", state,
-            share=shares.own.get((seen.id, node.name)), decisions=shares.decisions.get((seen.id, node.name)),
+            share=share, decisions=decisions,
         )  # fmt: skip
 
 

@@ -109,12 +109,13 @@ def _coverage(found: Localization) -> str:
 
 def _accounted(found: Localization) -> str:
     """Which values the final error comes from."""
+    missing = f"Not accounted for: {_first(found.unaccounted)}." if found.unaccounted else ""
     if found.closure is None:
-        return f"Not accounted for: {_first(found.unaccounted)}." if found.unaccounted else ""
+        return missing
     closure = float(found.closure)
     if not abs(closure - 1) <= TRUSTED:
-        missing = f" Not accounted for: {_first(found.unaccounted)}." if found.unaccounted else ""
-        return f"Shares of the final error add up to {closure:.3g} of it: first order does not account for it.{missing}"
+        told = f"Shares of the final error add up to {closure:.3g} of it: first order does not account for it."
+        return f"{told} {missing}".rstrip()
     largest = [f"{share(item.share)} by {item.target} ({item.graph} {item.node})" for item in found.shares[:FEW]]
     parts = [f"Of the final error {', '.join(largest)} (all shares add up to {closure:.4f})."]
     if found.few:
@@ -122,7 +123,7 @@ def _accounted(found: Localization) -> str:
             f"Computed in a wider format, {counted(len(found.few), 'value')} would bring it down to what the verdict "
             f"allows: {_first(found.few)}."
         )
-    return " ".join(parts)
+    return " ".join(part for part in (*parts, missing) if part)
 
 
 def _mended(runs: Sequence[MendedRun]) -> str:

@@ -1,6 +1,5 @@
 """What TorchInductor's own kernels made of each operation: their buffers, seen while the compiled code runs."""
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +12,7 @@ from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
 from inductor_debug.stages.localize.evaluation import taken_by
 from inductor_debug.stages.localize.functional import made_functional
-from inductor_debug.stages.localize.regions import Seen, is_view
+from inductor_debug.stages.localize.regions import Seen, addresses_of, is_view
 from inductor_debug.stages.torch_internals.generated_kernels import split_kernels
 from inductor_debug.stages.torch_internals.generated_launches import Launch, find_launches, reused_buffers
 from inductor_debug.stages.torch_internals.inductor import LoweredGraph
@@ -25,6 +24,9 @@ from inductor_debug.stages.torch_internals.observed_buffers import Observing
 class _Run:
     """One run of a graph's wrapper: copies of what it let go of, and of what it gave back."""
 
+    graph: str
+    number: int
+    addresses: dict[str, int]
     inputs: dict[str, Any] = field(default_factory=dict)
     buffers: dict[str, torch.Tensor] = field(default_factory=dict)
     outputs: list[Any] = field(default_factory=list)
@@ -45,7 +47,7 @@ class Observer:
     def __init__(self, case: Case, adapter: AcceleratorAdapter) -> None:
         self._observing = Observing(self)
         self.missing = self._observing.missing
-        self._runs: dict[str, list[_Run]] = defaultdict(list)
+        self._runs: list[_Run] = []
         self._on = False
         backend = adapter.rewriting_backend(self._observing.rewrite)
         assert backend is not None, "the caller asked"
@@ -57,15 +59,11 @@ class Observer:
         return self.compiled(*args, **kwargs)
 
     def seen(self) -> list[Seen]:
-        """Every run of every graph, a forward before its backward."""
+        """Every run of every graph, in order."""
         graphs = self.compiled.graphs
-        modules = {name: graphs[name].module for name in self._runs}
+        modules = {run.graph: graphs[run.graph].module for run in self._runs}
         roots = {name: made_functional(module.graph) for name, module in modules.items() if module is not None}
-        return [
-            _seen(graphs[graph_id], run, number, roots[graph_id])
-            for graph_id, runs in self._runs.items()
-            for number, run in enumerate(runs)
-        ]
+        return [_seen(graphs[run.graph], run, roots[run.graph]) for run in self._runs]
 
     # what a rewritten module tells, see observed_buffers.Watcher
 
@@ -76,16 +74,18 @@ class Observer:
         given = {name: names[name] for name in _placeholders(lowered) if name in names}
         written = {name for node in lowered.schedule.nodes for name in node.mutates}
         written |= set(reused_buffers(lowered.source_code, given).values())
-        self._runs[graph].append(_Run({name: _copy(it) if name in written else it for name, it in given.items()}))
+        kept = {name: _copy(it) if name in written else it for name, it in given.items()}
+        number = sum(run.graph == graph for run in self._runs)
+        self._runs.append(_Run(graph, number, addresses_of(given), kept))
 
     def buffers(self, graph: str, values: Mapping[str, Any]) -> None:
         if self._on:
             kept = {name: _copy(value) for name, value in values.items() if isinstance(value, torch.Tensor)}
-            self._runs[graph][-1].buffers |= kept
+            self._runs[-1].buffers |= kept
 
     def outputs(self, graph: str, values: Sequence[Any]) -> None:
         if self._on:
-            self._runs[graph][-1].outputs = [_copy(value) for value in values]
+            self._runs[-1].outputs = [_copy(value) for value in values]
 
 
 def _copy(value: Any) -> Any:
@@ -97,7 +97,7 @@ def _placeholders(lowered: LoweredGraph) -> set[str]:
     return {node.name for node in lowered.module.graph.nodes if node.op == "placeholder"}
 
 
-def _seen(lowered: LoweredGraph, run: _Run, number: int, roots: Mapping[str, str]) -> Seen:
+def _seen(lowered: LoweredGraph, run: _Run, roots: Mapping[str, str]) -> Seen:
     """The buffers and the results as values of the nodes whose outputs they are."""
     assert lowered.module is not None
     graph = lowered.module.graph
@@ -116,7 +116,7 @@ def _seen(lowered: LoweredGraph, run: _Run, number: int, roots: Mapping[str, str
         if isinstance(node, fx.Node) and node.op == "call_function" and isinstance(value, torch.Tensor):
             values.setdefault(node.name, value)
     by = {name: maker for name in nodes if name in values and (maker := _maker(nodes[name], made))}
-    return Seen(lowered.id, graph, lowered.module, run.inputs, values, by, number)
+    return Seen(lowered.id, graph, lowered.module, run.inputs, values, by, run.number, run.addresses)
 
 
 def _widened(value: torch.Tensor, node: fx.Node) -> torch.Tensor:

@@ -9,7 +9,8 @@ from torch import fx
 from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import compile_case
-from inductor_debug.stages.localize.regions import Seen, computes
+from inductor_debug.stages.localize.links import Ends, ends_of
+from inductor_debug.stages.localize.regions import Seen, addresses_of, computes
 from inductor_debug.stages.localize.sources import Origin, origins_of_record
 
 
@@ -22,6 +23,7 @@ class ReferenceRun(AcceleratorAdapter):
     Attributes:
         seen: each run of a graph, in order.
         origins: graph id → origins of its nodes.
+        ends: what the step began and ended with.
     """
 
     name = "reference"
@@ -30,6 +32,7 @@ class ReferenceRun(AcceleratorAdapter):
         self.decompositions = None if adapter is None else adapter.decompositions
         self.seen: list[Seen] = []
         self.origins: dict[str, dict[str, Origin]] = {}
+        self.ends = Ends()
         self.on = False
 
     @property
@@ -49,7 +52,8 @@ class ReferenceRun(AcceleratorAdapter):
             values = _Values(gm, given)
             result = values.run(*inputs)
             calls = sum(item.id == record.id for item in self.seen)
-            self.seen.append(Seen(record.id, gm.graph, gm, given, values.found, {}, calls))
+            addresses = addresses_of(dict(zip(names, inputs, strict=True)))
+            self.seen.append(Seen(record.id, gm.graph, gm, given, values.found, {}, calls, addresses))
             return result
 
         return run
@@ -92,5 +96,5 @@ def reference_run(case: Case, adapter: AcceleratorAdapter | None) -> ReferenceRu
     reference = ReferenceRun(adapter)
     compiled = compile_case(case, reference)
     reference.on = True
-    case.run(compiled)
+    reference.ends = ends_of(case, case.run(compiled))
     return reference

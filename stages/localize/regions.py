@@ -25,6 +25,7 @@ class Seen:
         values: node → what was seen of it, a tensor; a node that is not here was not seen.
         kernels: node → ``kernel:handle`` that made it, where that is known.
         call: how many-th run of the graph in the step.
+        addresses: placeholder → where in memory lay what it was given.
         written: placeholder → what it holds after the run, of those that the graph does not write into and that hold
             something else; empty where that was not looked at.
     """
@@ -36,6 +37,7 @@ class Seen:
     values: Mapping[str, torch.Tensor] = field(default_factory=dict)
     kernels: Mapping[str, str] = field(default_factory=dict)
     call: int = 0
+    addresses: Mapping[str, int] = field(default_factory=dict)
     written: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     @cached_property
@@ -44,6 +46,11 @@ class Seen:
         masks = (node for node in self.graph.nodes if node.target is operator.getitem and node.name in self.values
                  and node.args[1] == 1 and node.args[0].target is torch.ops.aten.native_dropout.default)  # fmt: skip
         return {node.args[0].name: self.values[node.name] for node in masks}
+
+
+def addresses_of(inputs: Mapping[str, Any]) -> dict[str, int]:
+    """Where in memory tensors lie, by name."""
+    return {name: value.data_ptr() for name, value in inputs.items() if isinstance(value, torch.Tensor)}
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ from torch import fx
 from inductor_debug.models.torch_private import pytree
 from inductor_debug.stages.localize.derivatives import NoDerivative, derivative
 from inductor_debug.stages.localize.evaluation import Unknown, is_floating, taken_by
-from inductor_debug.stages.localize.frozen import Name, Pass, Step, computed_of
+from inductor_debug.stages.localize.frozen import Name, Step, add_to
+from inductor_debug.stages.localize.passes import Pass, computed_of
 from inductor_debug.stages.localize.regions import is_view
 
 
@@ -57,16 +58,12 @@ class Shares:
 def shares_of(step: Step) -> Shares:
     """Shares of the values that were seen in a step whose outputs have an error."""
     found = Shares()
-    from_after: list[tuple[Any, torch.Tensor]] = []
-    for each, given in zip(reversed(step.passes), reversed(step.cotangents), strict=True):
-        cotangents: dict[fx.Node, Any] = dict(given)
-        for node, value in from_after:
-            _add(cotangents, node, value)
-        back = _backward(each, cotangents, found)
-        first = step.passes[0]
-        results = first.outputs[len(first.outputs) - first.saved :]
-        from_after = [(result, back[node]) for result, node in zip(results, each.placeholders, strict=False)
-                      if node in back]  # fmt: skip
+    cotangents = [dict(each) for each in step.cotangents]
+    for each, given in zip(reversed(step.passes), reversed(cotangents), strict=True):
+        for node, value in _backward(each, given, found).items():
+            if node in each.links:
+                number, source = each.links[node]
+                add_to(cotangents[number], source, value)
     return found
 
 
@@ -89,10 +86,6 @@ def fewest(step: Step, shares: Shares, target: float) -> list[Name]:
     return ranked[:enough]
 
 
-def _add(cotangents: dict[fx.Node, Any], node: fx.Node, value: torch.Tensor) -> None:
-    cotangents[node] = cotangents[node] + value.reshape(cotangents[node].shape) if node in cotangents else value
-
-
 def _backward(run: Pass, cotangents: dict[fx.Node, Any], found: Shares) -> dict[fx.Node, torch.Tensor]:
     """Take cotangents from a pass's outputs to its inputs; the shares of what lies between go into ``found``."""
     parts: dict[fx.Node, dict[int, torch.Tensor]] = {}  # of operations with several results
@@ -105,7 +98,8 @@ def _backward(run: Pass, cotangents: dict[fx.Node, Any], found: Shares) -> dict[
             continue
         if cotangent is not None and node in run.residual:
             share = float((cotangent.reshape(run.residual[node].shape) * run.residual[node]).sum())
-            found.own[run.seen.id, node.name] = share
+            name = run.seen.id, node.name
+            found.own[name] = found.own.get(name, 0.0) + share
         if node.target is operator.getitem:
             if cotangent is not None:
                 parts.setdefault(taken_by(node)[0], {})[node.args[1]] = cotangent
@@ -124,7 +118,7 @@ def _backward(run: Pass, cotangents: dict[fx.Node, Any], found: Shares) -> dict[
             found.missing.append(f"{run.seen.id} {node.name} ({node.target}): {error}")
             continue
         for source, value in gradients.items():
-            _add(cotangents, source, value)
+            add_to(cotangents, source, value)
     return back
 
 
