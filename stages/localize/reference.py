@@ -1,6 +1,6 @@
 """A case run by torch, operation by operation, on the graphs that a backend is given: what each operation receives."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import compile_case
 from inductor_debug.stages.localize.links import Ends, ends_of
-from inductor_debug.stages.localize.regions import Seen, addresses_of, computes
+from inductor_debug.stages.localize.regions import Seen, addresses_of
 from inductor_debug.stages.localize.sources import Origin, origins_of_record
 
 
@@ -24,6 +24,7 @@ class ReferenceRun(AcceleratorAdapter):
         seen: each run of a graph, in order.
         origins: graph id → origins of its nodes.
         ends: what the step began and ended with.
+        copies: whether values are copied; else they are kept as they are, as long as nothing writes into them.
     """
 
     name = "reference"
@@ -33,7 +34,9 @@ class ReferenceRun(AcceleratorAdapter):
         self.seen: list[Seen] = []
         self.origins: dict[str, dict[str, Origin]] = {}
         self.ends = Ends()
-        self.on = False
+        self.on = self.copies = False
+        self._state: dict[int, int | None] = {}
+        self._versions: list[tuple[torch.Tensor, int]] = []
 
     @property
     def as_traced(self) -> bool:
@@ -47,54 +50,79 @@ class ReferenceRun(AcceleratorAdapter):
             if not self.on:
                 return gm.forward(*inputs)
             names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
-            given = {name: value.clone() if isinstance(value, torch.Tensor) else value
-                     for name, value in zip(names, inputs, strict=True)}  # fmt: skip
-            values = _Values(gm, given)
+            received = dict(zip(names, inputs, strict=True))
+            given = {name: self._kept(value, name in _written(gm.graph)) for name, value in received.items()}
+            values = _Values(gm, self._kept)
             result = values.run(*inputs)
             calls = sum(item.id == record.id for item in self.seen)
-            addresses = addresses_of(dict(zip(names, inputs, strict=True)))
-            self.seen.append(Seen(record.id, gm.graph, gm, given, values.found, {}, calls, addresses))
+            self.seen.append(Seen(record.id, gm.graph, gm, given, values.found, {}, calls, addresses_of(received)))
             return result
 
         return run
 
+    def begin(self, case: Case) -> None:
+        """Keep values from here on, of a step of a case that is left as found."""
+        self.on, self.seen, self._versions = True, [], []
+        self._state = {tensor.data_ptr(): _version(tensor) for tensor in case.state().values()}
+
+    @property
+    def overwritten(self) -> bool:
+        """Whether something that was kept as it is holds something else by now."""
+        return any(_version(tensor) != version for tensor, version in self._versions)
+
+    def _kept(self, value: Any, written: bool) -> Any:
+        """A value, as it is: a copy only where it is known to be written into.
+
+        What the case had before, it has again after the step.
+        """
+        if not isinstance(value, torch.Tensor):
+            return value
+        value, version = value.detach(), _version(value)
+        if written or self.copies or version is None:
+            return value.clone()
+        if self._state.get(value.data_ptr()) != version:
+            self._versions.append((value, version))
+        return value
+
 
 class _Values(fx.Interpreter):
-    """Keeps a copy of what each call gives; a view looks at the copy of what it is a view of.
+    """Keeps what each call gives.
 
     Args:
-        given: copies of what the graph was given, by placeholder.
+        kept: how, of a value and whether it is written into.
     """
 
-    def __init__(self, gm: fx.GraphModule, given: Mapping[str, Any]) -> None:
+    def __init__(self, gm: fx.GraphModule, kept: Callable[[Any, bool], Any]) -> None:
         super().__init__(gm)
-        self.given = given
+        self.kept = kept
         self.found: dict[str, Any] = {}
 
     def run_node(self, n: fx.Node) -> Any:
         result = super().run_node(n)
-        if n.op == "call_function" and isinstance(result, int | float):
-            self.found[n.name] = result  # a size that others take
-        elif n.op == "call_function" and isinstance(result, torch.Tensor):
-            view = None if computes(n) else self._view(n, result)
-            self.found[n.name] = result.detach().clone() if view is None else view
+        if n.op == "call_function" and isinstance(result, int | float | torch.Tensor):
+            self.found[n.name] = self.kept(result, n.target is torch.ops.aten.copy_.default)
         return result
 
-    def _view(self, node: fx.Node, result: torch.Tensor) -> torch.Tensor | None:
-        """The same view of the copy; None where its source has none, or one of other strides."""
-        (source, *others) = node.all_input_nodes
-        kept = self.found.get(source.name, self.given.get(source.name))
-        if others or not isinstance(kept, torch.Tensor) or kept.stride() != self.env[source].stride():
-            return None
-        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda taken: kept)
-        view = node.target(*args, **kwargs)  # type: ignore[operator]
-        return view if isinstance(view, torch.Tensor) and view.stride() == result.stride() else None
+
+def _written(graph: fx.Graph) -> set[str]:
+    """Inputs into which a graph copies in the end; operators write nowhere else in AOTAutograd's graphs."""
+    return {node.args[0].name for node in graph.nodes if node.target is torch.ops.aten.copy_.default}
+
+
+def _version(tensor: torch.Tensor) -> int | None:
+    """How often a tensor was written into; None where that is not counted."""
+    return None if tensor.is_inference() else tensor._version
 
 
 def reference_run(case: Case, adapter: AcceleratorAdapter | None) -> ReferenceRun:
     """One step of the case, as it stands, through :class:`ReferenceRun`; the case is left as found."""
     reference = ReferenceRun(adapter)
     compiled = compile_case(case, reference)
-    reference.on = True
-    reference.ends = ends_of(case, case.run(compiled))
+    reference.begin(case)
+    result = case.run(compiled)
+    if reference.overwritten:  # by code outside of the graphs
+        reference.copies = True
+        reference.begin(case)
+        result = case.run(compiled)
+    reference.ends = ends_of(case, result)
     return reference

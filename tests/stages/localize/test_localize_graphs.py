@@ -8,8 +8,11 @@ from test_localize_engine import times, wrong_lowering
 from torch import Tensor, fx, nn
 
 from inductor_debug import localize
+from inductor_debug.models.case import Case
+from inductor_debug.stages.backends.eager import AotEagerAdapter
 from inductor_debug.stages.localize.frozen import Step
 from inductor_debug.stages.localize.links import SUMS, Ends, Ledger, summed
+from inductor_debug.stages.localize.reference import reference_run
 from inductor_debug.stages.localize.regions import Seen
 from inductor_debug.stages.localize.shares import shares_of
 
@@ -79,6 +82,11 @@ def plus(x: Tensor) -> Tensor:
 
 
 @torch._dynamo.disable
+def added_to(x: Tensor) -> Tensor:
+    return x.add_(1)
+
+
+@torch._dynamo.disable
 def turned(x: Tensor) -> Tensor:
     return x.t()
 
@@ -137,6 +145,27 @@ def test_code_between_graphs_is_told(between: Any, mode: str) -> None:
     assert told.closure is None and not told.shares
     assert "Not accounted for: shares of the final error: g1.forward received" in told.message
     assert "which code outside of graphs made" in told.message
+
+
+def test_what_code_between_graphs_writes_over_is_known_as_it_was() -> None:
+    module, x = Breaks(added_to), torch.randn(16, 24)
+    run = reference_run(Case.of(module, (x,)), AotEagerAdapter())
+    first, second = run.seen
+    with torch.no_grad():
+        hidden = module.block(x)
+    (output,) = (node for node in first.graph.nodes if node.op == "output")
+    torch.testing.assert_close(first.values[output.args[0][0].name], hidden)
+    assert run.copies and any(torch.equal(value, first.values[output.args[0][0].name] + 1)
+                              for value in second.inputs.values())  # fmt: skip
+    assert searched(module, "aot_eager", "inference").localization.closure is None
+
+
+def test_what_nothing_writes_over_is_not_copied() -> None:
+    module, x = Breaks(), torch.randn(16, 24)
+    run = reference_run(Case.of(module, (x,), mode="training"), AotEagerAdapter())
+    weights = {parameter.data_ptr() for parameter in module.parameters()}
+    received = {value.data_ptr() for seen in run.seen for value in seen.inputs.values()}
+    assert not run.copies and weights <= received
 
 
 def test_what_is_only_looked_at_otherwise_between_graphs_is_followed() -> None:
