@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from inductor_debug.stages.localize.evaluation import Unknown, is_floating
+from inductor_debug.stages.localize.evaluation import Unknown, is_floating, taken_by
 from inductor_debug.stages.localize.links import SUMS, Ends, Ledger, Place, summed
-from inductor_debug.stages.localize.passes import Pass, computed_of, passed
+from inductor_debug.stages.localize.passes import Pass, computed_of, narrow
 from inductor_debug.stages.localize.regions import Seen
 
 Name = tuple[str, str]
@@ -37,14 +37,14 @@ class Step:
             to its outputs.
         missing: why not, and what else is not accounted for, in words.
         error: root of the sum of the squared relative errors of outputs and gradients.
-        cotangents: by pass, the errors of what it gave to the step over the square of ``error``.
+        weights: by pass, what the errors of what it gave to the step are multiplied by to be cotangents of ``error``.
     """
 
     @torch.no_grad()
     def __init__(self, runs: Sequence[Seen], ends: Ends) -> None:
         self.passes: list[Pass] = []
         self.missing: list[str] = []
-        self.error, self.cotangents = 0.0, list[Cotangents]()
+        self.error, self.weights = 0.0, list[dict[fx.Node, float]]()
         self._ledger = Ledger()
         self._gradients: dict[Any, tuple[torch.Tensor, Place | None]] = {}  # of a value, as far as they are added up
         for value in ends.given.values():
@@ -66,16 +66,16 @@ class Step:
             return
         gradients = self._found(ends.gradients, "gradient ")
         self._groups = [list(dict.fromkeys(found.values())) for found in (given, gradients)]
-        errors = [{node: each.error[node] for node in each.outputs if node in each.error} for each in self.passes]
-        self.cotangents, self.error = self._relative(errors)
+        self.weights, self.error = self._relative([each.error for each in self.passes])
 
     def _follow(self, seen: Seen, links: Mapping[fx.Node, Place] | None = None) -> None:
         """A further pass."""
         placeholders = [node for node in seen.graph.nodes if node.op == "placeholder"]
         if links is None:
             links = {node: place for node in placeholders if (place := self._received(seen, node)) is not None}
-        run = passed(seen, {node.name: self._gold(place, seen.inputs[node.name]) for node, place in links.items()})
-        run.links = dict(links)
+        errors = {node: error for node, (number, source) in links.items()
+                  if (error := self.passes[number].error.get(source)) is not None}  # fmt: skip
+        run = Pass(seen, errors, links)
         self.passes.append(run)
         for node in dict.fromkeys(run.outputs):
             if isinstance(node, fx.Node):
@@ -107,11 +107,6 @@ class Step:
         if any(not _alike(errors[0], other) for other in errors):
             raise Lost("which is bit for bit what several gave")
         return places[0]
-
-    def _gold(self, place: Place, like: torch.Tensor) -> torch.Tensor:
-        number, node = place
-        gold: torch.Tensor = self.passes[number].gold(node).reshape(like.shape)
-        return gold
 
     def _found(self, results: Mapping[str, torch.Tensor], kind: str) -> dict[str, Place]:
         """Where what the step gave is from."""
@@ -159,27 +154,25 @@ class Step:
             value, place = total.values[node.name], (len(self.passes) - 1, node)
         self._gradients[of] = value, place
 
-    def _relative(self, errors: Sequence[Mapping[fx.Node, torch.Tensor]]) -> tuple[list[Cotangents], float]:
-        """The errors of what the step gives as cotangents, by pass, and the root of the sum of their squares.
+    def _relative(self, errors: Sequence[Mapping[fx.Node, torch.Tensor]]) -> tuple[list[dict[fx.Node, float]], float]:
+        """What errors are multiplied by to be cotangents, by pass, and the root of the sum of their squares.
 
         Outputs, and gradients, are relative to their size as a whole: one may be zero but for rounding.
 
         Args:
-            errors: by pass.
+            errors: by pass, of what it gives to the step.
         """
-        cotangents: list[Cotangents] = [{} for _ in self.passes]
+        weights: list[dict[fx.Node, float]] = [{} for _ in self.passes]
         total = 0.0
         for group in self._groups:
             places = [(number, node) for number, node in group if _finite(self.passes[number].actual[node])]
             size = sum(float(self.passes[number].gold(node).square().sum()) for number, node in places)
             for number, node in places:
                 if size and node in errors[number]:
-                    error = errors[number][node].double()
-                    total += float(error.square().sum()) / size
-                    add_to(cotangents[number], node, error / size)
-        if total:
-            cotangents = [{node: error / total for node, error in each.items()} for each in cotangents]
-        return cotangents, total**0.5
+                    total += float(errors[number][node].double().square().sum()) / size
+                    weights[number][node] = weights[number].get(node, 0.0) + 1 / size
+        weights = [{node: weight / total for node, weight in each.items()} for each in weights] if total else weights
+        return weights, total**0.5
 
     @torch.no_grad()
     def remaining(self, mended: Collection[Name]) -> float:
@@ -190,40 +183,46 @@ class Step:
         """
         results: list[dict[fx.Node, Any]] = []
         for each in self.passes:
-            given = {node.name: results[number][source].reshape(each.actual[node].shape)
-                     for node, (number, source) in each.links.items()}  # fmt: skip
-            results.append(_with_errors(each, given, mended))
+            given = {node: results[number][source].reshape(each.actual[node].shape)
+                     for node, (number, source) in each.links.items() if source in results[number]}  # fmt: skip
+            results.append(_mended(each, given, mended))
         errors = [
-            {node: value - each.gold(node) for node, value in values.items() if is_floating(value)}
-            for each, values in zip(self.passes, results, strict=True)
+            each.error | {node: value - each.gold(node) for node, value in changed.items() if is_floating(value)}
+            for each, changed in zip(self.passes, results, strict=True)
         ]
         return self._relative(errors)[1] / self.error
 
 
 def add_to(cotangents: Cotangents, node: fx.Node, value: torch.Tensor) -> None:
-    """Add a cotangent to those of a node."""
-    cotangents[node] = cotangents[node] + value.reshape(cotangents[node].shape) if node in cotangents else value
+    """Add a cotangent to those of a node; they are kept in float32."""
+    before = cotangents.get(node)
+    cotangents[node] = narrow(value if before is None else before + value.reshape(before.shape))
 
 
-def _with_errors(run: Pass, given: Mapping[str, Any], mended: Collection[Name]) -> dict[fx.Node, Any]:
-    """What a pass gives with errors added where they arose, but for those of values that are mended."""
-    values: dict[fx.Node, Any] = {}
+def _mended(run: Pass, given: Mapping[fx.Node, Any], mended: Collection[Name]) -> dict[fx.Node, Any]:
+    """What else a pass gives where values are mended, with the errors of all others added where they arose.
+
+    Args:
+        given: the inputs that are not what they were.
+        mended: names of values.
+    """
+    had: dict[fx.Node, Any] = {}
+    changed = dict(given)
     outputs, last = set(run.outputs), run.last_uses
     for node in run.seen.graph.nodes:
         if node.op == "output":
             continue
-        value = given.get(node.name, run.actual[node])
-        if node.op != "placeholder" and node in run.touched:
-            value = computed_of(node, values, run.seen)
-            if isinstance(value, Unknown):
-                value = run.actual[node]
-            elif node in run.residual and (run.seen.id, node.name) not in mended:
-                value = value + run.residual[node]
-        values[node] = value
+        had[node] = run.actual[node] if node in run.actual else computed_of(node, had, run.seen)
+        right = (run.seen.id, node.name) in mended
+        if right or any(source in changed for source in taken_by(node)):
+            value = computed_of(node, had | changed, run.seen)
+            if not isinstance(value, Unknown):
+                changed[node] = value if right or node not in run.erring else value + run.residual(node, had)
         for source in last.get(node, ()):
             if source not in outputs:
-                del values[source]
-    return {node: value for node, value in values.items() if node in outputs}
+                del had[source]
+                changed.pop(source, None)
+    return {node: value for node, value in changed.items() if node in outputs}
 
 
 def _alike(mine: torch.Tensor | None, other: torch.Tensor | None) -> bool:

@@ -3,8 +3,8 @@
 δ = seen − float64 of what the value's region received is what an operation did wrong, whatever came in.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import operator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,29 +15,49 @@ from inductor_debug.stages.localize.evaluation import Unknown, as_it_is, exactly
 from inductor_debug.stages.localize.links import Place
 from inductor_debug.stages.localize.regions import Seen, is_view
 
+SEGMENT = 64
+"""Nodes of a graph that are computed at a time. Of what only they take, nothing is kept."""
 
-@dataclass
+
 class Pass:
     """One run of a graph.
 
-    Attributes:
+    Args:
         seen: the run.
-        actual: every value of it. What was seen is as it was seen; the rest is computed from that, in float64.
-        error: values less what they would be without any error; of masks and indices, what they would be. Only of
-            values that differ.
-        residual: what the operations since the last values that were seen did wrong.
-        touched: nodes whose values may have an error.
+        given: input → its error, as :attr:`error`, where an earlier pass gave it.
         links: input → what gave it, of those that an earlier pass gave.
+
+    Attributes:
+        actual: what was seen as it was seen; the rest is computed from that, in float64.
+        error: values less what they would be without any error; of masks and indices, what they would be. Only of
+            values that differ. This, and what of ``actual`` was not seen, is kept of what the graph gives and of what
+            another segment takes; the rest is computed again by :meth:`backwards`.
+        erring: nodes that were seen and so have an error of their own, see :meth:`residual`.
+        touched: nodes whose values may have an error.
         taken: whether its backward pass is known.
     """
 
-    seen: Seen
-    actual: dict[fx.Node, Any] = field(default_factory=dict)
-    error: dict[fx.Node, torch.Tensor] = field(default_factory=dict)
-    residual: dict[fx.Node, torch.Tensor] = field(default_factory=dict)
-    touched: set[fx.Node] = field(default_factory=set)
-    links: dict[fx.Node, Place] = field(default_factory=dict)
-    taken: bool = False
+    def __init__(self, seen: Seen, given: Mapping[fx.Node, torch.Tensor], links: Mapping[fx.Node, Place]) -> None:
+        self.seen, self.links, self.taken = seen, links, False
+        self.actual: dict[fx.Node, Any] = {}
+        self.error: dict[fx.Node, torch.Tensor] = {}
+        self.erring: set[fx.Node] = set()
+        self.touched: set[fx.Node] = set()
+        self._seen: set[fx.Node] = set()
+        self._segments = _segments(seen.graph)
+        self._kept = {node for node in (*self.outputs, *self.placeholders) if isinstance(node, fx.Node)}
+        for segment in self._segments:
+            own = set(segment)
+            self._kept |= {source for node in segment for source in taken_by(node) if source not in own}
+        for node in self.placeholders:
+            self.actual[node] = seen.inputs.get(node.name)
+            if node in links:
+                self.touched.add(node)
+            if node in given:
+                self.error[node] = given[node].reshape(self.actual[node].shape)
+        for segment in self._segments:
+            self._fill(segment)
+            self._drop(segment)
 
     def gold(self, node: fx.Node) -> Any:
         """A value as it would be without any error."""
@@ -50,6 +70,23 @@ class Pass:
         """A value half-way between the run and gold; of what is not floating, gold's."""
         actual = self.actual[node]
         return wide(actual) - self.error[node] / 2 if node in self.error and is_floating(actual) else self.gold(node)
+
+    def residual(self, node: fx.Node, values: Mapping[fx.Node, Any] | None = None) -> torch.Tensor:
+        """What the operations since the last values that were seen did wrong.
+
+        Args:
+            node: of :attr:`erring`.
+            values: what it takes; by default, what it had.
+        """
+        computed = computed_of(node, self.actual if values is None else values, self.seen)
+        return _difference(self.seen.values[node.name].reshape(computed.shape), computed.double())
+
+    def backwards(self) -> Iterator[fx.Node]:
+        """The nodes from the last to the first; of what is at hand, everything is known."""
+        for segment in reversed(self._segments):
+            self._fill(segment)
+            yield from reversed(segment)
+            self._drop(segment)
 
     @property
     def outputs(self) -> list[Any]:
@@ -77,47 +114,57 @@ class Pass:
             found.setdefault(node, []).append(source)
         return found
 
+    def _fill(self, segment: Sequence[fx.Node]) -> None:
+        """Compute what is not at hand of a segment, and how far it is from gold."""
+        several: dict[fx.Node, Any] = {}  # right results of operations that have several
+        for node in segment:
+            if node in self._kept and node in self.actual:
+                continue
+            touched = any(source in self.touched for source in taken_by(node))
+            golds = {source: several[source] if source in several else self.gold(source) for source in taken_by(node)}
+            right = computed_of(node, golds if touched else self.actual, self.seen)
+            if node not in self.actual:
+                self.actual[node] = self._actual(node, right, touched=touched)
+            if isinstance(right, (tuple, list)):
+                several[node] = right
+                self.touched.add(node)  # its parts may have errors of their own
+            if touched or node in self.erring:
+                self.touched.add(node)
+                _set_error(self, node, _of_equal_ones(self.actual[node], right))
 
-def passed(seen: Seen, given: Mapping[str, Any]) -> Pass:
-    """Every value of a run, and how far it is from gold.
+    def _actual(self, node: fx.Node, right: Any, *, touched: bool) -> Any:
+        """What a node had, as it was seen or computed from what was; ``right`` is what gold has."""
+        known = None if _repeats(node, self.seen) else self.seen.values.get(node.name)
+        if known is None:
+            return computed_of(node, self.actual, self.seen) if touched else right
+        if isinstance(right, torch.Tensor) and right.numel() == known.numel():
+            known = known.reshape(right.shape)
+            if is_floating(known) and is_floating(right):
+                self.erring.add(node)
+        self._seen.add(node)
+        return known
 
-    Args:
-        given: what gold has for some of the inputs, in float64; for the others, what the run had.
-    """
-    run, gold = Pass(seen), dict[fx.Node, Any]()
-    last = run.last_uses
-    for node in seen.graph.nodes:
-        if node.op == "output":
+    def _drop(self, segment: Sequence[fx.Node]) -> None:
+        for node in segment:
+            if node not in self._kept:
+                self.error.pop(node, None)
+                if node not in self._seen:
+                    del self.actual[node]
+
+
+def _segments(graph: fx.Graph) -> list[list[fx.Node]]:
+    """The nodes of a graph, an operation of several results together with these."""
+    found: list[list[fx.Node]] = [[]]
+    for node in graph.nodes:
+        if node.op in ("placeholder", "output") or node.target is operator.getitem:
             continue
-        if node.op == "placeholder":
-            run.actual[node] = seen.inputs.get(node.name)
-            gold[node] = given.get(node.name, run.actual[node])
-            if node.name in given:
-                run.touched.add(node)
-                _set_error(run, node, gold[node])
-            continue
-        computed = computed_of(node, run.actual, seen)
-        several = isinstance(computed, (tuple, list))  # whose parts may have an error of their own
-        touched = several or any(source in run.touched for source in taken_by(node))
-        gold[node] = computed_of(node, gold, seen) if touched else computed
-        known = None if _repeats(node, seen) else seen.values.get(node.name)
-        if known is not None and isinstance(computed, torch.Tensor) and computed.numel() == known.numel():
-            known = known.reshape(computed.shape)
-            if is_floating(known) and is_floating(computed):
-                run.residual[node] = _narrow(_difference(known, computed.double()))
-                touched = True
-        run.actual[node] = computed if known is None else known
-        if isinstance(gold[node], Unknown):
-            gold[node] = run.actual[node]
-        if touched:
-            run.touched.add(node)
-            gold[node] = _of_equal_ones(run.actual[node], gold[node])
-            _set_error(run, node, gold[node])
-        for source in last.get(node, ()):
-            del gold[source]
-            if isinstance(run.actual[source], (tuple, list)):
-                run.actual[source] = ()  # its parts have nodes of their own
-    return run
+        if len(found[-1]) >= SEGMENT:
+            found.append([])
+        open_still = [node]
+        while open_still:
+            found[-1].append(open_still.pop())
+            open_still += [user for user in found[-1][-1].users if user.target is operator.getitem]
+    return found
 
 
 def _repeats(node: fx.Node, seen: Seen) -> bool:
@@ -136,14 +183,14 @@ def _set_error(run: Pass, node: fx.Node, gold: Any) -> None:
     if not isinstance(actual, torch.Tensor) or not isinstance(gold, torch.Tensor) or actual.shape != gold.shape:
         return
     sources = taken_by(node)
-    if len(sources) == 1 and sources[0] in run.error and is_view(node) and node not in run.residual:
+    if len(sources) == 1 and sources[0] in run.error and is_view(node) and node not in run.erring:
         error = computed_of(node, run.error, run.seen)
         if not isinstance(error, Unknown):  # as where its strides do not allow that view
             run.error[node] = error
             return
     error = _difference(actual, gold.double()) if is_floating(actual) else gold
     if bool(error.any() if is_floating(actual) else (actual != gold).any()):
-        run.error[node] = _narrow(error) if is_floating(actual) else gold
+        run.error[node] = narrow(error) if is_floating(actual) else gold
 
 
 def _of_equal_ones(actual: Any, gold: Any) -> Any:
@@ -160,8 +207,8 @@ def _difference(actual: torch.Tensor, gold: torch.Tensor) -> torch.Tensor:
     return torch.where(actual.isinf() & (actual == gold.to(actual.dtype)), 0.0, error)
 
 
-def _narrow(error: torch.Tensor) -> torch.Tensor:
-    """In float32, which holds an error well enough, where it is in its range."""
+def narrow(error: torch.Tensor) -> torch.Tensor:
+    """In float32, which holds an error or a cotangent well enough, where it is in its range."""
     narrow = error.float()
     return narrow if bool(narrow.isfinite().all()) else error
 

@@ -24,7 +24,7 @@ from torch import fx
 from inductor_debug.models.torch_private import pytree
 from inductor_debug.stages.localize.derivatives import NoDerivative, derivative
 from inductor_debug.stages.localize.evaluation import Unknown, is_floating, taken_by
-from inductor_debug.stages.localize.frozen import Name, Step, add_to
+from inductor_debug.stages.localize.frozen import Cotangents, Name, Step, add_to
 from inductor_debug.stages.localize.passes import Pass, computed_of
 from inductor_debug.stages.localize.regions import is_view
 
@@ -58,12 +58,13 @@ class Shares:
 def shares_of(step: Step) -> Shares:
     """Shares of the values that were seen in a step whose outputs have an error."""
     found = Shares()
-    cotangents = [dict(each) for each in step.cotangents]
-    for each, given in zip(reversed(step.passes), reversed(cotangents), strict=True):
-        for node, value in _backward(each, given, found).items():
+    cotangents: list[Cotangents] = [{} for _ in step.passes]
+    for number in reversed(range(len(step.passes))):
+        each = step.passes[number]
+        for node, value in _backward(each, step.weights[number], cotangents.pop(), found).items():
             if node in each.links:
-                number, source = each.links[node]
-                add_to(cotangents[number], source, value)
+                earlier, source = each.links[node]
+                add_to(cotangents[earlier], source, value)
     return found
 
 
@@ -86,23 +87,30 @@ def fewest(step: Step, shares: Shares, target: float) -> list[Name]:
     return ranked[:enough]
 
 
-def _backward(run: Pass, cotangents: dict[fx.Node, Any], found: Shares) -> dict[fx.Node, torch.Tensor]:
-    """Take cotangents from a pass's outputs to its inputs; the shares of what lies between go into ``found``."""
+def _backward(
+    run: Pass, weights: Mapping[fx.Node, float], cotangents: Cotangents, found: Shares
+) -> dict[fx.Node, torch.Tensor]:
+    """Take cotangents from a pass's outputs to its inputs.
+
+    Args:
+        run: the pass.
+        weights: of the errors of what it gives to the step.
+        cotangents: what later passes want of it; emptied.
+        found: the shares of what lies between are added.
+    """
     parts: dict[fx.Node, dict[int, torch.Tensor]] = {}  # of operations with several results
-    back: dict[fx.Node, torch.Tensor] = {}
-    for node in reversed(run.seen.graph.nodes):
-        cotangent = cotangents.pop(node, None)
-        if node.op == "placeholder" and cotangent is not None:
-            back[node] = cotangent
-        if node.op != "call_function":
-            continue
-        if cotangent is not None and node in run.residual:
-            share = float((cotangent.reshape(run.residual[node].shape) * run.residual[node]).sum())
-            name = run.seen.id, node.name
+    for node in run.backwards():
+        if node in weights:
+            add_to(cotangents, node, run.error[node].double() * weights[node])
+        cotangent = cotangents.pop(node).double() if node in cotangents else None
+        if cotangent is not None and node in run.erring:
+            residual, name = run.residual(node), (run.seen.id, node.name)
+            share = float((cotangent.reshape(residual.shape) * residual).sum())
             found.own[name] = found.own.get(name, 0.0) + share
         if node.target is operator.getitem:
             if cotangent is not None:
-                parts.setdefault(taken_by(node)[0], {})[node.args[1]] = cotangent
+                place: Any = node.args[1]
+                parts.setdefault(taken_by(node)[0], {})[place] = cotangent
             continue
         wanted = parts.pop(node, {}) if cotangent is None else {0: cotangent}
         if not wanted:
@@ -119,7 +127,10 @@ def _backward(run: Pass, cotangents: dict[fx.Node, Any], found: Shares) -> dict[
             continue
         for source, value in gradients.items():
             add_to(cotangents, source, value)
-    return back
+    for node in run.placeholders:
+        if node in weights:
+            add_to(cotangents, node, run.error[node].double() * weights[node])
+    return cotangents
 
 
 def _differentiated(run: Pass, node: fx.Node, wanted: Mapping[int, torch.Tensor], found: Shares) -> dict[fx.Node, Any]:

@@ -145,6 +145,35 @@ def test_a_result_of_several_is_mended_though_nothing_before_it_is_wrong() -> No
     assert step.remaining([("g0.forward", "mean")]) < 1e-3 and step.remaining([]) == pytest.approx(1, abs=1e-4)
 
 
+def test_of_a_long_graph_only_what_other_segments_take_is_kept() -> None:
+    def long(graph: fx.Graph, x: fx.Node) -> fx.Node:
+        for number in range(300):
+            x = named(graph, f"sin_{number}", aten.sin.default, x)
+        return x
+
+    torch.manual_seed(0)
+    wrong = {f"sin_{number}": 1e-4 * torch.randn(50) for number in range(300)}
+    step = step_of(seen_of(graph_of(long, 1), [torch.randn(50)], wrong))
+    (run,) = step.passes
+    segments = 300 / passes.SEGMENT
+    assert len(run.erring) == 300 and segments < len(run.error) < segments + 2
+    found = shares_of(step)
+    assert len(found.own) == 300 and found.closure == pytest.approx(1, abs=1e-3)
+    assert len(run.error) < segments + 2
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_shares_do_not_depend_on_segments(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = compiled(backend, "training", torch.bfloat16)
+    monkeypatch.setattr(passes, "SEGMENT", 2)
+    small = compiled(backend, "training", torch.bfloat16)
+    assert small.localization.closure == pytest.approx(1, abs=0.02)
+    names = [(row.graph, row.node) for row in whole.rows if row.share is not None]
+    assert names == [(row.graph, row.node) for row in small.rows if row.share is not None]
+    for mine, other in zip(whole.rows, small.rows, strict=True):
+        assert (mine.share, mine.decisions) == pytest.approx((other.share, other.decisions), abs=1e-4)
+
+
 def test_attention_has_its_derivative_forward_and_backward() -> None:
     """The formulas give what torch's own operators give, and their derivatives agree with differences."""
     torch.manual_seed(0)
@@ -267,10 +296,10 @@ def test_an_error_whose_strides_do_not_allow_a_view_is_found_otherwise() -> None
     torch.manual_seed(0)
     graph, x = graph_of(viewed, 1), torch.randn(3, 4)
     seen = seen_of(graph, [x], {"sin": 1e-3 * torch.randn(3, 4)})
-    step = step_of(seen)
-    step.passes[0].error = {node: error.t().contiguous().t() for node, error in step.passes[0].error.items()
-                            if node.name == "sin"}  # fmt: skip
-    (node,) = (item for item in graph.nodes if item.name == "view")
-    gold = step.passes[0].actual[node].double() - 1e-3
-    passes._set_error(step.passes[0], node, gold)
-    torch.testing.assert_close(step.passes[0].error[node], torch.full((12,), 1e-3))
+    (run,) = step_of(seen).passes
+    moved, node = (next(item for item in graph.nodes if item.name == name) for name in ("sin", "view"))
+    run.error = {moved: run.error[moved].t().contiguous().t()} if moved in run.error else {
+        moved: run.residual(moved).float().t().contiguous().t()}  # fmt: skip
+    run.actual[node] = x.sin().reshape(12).double()
+    passes._set_error(run, node, run.actual[node] - 1e-3)
+    torch.testing.assert_close(run.error[node], torch.full((12,), 1e-3))
