@@ -57,7 +57,7 @@ class Place:
     """An operation, or several that only together are wrong.
 
     Attributes:
-        graph, node, target: of the operation; of several the last.
+        graph, node, target: of the operation; of several the last. ``placeholder`` is an input of the graph.
         operations: names of the nodes; one where a single operation is at fault.
         original, module, source, kernel: as of :class:`NodeRow`.
         sources: file:line of each of ``operations``.
@@ -143,7 +143,7 @@ class MendedRun:
     """A run of the case in which some operations were computed in float64, and the others by the backend.
 
     Attributes:
-        operations: those, as ``graph node``.
+        operations: those, as ``graph node``; inputs were given contiguous.
         verdict: of the comparison of that run; ``not established: `` and why where there was none.
         ratio: error over floor of what is worst in it.
     """

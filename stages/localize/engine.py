@@ -188,9 +188,10 @@ class Engine:
             search.run()
             if not search.found:
                 search.alone()
-            graph = LookedAt(seen, reference.origins[seen.id], list(search.compared.values()))
+            compared = search.compared | {item.local.region.node.name: item.local for item in search.found}
+            graph = LookedAt(seen, reference.origins[seen.id], list(compared.values()))
             self.graphs.append(graph)
-            self.missing += search.missing
+            self.missing += search.missing + search.otherwise
             for item in search.found:
                 operations = list(item.operations)
                 kind = "operation" if len(operations) == 1 else "region"

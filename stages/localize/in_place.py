@@ -12,6 +12,9 @@ What is cut is given to the backend as a graph of its own, with the views throug
 A view may be what is wrong. Where a backend does not take parts from inside a graph, it is given the graph's
 beginnings: the shortest one that is wrong ends in the operation at fault.
 
+To cut makes inputs of values that are none in the graph. Where a part is wrong, the backend is asked whether it reads
+what the part receives as it is laid out. What it does not is given contiguous; an input of the graph is named.
+
 A fault may need calls before: a part is then called on what it received in another run, as often as the case was.
 """
 
@@ -21,6 +24,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import fx
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.localize import pieces
@@ -35,6 +39,7 @@ SMALLER_AT_MOST = 96
 """Compilations that making a part smaller may take."""
 
 ALONE = "alone"
+HIDDEN = "alone, and not in what its whole graph gives"
 TOGETHER = "only when these operations are compiled together"
 SMALLER = "when these operations are compiled together; not all of their parts could be compiled by themselves"
 BEGINNING = "in the shortest beginning of the graph that is wrong; parts from inside it could not be compiled"
@@ -131,6 +136,8 @@ class Search:
         found: in the order in which they were found.
         missing: what could not be looked at.
         compared: by node, the last comparison of each value.
+        right: whether the whole graph is, as it was given to the backend first.
+        misread: values that the backend, given them, reads rightly only where they are contiguous.
     """
 
     seen: Seen
@@ -143,7 +150,17 @@ class Search:
     found: list[AtFault] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     compared: dict[str, Local] = field(default_factory=dict)
+    right: bool = False
+    misread: dict[fx.Node, Local] = field(default_factory=dict)
+    _asked: set[fx.Node] = field(default_factory=set)
     _operations: list[fx.Node] = field(default_factory=list)
+
+    @property
+    def otherwise(self) -> list[str]:
+        """What parts were given otherwise than the graph has it, in words."""
+        inside = ", ".join(node.name for node in self.misread if node.op != "placeholder")
+        why = "no inputs there, and the backend reads such inputs rightly only where they are contiguous"
+        return [f"{self.seen.id} {inside} as laid out in the graph: {why}"] if inside else []
 
     def run(self) -> None:
         """Look, and look again without what was found, until the rest is right.
@@ -156,6 +173,7 @@ class Search:
             if not self._look(self._operations):
                 if len(self.missing) == refused:
                     self.missing.clear()  # parts that could not be looked at by themselves are right in the whole
+                    self.right = not self.found
                 return
             known = {node for item in self.found for node in item.looked_at}
             self._operations = [node for node in self._operations if node not in known]
@@ -233,7 +251,8 @@ class Search:
             parts = tuple(node for node in view[0].users if node.target is operator.getitem)
             self.found.append(AtFault(view[:1], view[1], pieces.VIEW, views=(view[0], *parts)))
             return
-        self.found.append(AtFault(part.operations, wrong, ALONE + _written(wrong), part.operations))
+        shows = HIDDEN if self.right else ALONE
+        self.found.append(AtFault(part.operations, wrong, shows + _written(wrong), part.operations))
 
     def _beginnings(self, operations: Sequence[fx.Node]) -> bool:
         """Whether the operation at fault in a part was found by beginnings of the graph that end in it."""
@@ -294,18 +313,42 @@ class Search:
         """Parts side by side in one compilation, compared; or why they could not be compiled or run."""
 
         def compared() -> list[Local]:
-            whole = pieces.side_by_side([pieces.piece_of(self.seen, part, part.results) for part in parts])
-            earlier = [] if self.before is None else pieces.side_by_side(
-                [pieces.piece_of(self.before, part, part.results) for part in parts]).inputs  # fmt: skip
+            whole = self._piece(self.seen, parts)
+            earlier = [] if self.before is None else self._piece(self.before, parts).inputs
             ran = pieces.run(whole, pieces.compiled(whole, self.adapter), [earlier] * self.calls)
             written = [pieces.differing(node, ran.inputs[node.name], ran.written[node.name]) for node in ran.graph.nodes
                        if node.name in ran.written]  # fmt: skip
             return written + Replay(ran, factor=self.factor, known=self.seen.values).locals(confirmed=confirmed)
 
         found = pieces.attempted(compared)
+        if not isinstance(found, str) and any(local.wrong for local in found) and self._misreads(parts):
+            found = pieces.attempted(compared)
         if not isinstance(found, str):
             self.compared |= {local.region.node.name: local for local in found}
         return found
+
+    def _piece(self, seen: Seen, parts: Sequence[Part]) -> pieces.Piece:
+        each = [pieces.piece_of(seen, part, part.results, self.misread) for part in parts]
+        whole = pieces.side_by_side(each)
+        if any(node in self.misread for part in parts for node in part.received):
+            FakeTensorProp(whole.module).propagate(*whole.inputs)  # other strides come out too
+        return whole
+
+    def _misreads(self, parts: Sequence[Part]) -> bool:
+        """Whether, of what parts receive and was not asked for yet, the backend reads something only contiguous."""
+        received = {node: None for part in parts for node in part.received if node not in self._asked}
+        self._asked |= set(received)
+        strided = [node for node in received if not _contiguous(node)]
+        found = pieces.misread(self.seen, strided, self.adapter) if strided else {}
+        self.misread |= found
+        inputs = [(node, local) for node, local in found.items() if node.op == "placeholder"]
+        self.found += [AtFault((node,), local, pieces.MISREAD) for node, local in inputs]
+        return bool(found)
+
+
+def _contiguous(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return not isinstance(value, torch.Tensor) or value.is_contiguous()
 
 
 def _written(local: Local) -> str:

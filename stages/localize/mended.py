@@ -2,7 +2,7 @@
 
 AOTAutograd's graphs are cut around those operations. They are computed in float64 from what the backend gave them, and
 rounded once; the rest is compiled by the backend, in the pieces that are left. So what shows only when operations are
-fused across a cut is mended too.
+fused across a cut is mended too. An input at fault is given contiguous.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -63,10 +63,13 @@ class Mended(AcceleratorAdapter):
         self, gm: fx.GraphModule, example_inputs: Sequence[torch.Tensor]
     ) -> Callable[..., Sequence[torch.Tensor]]:
         graph = self.record(gm).id
-        here = {(graph, node.name) for node in gm.graph.nodes if node.op == "call_function"} & self.operations
+        nodes = {(graph, node.name): node for node in gm.graph.nodes if node.op in ("call_function", "placeholder")}
+        here = self.operations & set(nodes)
         self.done |= here
         if not here:
             return self.inner.compile(gm, example_inputs)
+        for node in (nodes[name] for name in here if nodes[name].op == "placeholder"):
+            node.meta["val"] = node.meta["val"].contiguous()  # as which it is laid out
         runs = runs_of(gm, lambda node: (graph, node.name) not in here)
         return Parted(gm, runs, self.inner, lambda piece: _Wide(piece).run)
 

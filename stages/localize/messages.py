@@ -127,7 +127,7 @@ def _accounted(found: Localization) -> str:
 
 
 def _mended(runs: Sequence[MendedRun]) -> str:
-    """What runs with what was found computed in float64 say."""
+    """What runs with what was found mended say."""
     told = []
     for number, run in enumerate(runs):
         if number == 0:
@@ -135,9 +135,7 @@ def _mended(runs: Sequence[MendedRun]) -> str:
         else:
             what = f"{_first(run.operations)} alone"
         ratio = "" if run.ratio is None else f", at most {short(run.ratio)} floors"
-        told.append(
-            f"With {what} computed in float64 and the rest by the backend, the verdict is {run.verdict}{ratio}."
-        )
+        told.append(f"With {what} mended and the rest by the backend, the verdict is {run.verdict}{ratio}.")
     return " ".join(told)
 
 

@@ -70,6 +70,8 @@ def neighbours(seen: Seen, nodes: Sequence[fx.Node], adapter: AcceleratorAdapter
 
 def _piece(seen: Seen, nodes: Sequence[fx.Node]) -> Piece | None:
     """The operation and what it received; what was not seen of that is as torch computes it from what was."""
+    if any(node.op != "call_function" for node in nodes):
+        return None
     part = part_of(seen.graph, nodes, views=False)
     several = {node for node in nodes if not isinstance(node.meta.get("val"), torch.Tensor)}
     results = [node for node in part.members if (node in nodes and node not in several)

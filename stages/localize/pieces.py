@@ -28,6 +28,7 @@ aten = torch.ops.aten
 Result = TypeVar("Result")
 
 VIEW = "alone, as a view of what it takes"
+MISREAD = "in what reads it as it is laid out, and not where it is contiguous"
 
 
 class Part(Protocol):
@@ -107,13 +108,14 @@ def apart(parts: Sequence[Piece]) -> tuple[Piece, list[list[str]]]:
     return Piece(fx.GraphModule(parts[0].module, graph), inputs, [name for each in names for name in each]), names
 
 
-def piece_of(seen: Seen, part: Part, results: Sequence[fx.Node]) -> Piece:
+def piece_of(seen: Seen, part: Part, results: Sequence[fx.Node], contiguous: Container[fx.Node] = ()) -> Piece:
     """A part of a run.
 
     Args:
         seen: the run, which has the values that the part received.
         part: of its graph.
-        results: members, whose values the piece gives.
+        results: nodes of it whose values the piece gives.
+        contiguous: what it is given contiguous, whatever the graph says.
 
     Raises:
         KeyError: a received value was not seen.
@@ -125,8 +127,10 @@ def piece_of(seen: Seen, part: Part, results: Sequence[fx.Node]) -> Piece:
     for node in (*sizes, *part.received):
         copies[node] = graph.placeholder(node.name)
         copies[node].meta = dict(node.meta)
+        if node in contiguous and isinstance(node.meta.get("val"), torch.Tensor):
+            copies[node].meta["val"] = node.meta["val"].contiguous()
         value = (seen.inputs if node.op == "placeholder" else seen.values)[node.name]
-        inputs.append(_laid_out(value, node.meta.get("val")))
+        inputs.append(_laid_out(value, copies[node].meta.get("val")))
     for node in part.members:
         copies[node] = graph.node_copy(node, copies.__getitem__)
     graph.output(tuple(copies[node] for node in results))
@@ -183,16 +187,46 @@ def wrong_view(seen: Seen, views: Iterable[fx.Node], adapter: AcceleratorAdapter
     return None
 
 
-READS: tuple[tuple[Any, tuple[Any, ...]], ...] = ((aten.clone.default, ()), (aten.mul.Tensor, (1,)))
+def misread(seen: Seen, nodes: Sequence[fx.Node], adapter: AcceleratorAdapter) -> dict[fx.Node, Local]:
+    """Of values that are not contiguous, those that a backend which is given them reads otherwise than torch.
+
+    As of :func:`wrong_view`, by both of two operations. Given contiguous, it reads them rightly.
+    """
+    left = list(nodes)
+    found: dict[fx.Node, Local] = {}
+    for contiguous, wrong in (((), True), (nodes, False)):
+        for read in READS:
+            if not left:
+                return {}
+            piece = piece_of(seen, Region(left[0], (), tuple(left)), left, contiguous)
+            each = attempted(partial(_reads, piece, left, read, adapter))
+            if isinstance(each, str) and len(left) > 1:
+                return {key: local for node in nodes for key, local in misread(seen, [node], adapter).items()}
+            if isinstance(each, str):
+                return {}
+            found = {local.region.node: local for local in each if wrong} or found
+            left = [local.region.node for local in each if local.wrong is wrong]
+    return {node: found[node] for node in left}
 
 
-def _read(seen: Seen, view: fx.Node, read: tuple[Any, tuple[Any, ...]], adapter: AcceleratorAdapter) -> Local | None:
+Read = tuple[Any, tuple[Any, ...]]
+"""An operator that changes no number, and its further arguments."""
+
+READS: tuple[Read, ...] = ((aten.clone.default, ()), (aten.mul.Tensor, (1,)))
+
+
+def _read(seen: Seen, view: fx.Node, read: Read, adapter: AcceleratorAdapter) -> Local | None:
     """The first result of a view that an operation reads otherwise than torch."""
     several = not isinstance(view.meta.get("val"), torch.Tensor)
     parts = [node for node in view.users if node.target is operator.getitem] if several else [view]
     members = (view, *parts) if several else (view,)
     part = Region(view, members, tuple(taken_by(view)))
     piece = piece_of(held(seen, part.received), part, parts)
+    return next((local for local in _reads(piece, parts, read, adapter) if local.wrong), None)
+
+
+def _reads(piece: Piece, nodes: Sequence[fx.Node], read: Read, adapter: AcceleratorAdapter) -> list[Local]:
+    """The results of a piece, those of ``nodes``, as an operation reads them, against torch."""
     graph = piece.module.graph
     (output,) = (node for node in graph.nodes if node.op == "output")
     target, more = read
@@ -206,9 +240,8 @@ def _read(seen: Seen, view: fx.Node, read: tuple[Any, tuple[Any, ...]], adapter:
     piece = replace(piece, results=[node.name for node in reads])
     right = piece.module(*piece.inputs)
     ran = run(piece, compiled(piece, adapter))
-    each = [differing(node, value, ran.values[name])
-            for node, value, name in zip(parts, right, piece.results, strict=True)]  # fmt: skip
-    return next((local for local in each if local.wrong), None)
+    return [differing(node, value, ran.values[name])
+            for node, value, name in zip(nodes, right, piece.results, strict=True)]  # fmt: skip
 
 
 def differing(node: fx.Node, right: torch.Tensor, value: torch.Tensor) -> Local:

@@ -47,5 +47,5 @@ def place_of(graph: str, nodes: list[fx.Node], origins: Mapping[str, Origin], ke
     """
     last, each = nodes[-1], [origins.get(node.name, Origin()) for node in nodes]
     names, sources, origin = [node.name for node in nodes], [item.source for item in each], each[-1]
-    return Place(graph, last.name, str(last.target), names, origin.original, origin.module, origin.source, kernel,
-                 sources)  # fmt: skip
+    target = str(last.target if last.op == "call_function" else last.op)
+    return Place(graph, last.name, target, names, origin.original, origin.module, origin.source, kernel, sources)
