@@ -71,13 +71,13 @@ def default_tolerances(reference: torch.dtype, test: torch.dtype) -> tuple[float
 
 def _as_bits(values: torch.Tensor) -> torch.Tensor:
     """The bit patterns of a floating tensor, as a signed integer tensor of its width."""
-    return values.contiguous().view(_BITS[values.element_size()])
+    return values.resolve_neg().contiguous().view(_BITS[values.element_size()])
 
 
 def same_bits(reference: torch.Tensor, test: torch.Tensor) -> torch.Tensor:
     """Elementwise, for tensors of one dtype: True where the stored bits are equal (so -0.0 differs from 0.0)."""
     if reference.dtype.is_complex:
-        return same_bits(torch.view_as_real(reference), torch.view_as_real(test)).all(-1)
+        return same_bits(*(torch.view_as_real(side.resolve_conj()) for side in (reference, test))).all(-1)
     return _as_bits(reference) == _as_bits(test)
 
 

@@ -13,6 +13,7 @@ from inductor_debug.stages.numerics import one_pass
 from inductor_debug.stages.numerics.accumulator import Accumulator
 from inductor_debug.stages.numerics.boxes import boxes
 from inductor_debug.stages.numerics.comparison import compare_tensors
+from inductor_debug.stages.numerics.formats import same_bits
 from inductor_debug.stages.numerics.records import TensorComparison
 
 SHAPE = (6, 10, 14)
@@ -221,3 +222,11 @@ def test_complex_tensors_of_any_strides(dtype: torch.dtype) -> None:
     for view in (lambda z: z.t(), lambda z: z[::2, ::2], lambda z: z[:, 1:3]):
         found, plain = (compare_tensors(*sides) for sides in ((view(x), view(y)), (view(x).clone(), view(y).clone())))
         assert (found.verdict, found.max_ulp, found.max_abs) == (plain.verdict, plain.max_ulp, plain.max_abs)
+
+
+def test_bits_of_what_is_not_conjugated_or_negated_yet_are_those_that_it_has() -> None:
+    value = torch.randn(6, dtype=torch.complex64)
+    lazy, negated = value.conj(), torch._neg_view(value.real.contiguous())
+    assert lazy.is_conj() and negated.is_neg()
+    assert bool(same_bits(lazy, lazy.resolve_conj()).all()) and not bool(same_bits(lazy, value).any())
+    assert bool(same_bits(negated, -value.real).all()) and not bool(same_bits(negated, value.real).any())
