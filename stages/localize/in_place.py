@@ -8,6 +8,10 @@ though neither of its halves is, is made smaller as long as it stays wrong; only
 A result that is bit for bit torch's own is right: torch's rounding is in every floor. The others are held against
 float64, by one draw of the noise as long as parts have halves, and by several before anything is called wrong.
 
+The rest is looked at again without the operations that are wrong by themselves. Others that were found stay in the
+parts, since each may be wrong with one more too. What such a one takes and gives is then a result of the part: float64
+starts anew from what it gives, which is not compared.
+
 What is cut is given to the backend as a graph of its own, with the views through which the graph takes and gives it.
 A view may be what is wrong. Where a backend does not take parts from inside a graph, it is given the graph's
 beginnings: the shortest one that is wrong ends in the operation at fault.
@@ -67,7 +71,12 @@ class Part:
 
 
 def part_of(
-    graph: fx.Graph, operations: Sequence[fx.Node], *, views: bool = True, without: Container[fx.Node] = ()
+    graph: fx.Graph,
+    operations: Sequence[fx.Node],
+    *,
+    views: bool = True,
+    without: Container[fx.Node] = (),
+    given: Container[fx.Node] = (),
 ) -> Part:
     """The part that some operations of a graph are.
 
@@ -75,6 +84,7 @@ def part_of(
         operations: of ``graph``.
         views: whether the views through which they take what they take are members too.
         without: views that are no members.
+        given: what of the members is a result whoever takes it.
     """
     members: dict[fx.Node, None] = {}
     wanted = set(operations)
@@ -94,7 +104,7 @@ def part_of(
     constants = {item: None for item in graph.nodes if item.op == "get_attr" and item in taken}
     received = [item for item in graph.nodes if item in taken and item not in members and item not in constants]
     results = [node for node in made if isinstance(node.meta.get("val"), torch.Tensor)
-               and any(user not in members for user in node.users)]  # fmt: skip
+               and (node in given or any(user not in members for user in node.users))]  # fmt: skip
     places = {node: index for index, node in enumerate(graph.nodes)}
     ordered = sorted([*members, *constants], key=places.__getitem__)
     return Part(tuple(operations), tuple(ordered), tuple(received), tuple(results))
@@ -108,14 +118,14 @@ class AtFault:
         operations: that at fault; several where no single one is.
         local: the comparison that shows it.
         shows: how, in words.
-        looked_at: operations that are looked at no more.
+        known: those of the operations whose values are known to be wrong.
         views: views that are given to no part any more.
     """
 
     operations: tuple[fx.Node, ...]
     local: Local
     shows: str
-    looked_at: tuple[fx.Node, ...] = ()
+    known: tuple[fx.Node, ...] = ()
     views: tuple[fx.Node, ...] = ()
 
 
@@ -163,20 +173,29 @@ class Search:
         return [f"{self.seen.id} {inside} as laid out in the graph: {why}"] if inside else []
 
     def run(self) -> None:
-        """Look, and look again without what was found, until the rest is right.
+        """Look, and look again beside what was found, until the rest is right.
 
         A fault of operations that are only together wrong may stand where a part was cut for the sake of another.
         """
         self._operations = [node for node in self.seen.graph.nodes if computes(node)]
-        while self._operations:
+        while rest := [node for node in self._operations if node not in self._wrong_alone]:
             refused = len(self.missing)
-            if not self._look(self._operations):
+            if not self._look(rest) and not (self.found and len(self.missing) > refused and self._beginnings(rest)):
                 if len(self.missing) == refused:
                     self.missing.clear()  # parts that could not be looked at by themselves are right in the whole
-                    self.right = not self.found
+                    given = (self.compared.get(node.name) for node in self._part(rest).results)
+                    self.right = not self.found and all(local and local.row is not None for local in given)
                 return
-            known = {node for item in self.found for node in item.looked_at}
-            self._operations = [node for node in self._operations if node not in known]
+
+    @property
+    def _wrong_alone(self) -> set[fx.Node]:
+        return {node for item in self.found if item.known == item.operations for node in item.operations}
+
+    @property
+    def _given(self) -> set[fx.Node]:
+        """Values that are known to be wrong."""
+        known = {node for item in self.found for node in item.known}
+        return known | {user for node in known for user in node.users if user.target is operator.getitem}
 
     def alone(self) -> None:
         """Each operation on what torch gave it; those that are alike are compiled side by side.
@@ -242,7 +261,9 @@ class Search:
         return True
 
     def _part(self, operations: Sequence[fx.Node]) -> Part:
-        return part_of(self.seen.graph, operations, without={view for item in self.found for view in item.views})
+        views = {view for item in self.found for view in item.views}
+        taken = {node for item in self.found for known in item.known for node in taken_by(known)}
+        return part_of(self.seen.graph, operations, without=views, given=self._given | taken)
 
     def _single(self, part: Part, wrong: Local) -> None:
         """An operation that is wrong alone, or the view by which it is."""
@@ -256,21 +277,18 @@ class Search:
 
     def _beginnings(self, operations: Sequence[fx.Node]) -> bool:
         """Whether the operation at fault in a part was found by beginnings of the graph that end in it."""
-        first = self._operations.index(operations[0])
-        right, wrong = first, first + len(operations)
-        shown = self._wrong(self._operations[:wrong], confirmed=True)
+        right, wrong = self._operations.index(operations[0]), self._operations.index(operations[-1]) + 1
+        shown, before = self._wrong(self._operations[:wrong], confirmed=True), None
         while wrong - right > 1 and isinstance(shown, Local):
             middle = (right + wrong) // 2
             found = self._wrong(self._operations[:middle], confirmed=True)
-            if isinstance(found, str):
-                return False
-            if found is None:
-                right = middle
-            else:
+            if isinstance(found, Local):
                 wrong, shown = middle, found
+            else:  # right, or not compiled: another one may be
+                right, before = middle, found
         ended = (self._operations[wrong - 1],)
         names = {node.name for node in self._part(ended).members}
-        if not isinstance(shown, Local) or shown.region.node.name not in names:
+        if before is not None or not isinstance(shown, Local) or shown.region.node.name not in names:
             return False
         self.found.append(AtFault(ended, shown, BEGINNING, ended))
         return True
@@ -291,7 +309,11 @@ class Search:
             if chunk == 1 and (len(kept) == before or not tries):
                 break
             chunk = max(chunk // 2, 1)
-        self.found.append(AtFault(tuple(kept), wrong, shows + _written(wrong), tuple(kept)))
+        maker = next(node for node in self.seen.graph.nodes if node.name == wrong.region.node.name)
+        while maker not in kept and maker.op == "call_function":
+            (maker, *_) = taken_by(maker)
+        known = (maker,) if maker in kept and shows == TOGETHER else tuple(kept)
+        self.found.append(AtFault(tuple(kept), wrong, shows + _written(wrong), known))
 
     def _wrong(self, operations: Sequence[fx.Node], *, confirmed: bool) -> Local | str | None:
         """The first wrong result of a part that the backend compiled and ran; why it could not, or None."""
@@ -300,7 +322,7 @@ class Search:
             self.missing.append(f"{span}: time was up")
             return "time was up"
         part = self._part(operations)
-        if not part.results:
+        if self._given.issuperset(part.results):
             return None
         self.progress(f"{self.seen.id}: {len(operations)} operations from {operations[0].name} on by the backend")
         found = self._attempted([part], confirmed=confirmed)
@@ -318,13 +340,16 @@ class Search:
             ran = pieces.run(whole, pieces.compiled(whole, self.adapter), [earlier] * self.calls)
             written = [pieces.differing(node, ran.inputs[node.name], ran.written[node.name]) for node in ran.graph.nodes
                        if node.name in ran.written]  # fmt: skip
-            return written + Replay(ran, factor=self.factor, known=self.seen.values).locals(confirmed=confirmed)
+            without = {node.name for node in self._given}
+            replay = Replay(ran, factor=self.factor, known=self.seen.values, without=without)
+            return written + replay.locals(confirmed=confirmed)
 
         found = pieces.attempted(compared)
         if not isinstance(found, str) and any(local.wrong for local in found) and self._misreads(parts):
             found = pieces.attempted(compared)
         if not isinstance(found, str):
-            self.compared |= {local.region.node.name: local for local in found}
+            told = [local for local in found if local.row is not None or local.region.node.name not in self.compared]
+            self.compared |= {local.region.node.name: local for local in told}
         return found
 
     def _piece(self, seen: Seen, parts: Sequence[Part]) -> pieces.Piece:

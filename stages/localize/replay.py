@@ -12,7 +12,7 @@ The floor is that of the verdict on outputs (:mod:`stages.kerneldiff.other_round
 in its own dtypes and rounded otherwise, :class:`stages.sides.rounded.Rounded`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -96,19 +96,27 @@ class Replay:
         seed: of the other roundings.
         factor: error over floor above which a value is wrong.
         known: what torch gave for some of the values, from the same inputs; bit for bit the same is right.
+        without: values that are not compared.
 
     Attributes:
         regions: of each seen value that was computed, in the graph's order.
     """
 
     def __init__(
-        self, seen: Seen, *, seed: int = 0, factor: float = 4.0, known: Mapping[str, torch.Tensor] | None = None
+        self,
+        seen: Seen,
+        *,
+        seed: int = 0,
+        factor: float = 4.0,
+        known: Mapping[str, torch.Tensor] | None = None,
+        without: Collection[str] = (),
     ) -> None:
         self.seen, self.seed, self.factor, self.known = seen, seed, factor, known or {}
+        self._all_compared = not any(name in seen.values for name in without)
         self._order = {node: index for index, node in enumerate(seen.graph.nodes)}
         found = (self.region(node, whole=True) for node in seen.graph.nodes
                  if isinstance(seen.values.get(node.name), torch.Tensor) and node.op == "call_function"
-                 and node.target not in UNSET)  # fmt: skip
+                 and node.target not in UNSET and node.name not in without)  # fmt: skip
         self.regions = [region for region in found if region.operations]
         tensors = (item for item in pytree.tree_leaves(dict(seen.inputs)) if isinstance(item, torch.Tensor))
         self._device = next((tensor.device for tensor in tensors), torch.device("cpu"))
@@ -124,7 +132,7 @@ class Replay:
         Args:
             over: asked before each value; once it is true, no further one is compared.
             confirmed: whether what is wrong by one draw of the noise is judged by several; False: the first such value
-                ends the comparison.
+                ends the comparison, unless it may be so by one that is not compared.
         """
         found = {local.region.node: local for local in self._judged(self.regions, over, confirmed=confirmed)}
         by_memory = [self.region(node, whole=False) for node, local in found.items() if local.wrong]
@@ -170,7 +178,7 @@ class Replay:
                 continue
             local, value, gold = self._compared(region, exact.value(region), rounded.value(region))
             found.append(local)
-            if not confirmed and local.wrong:
+            if not confirmed and local.wrong and self._all_compared:
                 break
             few = 0 < value.numel() < FEW
             if confirmed and (local.wrong or few or is_steady(local)) and local.row is not None:

@@ -1,7 +1,7 @@
 """A run in which what was found is mended."""
 
 import torch
-from test_localize_pieces import Dense
+from test_localize_strides import Dense
 from torch import Tensor, nn
 
 from inductor_debug.models.case import Case
