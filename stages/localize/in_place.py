@@ -10,7 +10,7 @@ float64, by one draw of the noise as long as parts have halves, and by several b
 
 The rest is looked at again without the operations that are wrong by themselves. Others that were found stay in the
 parts, since each may be wrong with one more too. What such a one takes and gives is then a result of the part: float64
-starts anew from what it gives, which is not compared.
+starts anew from what it gives, which is not compared. If they make others wrong too, all of them are left out.
 
 What is cut is given to the backend as a graph of its own, with the views through which the graph takes and gives it.
 A view may be what is wrong. Where a backend does not take parts from inside a graph, it is given the graph's
@@ -24,7 +24,7 @@ A fault may need calls before: a part is then called on what it received in anot
 
 import operator
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import fx
@@ -178,7 +178,7 @@ class Search:
         A fault of operations that are only together wrong may stand where a part was cut for the sake of another.
         """
         self._operations = [node for node in self.seen.graph.nodes if computes(node)]
-        while rest := [node for node in self._operations if node not in self._wrong_alone]:
+        while rest := [node for node in self._operations if node not in self._left_out]:
             refused = len(self.missing)
             if not self._look(rest) and not (self.found and len(self.missing) > refused and self._beginnings(rest)):
                 if len(self.missing) == refused:
@@ -188,7 +188,7 @@ class Search:
                 return
 
     @property
-    def _wrong_alone(self) -> set[fx.Node]:
+    def _left_out(self) -> set[fx.Node]:
         return {node for item in self.found if item.known == item.operations for node in item.operations}
 
     @property
@@ -313,7 +313,12 @@ class Search:
         while maker not in kept and maker.op == "call_function":
             (maker, *_) = taken_by(maker)
         known = (maker,) if maker in kept and shows == TOGETHER else tuple(kept)
-        self.found.append(AtFault(tuple(kept), wrong, shows + _written(wrong), known))
+        spread = {item.operations for item in self.found if set(item.operations) <= set(kept)}
+        self.found = [
+            replace(item, known=item.operations) if item.operations in spread else item for item in self.found
+        ]
+        if not spread:  # else it is what was found before, that makes others wrong too
+            self.found.append(AtFault(tuple(kept), wrong, shows + _written(wrong), known))
 
     def _wrong(self, operations: Sequence[fx.Node], *, confirmed: bool) -> Local | str | None:
         """The first wrong result of a part that the backend compiled and ran; why it could not, or None."""
