@@ -11,7 +11,7 @@ from torch import fx
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.input_draws import drawn_inputs
-from inductor_debug.stages.artifacts.localization import Culprit, Localization, MendedRun, NodeRow, Share
+from inductor_debug.stages.artifacts.localization import Culprit, Localization, MendedRun, NodeRow
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.formatting import counted, in_one_line
 from inductor_debug.stages.localize import messages
@@ -23,7 +23,7 @@ from inductor_debug.stages.localize.frozen import Name
 from inductor_debug.stages.localize.in_place import Search
 from inductor_debug.stages.localize.kinds import kind_of
 from inductor_debug.stages.localize.links import Ends, ends_of
-from inductor_debug.stages.localize.looked_at import LookedAt, unchecked
+from inductor_debug.stages.localize.looked_at import LookedAt, largest, unchecked
 from inductor_debug.stages.localize.mended import Judge, mended_run
 from inductor_debug.stages.localize.neighbours import neighbours
 from inductor_debug.stages.localize.observed import Observer
@@ -32,7 +32,7 @@ from inductor_debug.stages.localize.reference import reference_run
 from inductor_debug.stages.localize.regions import Seen
 from inductor_debug.stages.localize.replay import Local, Replay, is_steady
 from inductor_debug.stages.localize.shares import Shares
-from inductor_debug.stages.localize.sources import Origin, origins_of_lowered
+from inductor_debug.stages.localize.sources import origins_of_lowered
 from inductor_debug.stages.localize.suspects import Found, explained, narrowed
 from inductor_debug.stages.numerics.formats import same_bits
 from inductor_debug.stages.sides import running as sides
@@ -40,9 +40,6 @@ from inductor_debug.stages.sides import running as sides
 log = logging.getLogger(__name__)
 
 OBSERVED, PIECES = "observed", "pieces"
-
-LARGEST = 8
-"""Shares of the final error that are told by name."""
 
 STEADY = "always in one direction"
 
@@ -287,7 +284,7 @@ class Engine:
             missing=self.missing,
             seconds=round(time.monotonic() - self.began, 3),
             closure=accounted.closure,
-            shares=self._largest(accounted),
+            shares=largest(self.graphs, accounted),
             few=[" ".join(name) for name in accounted.few],
             unaccounted=accounted.missing,
             mended=self._mended(culprits, accounted) if failed else [],
@@ -326,16 +323,6 @@ class Engine:
 
     def _with_remains(self, item: Culprit, accounted: Account) -> Culprit:
         return replace(item, remains=accounted.remains.get((item.place.graph, item.place.node)))
-
-    def _largest(self, accounted: Account) -> list[Share]:
-        seen = [*(graph.seen for graph in self.graphs), *accounted.sums]
-        nodes = {(item.id, node.name): node for item in seen for node in item.graph.nodes}
-        origins = {graph.seen.id: graph.origins for graph in self.graphs}
-        found = []
-        for (graph_id, name), share in accounted.ranked[:LARGEST]:
-            node, origin = nodes[graph_id, name], origins.get(graph_id, {}).get(name, Origin())
-            found.append(Share(graph_id, name, str(node.target), origin.module, origin.source, share))
-        return found
 
     def _decomposed(self) -> list[Culprit]:
         """Where each operation is right for what it received, the decompositions that made them may not be."""

@@ -156,8 +156,11 @@ def value_of(
 def _dropped(mask: torch.Tensor, evaluate: Evaluate, *args: Any) -> tuple[Any, torch.Tensor]:
     """What dropout of a share of the elements gives, with the mask of those that stay."""
     x, share = args[:2]
+    factor: Any = 1 / (1 - share) if share < 1 else 0.0
+    if evaluate is as_it_is and x.device.type == "cpu":  # where torch rounds the factor to the format
+        factor = torch.tensor(factor, dtype=x.dtype)
     kept = evaluate(aten.mul.Tensor, (x, mask), {})
-    return evaluate(aten.mul.Tensor, (kept, 1 / (1 - share) if share < 1 else 0.0), {}), mask
+    return evaluate(aten.mul.Tensor, (kept, factor), {}), mask
 
 
 def _sorted(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], evaluate: Evaluate) -> Any:

@@ -6,12 +6,16 @@ from dataclasses import dataclass, field, replace
 
 from torch import fx
 
-from inductor_debug.stages.artifacts.localization import Culprit, NodeRow
+from inductor_debug.stages.artifacts.localization import Culprit, NodeRow, Share
+from inductor_debug.stages.localize.account import Account
 from inductor_debug.stages.localize.regions import Seen, computes
 from inductor_debug.stages.localize.replay import Local, is_steady
 from inductor_debug.stages.localize.shares import Shares
 from inductor_debug.stages.localize.sources import Origin, place_of
 from inductor_debug.stages.localize.suspects import Found
+
+LARGEST = 8
+"""Shares of the final error that are told by name."""
 
 
 @dataclass
@@ -102,3 +106,15 @@ def unchecked(graphs: Sequence[LookedAt]) -> dict[str, str]:
                 why = reasons.get(node, "no value that depends on it was seen")
                 found.setdefault(str(node.target), Counter())[why] += 1
     return {target: "; ".join(f"{count}: {why}" for why, count in counts.items()) for target, counts in found.items()}
+
+
+def largest(graphs: Sequence[LookedAt], accounted: Account) -> list[Share]:
+    """The largest shares of the final error."""
+    seen = [*(graph.seen for graph in graphs), *accounted.sums]
+    nodes = {(item.id, node.name): node for item in seen for node in item.graph.nodes}
+    origins = {graph.seen.id: graph.origins for graph in graphs}
+    found = []
+    for (graph_id, name), share in accounted.ranked[:LARGEST]:
+        node, origin = nodes[graph_id, name], origins.get(graph_id, {}).get(name, Origin())
+        found.append(Share(graph_id, name, str(node.target), origin.module, origin.source, share))
+    return found
