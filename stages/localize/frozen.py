@@ -79,7 +79,7 @@ class Step:
         self.passes.append(run)
         for node in dict.fromkeys(run.outputs):
             if isinstance(node, fx.Node):
-                self._ledger.add(run.actual.get(node), (len(self.passes) - 1, node))
+                self._ledger.add(run.actual.get(node), (len(self.passes) - 1, node), seen.addresses.get(node.name))
 
     def _received(self, seen: Seen, node: fx.Node) -> Place | None:
         """What gave a pass one of its inputs; None: the step had it, or it is no tensor."""
@@ -88,19 +88,19 @@ class Step:
             self._ledger.add(value, None)
             return None
         try:
-            return self._source(value)
+            return self._source(value, seen.addresses.get(node.name))
         except Lost as error:
             if seen.id.endswith("backward") and not value.any():
                 return None  # AOTAutograd's, for what has no gradient
             raise Lost(f"{seen.id} received {node.name}, {error}") from error
 
-    def _source(self, value: torch.Tensor) -> Place | None:
+    def _source(self, value: torch.Tensor, address: int | None = None) -> Place | None:
         """What gave a value.
 
         Raises:
             Lost: nothing did, or several that are not the same without their errors.
         """
-        places = self._ledger.places(value)
+        places = self._ledger.places(value, address)
         if not places:
             raise Lost("which code outside of graphs made")
         errors = [None if place is None else self.passes[place[0]].error.get(place[1]) for place in places]

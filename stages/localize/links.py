@@ -77,17 +77,29 @@ class Ledger:
     """Values and where they are from, found by their bits."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, list[tuple[torch.Tensor, Place | None]]] = {}
+        self._known: dict[Any, list[tuple[torch.Tensor, Place | None, int | None]]] = {}
 
-    def add(self, value: Any, place: Place | None) -> None:
-        """Note a value; ``None`` is what the step began with."""
+    def add(self, value: Any, place: Place | None, address: int | None = None) -> None:
+        """Note a value.
+
+        Args:
+            value: others than tensors are left out.
+            place: None: the step began with it.
+            address: where in memory it lay, if that is known.
+        """
         if isinstance(value, torch.Tensor):
-            self._known.setdefault(_key(value), []).append((value.detach(), place))
+            self._known.setdefault(_key(value), []).append((value.detach(), place, address))
 
-    def places(self, value: torch.Tensor) -> list[Place | None]:
-        """Where the same bits are, in the order in which they were noted; of whatever shape."""
+    def places(self, value: torch.Tensor, address: int | None = None) -> list[Place | None]:
+        """Where the same bits are, in the order in which they were noted; of whatever shape.
+
+        Where some of these lay at the very address, only those.
+        """
         flat = value.detach().reshape(-1)
-        return [place for known, place in self._known.get(_key(value), []) if same_bits(known.reshape(-1), flat)]
+        same = [(place, lay) for known, place, lay in self._known.get(_key(value), [])
+                if same_bits(known.reshape(-1), flat)]  # fmt: skip
+        there = [place for place, lay in same if lay == address and address is not None]
+        return there or [place for place, _ in same]
 
 
 def _key(value: torch.Tensor) -> Any:

@@ -12,7 +12,7 @@ from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
 from inductor_debug.stages.localize.evaluation import taken_by
 from inductor_debug.stages.localize.functional import made_functional
-from inductor_debug.stages.localize.regions import Seen, addresses_of, is_view
+from inductor_debug.stages.localize.regions import Seen, addresses_of, given_by, is_view
 from inductor_debug.stages.torch_internals.generated_kernels import split_kernels
 from inductor_debug.stages.torch_internals.generated_launches import Launch, find_launches, reused_buffers
 from inductor_debug.stages.torch_internals.inductor import LoweredGraph
@@ -85,7 +85,10 @@ class Observer:
 
     def outputs(self, graph: str, values: Sequence[Any]) -> None:
         if self._on:
-            self._runs[-1].outputs = [_copy(value) for value in values]
+            run, module = self._runs[-1], self.compiled.graphs[graph].module
+            assert module is not None
+            run.outputs = [_copy(value) for value in values]
+            run.addresses |= addresses_of(given_by(module.graph, values))
 
 
 def _copy(value: Any) -> Any:
@@ -111,10 +114,9 @@ def _seen(lowered: LoweredGraph, run: _Run, roots: Mapping[str, str]) -> Seen:
     nodes = {node.name: node for node in graph.nodes}
     values = {owners[name]: _widened(value, nodes[owners[name]]) for name, value in held.items()}
     made = {owner: makers[name] for name, owner in owners.items() if name in makers}
-    (output,) = (node for node in graph.nodes if node.op == "output")
-    for node, value in zip(output.args[0], run.outputs, strict=False):
-        if isinstance(node, fx.Node) and node.op == "call_function" and isinstance(value, torch.Tensor):
-            values.setdefault(node.name, value)
+    for name, value in given_by(graph, run.outputs).items():
+        if isinstance(value, torch.Tensor):
+            values.setdefault(name, value)
     by = {name: maker for name in nodes if name in values and (maker := _maker(nodes[name], made))}
     return Seen(lowered.id, graph, lowered.module, run.inputs, values, by, run.number, run.addresses)
 

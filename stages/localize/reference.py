@@ -10,7 +10,7 @@ from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import compile_case
 from inductor_debug.stages.localize.links import Ends, ends_of
-from inductor_debug.stages.localize.regions import Seen, addresses_of
+from inductor_debug.stages.localize.regions import Seen, addresses_of, given_by
 from inductor_debug.stages.localize.sources import Origin, origins_of_record
 
 
@@ -55,7 +55,8 @@ class ReferenceRun(AcceleratorAdapter):
             values = _Values(gm, self._kept)
             result = values.run(*inputs)
             calls = sum(item.id == record.id for item in self.seen)
-            self.seen.append(Seen(record.id, gm.graph, gm, given, values.found, {}, calls, addresses_of(received)))
+            addresses = addresses_of(received | given_by(gm.graph, result))
+            self.seen.append(Seen(record.id, gm.graph, gm, given, values.found, {}, calls, addresses))
             return result
 
         return run

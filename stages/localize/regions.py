@@ -1,7 +1,7 @@
 """One run of a graph, and what made each value that was seen of it."""
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -25,7 +25,7 @@ class Seen:
         values: node → what was seen of it, a tensor; a node that is not here was not seen.
         kernels: node → ``kernel:handle`` that made it, where that is known.
         call: how many-th run of the graph in the step.
-        addresses: placeholder → where in memory lay what it was given.
+        addresses: placeholder, or node that the graph gives → where in memory lay its value.
         written: placeholder → what it holds after the run, of those that the graph does not write into and that hold
             something else; empty where that was not looked at.
     """
@@ -51,6 +51,13 @@ class Seen:
 def addresses_of(inputs: Mapping[str, Any]) -> dict[str, int]:
     """Where in memory tensors lie, by name."""
     return {name: value.data_ptr() for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+
+
+def given_by(graph: fx.Graph, results: Iterable[Any]) -> dict[str, Any]:
+    """The results of a graph by the nodes that give them."""
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    pairs = zip(output.args[0], results, strict=False)
+    return {node.name: value for node, value in pairs if isinstance(node, fx.Node) and node.op == "call_function"}
 
 
 @dataclass(frozen=True)
