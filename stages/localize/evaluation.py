@@ -137,7 +137,7 @@ def value_of(
     ordered = getattr(node.target, "__name__", "") == ORDERED
     args, kwargs = fx.map_arg((node.args[ordered:], node.kwargs), value)
     if isinstance(node.target, OpOverload):
-        if drawn and node.name in drawn:
+        if drawn and node.name in drawn and node.target is aten.native_dropout.default:
             return _dropped(drawn[node.name], evaluate, *args)
         if node.target in ANY_ORDER:
             return _sorted(node.target, args, kwargs, evaluate)
@@ -147,7 +147,9 @@ def value_of(
             args, kwargs = pytree.tree_map_only(torch.Tensor, torch.Tensor.clone, (args, kwargs))
         return evaluate(node.target, args, kwargs)
     if ordered and isinstance(args[0], fx.GraphModule):
-        return _graph(args[0], args[1:], evaluate)
+        masks = dict.fromkeys((inner.name for inner in args[0].graph.nodes), drawn[node.name]) if (
+            drawn and node.name in drawn) else {}  # fmt: skip
+        return _graph(args[0], args[1:], evaluate, masks)
     if getattr(node.target, "__module__", "") in PLAIN:
         return node.target(*args, **kwargs)  # type: ignore[operator]
     raise Unknown(f"{node.target} is not replayed")
@@ -173,13 +175,21 @@ def _sorted(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], 
     return values, places
 
 
-def _graph(gm: fx.GraphModule, args: Sequence[Any], evaluate: Evaluate) -> Any:
+def is_dropout(node: fx.Node, owner: torch.nn.Module) -> bool:
+    """Whether a node is a dropout, by itself or run after others."""
+    if getattr(node.target, "__name__", "") != ORDERED:
+        return node.target is aten.native_dropout.default
+    inner = operator.attrgetter(str(node.args[1].target))(owner)  # type: ignore[union-attr]
+    return any(item.target is aten.native_dropout.default for item in inner.graph.nodes)
+
+
+def _graph(gm: fx.GraphModule, args: Sequence[Any], evaluate: Evaluate, drawn: Drawn) -> Any:
     given = iter(args)
     values: dict[fx.Node, Any] = {}
     for node in gm.graph.nodes:
         if node.op == "output":
             return fx.map_arg(node.args[0], values.__getitem__)
-        values[node] = next(given) if node.op == "placeholder" else value_of(node, values, gm, evaluate)
+        values[node] = next(given) if node.op == "placeholder" else value_of(node, values, gm, evaluate, drawn)
     raise AssertionError("a graph has an output")
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from inductor_debug.models.torch_private import OpOverload, schema_of
-from inductor_debug.stages.localize.evaluation import taken_by
+from inductor_debug.stages.localize.evaluation import is_dropout, taken_by
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Seen:
     def drawn(self) -> Mapping[str, torch.Tensor]:
         """Node of dropout → the mask that it drew, where that was seen."""
         masks = (node for node in self.graph.nodes if node.target is operator.getitem and node.name in self.values
-                 and node.args[1] == 1 and node.args[0].target is torch.ops.aten.native_dropout.default)  # fmt: skip
+                 and node.args[1] == 1 and is_dropout(node.args[0], self.owner))  # fmt: skip
         return {node.args[0].name: self.values[node.name] for node in masks}
 
 

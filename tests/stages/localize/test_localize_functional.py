@@ -160,6 +160,24 @@ def test_memory_that_a_custom_operator_fills_accuses_nothing() -> None:
     assert any("doubled_into" in target for target in found.unchecked)
 
 
+def test_a_dropout_that_runs_after_others_is_checked_by_its_mask() -> None:
+    """TorchInductor puts the second one of a graph in a graph of its own, run after the first."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last, self.drop = nn.Linear(16, 16), nn.Linear(16, 16), nn.Dropout(0.25)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(self.drop(torch.tanh(self.drop(self.first(x)))))
+
+    torch.manual_seed(0)
+    found = localize(Net(), (torch.randn(8, 16),), mode="training").localization
+    assert not found.culprits, found.message
+    assert found.checked == found.operations, found.unchecked
+    assert found.closure == pytest.approx(1, abs=0.02) and not found.unaccounted
+
+
 def sort_of(stable: bool | None) -> dict[str, fx.Node]:
     graph = fx.Graph()
     x = graph.placeholder("x")
