@@ -170,7 +170,8 @@ class Localization:
         missing: what was not looked at, in words.
         seconds: wall time.
         closure: sum of the shares of the final error, 1 where they account for all of it; None where there are none.
-        shares: the largest, largest first.
+        shares: the largest, largest first; where ``closure`` is off by more than a tenth, by how much of it the final
+            error is smaller with that value alone right for what it received.
         few: the fewest values that, right for what they received, bring the verdict back, as ``graph node``; told of
             ``accumulation`` alone.
         unaccounted: what the shares leave out, in words.

@@ -8,6 +8,12 @@ from inductor_debug.stages.localize.links import SUMS, Ends
 from inductor_debug.stages.localize.regions import Seen
 from inductor_debug.stages.localize.shares import Shares, fewest, shares_of
 
+TRUSTED = 0.1
+"""How far from 1 the sum of the shares may be."""
+
+REPLAYED = 8
+"""Values that are mended, one at a time, where it is farther; each costs a step in float64."""
+
 
 @dataclass
 class Account:
@@ -19,6 +25,8 @@ class Account:
             received.
         few: the fewest values that are to be right for a verdict that passes; empty where that was not asked.
         missing: what is not accounted for, in words.
+        replayed: where first order does not account for the error, by how much of it the step's is smaller with one
+            value right for what it received, of those with the largest shares; empty where it does.
         sums: what autograd added up between the graphs.
     """
 
@@ -26,6 +34,7 @@ class Account:
     remains: dict[Name, float] = field(default_factory=dict)
     few: list[Name] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    replayed: dict[Name, float] = field(default_factory=dict)
     sums: list[Seen] = field(default_factory=list)
 
     @property
@@ -35,11 +44,12 @@ class Account:
 
     @property
     def ranked(self) -> list[tuple[Name, float]]:
-        """Values and their shares, their decisions included, the largest first."""
+        """Values and their shares, their decisions included, or what replays say; the largest first."""
         if self.shares is None:
             return []
         names = {**self.shares.own, **self.shares.decisions}
-        return sorted(((name, self.shares.of(name) or 0.0) for name in names), key=lambda item: -abs(item[1]))
+        found = self.replayed or {name: self.shares.of(name) or 0.0 for name in names}
+        return sorted(found.items(), key=lambda item: -abs(item[1]))
 
 
 def account(
@@ -60,6 +70,9 @@ def account(
         return found
     found.shares = shares_of(step)
     found.missing += found.shares.missing
+    if not abs(found.shares.closure - 1) <= TRUSTED:
+        suspects = [name for name, _ in found.ranked if name in found.shares.own][:REPLAYED]
+        found.replayed = {name: 1 - step.remaining([name]) for name in suspects}
     found.remains = {name: step.remaining(values) for name, values in culprits.items()}
     if target is not None:
         found.few = fewest(step, found.shares, target)

@@ -6,12 +6,10 @@ from typing import Any
 
 from inductor_debug.stages.artifacts.localization import Culprit, Localization, MendedRun, Neighbour
 from inductor_debug.stages.formatting import counted, short
+from inductor_debug.stages.localize.account import TRUSTED
 
 FEW = 3
 """Culprits, and other things, that a message describes."""
-
-TRUSTED = 0.1
-"""How far from 1 the sum of the shares may be."""
 
 
 def told(found: Localization, *, failed: bool) -> Localization:
@@ -115,7 +113,9 @@ def _accounted(found: Localization) -> str:
     closure = float(found.closure)
     if not abs(closure - 1) <= TRUSTED:
         told = f"Shares of the final error add up to {closure:.3g} of it: first order does not account for it."
-        return f"{told} {missing}".rstrip()
+        each = [f"{share(item.share)} ({item.graph} {item.node})" for item in found.shares[:FEW]]
+        replayed = f"With one value at a time right for what it received it is smaller by {', '.join(each)}."
+        return " ".join(part for part in (told, replayed if each else "", missing) if part)
     largest = [f"{share(item.share)} by {item.target} ({item.graph} {item.node})" for item in found.shares[:FEW]]
     parts = [f"Of the final error {', '.join(largest)} (all shares add up to {closure:.4f})."]
     if found.few:

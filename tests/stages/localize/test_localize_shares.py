@@ -9,11 +9,14 @@ from test_localize_engine import net, times, wrong_lowering
 from torch import Tensor, fx, nn
 
 from inductor_debug import localize
-from inductor_debug.stages.localize import passes
+from inductor_debug.stages.artifacts.localization import Localization
+from inductor_debug.stages.localize import messages, passes
+from inductor_debug.stages.localize.account import TRUSTED, account
 from inductor_debug.stages.localize.derivatives import FORMULAS, NoDerivative, derivative
 from inductor_debug.stages.localize.engine import Localized
 from inductor_debug.stages.localize.frozen import Step
 from inductor_debug.stages.localize.links import Ends
+from inductor_debug.stages.localize.looked_at import LookedAt, largest
 from inductor_debug.stages.localize.regions import Seen
 from inductor_debug.stages.localize.shares import fewest, shares_of
 
@@ -303,3 +306,29 @@ def test_an_error_whose_strides_do_not_allow_a_view_is_found_otherwise() -> None
     run.actual[node] = x.sin().reshape(12).double()
     passes._set_error(run, node, run.actual[node] - 1e-3)
     torch.testing.assert_close(run.error[node], torch.full((12,), 1e-3))
+
+
+def test_where_first_order_does_not_account_for_the_error_values_are_mended_one_at_a_time() -> None:
+    """Checked against float64 with each error alone left out."""
+    torch.manual_seed(0)
+
+    def grown(graph: fx.Graph, x: fx.Node) -> fx.Node:
+        return named(graph, "exp", aten.exp.default, named(graph, "mul", aten.mul.Tensor, x, x))
+
+    x = torch.rand(64)
+    wrong = {"mul": torch.full((64,), 6.0), "exp": torch.rand(64)}
+    seen = seen_of(graph_of(grown, 1), [x], wrong)
+    found = account([seen], Ends(outputs={"exp": seen.values["exp"]}), {}, None)
+    assert found.closure is not None and abs(found.closure - 1) > TRUSTED
+    gold, square = x.double().square().exp(), x.double().square()
+    whole = (square + wrong["mul"]).exp() + wrong["exp"] - gold
+    without = {"mul": wrong["exp"].double(), "exp": (square + wrong["mul"]).exp() - gold}
+    assert [name for (_, name), _ in found.ranked] == ["mul", "exp"]
+    for (_, name), share in found.ranked:
+        assert share == pytest.approx(1 - float(without[name].norm() / whole.norm()), abs=1e-4)
+    told = messages.told(
+        Localization("none", "observed", "", closure=found.closure, shares=largest([LookedAt(seen, {})], found)),
+        failed=False,
+    )
+    assert "first order does not account for it. With one value at a time right" in told.message
+    assert "(g0.forward mul)" in told.message
