@@ -48,7 +48,7 @@ class Step:
         self._ledger = Ledger()
         self._gradients: dict[Any, tuple[torch.Tensor, Place | None]] = {}  # of a value, as far as they are added up
         for value in ends.given.values():
-            self._ledger.add(value, None)
+            self._ledger.add(value, None, value.data_ptr())
         forwards, backwards = ([run for run in runs if run.id.endswith(side)] for side in ("forward", "backward"))
         try:
             for run in forwards:
@@ -85,7 +85,7 @@ class Step:
         """What gave a pass one of its inputs; None: the step had it, or it is no tensor."""
         value = seen.inputs.get(node.name)
         if not isinstance(value, torch.Tensor) or not self.passes:
-            self._ledger.add(value, None)
+            self._ledger.add(value, None, seen.addresses.get(node.name))
             return None
         try:
             return self._source(value, seen.addresses.get(node.name))
