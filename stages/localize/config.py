@@ -6,6 +6,9 @@ from inductor_debug.models.options import chosen, real, whole
 
 AFTER_DEFECT, ALWAYS, NEVER = "after_defect", "always", "never"
 
+TRUSTED = 0.1
+"""How far from 1 the sum of the shares of the final error may be."""
+
 
 @dataclass
 class LocalizeConfig:

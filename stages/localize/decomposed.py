@@ -17,10 +17,10 @@ from inductor_debug.models.case import Case
 from inductor_debug.models.torch_private import pytree
 from inductor_debug.stages.artifacts.localization import Culprit
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
-from inductor_debug.stages.localize.evaluation import UNSET, Unknown, exactly, value_of
-from inductor_debug.stages.localize.pieces import attempted
-from inductor_debug.stages.localize.reference import reference_run
-from inductor_debug.stages.localize.regions import Seen, computes
+from inductor_debug.stages.localize.judging.evaluation import UNSET, Unknown, exactly, value_of
+from inductor_debug.stages.localize.runs.reference import reference_run
+from inductor_debug.stages.localize.runs.regions import Seen, computes
+from inductor_debug.stages.localize.searching.pieces import attempted
 from inductor_debug.stages.localize.sources import place_of
 from inductor_debug.stages.sides.rounded import in_float64
 

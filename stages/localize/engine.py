@@ -15,25 +15,25 @@ from inductor_debug.stages.artifacts.localization import Culprit, Localization, 
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.formatting import counted, in_one_line
 from inductor_debug.stages.localize import messages
-from inductor_debug.stages.localize.account import Account, account
+from inductor_debug.stages.localize.accounting.account import Account, account
+from inductor_debug.stages.localize.accounting.frozen import Name
+from inductor_debug.stages.localize.accounting.links import Ends, ends_of
+from inductor_debug.stages.localize.accounting.shares import Shares
 from inductor_debug.stages.localize.carried import Carried
 from inductor_debug.stages.localize.config import LocalizeConfig
 from inductor_debug.stages.localize.decomposed import wrong_decompositions
-from inductor_debug.stages.localize.frozen import Name
-from inductor_debug.stages.localize.in_place import Search
+from inductor_debug.stages.localize.judging.replay import Local, Replay, is_steady
 from inductor_debug.stages.localize.kinds import kind_of
-from inductor_debug.stages.localize.links import Ends, ends_of
 from inductor_debug.stages.localize.looked_at import LookedAt, largest, unchecked
 from inductor_debug.stages.localize.mended import Judge, mended_run
 from inductor_debug.stages.localize.neighbours import neighbours
-from inductor_debug.stages.localize.observed import Observer
-from inductor_debug.stages.localize.pieces import attempted
-from inductor_debug.stages.localize.reference import reference_run
-from inductor_debug.stages.localize.regions import Seen
-from inductor_debug.stages.localize.replay import Local, Replay, is_steady
-from inductor_debug.stages.localize.shares import Shares
+from inductor_debug.stages.localize.runs.observed import Observer
+from inductor_debug.stages.localize.runs.reference import reference_run
+from inductor_debug.stages.localize.runs.regions import Seen
+from inductor_debug.stages.localize.searching.in_place import Search
+from inductor_debug.stages.localize.searching.pieces import attempted
+from inductor_debug.stages.localize.searching.suspects import Found, explained, narrowed
 from inductor_debug.stages.localize.sources import origins_of_lowered
-from inductor_debug.stages.localize.suspects import Found, explained, narrowed
 from inductor_debug.stages.numerics.formats import same_bits
 from inductor_debug.stages.sides import running as sides
 
@@ -155,7 +155,7 @@ class Engine:
         return self._localized(OBSERVED, failed, same)
 
     def _in_place(self, draw: int, failed: bool) -> Localized:
-        """Look behind a backend whose values can't be seen: see :mod:`stages.localize.in_place`."""
+        """Look behind a backend whose values can't be seen: see :mod:`stages.localize.searching.in_place`."""
         self.progress("running each operation by torch, to know what it receives")
         with drawn_inputs(self.case, draw - 1):
             reference = reference_run(self.case, self.adapter)

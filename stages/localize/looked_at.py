@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from torch import fx
 
 from inductor_debug.stages.artifacts.localization import Culprit, NodeRow, Share
-from inductor_debug.stages.localize.account import Account
-from inductor_debug.stages.localize.regions import Seen, computes
-from inductor_debug.stages.localize.replay import Local, is_steady
-from inductor_debug.stages.localize.shares import Shares
+from inductor_debug.stages.localize.accounting.account import Account
+from inductor_debug.stages.localize.accounting.shares import Shares
+from inductor_debug.stages.localize.judging.replay import Local, is_steady
+from inductor_debug.stages.localize.runs.regions import Seen, computes
+from inductor_debug.stages.localize.searching.suspects import Found
 from inductor_debug.stages.localize.sources import Origin, place_of
-from inductor_debug.stages.localize.suspects import Found
 
 LARGEST = 8
 """Shares of the final error that are told by name."""

@@ -17,9 +17,9 @@ from inductor_debug.stages.artifacts.localization import MendedRun
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.execution import Executor
 from inductor_debug.stages.backends.parted import Parted, runs_of
-from inductor_debug.stages.localize.evaluation import exactly
-from inductor_debug.stages.localize.frozen import Name
-from inductor_debug.stages.localize.pieces import attempted
+from inductor_debug.stages.localize.accounting.frozen import Name
+from inductor_debug.stages.localize.judging.evaluation import exactly
+from inductor_debug.stages.localize.searching.pieces import attempted
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from inductor_debug.stages.artifacts.localization import Culprit, Localization, MendedRun, Neighbour
 from inductor_debug.stages.formatting import counted, short
-from inductor_debug.stages.localize.account import TRUSTED
+from inductor_debug.stages.localize.config import TRUSTED
 
 FEW = 3
 """Culprits, and other things, that a message describes."""

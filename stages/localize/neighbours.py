@@ -17,12 +17,12 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from inductor_debug.stages.artifacts.localization import Neighbour
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
-from inductor_debug.stages.localize import pieces
-from inductor_debug.stages.localize.evaluation import taken_by
-from inductor_debug.stages.localize.in_place import part_of
-from inductor_debug.stages.localize.pieces import Piece
-from inductor_debug.stages.localize.regions import Seen
-from inductor_debug.stages.localize.replay import Local
+from inductor_debug.stages.localize.judging.evaluation import taken_by
+from inductor_debug.stages.localize.judging.replay import Local
+from inductor_debug.stages.localize.runs.regions import Seen
+from inductor_debug.stages.localize.searching import pieces
+from inductor_debug.stages.localize.searching.in_place import part_of
+from inductor_debug.stages.localize.searching.pieces import Piece
 
 TILE = 32
 """Elements to a multiple of which sizes are cut and filled up; a warp, a stick, a block of a matrix unit."""

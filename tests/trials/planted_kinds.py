@@ -45,8 +45,8 @@ from inductor_debug.stages.backends.faults.rewriting import with_fault
 from inductor_debug.stages.backends.planted import PlantedFault
 from inductor_debug.stages.localize import engine
 from inductor_debug.stages.localize.config import LocalizeConfig
-from inductor_debug.stages.localize.reference import reference_run
-from inductor_debug.stages.localize.regions import Seen, computes
+from inductor_debug.stages.localize.runs.reference import reference_run
+from inductor_debug.stages.localize.runs.regions import Seen, computes
 
 
 def resnet10() -> tuple[nn.Module, tuple[Any, ...]]:

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from inductor_debug.stages.localize.choices import settled
-from inductor_debug.stages.localize.evaluation import exactly
+from inductor_debug.stages.localize.judging.choices import settled
+from inductor_debug.stages.localize.judging.evaluation import exactly
 
 aten = torch.ops.aten
 TIED = torch.tensor([[2.0, 5.0, 5.0, 1.0], [3.0, 0.0, 3.0, 3.0]])

@@ -15,7 +15,7 @@ from inductor_debug.stages.backends.inductor import InductorAdapter
 from inductor_debug.stages.backends.planted import PlantedFault
 from inductor_debug.stages.localize.config import LocalizeConfig
 from inductor_debug.stages.localize.engine import Localized
-from inductor_debug.stages.localize.observed import Observer
+from inductor_debug.stages.localize.runs.observed import Observer
 
 aten = torch.ops.aten
 LINES = {"relu": 30}

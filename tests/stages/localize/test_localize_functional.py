@@ -9,8 +9,8 @@ from inductor_faults import wrong_lowering_at
 from torch import Tensor, fx, nn
 
 from inductor_debug import localize
-from inductor_debug.stages.localize.evaluation import Unknown, as_it_is, value_of
-from inductor_debug.stages.localize.functional import made_functional
+from inductor_debug.stages.localize.judging.evaluation import Unknown, as_it_is, value_of
+from inductor_debug.stages.localize.runs.functional import made_functional
 
 aten = torch.ops.aten
 

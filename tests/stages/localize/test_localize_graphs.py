@@ -10,11 +10,11 @@ from torch import Tensor, fx, nn
 from inductor_debug import localize
 from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.eager import AotEagerAdapter
-from inductor_debug.stages.localize.frozen import Step
-from inductor_debug.stages.localize.links import SUMS, Ends, Ledger, summed
-from inductor_debug.stages.localize.reference import reference_run
-from inductor_debug.stages.localize.regions import Seen
-from inductor_debug.stages.localize.shares import shares_of
+from inductor_debug.stages.localize.accounting.frozen import Step
+from inductor_debug.stages.localize.accounting.links import SUMS, Ends, Ledger, summed
+from inductor_debug.stages.localize.accounting.shares import shares_of
+from inductor_debug.stages.localize.runs.reference import reference_run
+from inductor_debug.stages.localize.runs.regions import Seen
 
 aten = torch.ops.aten
 

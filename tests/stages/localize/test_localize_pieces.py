@@ -8,9 +8,10 @@ from torch import fx, nn
 
 from inductor_debug import localize
 from inductor_debug.stages.backends.eager import AotEagerAdapter
-from inductor_debug.stages.localize import pieces, replay
-from inductor_debug.stages.localize.in_place import Search, part_of
-from inductor_debug.stages.localize.regions import Seen
+from inductor_debug.stages.localize.judging import replay
+from inductor_debug.stages.localize.runs.regions import Seen
+from inductor_debug.stages.localize.searching import pieces
+from inductor_debug.stages.localize.searching.in_place import Search, part_of
 
 aten = torch.ops.aten
 

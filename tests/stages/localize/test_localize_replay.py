@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import fx
 
-from inductor_debug.stages.localize import replay
-from inductor_debug.stages.localize.evaluation import Unknown, as_it_is, exactly, value_of
-from inductor_debug.stages.localize.regions import Seen
-from inductor_debug.stages.localize.replay import Local, Replay, is_steady
-from inductor_debug.stages.localize.slopes import slope_limit
+from inductor_debug.stages.localize.judging import replay
+from inductor_debug.stages.localize.judging.evaluation import Unknown, as_it_is, exactly, value_of
+from inductor_debug.stages.localize.judging.replay import Local, Replay, is_steady
+from inductor_debug.stages.localize.judging.slopes import slope_limit
+from inductor_debug.stages.localize.runs.regions import Seen
 
 aten = torch.ops.aten
 

@@ -10,15 +10,17 @@ from torch import Tensor, fx, nn
 
 from inductor_debug import localize
 from inductor_debug.stages.artifacts.localization import Localization
-from inductor_debug.stages.localize import messages, passes
-from inductor_debug.stages.localize.account import TRUSTED, account
-from inductor_debug.stages.localize.derivatives import FORMULAS, NoDerivative, derivative
+from inductor_debug.stages.localize import messages
+from inductor_debug.stages.localize.accounting import passes
+from inductor_debug.stages.localize.accounting.account import account
+from inductor_debug.stages.localize.accounting.derivatives import FORMULAS, NoDerivative, derivative
+from inductor_debug.stages.localize.accounting.frozen import Step
+from inductor_debug.stages.localize.accounting.links import Ends
+from inductor_debug.stages.localize.accounting.shares import fewest, shares_of
+from inductor_debug.stages.localize.config import TRUSTED
 from inductor_debug.stages.localize.engine import Localized
-from inductor_debug.stages.localize.frozen import Step
-from inductor_debug.stages.localize.links import Ends
 from inductor_debug.stages.localize.looked_at import LookedAt, largest
-from inductor_debug.stages.localize.regions import Seen
-from inductor_debug.stages.localize.shares import fewest, shares_of
+from inductor_debug.stages.localize.runs.regions import Seen
 
 aten = torch.ops.aten
 

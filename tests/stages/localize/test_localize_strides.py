@@ -7,8 +7,8 @@ from test_localize_pieces import WrongAt
 from test_localize_shares import graph_of, named
 from torch import fx, nn
 
-from inductor_debug.stages.localize.in_place import Search
-from inductor_debug.stages.localize.regions import Seen
+from inductor_debug.stages.localize.runs.regions import Seen
+from inductor_debug.stages.localize.searching.in_place import Search
 
 aten = torch.ops.aten
 

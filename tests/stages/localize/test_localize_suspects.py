@@ -10,9 +10,9 @@ from test_localize_pieces import WrongAt
 from test_localize_shares import graph_of, named
 from torch import fx, nn
 
-from inductor_debug.stages.localize.regions import Seen
-from inductor_debug.stages.localize.replay import Replay
-from inductor_debug.stages.localize.suspects import Found, explained, narrowed
+from inductor_debug.stages.localize.judging.replay import Replay
+from inductor_debug.stages.localize.runs.regions import Seen
+from inductor_debug.stages.localize.searching.suspects import Found, explained, narrowed
 
 aten = torch.ops.aten
 

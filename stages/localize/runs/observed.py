@@ -10,9 +10,9 @@ from torch import fx
 from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
-from inductor_debug.stages.localize.evaluation import taken_by
-from inductor_debug.stages.localize.functional import made_functional
-from inductor_debug.stages.localize.regions import Seen, addresses_of, given_by, is_view
+from inductor_debug.stages.localize.judging.evaluation import taken_by
+from inductor_debug.stages.localize.runs.functional import made_functional
+from inductor_debug.stages.localize.runs.regions import Seen, addresses_of, given_by, is_view
 from inductor_debug.stages.torch_internals.generated_kernels import split_kernels
 from inductor_debug.stages.torch_internals.generated_launches import Launch, find_launches, reused_buffers
 from inductor_debug.stages.torch_internals.inductor import LoweredGraph

@@ -3,13 +3,11 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from inductor_debug.stages.localize.frozen import Name, Step
-from inductor_debug.stages.localize.links import SUMS, Ends
-from inductor_debug.stages.localize.regions import Seen
-from inductor_debug.stages.localize.shares import Shares, fewest, shares_of
-
-TRUSTED = 0.1
-"""How far from 1 the sum of the shares may be."""
+from inductor_debug.stages.localize.accounting.frozen import Name, Step
+from inductor_debug.stages.localize.accounting.links import SUMS, Ends
+from inductor_debug.stages.localize.accounting.shares import Shares, fewest, shares_of
+from inductor_debug.stages.localize.config import TRUSTED
+from inductor_debug.stages.localize.runs.regions import Seen
 
 REPLAYED = 8
 """Values that are mended, one at a time, where it is farther; each costs a step in float64."""

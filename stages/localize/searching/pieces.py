@@ -14,10 +14,10 @@ from inductor_debug.models.errors import is_out_of_memory
 from inductor_debug.models.torch_private import OpOverload, schema_of
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.parted import laid_out, sizes_of
-from inductor_debug.stages.localize.evaluation import Unknown, as_it_is, taken_by
-from inductor_debug.stages.localize.regions import Region, Seen, computes, region_of
-from inductor_debug.stages.localize.replay import Local, Replay
-from inductor_debug.stages.localize.sweep import Sweep
+from inductor_debug.stages.localize.judging.evaluation import Unknown, as_it_is, taken_by
+from inductor_debug.stages.localize.judging.replay import Local, Replay
+from inductor_debug.stages.localize.judging.sweep import Sweep
+from inductor_debug.stages.localize.runs.regions import Region, Seen, computes, region_of
 from inductor_debug.stages.numerics.comparison import compare_tensors
 from inductor_debug.stages.numerics.formats import same_bits
 

@@ -10,10 +10,17 @@ from typing import Any
 import torch
 from torch import fx
 
-from inductor_debug.stages.localize.choices import settled
-from inductor_debug.stages.localize.evaluation import Unknown, as_it_is, exactly, is_floating, taken_by, value_of
-from inductor_debug.stages.localize.links import Place
-from inductor_debug.stages.localize.regions import Seen, is_view
+from inductor_debug.stages.localize.accounting.links import Place
+from inductor_debug.stages.localize.judging.choices import settled
+from inductor_debug.stages.localize.judging.evaluation import (
+    Unknown,
+    as_it_is,
+    exactly,
+    is_floating,
+    taken_by,
+    value_of,
+)
+from inductor_debug.stages.localize.runs.regions import Seen, is_view
 
 SEGMENT = 64
 """Nodes of a graph that are computed at a time. Of what only they take, nothing is kept."""

@@ -10,7 +10,7 @@ from torch import fx
 
 from inductor_debug.models.random_state import preserved_random_state
 from inductor_debug.models.torch_private import OpOverload, pytree, schema_of
-from inductor_debug.stages.localize.choices import noted
+from inductor_debug.stages.localize.judging.choices import noted
 from inductor_debug.stages.sides.rounded import Rounded, in_float64
 from inductor_debug.stages.sides.running import generator_state
 

@@ -9,8 +9,8 @@ from torch import fx
 from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import compile_case
-from inductor_debug.stages.localize.links import Ends, ends_of
-from inductor_debug.stages.localize.regions import Seen, addresses_of, given_by
+from inductor_debug.stages.localize.accounting.links import Ends, ends_of
+from inductor_debug.stages.localize.runs.regions import Seen, addresses_of, given_by
 from inductor_debug.stages.localize.sources import Origin, origins_of_record
 
 

@@ -9,11 +9,11 @@ import torch
 from torch import fx
 
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
-from inductor_debug.stages.localize import pieces
-from inductor_debug.stages.localize.evaluation import taken_by
-from inductor_debug.stages.localize.regions import Region, Seen, computes, is_view, region_of
-from inductor_debug.stages.localize.replay import Local, Replay
-from inductor_debug.stages.localize.sweep import Deviation
+from inductor_debug.stages.localize.judging.evaluation import taken_by
+from inductor_debug.stages.localize.judging.replay import Local, Replay
+from inductor_debug.stages.localize.judging.sweep import Deviation
+from inductor_debug.stages.localize.runs.regions import Region, Seen, computes, is_view, region_of
+from inductor_debug.stages.localize.searching import pieces
 
 FUSED = "only when it is fused with what makes what it takes"
 

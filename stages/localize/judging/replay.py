@@ -19,12 +19,12 @@ import torch
 from torch import fx
 
 from inductor_debug.models.torch_private import pytree
-from inductor_debug.stages.localize.choices import settled
-from inductor_debug.stages.localize.evaluation import UNSET, Evaluate, Unknown, as_it_is, exactly, rounded_by
-from inductor_debug.stages.localize.noise import Noise, slope_of
-from inductor_debug.stages.localize.regions import Region, Seen, region_of
-from inductor_debug.stages.localize.slopes import slope_limit
-from inductor_debug.stages.localize.sweep import NOTHING, Deviation, Deviations, Sweep
+from inductor_debug.stages.localize.judging.choices import settled
+from inductor_debug.stages.localize.judging.evaluation import UNSET, Evaluate, Unknown, as_it_is, exactly, rounded_by
+from inductor_debug.stages.localize.judging.noise import Noise, slope_of
+from inductor_debug.stages.localize.judging.slopes import slope_limit
+from inductor_debug.stages.localize.judging.sweep import NOTHING, Deviation, Deviations, Sweep
+from inductor_debug.stages.localize.runs.regions import Region, Seen, region_of
 from inductor_debug.stages.numerics.comparison import compare_tensors
 from inductor_debug.stages.numerics.formats import same_bits
 from inductor_debug.stages.numerics.records import TensorComparison
@@ -67,7 +67,7 @@ class Local:
 
 
 def is_steady(local: Local) -> bool:
-    """Whether an error is always in one direction, and no noise; see :mod:`stages.localize.slopes`."""
+    """Whether an error is always in one direction, and no noise; see :mod:`stages.localize.judging.slopes`."""
     row = local.row
     if (
         row is None

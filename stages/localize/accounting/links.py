@@ -16,8 +16,8 @@ from inductor_debug.models.case import Case, StepResult
 from inductor_debug.models.loss import training_loss
 from inductor_debug.models.nested import map_tensors, named_tensors
 from inductor_debug.models.snapshot import same_bits
-from inductor_debug.stages.localize.evaluation import is_floating
-from inductor_debug.stages.localize.regions import Seen
+from inductor_debug.stages.localize.judging.evaluation import is_floating
+from inductor_debug.stages.localize.runs.regions import Seen
 from inductor_debug.stages.sides.running import STATE, collect
 
 SUMS = "gradients"

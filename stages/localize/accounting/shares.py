@@ -22,11 +22,11 @@ import torch
 from torch import fx
 
 from inductor_debug.models.torch_private import pytree
-from inductor_debug.stages.localize.derivatives import NoDerivative, derivative
-from inductor_debug.stages.localize.evaluation import Unknown, is_floating, taken_by
-from inductor_debug.stages.localize.frozen import Cotangents, Name, Step, add_to
-from inductor_debug.stages.localize.passes import Pass, computed_of
-from inductor_debug.stages.localize.regions import is_view
+from inductor_debug.stages.localize.accounting.derivatives import NoDerivative, derivative
+from inductor_debug.stages.localize.accounting.frozen import Cotangents, Name, Step, add_to
+from inductor_debug.stages.localize.accounting.passes import Pass, computed_of
+from inductor_debug.stages.localize.judging.evaluation import Unknown, is_floating, taken_by
+from inductor_debug.stages.localize.runs.regions import is_view
 
 
 @dataclass

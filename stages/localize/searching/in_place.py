@@ -1,7 +1,7 @@
 """Operations at fault behind any adapter: parts of a graph by the backend, inside an otherwise right run.
 
-What each operation receives is known from a run by torch (:mod:`stages.localize.reference`). The whole of a graph is
-compiled by the backend as it is, and run on what it received. Where a result is wrong against float64 of that, each
+What each operation receives is known from a run by torch (:mod:`stages.localize.runs.reference`). The whole of a graph
+is compiled by the backend as it is, and run on what it received. Where a result is wrong against float64 of that, each
 half is compiled and run by itself on what torch gave it, and so on: log n compilations a fault. A part that is wrong
 though neither of its halves is, is made smaller as long as it stays wrong; only its fusion is at fault.
 
@@ -31,10 +31,10 @@ from torch import fx
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
-from inductor_debug.stages.localize import pieces
-from inductor_debug.stages.localize.evaluation import taken_by
-from inductor_debug.stages.localize.regions import Seen, computes, is_view
-from inductor_debug.stages.localize.replay import Local, Replay
+from inductor_debug.stages.localize.judging.evaluation import taken_by
+from inductor_debug.stages.localize.judging.replay import Local, Replay
+from inductor_debug.stages.localize.runs.regions import Seen, computes, is_view
+from inductor_debug.stages.localize.searching import pieces
 
 SIDE_BY_SIDE = 32
 """Operations that are alike and compiled side by side, at most."""

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from inductor_debug.stages.localize.evaluation import Unknown, is_floating, taken_by
-from inductor_debug.stages.localize.links import SUMS, Ends, Ledger, Place, summed
-from inductor_debug.stages.localize.passes import Pass, computed_of, narrow
-from inductor_debug.stages.localize.regions import Seen
+from inductor_debug.stages.localize.accounting.links import SUMS, Ends, Ledger, Place, summed
+from inductor_debug.stages.localize.accounting.passes import Pass, computed_of, narrow
+from inductor_debug.stages.localize.judging.evaluation import Unknown, is_floating, taken_by
+from inductor_debug.stages.localize.runs.regions import Seen
 
 Name = tuple[str, str]
 """Graph id and node."""

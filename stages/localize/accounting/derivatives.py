@@ -9,8 +9,8 @@ from torch import fx
 from inductor_debug.models import attention
 from inductor_debug.models.float64 import formulas
 from inductor_debug.models.torch_private import pytree
-from inductor_debug.stages.localize.evaluation import Unknown, exactly, is_floating, taken_by, value_of
-from inductor_debug.stages.localize.regions import Seen
+from inductor_debug.stages.localize.judging.evaluation import Unknown, exactly, is_floating, taken_by, value_of
+from inductor_debug.stages.localize.runs.regions import Seen
 from inductor_debug.stages.sides.rounded import MANTISSA, decompositions
 
 aten = torch.ops.aten

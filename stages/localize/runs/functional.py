@@ -11,8 +11,8 @@ import torch
 from torch import fx
 
 from inductor_debug.models.torch_private import OpOverload, OpOverloadPacket, schema_of
-from inductor_debug.stages.localize.evaluation import taken_by
-from inductor_debug.stages.localize.regions import is_view
+from inductor_debug.stages.localize.judging.evaluation import taken_by
+from inductor_debug.stages.localize.runs.regions import is_view
 
 aten = torch.ops.aten
 

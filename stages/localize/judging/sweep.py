@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from inductor_debug.stages.localize.evaluation import Evaluate, Unknown, taken_by, value_of
-from inductor_debug.stages.localize.regions import Region, Seen
+from inductor_debug.stages.localize.judging.evaluation import Evaluate, Unknown, taken_by, value_of
+from inductor_debug.stages.localize.runs.regions import Region, Seen
 
 Key = tuple[fx.Node, str | None]
 """A node, and the kernel whose registers it is computed from; None where it comes from what was seen."""

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from inductor_debug.models.torch_private import OpOverload, schema_of
-from inductor_debug.stages.localize.evaluation import is_dropout, taken_by
+from inductor_debug.stages.localize.judging.evaluation import is_dropout, taken_by
 
 
 @dataclass

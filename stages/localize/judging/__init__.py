@@ -1,0 +1,1 @@
+"""A value against float64 of what its operations received."""

@@ -1,0 +1,1 @@
+"""Which operation of several is at fault."""
