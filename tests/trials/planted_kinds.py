@@ -19,6 +19,7 @@ What is named beside the plants is counted as ``FALSE``.
 """
 
 import argparse
+import copy
 import random
 import time
 import zlib
@@ -206,7 +207,8 @@ class Trial:
         for plant in plants:
             adapter = plant.adapter(seen, adapter)
         later = any(plant.kind in LATER for plant in plants)
-        kept = mock.Mock(spec_set=["seen", "origins"], seen=[seen], origins=self.first.origins)
+        kept = copy.copy(self.first)
+        kept.seen = [seen]
         runs = iter([kept, kept, self.second])
         began = time.perf_counter()
         config = LocalizeConfig(budget_s=options.budget, call=3 if later else 1)
