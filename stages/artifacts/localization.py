@@ -158,7 +158,8 @@ class Localization:
     """Part of kerneldiff/diagnosis.json.
 
     Attributes:
-        kind: ``operation``, ``region``, ``systematic``, ``accumulation``, ``probe_effect`` or ``none``.
+        kind: ``operation``, ``region``, ``systematic``, ``accumulation``, ``graph`` (see ``altered``),
+            ``probe_effect`` or ``none``.
         method: ``observed`` (buffers of the kernels that ran) or ``pieces`` (parts of the graph, compiled alone).
         message: a paragraph for a person.
         culprits: in the order of dataflow.
@@ -174,6 +175,8 @@ class Localization:
             error is smaller with that value alone right for what it received.
         few: the fewest values that, right for what they received, bring the verdict back, as ``graph node``; told of
             ``accumulation`` alone.
+        altered: after a comparison that failed, where nothing is wrong: output or gradient that float64 of the graphs
+            that ran gives otherwise than the model does → the difference over the right value, by the norm.
         unaccounted: what the shares leave out, in words.
         mended: after a comparison that failed, runs in which all culprits (or the ``few``) are mended, and of several
             culprits the first ones each alone.
@@ -195,5 +198,6 @@ class Localization:
     closure: Number | None = None
     shares: list[Share] = field(default_factory=list)
     few: list[str] = field(default_factory=list)
+    altered: dict[str, Number] = field(default_factory=dict)
     unaccounted: list[str] = field(default_factory=list)
     mended: list[MendedRun] = field(default_factory=list)

@@ -122,9 +122,12 @@ class KernelDiffStage(Stage):
         test = _of_draw(comparison.test, comparison.draw) if calls[-1] not in calls[:-1] else None
         try:
             worst = max((row.ratio for row in comparison.failed if row.ratio is not None), default=None)
-            judge = functools.partial(self._judged, context, standard)
+            judge = functools.partial(self._judged, context, standard) if comparison.draw == 1 else None
             carried = self._carried(comparison)
-            return engine.run(calls=calls, failed=failed, test=test, floors=worst, judge=judge, carried=carried)
+            gold = standard.gold.leaves if comparison.draw == 1 and standard.gold.leaves else None
+            return engine.run(
+                calls=calls, failed=failed, test=test, floors=worst, judge=judge, carried=carried, gold=gold
+            )
         except Exception as error:  # the verdict stands, whatever a backend does when it compiles once more
             log.exception("kerneldiff: localization raised")
             return f"not established: localization raised {in_one_line(error)}"

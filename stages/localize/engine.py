@@ -86,9 +86,11 @@ class Engine:
         self.nodes: dict[Name, tuple[Seen, list[fx.Node]]] = {}
         self.floors: float | None = None
         self.before: Sequence[int] = ()
+        self.draw = 1
         self.carried = ""
         self.judge: Judge | None = None
         self.ends = Ends()
+        self.gold: Ends | None = None
 
     def run(
         self,
@@ -99,6 +101,7 @@ class Engine:
         floors: float | None = None,
         judge: Judge | None = None,
         carried: Carried | None = None,
+        gold: sides.Leaves | None = None,
     ) -> Localized:
         """Look, in the buffers of the kernels that run where they can be seen, else in parts of the graph.
 
@@ -114,8 +117,10 @@ class Engine:
             floors: error over floor of the output that is worst.
             judge: gives the verdict of a run by another adapter; None where what is found is not confirmed by one.
             carried: state that training leaves; None where that is not asked.
+            gold: what float64 gives in the call that is looked at; None where it is not kept.
         """
         (*before, draw), self.floors, self.judge = calls, floors, judge
+        self.gold = None if gold is None else Ends.of(gold)
         found = None if draw in before else self._looked((), draw, failed, test)
         if before and (found is None or not found.localization.culprits):
             self.progress(f"looking again, after {counted(len(before), 'call')}")
@@ -125,12 +130,12 @@ class Engine:
             return found
         self.progress(f"looking again, {carried}")
         with carried.put_in(self.case):
-            self.carried = str(carried)
+            self.carried, self.gold = str(carried), None
             return self._looked((), 1, failed, None)
 
     def _looked(self, before: Sequence[int], draw: int, failed: bool, test: sides.Leaves | None) -> Localized:
         """Look at one call."""
-        self.missing, self.left, self.graphs, self.before = [], 0, [], before
+        self.missing, self.left, self.graphs, self.before, self.draw = [], 0, [], before, draw
         self.found.clear()
         self.values.clear()
         if self.adapter.rewriting_backend(lambda graph, text: text) is None:
@@ -202,7 +207,9 @@ class Engine:
         if self.carried:
             return replace(found, shows=[*found.shows, f"{self.carried}, and not before"])
         if not self.before:
-            return found
+            return (
+                found if self.draw == 1 else replace(found, shows=[*found.shows, f"on draw {self.draw} of the inputs"])
+            )
         number = len(self.before) + 2  # the step in which the case was compiled was the first
         return replace(found, shows=[*found.shows, f"in call {number} of the compiled graph, and not in the first"])
 
@@ -268,6 +275,8 @@ class Engine:
         whole = checked >= operations and not self.missing
         kind = kind_of(culprits, failed=failed, same=same, whole=whole)
         accounted = self._accounted(method, kind, culprits)
+        if kind == "accumulation" and accounted.altered != {}:
+            kind = "graph" if accounted.altered else "none"
         culprits = [self._with_remains(item, accounted) for item in culprits]
         found = Localization(
             kind=kind,
@@ -285,7 +294,8 @@ class Engine:
             seconds=round(time.monotonic() - self.began, 3),
             closure=accounted.closure,
             shares=largest(self.graphs, accounted),
-            few=[" ".join(name) for name in accounted.few],
+            few=[" ".join(name) for name in accounted.few] if kind == "accumulation" else [],
+            altered=dict(accounted.altered or {}),
             unaccounted=accounted.missing,
             mended=self._mended(culprits, accounted) if failed else [],
         )
@@ -316,7 +326,8 @@ class Engine:
         target = self.factor / self.floors if asked and self.floors else None
         wrong = {place: self.values[place] for place in places}
         try:
-            return account([graph.seen for graph in self.graphs], self.ends, wrong, target)
+            gold = self.gold if kind == "accumulation" else None
+            return account([graph.seen for graph in self.graphs], self.ends, wrong, target, gold)
         except Exception as error:  # memory too: who is wrong is known by now
             log.exception("localize: the shares of the final error raised")
             return Account(missing=[f"shares of the final error: {in_one_line(error)}"])

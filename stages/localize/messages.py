@@ -39,12 +39,19 @@ def _head(found: Localization, *, failed: bool) -> str:
             "No operation is wrong in the run that was looked at. It gave other bits than the one that failed: to look "
             "changes it."
         )
+    if found.kind == "graph":
+        worst = max(found.altered, key=lambda path: float(found.altered[path]))
+        return (
+            "Each operation that was checked is right for what it received, but the graph is not the model's: in "
+            f"float64 it gives {counted(len(found.altered), 'other output')} or gradients, {worst} by "
+            f"{share(found.altered[worst])}. A pass over the graph, before it was compiled, changed what it computes."
+        )
     if found.kind == "accumulation":
         return "Each operation that was checked is right for what it received. Their rounding adds up to the defect."
     if failed:
         return (
-            "No operation that was checked is wrong for what it received. The fault is in what was not checked, in "
-            "what happens between calls, or in rounding that adds up."
+            "No operation that was checked is wrong for what it received. The fault is in what was not checked, in a "
+            "pass over the graph before it was compiled, in what happens between calls, or in rounding that adds up."
         )
     return "No operation that was checked is wrong for what it received."
 

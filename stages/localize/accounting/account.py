@@ -22,6 +22,8 @@ class Account:
         remains: by culprit, the share of the final error that remains where its values are right for what they
             received.
         few: the fewest values that are to be right for a verdict that passes; empty where that was not asked.
+        altered: what the graphs that ran give otherwise than the model, see :meth:`Step.altered`; None where that is
+            not known.
         missing: what is not accounted for, in words.
         replayed: where first order does not account for the error, by how much of it the step's is smaller with one
             value right for what it received, of those with the largest shares; empty where it does.
@@ -31,6 +33,7 @@ class Account:
     shares: Shares | None = None
     remains: dict[Name, float] = field(default_factory=dict)
     few: list[Name] = field(default_factory=list)
+    altered: dict[str, float] | None = None
     missing: list[str] = field(default_factory=list)
     replayed: dict[Name, float] = field(default_factory=dict)
     sums: list[Seen] = field(default_factory=list)
@@ -51,7 +54,11 @@ class Account:
 
 
 def account(
-    runs: Sequence[Seen], ends: Ends, culprits: Mapping[Name, Collection[Name]], target: float | None
+    runs: Sequence[Seen],
+    ends: Ends,
+    culprits: Mapping[Name, Collection[Name]],
+    target: float | None,
+    gold: Ends | None = None,
 ) -> Account:
     """Account for the final error of a step.
 
@@ -61,9 +68,12 @@ def account(
         culprits: operation at fault → the values that it makes wrong.
         target: the share of the error with which the verdict would pass, to learn which few operations it takes; None
             where that is not asked.
+        gold: what the step gives in float64; None where that is not known.
     """
     step = Step(runs, ends)
     found = Account(missing=step.missing, sums=[each.seen for each in step.passes if each.seen.id == SUMS])
+    if gold is not None and step.passes:
+        found.altered = step.altered(ends, gold)
     if not step.error:
         return found
     found.shares = shares_of(step)

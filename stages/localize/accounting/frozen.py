@@ -37,6 +37,7 @@ class Step:
             to its outputs.
         missing: why not, and what else is not accounted for, in words.
         error: root of the sum of the squared relative errors of outputs and gradients.
+        outputs, gradients: where what the step gave is from, by path.
         weights: by pass, what the errors of what it gave to the step are multiplied by to be cotangents of ``error``.
     """
 
@@ -45,6 +46,7 @@ class Step:
         self.passes: list[Pass] = []
         self.missing: list[str] = []
         self.error, self.weights = 0.0, list[dict[fx.Node, float]]()
+        self.outputs, self.gradients = dict[str, Place](), dict[str, Place]()
         self._ledger = Ledger()
         self._gradients: dict[Any, tuple[torch.Tensor, Place | None]] = {}  # of a value, as far as they are added up
         for value in ends.given.values():
@@ -64,8 +66,8 @@ class Step:
             self.passes = []
             self.missing.append(f"shares of the final error: {error}")
             return
-        gradients = self._found(ends.gradients, "gradient ")
-        self._groups = [list(dict.fromkeys(found.values())) for found in (given, gradients)]
+        self.outputs, self.gradients = given, self._found(ends.gradients, "gradient ")
+        self._groups = [list(dict.fromkeys(found.values())) for found in (given, self.gradients)]
         self.weights, self.error = self._relative([each.error for each in self.passes])
 
     def _follow(self, seen: Seen, links: Mapping[fx.Node, Place] | None = None) -> None:
@@ -173,6 +175,31 @@ class Step:
                     weights[number][node] = weights[number].get(node, 0.0) + 1 / size
         weights = [{node: weight / total for node, weight in each.items()} for each in weights] if total else weights
         return weights, total**0.5
+
+    @torch.no_grad()
+    def altered(self, ends: Ends, gold: Ends) -> dict[str, float]:
+        """What float64 of the graphs that ran gives otherwise than float64 of the model, by half of the error or more.
+
+        A pass over a graph may have changed what it computes, before anything was compiled.
+
+        Args:
+            ends: what the step gave.
+            gold: what it gives in float64.
+
+        Returns:
+            Path → the difference over the right value, by the norm.
+        """
+        found: dict[str, float] = {}
+        sides = (self.outputs, ends.outputs, gold.outputs), (self.gradients, ends.gradients, gold.gradients)
+        for places, had, right in sides:
+            for path, (number, node) in places.items():
+                if path not in right or right[path].numel() != had[path].numel():
+                    continue
+                wanted = right[path].double().reshape(-1)
+                apart = float((self.passes[number].gold(node).reshape(-1) - wanted).norm())
+                if apart > 0.5 * float((had[path].double().reshape(-1) - wanted).norm()):
+                    found[path] = apart / (float(wanted.norm()) or 1.0)
+        return found
 
     @torch.no_grad()
     def remaining(self, mended: Collection[Name]) -> float:

@@ -17,8 +17,8 @@ from inductor_debug.models.loss import training_loss
 from inductor_debug.models.nested import map_tensors, named_tensors
 from inductor_debug.models.snapshot import same_bits
 from inductor_debug.stages.localize.judging.evaluation import is_floating
-from inductor_debug.stages.localize.runs.regions import Seen
-from inductor_debug.stages.sides.running import STATE, collect
+from inductor_debug.stages.localize.runs.regions import Seen, lies_in, memory_of_inputs
+from inductor_debug.stages.sides.running import STATE, Leaves, collect
 
 SUMS = "gradients"
 """The graph id of what autograd adds up between backward graphs."""
@@ -43,13 +43,21 @@ class Ends:
     begun: Mapping[str, torch.Tensor] = field(default_factory=dict)
     gradients: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, leaves: Leaves) -> "Ends":
+        """What a step gave, of that which has an error."""
+        outputs = {path: leaf for kind in ("output", *STATE) for path, leaf in leaves.get(kind, {}).items()
+                   if is_floating(leaf)}  # fmt: skip
+        gradients = {path: leaf for path, leaf in leaves.get("gradient", {}).items() if is_floating(leaf)}
+        return cls(outputs=outputs, gradients=gradients)
+
 
 def ends_of(case: Case, result: StepResult) -> Ends:
     """Of a step of a case, which was left as found."""
-    leaves = collect(result)
-    outputs = {path: leaf for kind in ("output", *STATE) for path, leaf in leaves.get(kind, {}).items()
-               if is_floating(leaf)}  # fmt: skip
-    given = {" ".join(key): tensor.detach() for key, tensor in case.state().items()}
+    outputs = Ends.of(collect(result)).outputs
+    memory = memory_of_inputs(case)
+    given = {" ".join(key): tensor.detach().clone() if lies_in(tensor, memory) else tensor.detach()
+             for key, tensor in case.state().items()}  # fmt: skip
     return Ends(given, outputs, _of_loss(case, result, outputs), result.gradients)
 
 

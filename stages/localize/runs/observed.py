@@ -12,7 +12,7 @@ from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
 from inductor_debug.stages.localize.judging.evaluation import taken_by
 from inductor_debug.stages.localize.runs.functional import made_functional
-from inductor_debug.stages.localize.runs.regions import Seen, addresses_of, given_by, is_view
+from inductor_debug.stages.localize.runs.regions import Seen, addresses_of, given_by, is_view, lies_in, memory_of_inputs
 from inductor_debug.stages.torch_internals.generated_kernels import split_kernels
 from inductor_debug.stages.torch_internals.generated_launches import Launch, find_launches, reused_buffers
 from inductor_debug.stages.torch_internals.inductor import LoweredGraph
@@ -49,6 +49,7 @@ class Observer:
         self.missing = self._observing.missing
         self._runs: list[_Run] = []
         self._on = False
+        self._memory = memory_of_inputs(case)
         backend = adapter.rewriting_backend(self._observing.rewrite)
         assert backend is not None, "the caller asked"
         self.compiled: CompiledCase = compile_case(case, adapter, backend)
@@ -74,9 +75,12 @@ class Observer:
         given = {name: names[name] for name in _placeholders(lowered) if name in names}
         written = {name for node in lowered.schedule.nodes for name in node.mutates}
         written |= set(reused_buffers(lowered.source_code, given).values())
-        kept = {name: _copy(it) if name in written else it for name, it in given.items()}
+        kept = {name: _copy(it) if name in written or self._is_input(it) else it for name, it in given.items()}
         number = sum(run.graph == graph for run in self._runs)
         self._runs.append(_Run(graph, number, addresses_of(given), kept))
+
+    def _is_input(self, value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and lies_in(value, self._memory)
 
     def buffers(self, graph: str, values: Mapping[str, Any]) -> None:
         if self._on:

@@ -10,7 +10,7 @@ from inductor_debug.models.case import Case
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import compile_case
 from inductor_debug.stages.localize.accounting.links import Ends, ends_of
-from inductor_debug.stages.localize.runs.regions import Seen, addresses_of, given_by
+from inductor_debug.stages.localize.runs.regions import Seen, addresses_of, given_by, lies_in, memory_of_inputs
 from inductor_debug.stages.localize.sources import Origin, origins_of_record
 
 
@@ -36,6 +36,7 @@ class ReferenceRun(AcceleratorAdapter):
         self.ends = Ends()
         self.on = self.copies = False
         self._state: dict[int, int | None] = {}
+        self._inputs: set[int] = set()
         self._versions: list[tuple[torch.Tensor, int]] = []
 
     @property
@@ -64,6 +65,7 @@ class ReferenceRun(AcceleratorAdapter):
     def begin(self, case: Case) -> None:
         """Keep values from here on, of a step of a case that is left as found."""
         self.on, self.seen, self._versions = True, [], []
+        self._inputs = memory_of_inputs(case)
         self._state = {tensor.data_ptr(): _version(tensor) for tensor in case.state().values()}
 
     @property
@@ -72,14 +74,14 @@ class ReferenceRun(AcceleratorAdapter):
         return any(_version(tensor) != version for tensor, version in self._versions)
 
     def _kept(self, value: Any, written: bool) -> Any:
-        """A value, as it is: a copy only where it is known to be written into.
+        """A value, as it is: a copy only where it is known to be written into, and of what the case is given.
 
         What the case had before, it has again after the step.
         """
         if not isinstance(value, torch.Tensor):
             return value
         value, version = value.detach(), _version(value)
-        if written or self.copies or version is None:
+        if written or self.copies or version is None or lies_in(value, self._inputs):
             return value.clone()
         if self._state.get(value.data_ptr()) != version:
             self._versions.append((value, version))

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from inductor_debug.models.case import Case
+from inductor_debug.models.nested import is_strided
 from inductor_debug.models.torch_private import OpOverload, schema_of
 from inductor_debug.stages.localize.judging.evaluation import is_dropout, taken_by
 
@@ -51,6 +53,16 @@ class Seen:
 def addresses_of(inputs: Mapping[str, Any]) -> dict[str, int]:
     """Where in memory tensors lie, by name."""
     return {name: value.data_ptr() for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+
+
+def memory_of_inputs(case: Case) -> set[int]:
+    """Where the memory of a case's inputs is, which hold other values in another draw."""
+    return {tensor.untyped_storage().data_ptr() for tensor in case.named_inputs().values() if is_strided(tensor)}
+
+
+def lies_in(value: torch.Tensor, memory: set[int]) -> bool:
+    """Whether a tensor lies in one of the places."""
+    return is_strided(value) and value.untyped_storage().data_ptr() in memory
 
 
 def given_by(graph: fx.Graph, results: Iterable[Any]) -> dict[str, Any]:

@@ -139,6 +139,24 @@ def test_the_operation_at_fault_is_in_summary_diagnosis_and_table():
     assert (again.operations, again.verdict) == (["g0.forward relu"], "exact")
 
 
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_a_pass_over_the_graph_that_changes_it_is_told(mode):
+    """Each operation of what was compiled is right."""
+
+    def swapped(graph):
+        for node in graph.nodes:
+            if node.target is torch.ops.aten.relu.default:
+                node.target = torch.ops.aten.abs.default
+
+    with torch._inductor.config.patch(post_grad_custom_post_pass=swapped):
+        result = run(context_of("inductor", mode=mode), draws=1, plots=False)
+    found = result.artifacts["kerneldiff/diagnosis.json"].localized
+    assert (found.kind, found.culprits) == ("graph", [])
+    assert set(found.altered) >= {"logits", "hidden[0]"} and min(found.altered.values()) > 0.1
+    assert ("last.weight" in found.altered) == (mode == "training")
+    assert "the graph is not the model's" in found.message
+
+
 class WrongOnce(Scaled):
     """Compiles one graph, and no other."""
 

@@ -1,5 +1,6 @@
 """Faults that the state of the first step hides."""
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -59,3 +60,14 @@ def test_a_comparison_of_trained_parameters_names_the_step() -> None:
     diagnosis = result.artifacts["kerneldiff/diagnosis.json"]
     assert diagnosis.first_divergence["node"] == "mul"
     assert "with the state that 1 optimizer step leaves" in diagnosis.localization
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_clean_later_call_accuses_nothing(backend: str, mode: str) -> None:
+    """Its inputs hold other values while it runs than they do when it is judged."""
+    torch.manual_seed(0)
+    config = LocalizeConfig(call=2)
+    found = localize(nn.Linear(33, 65), (torch.randn(9, 33),), backend=backend, mode=mode, config=config).localization
+    assert not found.culprits, found.message
+    assert found.closure == pytest.approx(1, abs=0.02)
