@@ -169,8 +169,6 @@ class Engine:
         if self.before:
             with drawn_inputs(self.case, self.before[-1] - 1):
                 earlier = {seen.id: seen for seen in reference_run(self.case, self.adapter).seen if not seen.call}
-        if self.adapter.level == "dynamo" and not self.adapter.as_traced:
-            self.missing.append(f"{self.adapter.name} on Dynamo's own graphs: it was given parts of AOTAutograd's")
         if not reference.seen:
             self.missing.append("the model, of which no graph was compiled")
         for seen in reference.seen:
@@ -199,6 +197,8 @@ class Engine:
                 kind = "operation" if len(operations) == 1 else "region"
                 found = Found(operations, item.local, kind, [item.shows])
                 self.found[seen.id, operations[-1].name] = self._culprit(graph, found)
+        if self.adapter.level == "dynamo" and not self.adapter.as_traced and not self.found:
+            self.missing.append(f"what {self.adapter.name} does to Dynamo's own graphs: it was given AOTAutograd's")
         return self._localized(OBSERVED if self._own_run else PIECES, failed, None)
 
     def _culprit(self, graph: LookedAt, item: Found) -> Culprit:

@@ -1,5 +1,6 @@
 """What localization tells a person."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -32,8 +33,12 @@ def _head(found: Localization, *, failed: bool) -> str:
             several = f"{counted(len(found.culprits), 'value')} are off in one direction, each within its floor. "
         elif found.wrong > 1 or len(names) > 1:
             several = f"Wrong for what they received: {counted(found.wrong, 'value')}, by "
-            several += f"{counted(len(found.culprits), 'operation')} as far as was looked. "
+            (most, count), *_ = Counter(item.place.target for item in found.culprits).most_common(1)
+            alike = f", {count} of them {most}" if count > FEW else ""
+            several += f"{counted(len(found.culprits), 'operation')} as far as was looked{alike}. "
         return several + " ".join(names) + (f" {more} more are in diagnosis.json." if more > 0 else "")
+    if not found.checked:
+        return "Which operation is wrong is not established: none could be checked."
     if found.kind == "probe_effect":
         return (
             "No operation is wrong in the run that was looked at. It gave other bits than the one that failed: to look "
@@ -72,7 +77,10 @@ def _culprit(item: Culprit) -> str:
         size = "is not what any right computation gives"
     else:
         size = f"is off by {short(item.ratio)} times its own rounding noise"
-    worst = "" if item.index is None else f"; worst at {item.index}: {short(item.got)}, not {short(item.expected)}"
+    got, expected = short(item.got), short(item.expected)
+    if got == expected and isinstance(item.got, float) and isinstance(item.expected, float):
+        got, expected = f"{item.got:.9g}", f"{item.expected:.9g}"
+    worst = "" if item.index is None else f"; worst at {item.index}: {got}, not {expected}"
     others = f" It makes {counted(len(item.others), 'further value')} wrong." if item.others else ""
     remains = (
         "" if item.remains is None else f" With that alone mended, {share(item.remains)} of the final error remains."
@@ -123,8 +131,8 @@ def _accounted(found: Localization) -> str:
         each = [f"{share(item.share)} ({item.graph} {item.node})" for item in found.shares[:FEW]]
         replayed = f"With one value at a time right for what it received it is smaller by {', '.join(each)}."
         return " ".join(part for part in (told, replayed if each else "", missing) if part)
-    largest = [f"{share(item.share)} by {item.target} ({item.graph} {item.node})" for item in found.shares[:FEW]]
-    parts = [f"Of the final error {', '.join(largest)} (all shares add up to {closure:.4f})."]
+    largest = [f"{share(item.share)} to {item.graph} {item.node} ({item.target})" for item in found.shares[:FEW]]
+    parts = [f"Of the final error there arises on the way {', '.join(largest)} (all shares add up to {closure:.4f})."]
     if found.few:
         parts.append(
             f"Computed in a wider format, {counted(len(found.few), 'value')} would bring it down to what the verdict "

@@ -21,7 +21,7 @@ from inductor_debug.stages.localize.judging.evaluation import taken_by
 from inductor_debug.stages.localize.judging.replay import Local
 from inductor_debug.stages.localize.runs.regions import Seen
 from inductor_debug.stages.localize.searching import pieces
-from inductor_debug.stages.localize.searching.in_place import part_of
+from inductor_debug.stages.localize.searching.parts import part_of
 from inductor_debug.stages.localize.searching.pieces import Piece
 
 TILE = 32

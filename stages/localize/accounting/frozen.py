@@ -21,6 +21,10 @@ Name = tuple[str, str]
 Cotangents = dict[fx.Node, torch.Tensor]
 
 
+ROUNDED = 16
+"""Epsilons of its dtype by which the numbers of a graph may change a result: a constant may stand in it rounded."""
+
+
 class Lost(Exception):
     """Where a value comes from is not known; the message says why."""
 
@@ -197,8 +201,10 @@ class Step:
                     continue
                 wanted = right[path].double().reshape(-1)
                 apart = float((self.passes[number].gold(node).reshape(-1) - wanted).norm())
-                if apart > 0.5 * float((had[path].double().reshape(-1) - wanted).norm()):
-                    found[path] = apart / (float(wanted.norm()) or 1.0)
+                size = float(wanted.norm()) or 1.0
+                own = had[path].double().reshape(-1) - wanted
+                if apart > 0.5 * float(own.norm()) and apart > ROUNDED * torch.finfo(had[path].dtype).eps * size:
+                    found[path] = apart / size
         return found
 
     @torch.no_grad()

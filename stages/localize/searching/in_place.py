@@ -23,7 +23,7 @@ A fault may need calls before: a part is then called on what it received in anot
 """
 
 import operator
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -33,8 +33,9 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.localize.judging.evaluation import taken_by
 from inductor_debug.stages.localize.judging.replay import Local, Replay
-from inductor_debug.stages.localize.runs.regions import Seen, computes, is_view
+from inductor_debug.stages.localize.runs.regions import Seen, computes
 from inductor_debug.stages.localize.searching import pieces
+from inductor_debug.stages.localize.searching.parts import Part, part_of
 
 SIDE_BY_SIDE = 32
 """Operations that are alike and compiled side by side, at most."""
@@ -47,67 +48,6 @@ HIDDEN = "alone, and not in what its whole graph gives"
 TOGETHER = "only when these operations are compiled together"
 SMALLER = "when these operations are compiled together; not all of their parts could be compiled by themselves"
 BEGINNING = "in the shortest beginning of the graph that is wrong; parts from inside it could not be compiled"
-
-
-@dataclass(frozen=True)
-class Part:
-    """Some of a graph's operations.
-
-    Attributes:
-        operations: in the graph's order.
-        members: these, and views of what they take and make; ``received`` what those take from outside; ``results``
-            those of the members that others, or the graph's caller, take.
-    """
-
-    operations: tuple[fx.Node, ...]
-    members: tuple[fx.Node, ...]
-    received: tuple[fx.Node, ...]
-    results: tuple[fx.Node, ...]
-
-    @property
-    def views(self) -> tuple[fx.Node, ...]:
-        """The members that compute nothing."""
-        return tuple(node for node in self.members if is_view(node))
-
-
-def part_of(
-    graph: fx.Graph,
-    operations: Sequence[fx.Node],
-    *,
-    views: bool = True,
-    without: Container[fx.Node] = (),
-    given: Container[fx.Node] = (),
-) -> Part:
-    """The part that some operations of a graph are.
-
-    Args:
-        operations: of ``graph``.
-        views: whether the views through which they take what they take are members too.
-        without: views that are no members.
-        given: what of the members is a result whoever takes it.
-    """
-    members: dict[fx.Node, None] = {}
-    wanted = set(operations)
-    for node in graph.nodes:
-        view = node.op == "call_function" and not computes(node) and any(item in members for item in taken_by(node))
-        if node in wanted or (view and node not in without):
-            members[node] = None
-    made = list(members)
-    needed = [item for node in members for item in taken_by(node) if views]
-    while needed:
-        item = needed.pop()
-        view = is_view(item) or (item.target is operator.getitem and is_view(taken_by(item)[0]))
-        if view and item not in members and item not in without and len(taken_by(item)) == 1:
-            members[item] = None
-            needed += taken_by(item)
-    taken = {item for node in members for item in taken_by(node)}
-    constants = {item: None for item in graph.nodes if item.op == "get_attr" and item in taken}
-    received = [item for item in graph.nodes if item in taken and item not in members and item not in constants]
-    results = [node for node in made if isinstance(node.meta.get("val"), torch.Tensor)
-               and (node in given or any(user not in members for user in node.users))]  # fmt: skip
-    places = {node: index for index, node in enumerate(graph.nodes)}
-    ordered = sorted([*members, *constants], key=places.__getitem__)
-    return Part(tuple(operations), tuple(ordered), tuple(received), tuple(results))
 
 
 @dataclass(frozen=True)
@@ -345,9 +285,10 @@ class Search:
             ran = pieces.run(whole, pieces.compiled(whole, self.adapter), [earlier] * self.calls)
             written = [pieces.differing(node, ran.inputs[node.name], ran.written[node.name]) for node in ran.graph.nodes
                        if node.name in ran.written]  # fmt: skip
+            other = pieces.of_other_kind(ran, self.seen.values)
             without = {node.name for node in self._given}
             replay = Replay(ran, factor=self.factor, known=self.seen.values, without=without)
-            return written + replay.locals(confirmed=confirmed)
+            return other + written + replay.locals(confirmed=confirmed)
 
         found = pieces.attempted(compared)
         if not isinstance(found, str) and any(local.wrong for local in found) and self._misreads(parts):
@@ -382,8 +323,11 @@ def _contiguous(node: fx.Node) -> bool:
 
 
 def _written(local: Local) -> str:
-    """What is told where the wrong value is one that was received."""
-    return f", in what it leaves in its input {local.region.node.name}" if local.region.node.op == "placeholder" else ""
+    """What is told where the wrong value is one that was received, or of another kind than it should be."""
+    kind = "" if local.row is None or local.row.error_rms is not None else f" ({local.row.message})"
+    return (
+        f", in what it leaves in its input {local.region.node.name}" if local.region.node.op == "placeholder" else kind
+    )
 
 
 def _signature(node: fx.Node, part: Part) -> str:

@@ -2,7 +2,7 @@
 
 import logging
 import operator
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -133,6 +133,7 @@ def piece_of(seen: Seen, part: Part, results: Sequence[fx.Node], contiguous: Con
         inputs.append(_laid_out(value, copies[node].meta.get("val")))
     for node in part.members:
         copies[node] = graph.node_copy(node, copies.__getitem__)
+    results = [node for node in results if not writes_input(node)]
     graph.output(tuple(copies[node] for node in results))
     return Piece(fx.GraphModule(seen.owner, graph), inputs, [node.name for node in results])
 
@@ -281,12 +282,34 @@ def run(piece: Piece, function: Compiled, earlier: Iterable[Sequence[Any]] = ())
         inputs = [_copied(value) for value in piece.inputs]
         results = function(*inputs)
     values = dict(zip(piece.results, results, strict=False))  # of a whole graph its own results come after
+    left = dict(zip(_placeholders(piece), inputs, strict=True))
+    values |= {node.name: left[node.all_input_nodes[0]] for node in piece.module.graph.nodes if writes_input(node)}
     given = {node.name: value for node, value in zip(_placeholders(piece), piece.inputs, strict=True)}
     after = {node.name: value for node, value in zip(_placeholders(piece), inputs, strict=True)
              if isinstance(value, torch.Tensor) and value is not given[node.name] and not _is_written(node)
              and not bool(same_bits(given[node.name], value).all())}  # fmt: skip
     by = dict.fromkeys(values, "piece")
     return Seen("piece", piece.module.graph, piece.module, given, values, by, written=after)
+
+
+def writes_input(node: fx.Node) -> bool:
+    """Whether a node leaves its value in an input of the graph."""
+    return node.target is aten.copy_.default and node.all_input_nodes[0].op == "placeholder"
+
+
+def of_other_kind(ran: Seen, right: Mapping[str, torch.Tensor]) -> list[Local]:
+    """The results of a run that have another shape or dtype than right ones; they are taken out of it."""
+    found = []
+    values: dict[str, Any] = dict(ran.values)
+    for node in [item for item in ran.graph.nodes if item.name in values and item.name in right]:
+        value, own = values[node.name], right[node.name]
+        same = isinstance(value, torch.Tensor) and (value.shape, value.dtype) == (own.shape, own.dtype)
+        if not same:
+            del values[node.name]
+            row = compare_tensors(own, value, path=node.name, worst=1)
+            found.append(Local(Region(node, (node,), ()), row))
+    ran.values = values
+    return found
 
 
 def _is_written(node: fx.Node) -> bool:

@@ -11,7 +11,8 @@ from inductor_debug.stages.backends.eager import AotEagerAdapter
 from inductor_debug.stages.localize.judging import replay
 from inductor_debug.stages.localize.runs.regions import Seen
 from inductor_debug.stages.localize.searching import pieces
-from inductor_debug.stages.localize.searching.in_place import Search, part_of
+from inductor_debug.stages.localize.searching.in_place import Search
+from inductor_debug.stages.localize.searching.parts import part_of
 
 aten = torch.ops.aten
 
