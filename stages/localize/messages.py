@@ -131,8 +131,11 @@ def _accounted(found: Localization) -> str:
         each = [f"{share(item.share)} ({item.graph} {item.node})" for item in found.shares[:FEW]]
         replayed = f"With one value at a time right for what it received it is smaller by {', '.join(each)}."
         return " ".join(part for part in (told, replayed if each else "", missing) if part)
-    largest = [f"{share(item.share)} to {item.graph} {item.node} ({item.target})" for item in found.shares[:FEW]]
-    parts = [f"Of the final error there arises on the way {', '.join(largest)} (all shares add up to {closure:.4f})."]
+    first, *others = [
+        (share(item.share), f"to {item.graph} {item.node} ({item.target})") for item in found.shares[:FEW]
+    ]
+    largest = [f"{first[0]} arises on the way {first[1]}", *map(" ".join, others)]
+    parts = [f"Of the final error {', '.join(largest)} (all shares add up to {closure:.4f})."]
     if found.few:
         parts.append(
             f"Computed in a wider format, {counted(len(found.few), 'value')} would bring it down to what the verdict "
@@ -149,7 +152,7 @@ def _mended(runs: Sequence[MendedRun]) -> str:
             what = "that" if len(run.operations) == 1 else f"these {len(run.operations)} operations"
         else:
             what = f"{_first(run.operations)} alone"
-        ratio = "" if run.ratio is None else f", at most {short(run.ratio)} floors"
+        ratio = "" if run.ratio is None else f", the worst tensor at {short(run.ratio)} times its floor"
         told.append(f"With {what} mended and the rest by the backend, the verdict is {run.verdict}{ratio}.")
     return " ".join(told)
 
