@@ -104,7 +104,7 @@ def searched(module: nn.Module, backend: str, mode: str, dtype: torch.dtype = to
     return localize(module.to(dtype).train(mode == "training"), (x,), backend=backend, mode=mode)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mode", ["inference", "training"])
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize(("kind", "graphs"), [(Breaks, 2), (Repeats, 3), (Attends, 2)])
