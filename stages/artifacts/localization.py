@@ -175,8 +175,8 @@ class Localization:
             error is smaller with that value alone right for what it received.
         few: the fewest values that, right for what they received, bring the verdict back, as ``graph node``; told of
             ``accumulation`` alone.
-        altered: after a comparison that failed, where nothing is wrong: output or gradient that float64 of the graphs
-            that ran gives otherwise than the model does → the difference over the right value, by the norm.
+        altered: of kind ``graph``: output or gradient → how far float64 of the graphs that ran is from float64 of the
+            model, over the size of that.
         unaccounted: what the shares leave out, in words.
         mended: after a comparison that failed, runs in which all culprits (or the ``few``) are mended, and of several
             culprits the first ones each alone.

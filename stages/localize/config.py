@@ -17,8 +17,8 @@ class LocalizeConfig:
     Attributes:
         when: after_defect; always: after a pass too, for faults that the format's noise hides in the outputs; never.
         budget_s: wall seconds after which nothing more is begun; what was found by then is told.
-        most: wrong values that are narrowed down to an operation, each at the cost of up to three small compilations,
-            and one for each operation of a kernel that is wrong only when it is fused.
+        most: wrong values that are narrowed down to an operation. Each costs up to three small compilations. Of a
+            kernel that is wrong only when it is fused, each operation costs one more.
         call: the call that ``localize()`` looks at where nothing is wrong in the first; those before are of other draws
             of the inputs. A comparison that failed names its own.
         steps: in training, optimizer steps (sgd, 0.01) whose state ``localize()`` looks at where nothing is wrong

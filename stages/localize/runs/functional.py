@@ -101,7 +101,8 @@ def _later(write: fx.Node, base: fx.Node) -> dict[fx.Node, list[fx.Node]]:
 def _whole(graph: fx.Graph, write: fx.Node, view: fx.Node, base: fx.Node) -> fx.Node:
     """The node that wrote, as one that gives what it wrote into as a whole, or that can't be replayed."""
     if write.target is not aten.copy_.default:
-        if view is not base or not isinstance(write.meta.get("val"), torch.Tensor):
+        known = isinstance(write.target, UnknownWrite) or (view is base and _gives_what_it_wrote(write))
+        if not known:
             write.args, write.kwargs, write.target = tuple(taken_by(write)), {}, UnknownWrite(write.target)
         return write
     source: Any = write.args[1]
@@ -122,6 +123,15 @@ def _whole(graph: fx.Graph, write: fx.Node, view: fx.Node, base: fx.Node) -> fx.
     write.meta |= source.meta
     graph.erase_node(source)
     return write
+
+
+def _gives_what_it_wrote(write: fx.Node) -> bool:
+    """Whether the one thing that an operator gives is the one that it wrote into."""
+    if not isinstance(write.target, OpOverload):
+        return False
+    returned = schema_of(write.target).returns
+    written = [item for item in returned if item.alias_info is not None and item.alias_info.is_write]
+    return len(returned) == len(written) == len(list(_written(write))) == 1
 
 
 class UnknownWrite:

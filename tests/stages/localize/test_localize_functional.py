@@ -147,6 +147,31 @@ def doubled_into(x: Tensor, out: Tensor) -> None:
     out.copy_(x * 2)
 
 
+@torch.library.custom_op("inductor_debug_test::doubled_in_place", mutates_args=("x", "y"))
+def doubled_in_place(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    y.mul_(3)
+    return x.sum()
+
+
+@doubled_in_place.register_fake
+def _(x: Tensor, y: Tensor) -> Tensor:
+    return x.new_empty(())
+
+
+def test_what_an_operator_gives_is_not_taken_for_what_it_wrote() -> None:
+    def build(graph: fx.Graph, x: fx.Node, y: fx.Node) -> fx.Node:
+        first, second = graph.call_function(aten.exp.default, (x,)), graph.call_function(aten.tanh.default, (x,))
+        graph.call_function(torch.ops.inductor_debug_test.doubled_in_place.default, (first, second))
+        return graph.call_function(aten.mul.Tensor, (first, second))
+
+    gm = graph_of(build, torch.randn(3, 4), torch.randn(2, 2))
+    assert made_functional(gm.graph) == {"doubled_in_place_default": "tanh_default"}
+    (reader,) = (node for node in gm.graph.nodes if node.target is aten.mul.Tensor)
+    (write,) = reader.all_input_nodes
+    assert str(write.target) == "what inductor_debug_test.doubled_in_place.default leaves in memory"
+
+
 def test_memory_that_a_custom_operator_fills_accuses_nothing() -> None:
     class Filled(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
