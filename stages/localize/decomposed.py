@@ -5,6 +5,7 @@ Each operator that has one is computed in float64 on what it receives in a run b
 its decomposition.
 """
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -57,7 +58,7 @@ def wrong_decompositions(case: Case, adapter: AcceleratorAdapter, over: Callable
             break
         if node.target not in table or node.target in UNSET or not computes(node):
             continue
-        told = f"{node.target} {fx.map_arg((node.args, node.kwargs), partial(_told, _values(seen)))}"
+        told = f"{node.target} {fx.map_arg((node.args, node.kwargs), _told)}"
         if told in known:
             continue
         known.add(told)
@@ -69,13 +70,9 @@ def wrong_decompositions(case: Case, adapter: AcceleratorAdapter, over: Callable
     return found
 
 
-def _told(values: Mapping[str, Any], node: fx.Node) -> str:
-    value = values.get(node.name)
+def _told(node: fx.Node) -> str:
+    value = node.meta.get("val")
     return f"{value.dtype} {list(value.shape)} {value.stride()}" if isinstance(value, torch.Tensor) else str(value)
-
-
-def _values(seen: Seen) -> Mapping[str, Any]:
-    return {**seen.inputs, **seen.values}
 
 
 def _compared(seen: Seen, node: fx.Node, decomposition: Callable[..., Any]) -> _Worst | None:
@@ -91,7 +88,7 @@ def _compared(seen: Seen, node: fx.Node, decomposition: Callable[..., Any]) -> _
         results.extend([right, in_float64(decomposition, args, kwargs)])
         return right
 
-    known = _values(seen)
+    known: Mapping[str, Any] = ChainMap(seen.values, seen.inputs)  # type: ignore[arg-type]
     values = {taken: known.get(taken.name, Unknown(f"{taken.name} was not seen")) for taken in node.all_input_nodes}
     value_of(node, values, seen.owner, both)
     right, decomposed = results

@@ -4,21 +4,24 @@
 added where it arose, float64 gives what the step gave. Without some of them it gives what the step would have given.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
 from inductor_debug.stages.localize.accounting.links import SUMS, Ends, Ledger, Place, summed
-from inductor_debug.stages.localize.accounting.passes import Pass, computed_of, narrow
+from inductor_debug.stages.localize.accounting.passes import Pass, computed_of
 from inductor_debug.stages.localize.judging.evaluation import Unknown, is_floating, taken_by
+from inductor_debug.stages.localize.judging.noise import narrow
+from inductor_debug.stages.localize.runs.kept import Store, read
 from inductor_debug.stages.localize.runs.regions import Seen
 
 Name = tuple[str, str]
 """Graph id and node."""
 
-Cotangents = dict[fx.Node, torch.Tensor]
+Cotangents = MutableMapping[fx.Node, torch.Tensor]
 
 
 ROUNDED = 16
@@ -51,8 +54,9 @@ class Step:
         self.missing: list[str] = []
         self.error, self.weights = 0.0, list[dict[fx.Node, float]]()
         self.outputs, self.gradients = dict[str, Place](), dict[str, Place]()
+        self.store = Store()
         self._ledger = Ledger()
-        self._gradients: dict[Any, tuple[torch.Tensor, Place | None]] = {}  # of a value, as far as they are added up
+        self._gradients: dict[Any, tuple[Any, Place | None]] = {}  # of a value, as far as they are added up
         for value in ends.given.values():
             self._ledger.add(value, None, value.data_ptr())
         forwards, backwards = ([run for run in runs if run.id.endswith(side)] for side in ("forward", "backward"))
@@ -81,11 +85,14 @@ class Step:
             links = {node: place for node in placeholders if (place := self._received(seen, node)) is not None}
         errors = {node: error for node, (number, source) in links.items()
                   if (error := self.passes[number].error.get(source)) is not None}  # fmt: skip
-        run = Pass(seen, errors, links)
+        run = Pass(seen, errors, links, self.store)
         self.passes.append(run)
         for node in dict.fromkeys(run.outputs):
             if isinstance(node, fx.Node):
-                self._ledger.add(run.actual.get(node), (len(self.passes) - 1, node), seen.addresses.get(node.name))
+                place = len(self.passes) - 1, node
+                self._ledger.add(
+                    run.actual.get(node), place, seen.addresses.get(node.name), run.actual.entries.get(node)
+                )
 
     def _received(self, seen: Seen, node: fx.Node) -> Place | None:
         """What gave a pass one of its inputs; None: the step had it, or it is no tensor."""
@@ -139,26 +146,28 @@ class Step:
             value = backward.actual.get(node) if isinstance(node, fx.Node) else None
             if isinstance(value, torch.Tensor):
                 of = forward.links.get(source) or forward.seen.addresses.get(source.name)
-                self._add_gradient(of, value, (number, node))
+                self._add_gradient(of, value, (number, node), backward.actual.entries[node])
 
-    def _add_gradient(self, of: Any, value: torch.Tensor, place: Place | None) -> None:
+    def _add_gradient(self, of: Any, value: torch.Tensor, place: Place | None, held: Any = None) -> None:
         """Add a gradient to those of a value.
 
         Args:
             of: the value's place, or where it lies.
             value: the gradient.
             place: what gave it; None: the loss.
+            held: what stands for it in a store, if it is in one.
         """
-        self._ledger.add(value, place)
-        before, earlier = self._gradients.get(of, (None, None))
+        self._ledger.add(value, place, held=held)
+        known, earlier = self._gradients.get(of, (None, None))
+        before = read(known)
         if before is not None and before.numel() == value.numel() and before.dtype == value.dtype:
             total = summed(before, value, sum(each.seen.id == SUMS for each in self.passes))
             nodes = (node for node in total.graph.nodes if node.op == "placeholder")
             places = zip(nodes, (earlier, place), strict=True)
             self._follow(total, {node: source for node, source in places if source is not None})
             (node,) = self.passes[-1].outputs
-            value, place = total.values[node.name], (len(self.passes) - 1, node)
-        self._gradients[of] = value, place
+            held, place = total.values[node.name], (len(self.passes) - 1, node)
+        self._gradients[of] = value if held is None else held, place
 
     def _relative(self, errors: Sequence[Mapping[fx.Node, torch.Tensor]]) -> tuple[list[dict[fx.Node, float]], float]:
         """What errors are multiplied by to be cotangents, by pass, and the root of the sum of their squares.
@@ -220,7 +229,9 @@ class Step:
                      for node, (number, source) in each.links.items() if source in results[number]}  # fmt: skip
             results.append(_mended(each, given, mended))
         errors = [
-            each.error | {node: value - each.gold(node) for node, value in changed.items() if is_floating(value)}
+            ChainMap(
+                {node: value - each.gold(node) for node, value in changed.items() if is_floating(value)}, each.error
+            )
             for each, changed in zip(self.passes, results, strict=True)
         ]
         return self._relative(errors)[1] / self.error

@@ -17,6 +17,7 @@ from inductor_debug.models.loss import training_loss
 from inductor_debug.models.nested import map_tensors, named_tensors
 from inductor_debug.models.snapshot import same_bits
 from inductor_debug.stages.localize.judging.evaluation import is_floating
+from inductor_debug.stages.localize.runs.kept import read
 from inductor_debug.stages.localize.runs.regions import Seen, lies_in, memory_of_inputs
 from inductor_debug.stages.sides.running import STATE, Leaves, collect
 
@@ -85,18 +86,20 @@ class Ledger:
     """Values and where they are from, found by their bits."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, list[tuple[torch.Tensor, Place | None, int | None]]] = {}
+        self._known: dict[Any, list[tuple[Any, Place | None, int | None]]] = {}
 
-    def add(self, value: Any, place: Place | None, address: int | None = None) -> None:
+    def add(self, value: Any, place: Place | None, address: int | None = None, held: Any = None) -> None:
         """Note a value.
 
         Args:
             value: others than tensors are left out.
             place: None: the step began with it.
             address: where in memory it lay, if that is known.
+            held: what stands for the value in a store, if it is in one.
         """
         if isinstance(value, torch.Tensor):
-            self._known.setdefault(_key(value), []).append((value.detach(), place, address))
+            held = value.detach() if held is None else held
+            self._known.setdefault(_key(value), []).append((held, place, address))
 
     def places(self, value: torch.Tensor, address: int | None = None) -> list[Place | None]:
         """Where the same bits are, in the order in which they were noted; of whatever shape.
@@ -104,8 +107,8 @@ class Ledger:
         Where some of these lay at the very address, only those.
         """
         flat = value.detach().reshape(-1)
-        same = [(place, lay) for known, place, lay in self._known.get(_key(value), [])
-                if same_bits(known.reshape(-1), flat)]  # fmt: skip
+        same = [(place, lay) for held, place, lay in self._known.get(_key(value), [])
+                if same_bits(read(held).reshape(-1), flat)]  # fmt: skip
         there = [place for place, lay in same if lay == address and address is not None]
         return there or [place for place, _ in same]
 

@@ -20,10 +20,12 @@ from inductor_debug.stages.localize.judging.evaluation import (
     taken_by,
     value_of,
 )
+from inductor_debug.stages.localize.judging.noise import difference, narrow
+from inductor_debug.stages.localize.runs.kept import Kept, Store, entry_of
 from inductor_debug.stages.localize.runs.regions import Seen, is_view
 
 SEGMENT = 64
-"""Nodes of a graph that are computed at a time. Of what only they take, nothing is kept."""
+"""Nodes of a graph that are computed at a time. Of what only they take, only what was seen is kept."""
 
 
 class Pass:
@@ -33,31 +35,34 @@ class Pass:
         seen: the run.
         given: input → its error, as :attr:`error`, where an earlier pass gave it.
         links: input → what gave it, of those that an earlier pass gave.
+        store: where values are kept.
 
     Attributes:
         actual: what was seen as it was seen; the rest is computed from that, in float64.
         error: values less what they would be without any error; of masks and indices, what they would be. Only of
-            values that differ. This, and what of ``actual`` was not seen, is kept of what the graph gives and of what
-            another segment takes; the rest is computed again by :meth:`backwards`.
+            values that differ. This, and what of ``actual`` was not seen, is kept of what was seen, of what the graph
+            gives, and of what another segment takes; the rest is computed again by :meth:`backwards`.
         erring: nodes that were seen and so have an error of their own, see :meth:`residual`.
         touched: nodes whose values may have an error.
         taken: whether its backward pass is known.
     """
 
-    def __init__(self, seen: Seen, given: Mapping[fx.Node, torch.Tensor], links: Mapping[fx.Node, Place]) -> None:
+    def __init__(
+        self, seen: Seen, given: Mapping[fx.Node, torch.Tensor], links: Mapping[fx.Node, Place], store: Store
+    ) -> None:
         self.seen, self.links, self.taken = seen, links, False
-        self.actual: dict[fx.Node, Any] = {}
-        self.error: dict[fx.Node, torch.Tensor] = {}
+        self.actual, self.error = Kept[fx.Node](store), Kept[fx.Node](store)
         self.erring: set[fx.Node] = set()
         self.touched: set[fx.Node] = set()
-        self._seen: set[fx.Node] = set()
+        self._several: dict[fx.Node, Any] = {}  # of one operation, as computed last
         self._segments = _segments(seen.graph)
         self._kept = {node for node in (*self.outputs, *self.placeholders) if isinstance(node, fx.Node)}
         for segment in self._segments:
             own = set(segment)
             self._kept |= {source for node in segment for source in taken_by(node) if source not in own}
+            self._kept |= {node for node in segment if node.name in seen.values and not is_view(node)}
         for node in self.placeholders:
-            self.actual[node] = seen.inputs.get(node.name)
+            self.actual.entries[node] = entry_of(seen.inputs, node.name) if node.name in seen.inputs else None
             if node in links:
                 self.touched.add(node)
             if node in given:
@@ -68,15 +73,20 @@ class Pass:
 
     def gold(self, node: fx.Node) -> Any:
         """A value as it would be without any error."""
-        if node not in self.error:
-            return wide(self.actual[node])
-        actual, error = self.actual[node], self.error[node]
-        return actual.double() - error if is_floating(actual) else error
+        return self._less(node, 1.0)
 
     def half_way(self, node: fx.Node) -> Any:
         """A value half-way between the run and gold; of what is not floating, gold's."""
+        return self._less(node, 0.5)
+
+    def _less(self, node: fx.Node, part: float) -> Any:
+        """A value less a part of its error."""
         actual = self.actual[node]
-        return wide(actual) - self.error[node] / 2 if node in self.error and is_floating(actual) else self.gold(node)
+        if node not in self.error:
+            return wide(actual)
+        if not is_floating(actual):
+            return self.error[node]
+        return actual.to(torch.float64, copy=True).sub_(self.error[node], alpha=part)
 
     def residual(self, node: fx.Node, values: Mapping[fx.Node, Any] | None = None) -> torch.Tensor:
         """What the operations since the last values that were seen did wrong.
@@ -85,8 +95,20 @@ class Pass:
             node: of :attr:`erring`.
             values: what it takes; by default, what it had.
         """
-        computed = computed_of(node, self.actual if values is None else values, self.seen)
-        return _difference(self.seen.values[node.name].reshape(computed.shape), computed.double())
+        seen = self.seen.values[node.name]
+        if values is None and node.name in self.seen.residuals:
+            return self.seen.residuals[node.name].reshape(self.actual[node].shape).double()
+        computed = computed_of(node, self._taken(node) if values is None else values, self.seen)
+        return difference(seen.reshape(computed.shape), computed.double())
+
+    def _taken(self, node: fx.Node) -> Mapping[fx.Node, Any]:
+        """What a node takes, as it was; of an operation's several results they are computed again."""
+        if node.target is not operator.getitem or taken_by(node)[0] in self.actual:
+            return self.actual
+        (source,) = taken_by(node)
+        if source not in self._several:
+            self._several = {source: computed_of(source, self.actual, self.seen)}
+        return self._several
 
     def backwards(self) -> Iterator[fx.Node]:
         """The nodes from the last to the first; of what is at hand, everything is known."""
@@ -125,38 +147,62 @@ class Pass:
         """Compute what is not at hand of a segment, and how far it is from gold."""
         several: dict[fx.Node, Any] = {}  # right results of operations that have several
         for node in segment:
-            if node in self._kept and node in self.actual:
+            if self._is_kept(node) or (_has_several(node) and all(map(self._is_kept, node.users))):
                 continue
             touched = any(source in self.touched for source in taken_by(node))
             golds = {source: several[source] if source in several else self.gold(source) for source in taken_by(node)}
             right = computed_of(node, golds if touched else self.actual, self.seen)
             if node not in self.actual:
-                self.actual[node] = self._actual(node, right, touched=touched)
+                self._set_actual(node, right, touched=touched)
             if isinstance(right, (tuple, list)):
                 several[node] = right
                 self.touched.add(node)  # its parts may have errors of their own
-            if touched or node in self.erring:
+            elif touched or node in self.erring:
                 self.touched.add(node)
                 _set_error(self, node, _of_equal_ones(self.actual[node], right))
 
-    def _actual(self, node: fx.Node, right: Any, *, touched: bool) -> Any:
-        """What a node had, as it was seen or computed from what was; ``right`` is what gold has."""
-        known = None if _repeats(node, self.seen) else self.seen.values.get(node.name)
-        if known is None:
-            return computed_of(node, self.actual, self.seen) if touched else right
-        if isinstance(right, torch.Tensor) and right.numel() == known.numel():
-            known = known.reshape(right.shape)
-            if is_floating(known) and is_floating(right):
+    def _is_kept(self, node: fx.Node) -> bool:
+        return node in self._kept and node in self.actual
+
+    def _set_actual(self, node: fx.Node, right: Any, *, touched: bool) -> None:
+        """Let a node have what was seen of it, or what is computed from what was; ``right`` is what gold has."""
+        if node.name in self.seen.values and not _repeats(node, self.seen):
+            known = self.seen.values[node.name]
+            same = isinstance(right, torch.Tensor) and right.numel() == known.numel()
+            if same and is_floating(known) and is_floating(right):
                 self.erring.add(node)
-        self._seen.add(node)
-        return known
+            if same and right.shape != known.shape:
+                self.actual[node] = known.reshape(right.shape)
+            else:
+                self.actual.entries[node] = entry_of(self.seen.values, node.name)
+        elif is_view(node) or (touched and not self._is_seen_in_parts(node)):
+            self.look(self.actual, node)
+        elif node in self._kept:
+            self.actual[node] = right
+        else:
+            self.actual.entries[node] = right
+
+    def _is_seen_in_parts(self, node: fx.Node) -> bool:
+        return _has_several(node) and all(user.name in self.seen.values for user in node.users)
+
+    def look(self, values: Kept[fx.Node], node: fx.Node) -> Any:
+        """Compute a node from values and keep that, as a view where it is one; among errors only what is known."""
+        taken = {source: values[source] for source in taken_by(node)}
+        found = computed_of(node, taken, self.seen)
+        if isinstance(found, Unknown) and values is self.error:
+            return found
+        if is_view(node) and isinstance(found, torch.Tensor) and len(taken) == 1:
+            ((source, tensor),) = taken.items()
+            values.look(node, found, source, tensor)
+        else:
+            values[node] = found
+        return found
 
     def _drop(self, segment: Sequence[fx.Node]) -> None:
         for node in segment:
             if node not in self._kept:
                 self.error.pop(node, None)
-                if node not in self._seen:
-                    del self.actual[node]
+                self.actual.pop(node, None)
 
 
 def _segments(graph: fx.Graph) -> list[list[fx.Node]]:
@@ -185,17 +231,20 @@ def _repeats(node: fx.Node, seen: Seen) -> bool:
     return False
 
 
+def _has_several(node: fx.Node) -> bool:
+    """Whether a node gives several results, which others take apart."""
+    return bool(node.users) and all(user.target is operator.getitem for user in node.users)
+
+
 def _set_error(run: Pass, node: fx.Node, gold: Any) -> None:
     actual = run.actual[node]
     if not isinstance(actual, torch.Tensor) or not isinstance(gold, torch.Tensor) or actual.shape != gold.shape:
         return
     sources = taken_by(node)
-    if len(sources) == 1 and sources[0] in run.error and is_view(node) and node not in run.erring:
-        error = computed_of(node, run.error, run.seen)
-        if not isinstance(error, Unknown):  # as where its strides do not allow that view
-            run.error[node] = error
-            return
-    error = _difference(actual, gold.double()) if is_floating(actual) else gold
+    looks = len(sources) == 1 and sources[0] in run.error and is_view(node) and node not in run.erring
+    if looks and not isinstance(run.look(run.error, node), Unknown):  # as where its strides do not allow that view
+        return
+    error = difference(actual, gold.double()) if is_floating(actual) else gold
     if bool(error.any() if is_floating(actual) else (actual != gold).any()):
         run.error[node] = narrow(error) if is_floating(actual) else gold
 
@@ -204,20 +253,6 @@ def _of_equal_ones(actual: Any, gold: Any) -> Any:
     """Gold's index, or that of the run where it points at an equal value."""
     both = isinstance(actual, torch.Tensor) and isinstance(gold, torch.Tensor)
     return settled(actual, gold) if both and not is_floating(actual) else gold
-
-
-def _difference(actual: torch.Tensor, gold: torch.Tensor) -> torch.Tensor:
-    """An error, in float64; 0 where a right value is beyond the format's largest, and infinite in it."""
-    error = actual.double() - gold
-    if bool(error.isfinite().all()):
-        return error
-    return torch.where(actual.isinf() & (actual == gold.to(actual.dtype)), 0.0, error)
-
-
-def narrow(error: torch.Tensor) -> torch.Tensor:
-    """In float32, which holds an error or a cotangent well enough, where it is in its range."""
-    narrow = error.float()
-    return narrow if bool(narrow.isfinite().all()) else error
 
 
 def computed_of(node: fx.Node, values: Mapping[fx.Node, Any], seen: Seen) -> Any:

@@ -26,6 +26,7 @@ from inductor_debug.stages.localize.accounting.derivatives import NoDerivative, 
 from inductor_debug.stages.localize.accounting.frozen import Cotangents, Name, Step, add_to
 from inductor_debug.stages.localize.accounting.passes import Pass, computed_of
 from inductor_debug.stages.localize.judging.evaluation import Unknown, is_floating, taken_by
+from inductor_debug.stages.localize.runs.kept import Kept
 from inductor_debug.stages.localize.runs.regions import is_view
 
 
@@ -58,13 +59,14 @@ class Shares:
 def shares_of(step: Step) -> Shares:
     """Shares of the values that were seen in a step whose outputs have an error."""
     found = Shares()
-    cotangents: list[Cotangents] = [{} for _ in step.passes]
+    cotangents: list[Cotangents] = [Kept(step.store) for _ in step.passes]
     for number in reversed(range(len(step.passes))):
         each = step.passes[number]
-        for node, value in _backward(each, step.weights[number], cotangents.pop(), found).items():
-            if node in each.links:
-                earlier, source = each.links[node]
-                add_to(cotangents[earlier], source, value)
+        wanted = cotangents.pop()
+        _backward(each, step.weights[number], wanted, found)
+        for node, (earlier, source) in each.links.items():
+            if node in wanted:
+                add_to(cotangents[earlier], source, wanted.pop(node))
     return found
 
 
@@ -87,22 +89,23 @@ def fewest(step: Step, shares: Shares, target: float) -> list[Name]:
     return ranked[:enough]
 
 
-def _backward(
-    run: Pass, weights: Mapping[fx.Node, float], cotangents: Cotangents, found: Shares
-) -> dict[fx.Node, torch.Tensor]:
+def _backward(run: Pass, weights: Mapping[fx.Node, float], cotangents: Cotangents, found: Shares) -> None:
     """Take cotangents from a pass's outputs to its inputs.
 
     Args:
         run: the pass.
         weights: of the errors of what it gives to the step.
-        cotangents: what later passes want of it; emptied.
+        cotangents: what later passes want of it; afterwards what it wants of its inputs.
         found: the shares of what lies between are added.
     """
+    inside: dict[fx.Node, torch.Tensor] = {}
     parts: dict[fx.Node, dict[int, torch.Tensor]] = {}  # of operations with several results
     for node in run.backwards():
         if node in weights:
-            add_to(cotangents, node, run.error[node].double() * weights[node])
-        cotangent = cotangents.pop(node).double() if node in cotangents else None
+            add_to(inside, node, run.error[node].double() * weights[node])
+        if node in cotangents:
+            add_to(inside, node, cotangents.pop(node))
+        cotangent = inside.pop(node).double() if node in inside else None
         if cotangent is not None and node in run.erring:
             residual, name = run.residual(node), (run.seen.id, node.name)
             share = float((cotangent.reshape(residual.shape) * residual).sum())
@@ -117,7 +120,7 @@ def _backward(
             continue
         if not any(source in run.touched for source in taken_by(node)):
             continue
-        if isinstance(run.actual[node], Unknown):
+        if isinstance(run.actual.get(node), Unknown):
             found.missing.append(f"{run.seen.id} {node.name} ({node.target}): {run.actual[node]}")
             continue
         try:
@@ -126,11 +129,10 @@ def _backward(
             found.missing.append(f"{run.seen.id} {node.name} ({node.target}): {error}")
             continue
         for source, value in gradients.items():
-            add_to(cotangents, source, value)
+            add_to(cotangents if source.op == "placeholder" else inside, source, value)
     for node in run.placeholders:
         if node in weights:
             add_to(cotangents, node, run.error[node].double() * weights[node])
-    return cotangents
 
 
 def _differentiated(run: Pass, node: fx.Node, wanted: Mapping[int, torch.Tensor], found: Shares) -> dict[fx.Node, Any]:
@@ -139,8 +141,8 @@ def _differentiated(run: Pass, node: fx.Node, wanted: Mapping[int, torch.Tensor]
     An operation may decide by a number that it takes, as the gradient of ReLU does: it has no derivative by that.
     """
     taken = taken_by(node)
-    decided = [source for source in taken if source in run.error and not is_floating(run.actual[source])]
     between = {source: run.half_way(source) for source in taken}
+    decided = [source for source in taken if source in run.error and not is_floating(between[source])]
     gradients = derivative(node, between, run.seen, wanted, run.touched)
     jumping = [source for source in taken if source in run.error and source not in decided
                and not (source in gradients and bool(gradients[source].any()))]  # fmt: skip
@@ -155,7 +157,7 @@ def _jumps(
     run: Pass, node: fx.Node, sources: Sequence[fx.Node], wanted: Mapping[int, torch.Tensor], found: Shares
 ) -> None:
     """Shares of what an operation takes that is not gold's and by which it has no derivative."""
-    values = {source: run.actual[source] for source in taken_by(node)}
+    values = {source: run.actual[source] for source in taken_by(node)} if sources else {}
     for source in sources:
         after = {**values, source: run.gold(source)}
         results = [computed_of(node, each, run.seen) for each in (values, after)]

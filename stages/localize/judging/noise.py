@@ -1,5 +1,6 @@
 """How far right computations that round otherwise are from float64, and a value judged by that."""
 
+import math
 from dataclasses import replace
 
 import torch
@@ -76,3 +77,17 @@ def slope_of(value: torch.Tensor, exact: torch.Tensor) -> float | None:
     size = float(flat.dot(flat))
     found = float((value.detach().reshape(-1).double() - flat).dot(flat)) / size if size > 0 else float("nan")
     return found if abs(found) < float("inf") else None
+
+
+def difference(actual: torch.Tensor, gold: torch.Tensor) -> torch.Tensor:
+    """An error, in float64; 0 where a right value is beyond the format's largest, and infinite in it."""
+    error = actual.detach().to(torch.float64, copy=True).sub_(gold)
+    if math.isfinite(float(error.sum())) or bool(error.isfinite().all()):
+        return error
+    return torch.where(actual.isinf() & (actual == gold.to(actual.dtype)), 0.0, error)
+
+
+def narrow(error: torch.Tensor) -> torch.Tensor:
+    """In float32, which holds an error or a cotangent well enough, where it is in its range."""
+    found = error.float()
+    return found if math.isfinite(float(found.sum())) or bool(found.isfinite().all()) else error

@@ -1,7 +1,7 @@
 """What TorchInductor's own kernels made of each operation: their buffers, seen while the compiled code runs."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,7 +12,8 @@ from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
 from inductor_debug.stages.localize.judging.evaluation import taken_by
 from inductor_debug.stages.localize.runs.functional import made_functional
-from inductor_debug.stages.localize.runs.regions import Seen, addresses_of, given_by, is_view, lies_in, memory_of_inputs
+from inductor_debug.stages.localize.runs.kept import Kept, Standing, Store
+from inductor_debug.stages.localize.runs.regions import Seen, addresses_of, given_by, is_view
 from inductor_debug.stages.torch_internals.generated_kernels import split_kernels
 from inductor_debug.stages.torch_internals.generated_launches import Launch, find_launches, reused_buffers
 from inductor_debug.stages.torch_internals.inductor import LoweredGraph
@@ -22,14 +23,14 @@ from inductor_debug.stages.torch_internals.observed_buffers import Observing
 
 @dataclass
 class _Run:
-    """One run of a graph's wrapper: copies of what it let go of, and of what it gave back."""
+    """One run of a graph's wrapper: copies of what it let go of, and of what it gave back, as a store keeps them."""
 
     graph: str
     number: int
     addresses: dict[str, int]
-    inputs: dict[str, Any] = field(default_factory=dict)
-    buffers: dict[str, torch.Tensor] = field(default_factory=dict)
-    outputs: list[Any] = field(default_factory=list)
+    inputs: Kept[str]
+    buffers: Kept[str]
+    outputs: Kept[int]
 
 
 class Observer:
@@ -49,7 +50,8 @@ class Observer:
         self.missing = self._observing.missing
         self._runs: list[_Run] = []
         self._on = False
-        self._memory = memory_of_inputs(case)
+        self._case, self._store = case, Store()
+        self._standing: Container[object] = ()
         backend = adapter.rewriting_backend(self._observing.rewrite)
         assert backend is not None, "the caller asked"
         self.compiled: CompiledCase = compile_case(case, adapter, backend)
@@ -57,6 +59,7 @@ class Observer:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The module's call; from here on what its kernels make is kept."""
         self._on = True  # the step in which it was compiled is of no interest
+        self._standing = Standing(self._case)
         return self.compiled(*args, **kwargs)
 
     def seen(self) -> list[Seen]:
@@ -75,28 +78,22 @@ class Observer:
         given = {name: names[name] for name in _placeholders(lowered) if name in names}
         written = {name for node in lowered.schedule.nodes for name in node.mutates}
         written |= set(reused_buffers(lowered.source_code, given).values())
-        kept = {name: _copy(it) if name in written or self._is_input(it) else it for name, it in given.items()}
+        kept = Kept[str](self._store)
+        for name, value in given.items():
+            kept.keep(name, value, () if name in written else self._standing)
         number = sum(run.graph == graph for run in self._runs)
-        self._runs.append(_Run(graph, number, addresses_of(given), kept))
-
-    def _is_input(self, value: Any) -> bool:
-        return isinstance(value, torch.Tensor) and lies_in(value, self._memory)
+        self._runs.append(_Run(graph, number, addresses_of(given), kept, Kept(self._store), Kept(self._store)))
 
     def buffers(self, graph: str, values: Mapping[str, Any]) -> None:
         if self._on:
-            kept = {name: _copy(value) for name, value in values.items() if isinstance(value, torch.Tensor)}
-            self._runs[-1].buffers |= kept
+            self._runs[-1].buffers.update({name: it for name, it in values.items() if isinstance(it, torch.Tensor)})
 
     def outputs(self, graph: str, values: Sequence[Any]) -> None:
         if self._on:
             run, module = self._runs[-1], self.compiled.graphs[graph].module
             assert module is not None
-            run.outputs = [_copy(value) for value in values]
+            run.outputs.update(enumerate(values))
             run.addresses |= addresses_of(given_by(module.graph, values))
-
-
-def _copy(value: Any) -> Any:
-    return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
 def _placeholders(lowered: LoweredGraph) -> set[str]:
@@ -112,25 +109,27 @@ def _seen(lowered: LoweredGraph, run: _Run, roots: Mapping[str, str]) -> Seen:
     kernels = {kernel.name for kernel in split_kernels(lowered.source_code)}
     launches = find_launches(lowered, kernels)
     makers, read = _makers(lowered.schedule, launches), _read(lowered.schedule, launches)
-    held = {
-        name: value for name, value in run.buffers.items() if name in owners and (name in read or name in run.inputs)
-    }
     nodes = {node.name: node for node in graph.nodes}
-    values = {owners[name]: _widened(value, nodes[owners[name]]) for name, value in held.items()}
     made = {owner: makers[name] for name, owner in owners.items() if name in makers}
-    for name, value in given_by(graph, run.outputs).items():
-        if isinstance(value, torch.Tensor):
-            values.setdefault(name, value)
+    values = Kept[str](run.buffers.store)
+    for name, value in run.buffers.entries.items():
+        if name in owners and (name in read or name in run.inputs):
+            values.entries[owners[name]] = value
+            if _is_narrowed(value, nodes[owners[name]]):
+                values[owners[name]] = run.buffers[name].to(nodes[owners[name]].meta["val"].dtype)
+    for name, place in given_by(graph, range(len(run.outputs))).items():
+        if run.outputs.has_tensor(place):
+            values.entries.setdefault(name, run.outputs.entries[place])
     by = {name: maker for name in nodes if name in values and (maker := _maker(nodes[name], made))}
     return Seen(lowered.id, graph, lowered.module, run.inputs, values, by, run.number, run.addresses)
 
 
-def _widened(value: torch.Tensor, node: fx.Node) -> torch.Tensor:
-    """Whole numbers as the graph has them; a kernel may leave them in a narrower type."""
+def _is_narrowed(value: Any, node: fx.Node) -> bool:
+    """Whether a kernel left whole numbers in a narrower type than the graph has them in."""
     wanted = node.meta.get("val")
     if not isinstance(wanted, torch.Tensor) or wanted.dtype.is_floating_point or value.dtype.is_floating_point:
-        return value
-    return value.to(wanted.dtype) if wanted.dtype.itemsize > value.dtype.itemsize else value
+        return False
+    return bool(wanted.dtype.itemsize > value.dtype.itemsize)
 
 
 def _maker(node: fx.Node, made: Mapping[str, str]) -> str:

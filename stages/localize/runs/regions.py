@@ -1,7 +1,7 @@
 """One run of a graph, and what made each value that was seen of it."""
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -30,6 +30,7 @@ class Seen:
         addresses: placeholder, or node that the graph gives → where in memory lay its value.
         written: placeholder → what it holds after the run, of those that the graph does not write into and that hold
             something else; empty where that was not looked at.
+        residuals: node → what was seen of it less float64 of what its region received, of what that is known of.
     """
 
     id: str
@@ -41,6 +42,7 @@ class Seen:
     call: int = 0
     addresses: Mapping[str, int] = field(default_factory=dict)
     written: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    residuals: MutableMapping[str, torch.Tensor] = field(default_factory=dict)
 
     @cached_property
     def drawn(self) -> Mapping[str, torch.Tensor]:

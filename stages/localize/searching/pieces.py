@@ -2,6 +2,7 @@
 
 import logging
 import operator
+from collections import ChainMap
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -163,7 +164,7 @@ def held(seen: Seen, nodes: Iterable[fx.Node]) -> Seen:
         Unknown: one can't be computed.
     """
     order = {node: place for place, node in enumerate(seen.graph.nodes)}
-    values = dict(seen.values)
+    values: ChainMap[str, Any] = ChainMap({}, seen.values)  # type: ignore[arg-type]
     for node in nodes:
         if node.op == "call_function" and node.name not in values:
             region = region_of(seen, node, order, whole=False)

@@ -1,0 +1,197 @@
+"""Values of a run, kept in a file and not in memory.
+
+All that the operations of a step gave is several times what the step itself needs at once.
+"""
+
+import os
+import tempfile
+from collections.abc import Container, Hashable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy
+import torch
+
+from inductor_debug.models.case import Case
+from inductor_debug.models.nested import extent, is_strided
+from inductor_debug.stages.localize.runs.regions import lies_in, memory_of_inputs
+
+SMALL = 1 << 14
+"""Bytes up to which a tensor is copied in memory."""
+
+ALIGNED = 64
+"""Bytes; where a tensor begins in the file is a multiple of that."""
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Store:
+    """A file without a name in ``tempfile.gettempdir()``, which is gone as soon as nothing that it holds is known."""
+
+    def __init__(self) -> None:
+        self._file: Any = None
+        self._end = 0
+
+    def keep(self, value: Any) -> Any:
+        """A copy of a tensor, in the file where it is large; anything else as it is.
+
+        Raises:
+            OSError: there is no room.
+        """
+        if not isinstance(value, torch.Tensor):
+            return value
+        value = value.detach()
+        if not _is_plain(value) or not value.numel():
+            return value.clone()
+        memory = value.as_strided((_extent(value),), (1,))
+        if memory.nbytes <= SMALL:
+            return memory.clone().as_strided(value.shape, value.stride(), 0)
+        start = self._written(memory.cpu().view(torch.uint8).numpy())
+        return Stored(self, start, memory.nbytes, value.shape, value.stride(), value.dtype, value.device)
+
+    def _written(self, memory: numpy.ndarray[Any, Any]) -> int:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="inductor_debug_", buffering=0)  # noqa: SIM115
+        start = -(-self._end // ALIGNED) * ALIGNED
+        left = memoryview(memory)  # type: ignore[arg-type]
+        while left:
+            left = left[os.pwrite(self._file.fileno(), left, start + memory.nbytes - len(left)) :]
+        self._end = start + memory.nbytes
+        return start
+
+    def read(self, start: int, nbytes: int) -> torch.Tensor:
+        """Bytes of the file, uint8 [nbytes]."""
+        found = torch.empty(nbytes, dtype=torch.uint8)
+        left = memoryview(found.numpy())  # type: ignore[arg-type]
+        while left:
+            done = os.preadv(self._file.fileno(), [left], start + nbytes - len(left))
+            assert done, "the file has what was written"
+            left = left[done:]
+        return found
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tensor in a store's file."""
+
+    store: Store
+    start: int
+    nbytes: int
+    shape: torch.Size
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    def read(self) -> torch.Tensor:
+        """The tensor as it was, in memory of its own."""
+        memory = self.store.read(self.start, self.nbytes).view(self.dtype).to(self.device)
+        return memory.as_strided(self.shape, self.strides)
+
+
+def read(entry: Any) -> Any:
+    """The value that an entry stands for."""
+    return entry.read() if isinstance(entry, Stored) else entry
+
+
+def entry_of(values: Mapping[Key, Any], key: Key) -> Any:
+    """What stands for a value in what it is kept in, if that is a store, else the value."""
+    return values.entries[key] if isinstance(values, Kept) else values[key]
+
+
+class Standing:
+    """Tensors that a case has before a step, and again after it: no copies of them are needed. Its inputs are none,
+    which hold other values in another draw.
+
+    Args:
+        case: as it stands before the step.
+    """
+
+    def __init__(self, case: Case) -> None:
+        self._versions = {tensor.data_ptr(): _version(tensor) for tensor in case.state().values()}
+        self._inputs = memory_of_inputs(case)
+
+    def __contains__(self, value: object) -> bool:
+        """Whether a tensor is one of them, and nothing wrote into it yet."""
+        if not isinstance(value, torch.Tensor) or lies_in(value, self._inputs):
+            return False
+        version = _version(value)
+        return version is not None and self._versions.get(value.data_ptr()) == version
+
+
+def _version(tensor: torch.Tensor) -> int | None:
+    """How often a tensor was written into; None where that is not counted."""
+    return None if tensor.is_inference() else tensor._version
+
+
+@dataclass
+class Kept(MutableMapping[Key, Any]):
+    """Values of which the tensors are copies, read anew whenever they are asked for.
+
+    Args:
+        store: where they are kept.
+        entries: values, and what stands for those that are in a store.
+    """
+
+    store: Store = field(default_factory=Store)
+    entries: dict[Key, Any] = field(default_factory=dict)
+
+    def __getitem__(self, key: Key) -> Any:
+        return read(self.entries[key])
+
+    def __setitem__(self, key: Key, value: Any) -> None:
+        self.entries[key] = self.store.keep(value)
+
+    def __delitem__(self, key: Key) -> None:
+        del self.entries[key]
+
+    def keep(self, key: Key, value: Any, standing: Container[object]) -> None:
+        """Keep a value, and no copy of it if it stands."""
+        if value in standing:
+            self.entries[key] = value.detach()
+        else:
+            self[key] = value
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.entries
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def look(self, key: Key, view: torch.Tensor, of: Key, source: torch.Tensor) -> None:
+        """Keep a view, or what may be one, of a tensor that is kept.
+
+        Args:
+            source: what is kept as ``of``.
+        """
+        entry = self.entries[of]
+        if _is_plain(view) and _is_plain(source) and view.numel() and _share_memory(view, source):
+            start, nbytes = view.data_ptr() - source.data_ptr(), _extent(view) * view.itemsize
+            if source is entry:
+                self.entries[key] = view
+                return
+            if isinstance(entry, Stored) and 0 <= start <= entry.nbytes - nbytes:
+                self.entries[key] = replace(entry, start=entry.start + start, nbytes=nbytes, shape=view.shape,
+                                            strides=view.stride(), dtype=view.dtype)  # fmt: skip
+                return
+        self[key] = view
+
+    def has_tensor(self, key: Key) -> bool:
+        """Whether a value is a tensor, which is not read for that."""
+        return isinstance(self.entries.get(key), (Stored, torch.Tensor))
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is what its memory holds."""
+    return is_strided(tensor) and not tensor.is_conj() and not tensor.is_neg()
+
+
+def _share_memory(view: torch.Tensor, source: torch.Tensor) -> bool:
+    return view.untyped_storage().data_ptr() == source.untyped_storage().data_ptr()
+
+
+def _extent(tensor: torch.Tensor) -> int:
+    """Elements of the memory from the first to the last one."""
+    return extent(tensor) - int(tensor.storage_offset())
