@@ -27,6 +27,7 @@ from inductor_debug.stages.localize.kinds import kind_of
 from inductor_debug.stages.localize.looked_at import LookedAt, largest, unchecked
 from inductor_debug.stages.localize.mended import Judge, mended_run
 from inductor_debug.stages.localize.neighbours import neighbours
+from inductor_debug.stages.localize.runs.kept import Kept
 from inductor_debug.stages.localize.runs.observed import Observer
 from inductor_debug.stages.localize.runs.reference import reference_run
 from inductor_debug.stages.localize.runs.regions import Seen
@@ -223,7 +224,8 @@ class Engine:
         return time.monotonic() - self.began > self.options.budget_s
 
     def _look(self, graph: LookedAt) -> None:
-        replay = Replay(graph.seen, factor=self.factor)
+        graph.seen.residuals = Kept() if self.options.shares else None
+        replay = Replay(graph.seen, factor=self.factor, residuals=graph.seen.residuals)
         self.progress(f"{graph.seen.id}: {len(replay.regions)} values against float64 of what they received")
         graph.locals = replay.locals(lambda: self._over)
         if len(graph.locals) < len(replay.regions):

@@ -83,16 +83,32 @@ class Rounded(TorchDispatchMode):
         if func in FACTORIZATIONS:
             args, kwargs = pytree.tree_map(self._disturbed, (args, kwargs))
         exact = in_float64(func, args, kwargs)
-        if exact is None:
-            return like
+        return like if exact is None else pytree.tree_unflatten(self._each(func, exact, results), form)
+
+    def of_exact(self, func: Any, exact: tuple[Any, Any, Any], dtypes: Sequence[torch.dtype | None]) -> Any:
+        """What an operation gives, rounded, where float64 of it is known.
+
+        Args:
+            func: one that :func:`rounds_once`.
+            exact: its arguments, keywords and results in float64; left as they are.
+            dtypes: what its results are rounded to; None for one that is no tensor.
+        """
+        wide, form = pytree.tree_flatten(exact[2])
+        own = [result if dtype is None else result.clone(memory_format=torch.contiguous_format)
+               for result, dtype in zip(wide, dtypes, strict=True)]  # fmt: skip
+        like = [result if dtype is None else result.new_empty(result.shape, dtype=dtype)
+                for result, dtype in zip(own, dtypes, strict=True)]  # fmt: skip
+        return pytree.tree_unflatten(self._each(func, (*exact[:2], own), like), form)
+
+    def _each(self, func: Any, exact: tuple[Any, Any, Any], results: Sequence[Any]) -> list[Any]:
+        """The results of an operation, rounded to the dtypes of ``results``; those of ``exact`` are written into."""
         wide_args, wide_kwargs, wide = exact
         terms = TERMS.get(func)
         noise = {} if terms is None else terms(*wide_args, **wide_kwargs)
-        rounded = [
+        return [
             self._rounded(result, other, noise.get(number))
             for number, (result, other) in enumerate(zip(results, pytree.tree_leaves(wide), strict=True))
         ]
-        return pytree.tree_unflatten(rounded, form)
 
     def _disturbed(self, value: Any) -> Any:
         """What a factorization receives, a matrix with the noise of its algorithm."""
@@ -129,13 +145,27 @@ class Rounded(TorchDispatchMode):
         if not _is_rounded(like) or not isinstance(exact, torch.Tensor) or exact.dtype != torch.float64:
             return like
         exact = exact.contiguous()  # of this operation alone, so that it may be written into
-        exact.masked_fill_(exact.isnan(), math.nan)  # CUDA's has every bit set: one more is -0
+        if exact.is_cuda or not math.isfinite(float(exact.sum())):
+            exact.masked_fill_(exact.isnan(), math.nan)  # CUDA's has every bit set: one more is -0
         if sums is not None:
-            self._add(exact, added(exact, *sums))
+            self._add_noise(exact, *sums)
         kept = -(1 << (52 - MANTISSA[like.dtype]))
         for piece, first in self._pieces(exact.view(torch.int64)):
             piece.add_(self._below(~kept)[first : first + len(piece)]).bitwise_and_(kept)
         return torch.empty_like(like).copy_(exact)
+
+    def _add_noise(
+        self, exact: torch.Tensor, squares: torch.Tensor, count: Any, apart: torch.Tensor | None = None
+    ) -> None:
+        """Add the noise of sums in place, see :func:`~stages.sides.sum_noise.added`."""
+        if apart is not None or isinstance(count, torch.Tensor):
+            self._add(exact, added(exact, squares, count, apart))
+            return
+        squares, done = squares.expand_as(exact).reshape(-1), 0
+        for piece, first in self._pieces(exact):
+            size = added(piece, squares[done : done + len(piece)], count)
+            piece.addcmul_(self._normal[first : first + len(piece)], size)
+            done += len(piece)
 
     def _add(self, exact: torch.Tensor, size: torch.Tensor) -> None:
         """Add normal noise of a standard deviation at each element, in place."""
@@ -180,7 +210,7 @@ def _is_rounded(value: object) -> bool:
 
 def in_float64(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any] | None:
     """Arguments, keywords and results in float64; None for an operation that has neither that nor an equal formula."""
-    wide_args, wide_kwargs = pytree.tree_map(_wide, (args, kwargs))
+    wide_args, wide_kwargs = pytree.tree_map(widened, (args, kwargs))
     try:
         with substituted():
             return wide_args, wide_kwargs, func(*wide_args, **wide_kwargs)
@@ -190,10 +220,17 @@ def in_float64(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any] | None
         return None
 
 
-def _wide(value: Any) -> Any:
+def widened(value: Any) -> Any:
+    """A copy of a floating tensor in float64, float64 for a floating dtype; anything else as it is."""
     if isinstance(value, torch.Tensor):
         return value.to(torch.float64, copy=True) if value.dtype in MANTISSA else value
     return torch.float64 if isinstance(value, torch.dtype) and value in MANTISSA else value
+
+
+def rounds_once(func: Any) -> bool:
+    """Whether :class:`Rounded` computes an operation in float64 from what it receives, and then rounds its results."""
+    known = func in decompositions() or func in FACTORIZATIONS or schema_of(func).is_mutable
+    return not known and not _AS_IT_IS.intersection(func.tags)
 
 
 @cache

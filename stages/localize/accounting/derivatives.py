@@ -1,6 +1,7 @@
 """The derivative of one node of a graph, in float64."""
 
 from collections.abc import Callable, Container, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -43,6 +44,9 @@ def derivative(
         NoDerivative: torch has none, or it stops within the operation.
         Unknown: the operation can't be computed.
     """
+    product = PRODUCTS.get(node.target)
+    if product is not None and 0 in cotangents:
+        return _of_product(product, node, values, cotangents[0], asked)
     leaves = {source: values[source].detach().requires_grad_() for source in taken_by(node)
               if is_floating(values[source])}  # fmt: skip
     given = {**{source: values[source] for source in taken_by(node)}, **leaves}
@@ -67,6 +71,20 @@ def derivative(
     except RuntimeError as error:
         raise NoDerivative(str(error).partition("\n")[0]) from error
     return {source: gradient for source, gradient in zip(wanted, gradients, strict=True) if gradient is not None}
+
+
+def _of_product(
+    factors: "Factors", node: fx.Node, values: Mapping[fx.Node, Any], cotangent: torch.Tensor, asked: Container[fx.Node]
+) -> dict[fx.Node, torch.Tensor]:
+    """The derivative of an operation that is linear in each of what it takes: it takes no forward."""
+    later: Any = lambda source: partial(values.__getitem__, source)  # noqa: E731
+    args, kwargs = fx.map_arg((node.args, node.kwargs), later)
+    found: dict[fx.Node, torch.Tensor] = {}
+    for place, gradient in factors(cotangent, *args, **kwargs).items():
+        source = node.args[place]
+        if isinstance(source, fx.Node) and source in asked:
+            found[source] = found[source] + gradient() if source in found else gradient()
+    return found
 
 
 CONSTANT = {
@@ -117,6 +135,45 @@ def _normalized(
     result = result if weight is None else result * weight.view(shape)
     return result if bias is None else result + bias.view(shape), x.new_empty(0), x.new_empty(0)
 
+
+Tensor = Callable[[], torch.Tensor]
+"""What gives a tensor, where it is needed."""
+
+Factors = Callable[..., Mapping[int, Tensor]]
+"""A cotangent and an operation's arguments → by the place of an argument, what gives its gradient."""
+
+
+def _product(cotangent: torch.Tensor, left: Tensor, right: Tensor) -> dict[int, Tensor]:
+    return {0: lambda: cotangent @ right().mT, 1: lambda: left().mT @ cotangent}
+
+
+def _product_and_more(
+    cotangent: torch.Tensor, added: Tensor, left: Tensor, right: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> dict[int, Tensor]:
+    scaled = cotangent if alpha == 1 else cotangent * alpha
+    first, second = (value for _, value in sorted(_product(scaled, left, right).items()))
+    return {0: lambda: (cotangent * beta).sum_to_size(added().shape), 1: first, 2: second}
+
+
+def _convolution(
+    cotangent: torch.Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
+) -> dict[int, Tensor]:
+    def of(place: int) -> torch.Tensor:
+        sizes = None if bias is None else list(bias().shape)
+        mask = [number == place for number in range(3)]
+        return aten.convolution_backward.default(cotangent, x(), weight(), sizes, *rest, mask)[place]
+
+    return {place: partial(of, place) for place in range(3)}
+
+
+PRODUCTS: dict[Any, Factors] = {
+    aten.mm.default: _product,
+    aten.bmm.default: _product,
+    aten.addmm.default: _product_and_more,
+    aten.baddbmm.default: _product_and_more,
+    aten.convolution.default: _convolution,
+}
+"""What makes most of a model's work, and is linear in each of what it takes."""
 
 FORMULAS: dict[Any, Callable[..., Any]] = {
     aten.detach.default: _itself,

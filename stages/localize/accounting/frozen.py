@@ -14,7 +14,6 @@ from torch import fx
 from inductor_debug.stages.localize.accounting.links import SUMS, Ends, Ledger, Place, summed
 from inductor_debug.stages.localize.accounting.passes import Pass, computed_of
 from inductor_debug.stages.localize.judging.evaluation import Unknown, is_floating, taken_by
-from inductor_debug.stages.localize.judging.noise import narrow
 from inductor_debug.stages.localize.runs.kept import Store, read
 from inductor_debug.stages.localize.runs.regions import Seen
 
@@ -238,9 +237,9 @@ class Step:
 
 
 def add_to(cotangents: Cotangents, node: fx.Node, value: torch.Tensor) -> None:
-    """Add a cotangent to those of a node; they are kept in float32."""
+    """Add a cotangent to those of a node."""
     before = cotangents.get(node)
-    cotangents[node] = narrow(value if before is None else before + value.reshape(before.shape))
+    cotangents[node] = value if before is None else before + value.reshape(before.shape)
 
 
 def _mended(run: Pass, given: Mapping[fx.Node, Any], mended: Collection[Name]) -> dict[fx.Node, Any]:

@@ -20,7 +20,7 @@ from inductor_debug.stages.localize.judging.evaluation import (
     taken_by,
     value_of,
 )
-from inductor_debug.stages.localize.judging.noise import difference, narrow
+from inductor_debug.stages.localize.judging.noise import apart, difference, largest
 from inductor_debug.stages.localize.runs.kept import Kept, Store, entry_of
 from inductor_debug.stages.localize.runs.regions import Seen, is_view
 
@@ -73,20 +73,17 @@ class Pass:
 
     def gold(self, node: fx.Node) -> Any:
         """A value as it would be without any error."""
-        return self._less(node, 1.0)
-
-    def half_way(self, node: fx.Node) -> Any:
-        """A value half-way between the run and gold; of what is not floating, gold's."""
-        return self._less(node, 0.5)
-
-    def _less(self, node: fx.Node, part: float) -> Any:
-        """A value less a part of its error."""
         actual = self.actual[node]
         if node not in self.error:
             return wide(actual)
-        if not is_floating(actual):
-            return self.error[node]
-        return actual.to(torch.float64, copy=True).sub_(self.error[node], alpha=part)
+        return torch.sub(actual.double(), self.error[node]) if is_floating(actual) else self.error[node]
+
+    def half_way(self, node: fx.Node) -> Any:
+        """A value half-way between the run and gold; of what is not floating, gold's."""
+        actual = self.actual[node]
+        if node not in self.error:
+            return wide(actual)
+        return torch.sub(actual, self.error[node], alpha=0.5).double() if is_floating(actual) else self.error[node]
 
     def residual(self, node: fx.Node, values: Mapping[fx.Node, Any] | None = None) -> torch.Tensor:
         """What the operations since the last values that were seen did wrong.
@@ -95,11 +92,16 @@ class Pass:
             node: of :attr:`erring`.
             values: what it takes; by default, what it had.
         """
-        seen = self.seen.values[node.name]
-        if values is None and node.name in self.seen.residuals:
-            return self.seen.residuals[node.name].reshape(self.actual[node].shape).double()
+        residuals = self.seen.residuals
+        if values is None and residuals is not None and node.name in residuals:
+            return residuals[node.name].double()
         computed = computed_of(node, self._taken(node) if values is None else values, self.seen)
-        return difference(seen.reshape(computed.shape), computed.double())
+        return difference(self.seen.values[node.name].reshape(computed.shape), computed.double())
+
+    def is_floating(self, node: fx.Node) -> bool:
+        """Whether a node has a floating tensor."""
+        dtype = getattr(self.actual.entries[node], "dtype", None)
+        return isinstance(dtype, torch.dtype) and dtype.is_floating_point
 
     def _taken(self, node: fx.Node) -> Mapping[fx.Node, Any]:
         """What a node takes, as it was; of an operation's several results they are computed again."""
@@ -145,21 +147,36 @@ class Pass:
 
     def _fill(self, segment: Sequence[fx.Node]) -> None:
         """Compute what is not at hand of a segment, and how far it is from gold."""
-        several: dict[fx.Node, Any] = {}  # right results of operations that have several
-        for node in segment:
-            if self._is_kept(node) or (_has_several(node) and all(map(self._is_kept, node.users))):
-                continue
-            touched = any(source in self.touched for source in taken_by(node))
-            golds = {source: several[source] if source in several else self.gold(source) for source in taken_by(node)}
-            right = computed_of(node, golds if touched else self.actual, self.seen)
-            if node not in self.actual:
-                self._set_actual(node, right, touched=touched)
-            if isinstance(right, (tuple, list)):
-                several[node] = right
-                self.touched.add(node)  # its parts may have errors of their own
-            elif touched or node in self.erring:
-                self.touched.add(node)
-                _set_error(self, node, _of_equal_ones(self.actual[node], right))
+        golds: dict[fx.Node, Any] = {}  # as long as something of the segment takes them
+        place = {node: number for number, node in enumerate(segment)}
+        last = {source: number for node, number in place.items() for source in taken_by(node)}
+        for node, number in place.items():
+            if not self._is_at_hand(node):
+                right = self._fill_one(node, golds)
+                if isinstance(right, (tuple, list)) or (is_floating(right) and node in self.touched):
+                    golds[node] = right
+            for source in taken_by(node):
+                if last[source] == number:
+                    golds.pop(source, None)
+
+    def _fill_one(self, node: fx.Node, golds: Mapping[fx.Node, Any]) -> Any:
+        """What gold has of a node; what the node had, and the difference, are kept."""
+        touched = any(source in self.touched for source in taken_by(node))
+        given: Mapping[fx.Node, Any] = self.actual
+        if touched:
+            given = {source: golds[source] if source in golds else self.gold(source) for source in taken_by(node)}
+        right = computed_of(node, given, self.seen)
+        if node not in self.actual:
+            self._set_actual(node, right, touched=touched)
+        if isinstance(right, (tuple, list)):
+            self.touched.add(node)  # its parts may have errors of their own
+        elif touched or node in self.erring:
+            self.touched.add(node)
+            _set_error(self, node, _of_equal_ones(self.actual[node], right))
+        return right
+
+    def _is_at_hand(self, node: fx.Node) -> bool:
+        return self._is_kept(node) or (_has_several(node) and all(map(self._is_kept, node.users)))
 
     def _is_kept(self, node: fx.Node) -> bool:
         return node in self._kept and node in self.actual
@@ -175,6 +192,8 @@ class Pass:
                 self.actual[node] = known.reshape(right.shape)
             else:
                 self.actual.entries[node] = entry_of(self.seen.values, node.name)
+        elif is_view(node) and node.name in self.seen.values:
+            self.actual.entries[node] = entry_of(self.seen.values, node.name)
         elif is_view(node) or (touched and not self._is_seen_in_parts(node)):
             self.look(self.actual, node)
         elif node in self._kept:
@@ -201,8 +220,8 @@ class Pass:
     def _drop(self, segment: Sequence[fx.Node]) -> None:
         for node in segment:
             if node not in self._kept:
-                self.error.pop(node, None)
-                self.actual.pop(node, None)
+                self.error.entries.pop(node, None)
+                self.actual.entries.pop(node, None)
 
 
 def _segments(graph: fx.Graph) -> list[list[fx.Node]]:
@@ -244,9 +263,13 @@ def _set_error(run: Pass, node: fx.Node, gold: Any) -> None:
     looks = len(sources) == 1 and sources[0] in run.error and is_view(node) and node not in run.erring
     if looks and not isinstance(run.look(run.error, node), Unknown):  # as where its strides do not allow that view
         return
-    error = difference(actual, gold.double()) if is_floating(actual) else gold
-    if bool(error.any() if is_floating(actual) else (actual != gold).any()):
-        run.error[node] = narrow(error) if is_floating(actual) else gold
+    if not is_floating(actual):
+        if bool((actual != gold).any()):
+            run.error[node] = gold
+        return
+    error = apart(actual, gold)
+    if error.numel() and float(largest(error)):
+        run.error[node] = error
 
 
 def _of_equal_ones(actual: Any, gold: Any) -> Any:

@@ -14,6 +14,7 @@ that of all outputs relative to their size, and that of all gradients.
 """
 
 import operator
+from collections import UserDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,8 +27,12 @@ from inductor_debug.stages.localize.accounting.derivatives import NoDerivative, 
 from inductor_debug.stages.localize.accounting.frozen import Cotangents, Name, Step, add_to
 from inductor_debug.stages.localize.accounting.passes import Pass, computed_of
 from inductor_debug.stages.localize.judging.evaluation import Unknown, is_floating, taken_by
+from inductor_debug.stages.localize.judging.noise import narrow
 from inductor_debug.stages.localize.runs.kept import Kept
 from inductor_debug.stages.localize.runs.regions import is_view
+
+FEW = 64
+"""Elements that are looked at first."""
 
 
 @dataclass
@@ -108,7 +113,7 @@ def _backward(run: Pass, weights: Mapping[fx.Node, float], cotangents: Cotangent
         cotangent = inside.pop(node).double() if node in inside else None
         if cotangent is not None and node in run.erring:
             residual, name = run.residual(node), (run.seen.id, node.name)
-            share = float((cotangent.reshape(residual.shape) * residual).sum())
+            share = float(cotangent.reshape(-1).dot(residual.reshape(-1)))
             found.own[name] = found.own.get(name, 0.0) + share
         if node.target is operator.getitem:
             if cotangent is not None:
@@ -120,8 +125,9 @@ def _backward(run: Pass, weights: Mapping[fx.Node, float], cotangents: Cotangent
             continue
         if not any(source in run.touched for source in taken_by(node)):
             continue
-        if isinstance(run.actual.get(node), Unknown):
-            found.missing.append(f"{run.seen.id} {node.name} ({node.target}): {run.actual[node]}")
+        why = run.actual.entries.get(node)
+        if isinstance(why, Unknown):
+            found.missing.append(f"{run.seen.id} {node.name} ({node.target}): {why}")
             continue
         try:
             gradients = _differentiated(run, node, wanted, found)
@@ -129,7 +135,8 @@ def _backward(run: Pass, weights: Mapping[fx.Node, float], cotangents: Cotangent
             found.missing.append(f"{run.seen.id} {node.name} ({node.target}): {error}")
             continue
         for source, value in gradients.items():
-            add_to(cotangents if source.op == "placeholder" else inside, source, value)
+            outside = source.op == "placeholder"
+            add_to(cotangents if outside else inside, source, narrow(value) if outside else value)
     for node in run.placeholders:
         if node in weights:
             add_to(cotangents, node, run.error[node].double() * weights[node])
@@ -141,16 +148,33 @@ def _differentiated(run: Pass, node: fx.Node, wanted: Mapping[int, torch.Tensor]
     An operation may decide by a number that it takes, as the gradient of ReLU does: it has no derivative by that.
     """
     taken = taken_by(node)
-    between = {source: run.half_way(source) for source in taken}
-    decided = [source for source in taken if source in run.error and not is_floating(between[source])]
+    between = _HalfWay(run)
+    decided = [source for source in taken if source in run.error and not run.is_floating(source)]
     gradients = derivative(node, between, run.seen, wanted, run.touched)
     jumping = [source for source in taken if source in run.error and source not in decided
-               and not (source in gradients and bool(gradients[source].any()))]  # fmt: skip
+               and not (source in gradients and _has_any(gradients[source]))]  # fmt: skip
     _jumps(run, node, [*decided, *jumping], wanted, found)
     if jumping:
-        between |= {source: run.gold(source) for source in jumping}
+        between.update({source: run.gold(source) for source in jumping})
         gradients = derivative(node, between, run.seen, wanted, run.touched)
     return gradients
+
+
+class _HalfWay(UserDict[fx.Node, Any]):
+    """Values half-way between a run and gold, where they are asked for."""
+
+    def __init__(self, run: Pass) -> None:
+        super().__init__()
+        self.run = run
+
+    def __missing__(self, node: fx.Node) -> Any:
+        value = self.data[node] = self.run.half_way(node)
+        return value
+
+
+def _has_any(gradient: torch.Tensor) -> bool:
+    """Whether anything is not zero; most often it is seen at once."""
+    return bool(gradient.reshape(-1)[:FEW].any()) or bool(gradient.any())
 
 
 def _jumps(

@@ -11,7 +11,7 @@ from torch import fx
 from inductor_debug.models.random_state import preserved_random_state
 from inductor_debug.models.torch_private import OpOverload, pytree, schema_of
 from inductor_debug.stages.localize.judging.choices import noted
-from inductor_debug.stages.sides.rounded import Rounded, in_float64
+from inductor_debug.stages.sides.rounded import MANTISSA, Rounded, in_float64, rounds_once, widened
 from inductor_debug.stages.sides.running import generator_state
 
 Evaluate = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
@@ -24,6 +24,9 @@ PLAIN = ("_operator", "math", "builtins")
 
 ANY_ORDER = {aten.sort.default, aten.sort.stable}
 """Operators that give values in order, and their places: those of equal ones in any order, unless ``stable`` is set."""
+
+GATHERING = {aten.embedding.default, aten.index_select.default, aten.gather.default}
+"""Operators that give some of the numbers that they take: the others need not be widened."""
 
 UNSET = {
     *(aten.empty.memory_format, aten.empty_like.default, aten.empty_strided.default, aten.empty_permuted.default),
@@ -61,12 +64,19 @@ def exactly(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     Raises:
         Unknown: it draws random numbers, or has no float64.
     """
+    return _exactly(target, args, kwargs)[2]
+
+
+def _exactly(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    """Arguments, keywords and results of an operator in float64."""
+    if target in GATHERING:
+        return args, kwargs, widened(target(*args, **kwargs))
     with _drawing_nothing(target, args):
         found = in_float64(target, args, kwargs)
     if found is None:
         raise Unknown(f"{target} could not be computed in float64")
     noted(target, found[0], found[1], found[2])
-    return found[2]
+    return found
 
 
 def rounded_by(rounding: Rounded) -> Evaluate:
@@ -81,6 +91,46 @@ def rounded_by(rounding: Rounded) -> Evaluate:
             return _computed(target, args, kwargs)
 
     return evaluate
+
+
+class Both:
+    """An operator in float64 and then rounded otherwise. Of a region of one operation, both start from what was
+    received: float64 is computed once.
+
+    Args:
+        rounding: the draw.
+    """
+
+    def __init__(self, rounding: Rounded) -> None:
+        self._rounding, self._anew = rounding, rounded_by(rounding)
+        self._target: Any = None
+        self._dtypes: list[torch.dtype | None] = []
+        self._known: tuple[Any, Any, Any] | None = None
+
+    def begin(self, operations: Sequence[fx.Node]) -> None:
+        """Go on to a region."""
+        self._target = self._known = None
+        (node, *others) = operations
+        leaves = pytree.tree_leaves(node.meta.get("val"))
+        dtypes = [leaf.dtype if isinstance(leaf, torch.Tensor) else None for leaf in leaves]
+        plain = all(leaf is None or (dtype in MANTISSA and leaf.numel() > 0)
+                    for leaf, dtype in zip(leaves, dtypes, strict=True))  # fmt: skip
+        if any(dtypes) and plain and not others and isinstance(node.target, OpOverload) and rounds_once(node.target):
+            self._target, self._dtypes = node.target, dtypes
+
+    def exactly(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """See :func:`exactly`."""
+        found = _exactly(target, args, kwargs)
+        if target is self._target and len(pytree.tree_leaves(found[2])) == len(self._dtypes):
+            self._known = found
+        return found[2]
+
+    def rounded(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """See :func:`rounded_by`."""
+        if self._known is None or target is not self._target:
+            return self._anew(target, args, kwargs)
+        known, self._known = self._known, None
+        return self._rounding.of_exact(target, known, self._dtypes)
 
 
 def _computed(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

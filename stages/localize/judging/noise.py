@@ -1,6 +1,7 @@
 """How far right computations that round otherwise are from float64, and a value judged by that."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -73,10 +74,15 @@ def _rms(values: torch.Tensor) -> float:
 
 def slope_of(value: torch.Tensor, exact: torch.Tensor) -> float | None:
     """⟨value − exact, exact⟩ / ⟨exact, exact⟩, in float64; None where it is no number."""
-    flat = exact.detach().reshape(-1)
+    return slope(value.detach().to(torch.float64, copy=True).sub_(exact.detach()), exact.detach())
+
+
+def slope(error: torch.Tensor, exact: torch.Tensor) -> float | None:
+    """⟨error, exact⟩ / ⟨exact, exact⟩, in float64; None where it is no number."""
+    flat = exact.reshape(-1)
     size = float(flat.dot(flat))
-    found = float((value.detach().reshape(-1).double() - flat).dot(flat)) / size if size > 0 else float("nan")
-    return found if abs(found) < float("inf") else None
+    found = float(error.reshape(-1).dot(flat)) / size if size > 0 else math.nan
+    return found if math.isfinite(found) else None
 
 
 def difference(actual: torch.Tensor, gold: torch.Tensor) -> torch.Tensor:
@@ -85,6 +91,33 @@ def difference(actual: torch.Tensor, gold: torch.Tensor) -> torch.Tensor:
     if math.isfinite(float(error.sum())) or bool(error.isfinite().all()):
         return error
     return torch.where(actual.isinf() & (actual == gold.to(actual.dtype)), 0.0, error)
+
+
+PIECE = 1 << 16
+"""Elements that are looked at at a time on the CPU, so that they stay in a core's cache."""
+
+
+def pieces_of(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Tensors of one shape, flat; on the CPU in pieces."""
+    flat = [tensor.detach().reshape(-1) for tensor in tensors]
+    size = PIECE if flat[0].device.type == "cpu" else max(flat[0].numel(), 1)
+    yield from zip(*(tensor.split(size) for tensor in flat), strict=True)
+
+
+def largest(values: torch.Tensor) -> torch.Tensor:
+    """The largest size, 0-dim; NaN where one is."""
+    least, most = torch.aminmax(values)
+    return torch.maximum(-least, most)
+
+
+def apart(actual: torch.Tensor, gold: torch.Tensor) -> torch.Tensor:
+    """An error as :func:`difference` has it, narrowed as by :func:`narrow`."""
+    found = torch.empty(actual.shape, dtype=torch.float32, device=actual.device)
+    for into, mine, other in pieces_of(found, actual, gold):
+        into.copy_(mine.double() - other)
+    if math.isfinite(float(found.sum())):
+        return found
+    return narrow(difference(actual, gold.double()))
 
 
 def narrow(error: torch.Tensor) -> torch.Tensor:

@@ -12,18 +12,27 @@ The floor is that of the verdict on outputs (:mod:`stages.kerneldiff.other_round
 in its own dtypes and rounded otherwise, :class:`stages.sides.rounded.Rounded`.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import fx
 
-from inductor_debug.models.torch_private import pytree
 from inductor_debug.stages.localize.judging.choices import settled
-from inductor_debug.stages.localize.judging.evaluation import UNSET, Evaluate, Unknown, as_it_is, exactly, rounded_by
-from inductor_debug.stages.localize.judging.noise import Noise, slope_of
+from inductor_debug.stages.localize.judging.evaluation import (
+    UNSET,
+    Both,
+    Evaluate,
+    Unknown,
+    as_it_is,
+    exactly,
+    rounded_by,
+)
+from inductor_debug.stages.localize.judging.figures import figures_of
+from inductor_debug.stages.localize.judging.noise import Noise, difference, narrow, slope, slope_of
 from inductor_debug.stages.localize.judging.slopes import slope_limit
 from inductor_debug.stages.localize.judging.sweep import NOTHING, Deviation, Deviations, Sweep
+from inductor_debug.stages.localize.runs.kept import has_tensor
 from inductor_debug.stages.localize.runs.regions import Region, Seen, region_of
 from inductor_debug.stages.numerics.comparison import compare_tensors
 from inductor_debug.stages.numerics.formats import same_bits
@@ -97,6 +106,8 @@ class Replay:
         factor: error over floor above which a value is wrong.
         known: what torch gave for some of the values, from the same inputs; bit for bit the same is right.
         without: values that are not compared.
+        residuals: where errors of values are put, in float32, of regions that start from what was seen last; None where
+            they are not kept.
 
     Attributes:
         regions: of each seen value that was computed, in the graph's order.
@@ -110,15 +121,17 @@ class Replay:
         factor: float = 4.0,
         known: Mapping[str, torch.Tensor] | None = None,
         without: Collection[str] = (),
+        residuals: MutableMapping[str, torch.Tensor] | None = None,
     ) -> None:
+        self._residuals = residuals
         self.seen, self.seed, self.factor, self.known = seen, seed, factor, known or {}
         self._all_compared = not any(name in seen.values for name in without)
         self._order = {node: index for index, node in enumerate(seen.graph.nodes)}
         found = (self.region(node, whole=True) for node in seen.graph.nodes
-                 if isinstance(seen.values.get(node.name), torch.Tensor) and node.op == "call_function"
+                 if node.op == "call_function" and has_tensor(seen.values, node.name)
                  and node.target not in UNSET and node.name not in without)  # fmt: skip
         self.regions = [region for region in found if region.operations]
-        tensors = (item for item in pytree.tree_leaves(dict(seen.inputs)) if isinstance(item, torch.Tensor))
+        tensors = (item for name in seen.inputs if isinstance(item := seen.inputs[name], torch.Tensor))
         self._device = next((tensor.device for tensor in tensors), torch.device("cpu"))
 
     def region(self, node: fx.Node, *, whole: bool) -> Region:
@@ -166,8 +179,9 @@ class Replay:
     ) -> list[Local]:
         known = {region.node for region in regions if self._is_known(region)}
         asked = [region for region in regions if region.node not in known]
-        exact = Sweep(self.seen, asked, exactly, deviations)
-        rounded = Sweep(self.seen, asked, rounded_by(Rounded(self.seed, self._device)), deviations)
+        both = Both(Rounded(self.seed, self._device))
+        exact = Sweep(self.seen, asked, both.exactly, deviations)
+        rounded = Sweep(self.seen, asked, both.rounded, deviations)
         found: list[Local] = []
         doubtful: list[_Doubtful] = []
         for region in regions:
@@ -176,6 +190,7 @@ class Replay:
             if region.node in known:
                 found.append(self._same(region))
                 continue
+            both.begin(region.operations)
             local, value, gold = self._compared(region, exact.value(region), rounded.value(region))
             found.append(local)
             if not confirmed and local.wrong and self._all_compared:
@@ -189,9 +204,15 @@ class Replay:
         self._redraw(doubtful, deviations)
         return found
 
+    def _is_by_memory(self, region: Region) -> bool:
+        return region.kernel is None or self.region(region.node, whole=False).received == region.received
+
     def _is_known(self, region: Region) -> bool:
-        own, value = self.known.get(region.node.name), self.seen.values[region.node.name]
-        if own is None or own.shape != value.shape or own.dtype != value.dtype:
+        own = self.known.get(region.node.name)
+        if own is None:
+            return False
+        value = self.seen.values[region.node.name]
+        if own.shape != value.shape or own.dtype != value.dtype:
             return False
         return bool(same_bits(own, value).all())
 
@@ -207,10 +228,17 @@ class Replay:
             return Local(region, unchecked=why), value, value
         value = value.reshape(exact.shape)
         exact = exact.double() if exact.is_floating_point() else settled(value, exact)
-        row = compare_tensors(rounded, value, gold=exact, path=node.name, factor=self.factor, worst=1)
-        local = Local(region, row)
-        if value.is_floating_point():
-            local.slope, local.slope_noise = slope_of(value, exact), abs(slope_of(rounded, exact) or 0.0)
+        figures = figures_of(value, rounded, exact, path=node.name, factor=self.factor)
+        local = Local(region) if figures is None else Local(region, figures.row, figures.slope, figures.slope_noise)
+        residual = None if figures is None else figures.residual
+        if figures is None or is_steady(local):
+            local.row = compare_tensors(rounded, value, gold=exact, path=node.name, factor=self.factor, worst=1)
+        if figures is None and value.is_floating_point():
+            error = difference(value, exact)
+            local.slope, local.slope_noise = slope(error, exact), abs(slope_of(rounded, exact) or 0.0)
+            residual = narrow(error)
+        if residual is not None and self._residuals is not None and self._is_by_memory(region):
+            self._residuals[node.name] = residual
         return local, value, exact
 
     def _redraw(self, doubtful: Sequence["_Doubtful"], deviations: Deviations) -> None:

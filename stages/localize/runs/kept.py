@@ -178,9 +178,10 @@ class Kept(MutableMapping[Key, Any]):
                 return
         self[key] = view
 
-    def has_tensor(self, key: Key) -> bool:
-        """Whether a value is a tensor, which is not read for that."""
-        return isinstance(self.entries.get(key), (Stored, torch.Tensor))
+
+def has_tensor(values: Mapping[Key, Any], key: Key) -> bool:
+    """Whether a value is there and a tensor, which is not read for that."""
+    return key in values and isinstance(entry_of(values, key), (Stored, torch.Tensor))
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:

@@ -12,7 +12,7 @@ from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, compile_case
 from inductor_debug.stages.localize.judging.evaluation import taken_by
 from inductor_debug.stages.localize.runs.functional import made_functional
-from inductor_debug.stages.localize.runs.kept import Kept, Standing, Store
+from inductor_debug.stages.localize.runs.kept import Kept, Standing, Store, has_tensor
 from inductor_debug.stages.localize.runs.regions import Seen, addresses_of, given_by, is_view
 from inductor_debug.stages.torch_internals.generated_kernels import split_kernels
 from inductor_debug.stages.torch_internals.generated_launches import Launch, find_launches, reused_buffers
@@ -118,7 +118,7 @@ def _seen(lowered: LoweredGraph, run: _Run, roots: Mapping[str, str]) -> Seen:
             if _is_narrowed(value, nodes[owners[name]]):
                 values[owners[name]] = run.buffers[name].to(nodes[owners[name]].meta["val"].dtype)
     for name, place in given_by(graph, range(len(run.outputs))).items():
-        if run.outputs.has_tensor(place):
+        if has_tensor(run.outputs, place):
             values.entries.setdefault(name, run.outputs.entries[place])
     by = {name: maker for name in nodes if name in values and (maker := _maker(nodes[name], made))}
     return Seen(lowered.id, graph, lowered.module, run.inputs, values, by, run.number, run.addresses)

@@ -30,7 +30,8 @@ class Seen:
         addresses: placeholder, or node that the graph gives → where in memory lay its value.
         written: placeholder → what it holds after the run, of those that the graph does not write into and that hold
             something else; empty where that was not looked at.
-        residuals: node → what was seen of it less float64 of what its region received, of what that is known of.
+        residuals: node → what was seen of it less float64 of what its region received, where that is known; None where
+            it is not kept.
     """
 
     id: str
@@ -42,7 +43,7 @@ class Seen:
     call: int = 0
     addresses: Mapping[str, int] = field(default_factory=dict)
     written: Mapping[str, torch.Tensor] = field(default_factory=dict)
-    residuals: MutableMapping[str, torch.Tensor] = field(default_factory=dict)
+    residuals: MutableMapping[str, torch.Tensor] | None = None
 
     @cached_property
     def drawn(self) -> Mapping[str, torch.Tensor]:

@@ -8,7 +8,7 @@ from torch import fx, nn
 
 from inductor_debug import localize
 from inductor_debug.stages.backends.eager import AotEagerAdapter
-from inductor_debug.stages.localize.judging import replay
+from inductor_debug.stages.localize.judging import evaluation
 from inductor_debug.stages.localize.runs.regions import Seen
 from inductor_debug.stages.localize.searching import pieces
 from inductor_debug.stages.localize.searching.in_place import Search
@@ -341,8 +341,8 @@ def test_a_part_is_called_before_on_what_it_received_in_another_run() -> None:
 
 def test_what_is_bit_for_bit_torchs_own_is_right_without_float64(monkeypatch: Any) -> None:
     asked: list[Any] = []
-    original = replay.exactly
-    monkeypatch.setattr(replay, "exactly", lambda *args: asked.append(args[0]) or original(*args))
+    original = evaluation._exactly
+    monkeypatch.setattr(evaluation, "_exactly", lambda *args: asked.append(args[0]) or original(*args))
     _, seen = squares()
     search = Search(seen, WrongAt(""), 4.0, lambda: False, lambda text: None)
     search.run()

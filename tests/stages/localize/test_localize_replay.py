@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import fx
 
-from inductor_debug.stages.localize.judging import replay
+from inductor_debug.stages.localize.judging import evaluation
 from inductor_debug.stages.localize.judging.evaluation import Unknown, as_it_is, exactly, value_of
 from inductor_debug.stages.localize.judging.replay import Local, Replay, is_steady
 from inductor_debug.stages.localize.judging.slopes import slope_limit
@@ -16,7 +16,7 @@ from inductor_debug.stages.localize.runs.regions import Seen
 aten = torch.ops.aten
 
 
-def graph() -> fx.Graph:
+def graph(dtype: torch.dtype = torch.float32) -> fx.Graph:
     """x, w → h = x @ w, r = relu(h), s = r * 3, t = sum(s)."""
     made = fx.Graph()
     x, w = made.placeholder("x"), made.placeholder("w")
@@ -26,7 +26,7 @@ def graph() -> fx.Graph:
     t = made.call_function(aten.sum.default, (s,), name="t")
     made.output((s, t))
     for node in made.nodes:
-        node.meta["val"] = torch.empty(())
+        node.meta["val"] = torch.empty((), dtype=dtype)
     return made
 
 
@@ -45,7 +45,7 @@ def right(given: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 def look(values: Mapping[str, torch.Tensor], kernels: Mapping[str, str] | None = None) -> dict[str, Local]:
     dtype = next(iter(values.values())).dtype
-    seen = Seen("g0.forward", graph(), torch.nn.Module(), inputs(dtype), values, kernels or {})
+    seen = Seen("g0.forward", graph(dtype), torch.nn.Module(), inputs(dtype), values, kernels or {})
     return {local.region.node.name: local for local in Replay(seen).locals()}
 
 
@@ -216,8 +216,8 @@ def test_values_that_come_from_the_same_operations_cost_each_operation_once(monk
     for number in range(10):
         value = values[f"n{number}"] = value * 1.5
     asked: list[object] = []
-    original = replay.exactly
-    monkeypatch.setattr(replay, "exactly", lambda *args: asked.append(args[0]) or original(*args))
+    original = evaluation._exactly
+    monkeypatch.setattr(evaluation, "_exactly", lambda *args: asked.append(args[0]) or original(*args))
     for kernels in ({}, dict.fromkeys(values, "k:1"), {**dict.fromkeys(values, "k:1"), "n4": "k:2"}):
         asked.clear()
         found = Replay(Seen("g0.forward", made, torch.nn.Module(), given, values, kernels)).locals()
