@@ -96,7 +96,7 @@ class Rounded(TorchDispatchMode):
         wide, form = pytree.tree_flatten(exact[2])
         own = [result if dtype is None else result.clone(memory_format=torch.contiguous_format)
                for result, dtype in zip(wide, dtypes, strict=True)]  # fmt: skip
-        like = [result if dtype is None else result.new_empty(result.shape, dtype=dtype)
+        like = [result if dtype is None else result.new_empty((), dtype=dtype).expand(result.shape)
                 for result, dtype in zip(own, dtypes, strict=True)]  # fmt: skip
         return pytree.tree_unflatten(self._each(func, (*exact[:2], own), like), form)
 
@@ -233,9 +233,15 @@ def rounds_once(func: Any) -> bool:
     return not known and not _AS_IT_IS.intersection(func.tags)
 
 
+ONE_SUM = {torch.ops.aten.embedding_dense_backward.default}
+"""Operations whose decomposition rounds once too, and takes several times the memory of a large result."""
+
+
 @cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """Core ATen decompositions of operations that draw no random numbers."""
     table = {**torch.export.default_decompositions(), **normalizations()}
     drawing = torch.Tag.nondeterministic_seeded
-    return {operator: found for operator, found in table.items() if drawing not in operator.tags}
+    return {
+        operator: found for operator, found in table.items() if drawing not in operator.tags and operator not in ONE_SUM
+    }

@@ -14,6 +14,7 @@ from torch import fx
 from inductor_debug.stages.localize.accounting.links import SUMS, Ends, Ledger, Place, summed
 from inductor_debug.stages.localize.accounting.passes import Pass, computed_of
 from inductor_debug.stages.localize.judging.evaluation import Unknown, is_floating, taken_by
+from inductor_debug.stages.localize.judging.noise import squared
 from inductor_debug.stages.localize.runs.kept import Store, read
 from inductor_debug.stages.localize.runs.regions import Seen
 
@@ -180,10 +181,10 @@ class Step:
         total = 0.0
         for group in self._groups:
             places = [(number, node) for number, node in group if _finite(self.passes[number].actual[node])]
-            size = sum(float(self.passes[number].gold(node).square().sum()) for number, node in places)
+            size = sum(self.passes[number].gold_squared(node) for number, node in places)
             for number, node in places:
                 if size and node in errors[number]:
-                    total += float(errors[number][node].double().square().sum()) / size
+                    total += squared(errors[number][node]) / size
                     weights[number][node] = weights[number].get(node, 0.0) + 1 / size
         weights = [{node: weight / total for node, weight in each.items()} for each in weights] if total else weights
         return weights, total**0.5

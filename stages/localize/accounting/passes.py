@@ -20,7 +20,7 @@ from inductor_debug.stages.localize.judging.evaluation import (
     taken_by,
     value_of,
 )
-from inductor_debug.stages.localize.judging.noise import apart, difference, largest
+from inductor_debug.stages.localize.judging.noise import apart, difference, largest, squared
 from inductor_debug.stages.localize.runs.kept import Kept, Store, entry_of
 from inductor_debug.stages.localize.runs.regions import Seen, is_view
 
@@ -78,6 +78,10 @@ class Pass:
             return wide(actual)
         return torch.sub(actual.double(), self.error[node]) if is_floating(actual) else self.error[node]
 
+    def gold_squared(self, node: fx.Node) -> float:
+        """The sum of the squares of a floating value as it would be without any error."""
+        return squared(self.actual[node], self.error.get(node))
+
     def half_way(self, node: fx.Node) -> Any:
         """A value half-way between the run and gold; of what is not floating, gold's."""
         actual = self.actual[node]
@@ -86,7 +90,7 @@ class Pass:
         return torch.sub(actual, self.error[node], alpha=0.5).double() if is_floating(actual) else self.error[node]
 
     def residual(self, node: fx.Node, values: Mapping[fx.Node, Any] | None = None) -> torch.Tensor:
-        """What the operations since the last values that were seen did wrong.
+        """What the operations since the last values that were seen did wrong, in float64 or float32.
 
         Args:
             node: of :attr:`erring`.
@@ -94,7 +98,7 @@ class Pass:
         """
         residuals = self.seen.residuals
         if values is None and residuals is not None and node.name in residuals:
-            return residuals[node.name].double()
+            return residuals[node.name]
         computed = computed_of(node, self._taken(node) if values is None else values, self.seen)
         return difference(self.seen.values[node.name].reshape(computed.shape), computed.double())
 
@@ -153,8 +157,9 @@ class Pass:
         for node, number in place.items():
             if not self._is_at_hand(node):
                 right = self._fill_one(node, golds)
-                if isinstance(right, (tuple, list)) or (is_floating(right) and node in self.touched):
+                if node in last and (isinstance(right, (tuple, list)) or is_floating(right)) and node in self.touched:
                     golds[node] = right
+                del right
             for source in taken_by(node):
                 if last[source] == number:
                     golds.pop(source, None)

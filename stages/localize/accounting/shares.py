@@ -27,7 +27,7 @@ from inductor_debug.stages.localize.accounting.derivatives import NoDerivative, 
 from inductor_debug.stages.localize.accounting.frozen import Cotangents, Name, Step, add_to
 from inductor_debug.stages.localize.accounting.passes import Pass, computed_of
 from inductor_debug.stages.localize.judging.evaluation import Unknown, is_floating, taken_by
-from inductor_debug.stages.localize.judging.noise import narrow
+from inductor_debug.stages.localize.judging.noise import narrow, pieces_of
 from inductor_debug.stages.localize.runs.kept import Kept
 from inductor_debug.stages.localize.runs.regions import is_view
 
@@ -107,13 +107,13 @@ def _backward(run: Pass, weights: Mapping[fx.Node, float], cotangents: Cotangent
     parts: dict[fx.Node, dict[int, torch.Tensor]] = {}  # of operations with several results
     for node in run.backwards():
         if node in weights:
-            add_to(inside, node, run.error[node].double() * weights[node])
+            add_to(inside, node, run.error[node].double().mul_(weights[node]))
         if node in cotangents:
             add_to(inside, node, cotangents.pop(node))
         cotangent = inside.pop(node).double() if node in inside else None
         if cotangent is not None and node in run.erring:
-            residual, name = run.residual(node), (run.seen.id, node.name)
-            share = float(cotangent.reshape(-1).dot(residual.reshape(-1)))
+            name = run.seen.id, node.name
+            share = sum(float(mine.dot(own.double())) for mine, own in pieces_of(cotangent, run.residual(node)))
             found.own[name] = found.own.get(name, 0.0) + share
         if node.target is operator.getitem:
             if cotangent is not None:

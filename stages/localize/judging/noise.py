@@ -120,6 +120,13 @@ def apart(actual: torch.Tensor, gold: torch.Tensor) -> torch.Tensor:
     return narrow(difference(actual, gold.double()))
 
 
+def squared(values: torch.Tensor, less: torch.Tensor | None = None) -> float:
+    """The sum of squares in float64, of values less others where there are any."""
+    if less is None:
+        return sum(float(piece.double().square().sum()) for (piece,) in pieces_of(values))
+    return sum(float((piece.double() - other).square().sum()) for piece, other in pieces_of(values, less))
+
+
 def narrow(error: torch.Tensor) -> torch.Tensor:
     """In float32, which holds an error or a cotangent well enough, where it is in its range."""
     found = error.float()
