@@ -279,7 +279,8 @@ class Engine:
         accounted = self._accounted(method, kind, culprits)
         if kind == "accumulation" and accounted.altered != {}:
             kind = "graph" if accounted.altered else "none"
-        culprits = [self._with_remains(item, accounted) for item in culprits]
+        remains = accounted.remains
+        culprits = [replace(it, remains=remains.get((it.place.graph, it.place.node))) for it in culprits]
         found = Localization(
             kind=kind,
             method=method,
@@ -333,9 +334,6 @@ class Engine:
         except Exception as error:  # memory too: who is wrong is known by now
             log.exception("localize: the shares of the final error raised")
             return Account(missing=[f"shares of the final error: {in_one_line(error)}"])
-
-    def _with_remains(self, item: Culprit, accounted: Account) -> Culprit:
-        return replace(item, remains=accounted.remains.get((item.place.graph, item.place.node)))
 
     def _decomposed(self) -> list[Culprit]:
         """Where each operation is right for what it received, the decompositions that made them may not be."""

@@ -87,6 +87,8 @@ class Step:
                   if (error := self.passes[number].error.get(source)) is not None}  # fmt: skip
         run = Pass(seen, errors, links, self.store)
         self.passes.append(run)
+        self.missing += [f"{seen.id} {node.name} ({node.target}): {why}" for node, why in run.lost.items()
+                         if run.is_floating(node)]  # fmt: skip
         for node in dict.fromkeys(run.outputs):
             if isinstance(node, fx.Node):
                 place = len(self.passes) - 1, node

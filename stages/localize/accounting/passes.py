@@ -21,7 +21,7 @@ from inductor_debug.stages.localize.judging.evaluation import (
     value_of,
 )
 from inductor_debug.stages.localize.judging.noise import apart, difference, largest, squared
-from inductor_debug.stages.localize.runs.kept import Kept, Store, entry_of
+from inductor_debug.stages.localize.runs.kept import Kept, Store, Stored, entry_of
 from inductor_debug.stages.localize.runs.regions import Seen, is_view
 
 SEGMENT = 64
@@ -44,6 +44,7 @@ class Pass:
             gives, and of what another segment takes; the rest is computed again by :meth:`backwards`.
         erring: nodes that were seen and so have an error of their own, see :meth:`residual`.
         touched: nodes whose values may have an error.
+        lost: nodes of which it is not known what they would be without any error, and why.
         taken: whether its backward pass is known.
     """
 
@@ -54,6 +55,7 @@ class Pass:
         self.actual, self.error = Kept[fx.Node](store), Kept[fx.Node](store)
         self.erring: set[fx.Node] = set()
         self.touched: set[fx.Node] = set()
+        self.lost: dict[fx.Node, Unknown] = {}
         self._several: dict[fx.Node, Any] = {}  # of one operation, as computed last
         self._segments = _segments(seen.graph)
         self._kept = {node for node in (*self.outputs, *self.placeholders) if isinstance(node, fx.Node)}
@@ -104,7 +106,7 @@ class Pass:
 
     def is_floating(self, node: fx.Node) -> bool:
         """Whether a node has a floating tensor."""
-        dtype = getattr(self.actual.entries[node], "dtype", None)
+        dtype = getattr(self.actual.entries.get(node), "dtype", None)
         return isinstance(dtype, torch.dtype) and dtype.is_floating_point
 
     def _taken(self, node: fx.Node) -> Mapping[fx.Node, Any]:
@@ -157,8 +159,10 @@ class Pass:
         for node, number in place.items():
             if not self._is_at_hand(node):
                 right = self._fill_one(node, golds)
-                if node in last and (isinstance(right, (tuple, list)) or is_floating(right)) and node in self.touched:
+                if node in last and node in self.touched and isinstance(right, (tuple, list)):
                     golds[node] = right
+                elif node in last and node in self.touched and is_floating(right):
+                    golds[node] = _laid_out_as(self.actual.entries[node], right)
                 del right
             for source in taken_by(node):
                 if last[source] == number:
@@ -173,6 +177,8 @@ class Pass:
         right = computed_of(node, given, self.seen)
         if node not in self.actual:
             self._set_actual(node, right, touched=touched)
+        if touched and isinstance(right, Unknown):
+            self.lost[node] = right
         if isinstance(right, (tuple, list)):
             self.touched.add(node)  # its parts may have errors of their own
         elif touched or node in self.erring:
@@ -258,6 +264,14 @@ def _repeats(node: fx.Node, seen: Seen) -> bool:
 def _has_several(node: fx.Node) -> bool:
     """Whether a node gives several results, which others take apart."""
     return bool(node.users) and all(user.target is operator.getitem for user in node.users)
+
+
+def _laid_out_as(entry: Any, value: torch.Tensor) -> torch.Tensor:
+    """A value with the strides of another, on which it depends what is a view of it."""
+    strides = entry.strides if isinstance(entry, Stored) else entry.stride() if isinstance(entry, torch.Tensor) else ()
+    if getattr(entry, "shape", None) != value.shape or tuple(strides) == value.stride() or 0 in strides:
+        return value
+    return torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device).copy_(value)
 
 
 def _set_error(run: Pass, node: fx.Node, gold: Any) -> None:

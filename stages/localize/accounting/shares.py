@@ -125,6 +125,8 @@ def _backward(run: Pass, weights: Mapping[fx.Node, float], cotangents: Cotangent
             continue
         if not any(source in run.touched for source in taken_by(node)):
             continue
+        if node in run.lost:
+            continue
         why = run.actual.entries.get(node)
         if isinstance(why, Unknown):
             found.missing.append(f"{run.seen.id} {node.name} ({node.target}): {why}")

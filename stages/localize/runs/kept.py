@@ -3,6 +3,8 @@
 All that the operations of a step gave is several times what the step itself needs at once.
 """
 
+import errno
+import logging
 import os
 import tempfile
 from collections.abc import Container, Hashable, Iterator, Mapping, MutableMapping
@@ -15,6 +17,11 @@ import torch
 from inductor_debug.models.case import Case
 from inductor_debug.models.nested import extent, is_strided
 from inductor_debug.stages.localize.runs.regions import lies_in, memory_of_inputs
+
+log = logging.getLogger(__name__)
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a disk without room raises."""
 
 SMALL = 1 << 14
 """Bytes up to which a tensor is copied in memory."""
@@ -31,12 +38,13 @@ class Store:
     def __init__(self) -> None:
         self._file: Any = None
         self._end = 0
+        self._full = False
 
     def keep(self, value: Any) -> Any:
-        """A copy of a tensor, in the file where it is large; anything else as it is.
+        """A copy of a tensor, in the file where it is large and there is room; anything else as it is.
 
         Raises:
-            OSError: there is no room.
+            OSError: the file can't be written.
         """
         if not isinstance(value, torch.Tensor):
             return value
@@ -46,35 +54,41 @@ class Store:
         memory = value.as_strided((_extent(value),), (1,))
         if memory.nbytes <= SMALL:
             return memory.clone().as_strided(value.shape, value.stride(), 0)
-        start = self._written(memory.cpu().view(torch.uint8).numpy())
-        return Stored(self, start, memory.nbytes, value.shape, value.stride(), value.dtype, value.device)
+        held = memory.cpu().view(torch.uint8)
+        start = None if self._full else self._written(held.numpy())
+        place = (held.clone() if value.device.type == "cpu" else held) if start is None else self._file
+        return Stored(place, start or 0, memory.nbytes, value.shape, value.stride(), value.dtype, value.device)
 
-    def _written(self, memory: numpy.ndarray[Any, Any]) -> int:
+    def _written(self, memory: numpy.ndarray[Any, Any]) -> int | None:
+        """Where in the file bytes begin; None where it has no room for them."""
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="inductor_debug_", buffering=0)  # noqa: SIM115
         start = -(-self._end // ALIGNED) * ALIGNED
         left = memoryview(memory)  # type: ignore[arg-type]
-        while left:
-            left = left[os.pwrite(self._file.fileno(), left, start + memory.nbytes - len(left)) :]
+        try:
+            while left:
+                left = left[os.pwrite(self._file.fileno(), left, start + memory.nbytes - len(left)) :]
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            log.warning("localize: %s in %s; further values stay in memory", error.strerror, tempfile.gettempdir())
+            self._full = True
+            return None
         self._end = start + memory.nbytes
         return start
-
-    def read(self, start: int, nbytes: int) -> torch.Tensor:
-        """Bytes of the file, uint8 [nbytes]."""
-        found = torch.empty(nbytes, dtype=torch.uint8)
-        left = memoryview(found.numpy())  # type: ignore[arg-type]
-        while left:
-            done = os.preadv(self._file.fileno(), [left], start + nbytes - len(left))
-            assert done, "the file has what was written"
-            left = left[done:]
-        return found
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A tensor in a store's file."""
+    """A tensor that is kept.
 
-    store: Store
+    Attributes:
+        place: the file, or on the host a tensor of bytes.
+        start, nbytes: where in it the tensor is.
+        shape, strides, dtype, device: of the tensor.
+    """
+
+    place: Any
     start: int
     nbytes: int
     shape: torch.Size
@@ -83,9 +97,20 @@ class Stored:
     device: torch.device
 
     def read(self) -> torch.Tensor:
-        """The tensor as it was, in memory of its own."""
-        memory = self.store.read(self.start, self.nbytes).view(self.dtype).to(self.device)
+        """The tensor as it was, not to be written into."""
+        memory = self._bytes().view(self.dtype).to(self.device)
         return memory.as_strided(self.shape, self.strides)
+
+    def _bytes(self) -> torch.Tensor:
+        if isinstance(self.place, torch.Tensor):
+            return self.place[self.start : self.start + self.nbytes]
+        found = torch.empty(self.nbytes, dtype=torch.uint8)
+        left = memoryview(found.numpy())  # type: ignore[arg-type]
+        while left:
+            done = os.preadv(self.place.fileno(), [left], self.start + self.nbytes - len(left))
+            assert done, "the file has what was written"
+            left = left[done:]
+        return found
 
 
 def read(entry: Any) -> Any:
@@ -164,7 +189,10 @@ class Kept(MutableMapping[Key, Any]):
         """Keep a view, or what may be one, of a tensor that is kept.
 
         Args:
-            source: what is kept as ``of``.
+            key: whose value it is.
+            view: any shape and dtype.
+            of: key of the tensor that it may be a view of.
+            source: that tensor.
         """
         entry = self.entries[of]
         if _is_plain(view) and _is_plain(source) and view.numel() and _share_memory(view, source):

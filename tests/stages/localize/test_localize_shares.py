@@ -315,6 +315,33 @@ def test_an_error_whose_strides_do_not_allow_a_view_is_found_otherwise() -> None
     torch.testing.assert_close(run.error[node], torch.full((12,), 1e-3))
 
 
+def test_a_view_that_only_the_strides_of_the_run_allow_is_followed() -> None:
+    """What float64 gives is laid out as torch lays it out; the run's value may be as a kernel left it."""
+
+    def turned(graph: fx.Graph, x: fx.Node) -> fx.Node:
+        other = named(graph, "other", aten.permute.default, named(graph, "sin", aten.sin.default, x), [1, 0])
+        return named(graph, "twice", aten.mul.Tensor, named(graph, "flat", aten.view.default, other, [12]), 2)
+
+    torch.manual_seed(0)
+    graph, x = graph_of(turned, 1), torch.randn(4, 3)
+    wrong = (x.sin() + 1e-3 * torch.randn(4, 3)).t().contiguous().t()
+    values = {"sin": wrong, "other": wrong.t(), "flat": wrong.t().view(12), "twice": wrong.t().view(12) * 2}
+    step = step_of(Seen("g0.forward", graph, nn.Module(), {"x0": x}, values))
+    found = shares_of(step)
+    assert found.missing == [] and found.closure == pytest.approx(1, abs=1e-6)
+    assert found.own["g0.forward", "sin"] == pytest.approx(1, abs=1e-3)
+
+
+def test_what_gold_has_of_a_value_is_told_where_it_is_not_known() -> None:
+    def refused(graph: fx.Graph, x: fx.Node) -> fx.Node:
+        return named(graph, "grown", aten.view.default, named(graph, "sin", aten.sin.default, x), [13])
+
+    graph, x = graph_of(refused, 1), torch.randn(4, 3)
+    step = step_of(Seen("g0.forward", graph, nn.Module(), {"x0": x}, {"sin": x.sin() + 1e-3, "grown": torch.randn(13)}))
+    (told,) = step.missing
+    assert told.startswith("g0.forward grown (aten.view.default): ") and shares_of(step).missing == []
+
+
 def test_where_first_order_does_not_account_for_the_error_values_are_mended_one_at_a_time() -> None:
     """Checked against float64 with each error alone left out."""
     torch.manual_seed(0)
