@@ -224,8 +224,8 @@ class Engine:
         return time.monotonic() - self.began > self.options.budget_s
 
     def _look(self, graph: LookedAt) -> None:
-        graph.seen.residuals = Kept() if self.options.shares else None
-        replay = Replay(graph.seen, factor=self.factor, residuals=graph.seen.residuals)
+        graph.seen.residuals = residuals = Kept[str]() if self.options.shares else None
+        replay = Replay(graph.seen, factor=self.factor, residuals=residuals)
         self.progress(f"{graph.seen.id}: {len(replay.regions)} values against float64 of what they received")
         graph.locals = replay.locals(lambda: self._over)
         if len(graph.locals) < len(replay.regions):

@@ -12,7 +12,7 @@ The floor is that of the verdict on outputs (:mod:`stages.kerneldiff.other_round
 in its own dtypes and rounded otherwise, :class:`stages.sides.rounded.Rounded`.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -32,7 +32,7 @@ from inductor_debug.stages.localize.judging.figures import figures_of
 from inductor_debug.stages.localize.judging.noise import Noise, difference, narrow, slope, slope_of
 from inductor_debug.stages.localize.judging.slopes import slope_limit
 from inductor_debug.stages.localize.judging.sweep import NOTHING, Deviation, Deviations, Sweep
-from inductor_debug.stages.localize.runs.kept import has_tensor
+from inductor_debug.stages.localize.runs.kept import Kept, has_tensor
 from inductor_debug.stages.localize.runs.regions import Region, Seen, region_of
 from inductor_debug.stages.numerics.comparison import compare_tensors
 from inductor_debug.stages.numerics.formats import same_bits
@@ -106,8 +106,8 @@ class Replay:
         factor: error over floor above which a value is wrong.
         known: what torch gave for some of the values, from the same inputs; bit for bit the same is right.
         without: values that are not compared.
-        residuals: where errors of values are put, in float32, of regions that start from what was seen last; None where
-            they are not kept.
+        residuals: where errors of values are put, in float32, of regions that start from what was seen last; as long
+            as there is room. None where they are not kept.
 
     Attributes:
         regions: of each seen value that was computed, in the graph's order.
@@ -121,7 +121,7 @@ class Replay:
         factor: float = 4.0,
         known: Mapping[str, torch.Tensor] | None = None,
         without: Collection[str] = (),
-        residuals: MutableMapping[str, torch.Tensor] | None = None,
+        residuals: Kept[str] | None = None,
     ) -> None:
         self._residuals = residuals
         self.seen, self.seed, self.factor, self.known = seen, seed, factor, known or {}
@@ -205,6 +205,7 @@ class Replay:
         return found
 
     def _is_by_memory(self, region: Region) -> bool:
+        """Whether a region starts from what was seen last."""
         return region.kernel is None or self.region(region.node, whole=False).received == region.received
 
     def _is_known(self, region: Region) -> bool:
@@ -237,8 +238,9 @@ class Replay:
             error = difference(value, exact)
             local.slope, local.slope_noise = slope(error, exact), abs(slope_of(rounded, exact) or 0.0)
             residual = narrow(error)
-        if residual is not None and self._residuals is not None and self._is_by_memory(region):
-            self._residuals[node.name] = residual
+        kept = self._residuals
+        if residual is not None and kept is not None and not kept.store.full and self._is_by_memory(region):
+            kept[node.name] = residual
         return local, value, exact
 
     def _redraw(self, doubtful: Sequence["_Doubtful"], deviations: Deviations) -> None:

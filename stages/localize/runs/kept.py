@@ -6,6 +6,7 @@ All that the operations of a step gave is several times what the step itself nee
 import errno
 import logging
 import os
+import shutil
 import tempfile
 from collections.abc import Container, Hashable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,9 @@ from inductor_debug.stages.localize.runs.regions import lies_in, memory_of_input
 
 log = logging.getLogger(__name__)
 
+LEFT = 4 << 30
+"""Bytes of the disk that are left to others."""
+
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What a disk without room raises."""
 
@@ -33,12 +37,17 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Store:
-    """A file without a name in ``tempfile.gettempdir()``, which is gone as soon as nothing that it holds is known."""
+    """A file without a name in ``tempfile.gettempdir()``, which is gone as soon as nothing that it holds is known.
+
+    Attributes:
+        full: whether the disk has no more room than :data:`LEFT`; from then on tensors stay in memory.
+    """
 
     def __init__(self) -> None:
+        self.full = False
         self._file: Any = None
         self._end = 0
-        self._full = False
+        self._free: dict[int, list[int]] = {}  # by bytes, where something lay that nothing knows any more
 
     def keep(self, value: Any) -> Any:
         """A copy of a tensor, in the file where it is large and there is room; anything else as it is.
@@ -55,15 +64,24 @@ class Store:
         if memory.nbytes <= SMALL:
             return memory.clone().as_strided(value.shape, value.stride(), 0)
         held = memory.cpu().view(torch.uint8)
-        start = None if self._full else self._written(held.numpy())
-        place = (held.clone() if value.device.type == "cpu" else held) if start is None else self._file
-        return Stored(place, start or 0, memory.nbytes, value.shape, value.stride(), value.dtype, value.device)
+        place: Range | torch.Tensor | None = None if self.full else self._written(held.numpy())
+        if place is None:
+            place = held.clone() if value.device.type == "cpu" else held
+        return Stored(place, 0, memory.nbytes, value.shape, value.stride(), value.dtype, value.device)
 
-    def _written(self, memory: numpy.ndarray[Any, Any]) -> int | None:
-        """Where in the file bytes begin; None where it has no room for them."""
+    def release(self, start: int, nbytes: int) -> None:
+        """Write something else where nothing knows what is there."""
+        self._free.setdefault(nbytes, []).append(start)
+
+    def _written(self, memory: numpy.ndarray[Any, Any]) -> "Range | None":
+        """Where in the file bytes are; None where it has no room for them."""
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="inductor_debug_", buffering=0)  # noqa: SIM115
-        start = -(-self._end // ALIGNED) * ALIGNED
+        free = self._free.get(memory.nbytes)
+        if not free and shutil.disk_usage(tempfile.gettempdir()).free < LEFT + memory.nbytes:
+            self._stop("little space is left on the device")
+            return None
+        start = free.pop() if free else -(-self._end // ALIGNED) * ALIGNED
         left = memoryview(memory)  # type: ignore[arg-type]
         try:
             while left:
@@ -71,11 +89,40 @@ class Store:
         except OSError as error:
             if error.errno not in FULL:
                 raise
-            log.warning("localize: %s in %s; further values stay in memory", error.strerror, tempfile.gettempdir())
-            self._full = True
+            self._stop(str(error.strerror))
             return None
-        self._end = start + memory.nbytes
-        return start
+        self._end = max(self._end, start + memory.nbytes)
+        return Range(self, self._file, start, memory.nbytes)
+
+    def _stop(self, why: str) -> None:
+        log.warning("localize: %s in %s; further values stay in memory", why, tempfile.gettempdir())
+        self.full = True
+
+
+class Range:
+    """Bytes of a store's file, which something else may take when this is gone.
+
+    Args:
+        store: whose file it is.
+        file: open.
+        start, nbytes: where in the file.
+    """
+
+    def __init__(self, store: Store, file: Any, start: int, nbytes: int) -> None:
+        self._store, self._file, self._start, self._nbytes = store, file, start, nbytes
+
+    def __del__(self) -> None:
+        self._store.release(self._start, self._nbytes)
+
+    def read(self, start: int, nbytes: int) -> torch.Tensor:
+        """Some of the bytes, uint8 [nbytes]."""
+        found = torch.empty(nbytes, dtype=torch.uint8)
+        left = memoryview(found.numpy())  # type: ignore[arg-type]
+        while left:
+            done = os.preadv(self._file.fileno(), [left], self._start + start + nbytes - len(left))
+            assert done, "the file has what was written"
+            left = left[done:]
+        return found
 
 
 @dataclass(frozen=True)
@@ -83,12 +130,12 @@ class Stored:
     """A tensor that is kept.
 
     Attributes:
-        place: the file, or on the host a tensor of bytes.
+        place: of a file, or on the host, a tensor of bytes.
         start, nbytes: where in it the tensor is.
         shape, strides, dtype, device: of the tensor.
     """
 
-    place: Any
+    place: Range | torch.Tensor
     start: int
     nbytes: int
     shape: torch.Size
@@ -98,19 +145,11 @@ class Stored:
 
     def read(self) -> torch.Tensor:
         """The tensor as it was, not to be written into."""
-        memory = self._bytes().view(self.dtype).to(self.device)
-        return memory.as_strided(self.shape, self.strides)
-
-    def _bytes(self) -> torch.Tensor:
-        if isinstance(self.place, torch.Tensor):
-            return self.place[self.start : self.start + self.nbytes]
-        found = torch.empty(self.nbytes, dtype=torch.uint8)
-        left = memoryview(found.numpy())  # type: ignore[arg-type]
-        while left:
-            done = os.preadv(self.place.fileno(), [left], self.start + self.nbytes - len(left))
-            assert done, "the file has what was written"
-            left = left[done:]
-        return found
+        if isinstance(self.place, Range):
+            memory = self.place.read(self.start, self.nbytes)
+        else:
+            memory = self.place[self.start : self.start + self.nbytes]
+        return memory.view(self.dtype).to(self.device).as_strided(self.shape, self.strides)
 
 
 def read(entry: Any) -> Any:

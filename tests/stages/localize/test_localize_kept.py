@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from inductor_debug.models.case import Case
 from inductor_debug.stages.localize.runs import kept
-from inductor_debug.stages.localize.runs.kept import Kept, Standing, Stored, has_tensor
+from inductor_debug.stages.localize.runs.kept import Kept, Range, Standing, Stored, has_tensor
 
 BASE = torch.randn(64, 96)
 
@@ -55,7 +55,7 @@ def test_what_is_large_lies_in_a_file_and_a_view_of_it_once() -> None:
     for name, view in {"turned": BASE.t(), "part": BASE[3:, 5:], "bits": BASE.view(torch.int32)}.items():
         found.look(name, view, "base", BASE)
         entry, base = found.entries[name], found.entries["base"]
-        assert isinstance(entry, Stored) and base.start <= entry.start < base.start + base.nbytes
+        assert isinstance(entry, Stored) and entry.place is base.place and isinstance(entry.place, Range)
         assert torch.equal(found[name], view) and found[name].stride() == view.stride()
     found.look("other", (BASE + 1).t(), "base", BASE)
     assert torch.equal(found["other"], (before + 1).t())
@@ -82,6 +82,28 @@ def test_where_the_disk_is_full_values_stay_in_memory(
     assert [record.getMessage().partition(" in ")[0] for record in caplog.records] == [
         "localize: No space left on device"
     ]
+
+
+def test_what_the_disk_has_left_is_left_to_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(kept, "LEFT", 1 << 62)
+    found = Kept[str]()
+    with caplog.at_level(logging.WARNING, logger=kept.__name__):
+        found["x"] = BASE
+    assert found.store.full and torch.equal(found["x"], BASE) and "stay in memory" in caplog.text
+
+
+def test_what_nothing_knows_any_more_is_written_over() -> None:
+    found = Kept[str]()
+    for _ in range(20):
+        found["x"] = BASE
+    assert found.store._end <= 3 * BASE.nbytes
+    found.look("turned", BASE.t(), "x", BASE)
+    del found["x"]
+    found["y"] = BASE + 1
+    found["z"] = BASE + 2
+    assert torch.equal(found["turned"], BASE.t()) and torch.equal(found["y"], BASE + 1)
 
 
 def test_another_error_of_the_disk_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:

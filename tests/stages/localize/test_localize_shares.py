@@ -14,7 +14,7 @@ from inductor_debug.stages.artifacts.localization import Localization
 from inductor_debug.stages.localize import messages
 from inductor_debug.stages.localize.accounting import passes
 from inductor_debug.stages.localize.accounting.account import account
-from inductor_debug.stages.localize.accounting.derivatives import FORMULAS, NoDerivative, derivative
+from inductor_debug.stages.localize.accounting.derivatives import FORMULAS, PRODUCTS, NoDerivative, derivative
 from inductor_debug.stages.localize.accounting.frozen import Step
 from inductor_debug.stages.localize.accounting.links import Ends
 from inductor_debug.stages.localize.accounting.shares import fewest, shares_of
@@ -208,6 +208,45 @@ def test_attention_has_its_derivative_forward_and_backward() -> None:
             return FORMULAS[backward](*tensors, 0.0, causal, **options)  # noqa: B023
 
         assert torch.autograd.gradcheck(function, inputs)
+
+
+CONVOLVED = ([2, 2], [1, 1], [1, 1], False, [0, 0], 1)
+PRODUCTS_GIVEN = {
+    aten.mm.default: ((5, 4), (4, 3)),
+    aten.bmm.default: ((2, 5, 4), (2, 4, 3)),
+    aten.addmm.default: ((3,), (5, 4), (4, 3)),
+    aten.baddbmm.default: ((1, 5, 3), (2, 5, 4), (2, 4, 3)),
+    aten.convolution.default: ((2, 3, 8, 8), (4, 3, 3, 3), (4,)),
+}
+
+
+@pytest.mark.parametrize("target", PRODUCTS, ids=str)
+@pytest.mark.parametrize("scaled", [False, True])
+def test_products_have_the_derivative_that_autograd_has(target: Any, scaled: bool) -> None:
+    given = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in PRODUCTS_GIVEN[target]]
+    rest: tuple[Any, ...] = CONVOLVED if target is aten.convolution.default else ()
+    options = {"beta": 0.5, "alpha": 3.0} if scaled and len(given) == 3 and not rest else {}
+    graph = fx.Graph()
+    nodes = [graph.placeholder(f"x{number}") for number in range(len(given))]
+    node = graph.call_function(target, (*nodes, *rest), options)
+    result = target(*given, *rest, **options)
+    cotangent = torch.randn_like(result)
+    right = torch.autograd.grad(result, given, cotangent)
+    values = {source: value.detach() for source, value in zip(nodes, given, strict=True)}
+    seen = Seen("g0.forward", graph, nn.Module())
+    found = derivative(node, values, seen, {0: cotangent}, set(nodes))
+    for source, expected in zip(nodes, right, strict=True):
+        torch.testing.assert_close(found[source], expected)
+    assert set(derivative(node, values, seen, {0: cotangent}, {nodes[1]})) == {nodes[1]}
+
+
+def test_a_product_of_a_value_with_itself_has_both_parts_of_its_derivative() -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    value, cotangent = torch.randn(2, 4, 4, dtype=torch.float64)
+    found = derivative(graph.call_function(aten.mm.default, (x, x)), {x: value}, Seen("g0.forward", graph, nn.Module()),
+                       {0: cotangent}, {x})  # fmt: skip
+    torch.testing.assert_close(found[x], cotangent @ value.T + value.T @ cotangent)
 
 
 def test_what_has_no_derivative_is_told() -> None:
