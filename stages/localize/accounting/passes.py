@@ -3,6 +3,7 @@
 δ = seen − float64 of what the value's region received is what an operation did wrong, whatever came in.
 """
 
+import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -195,14 +196,12 @@ class Pass:
     def _set_actual(self, node: fx.Node, right: Any, *, touched: bool) -> None:
         """Let a node have what was seen of it, or what is computed from what was; ``right`` is what gold has."""
         if node.name in self.seen.values and not _repeats(node, self.seen):
-            known = self.seen.values[node.name]
-            same = isinstance(right, torch.Tensor) and right.numel() == known.numel()
-            if same and is_floating(known) and is_floating(right):
-                self.erring.add(node)
-            if same and right.shape != known.shape:
-                self.actual[node] = known.reshape(right.shape)
-            else:
-                self.actual.entries[node] = entry_of(self.seen.values, node.name)
+            known = self.actual.entries[node] = entry_of(self.seen.values, node.name)
+            if isinstance(right, torch.Tensor) and right.numel() == math.prod(known.shape):
+                if known.shape != right.shape:
+                    self.actual[node] = self.actual[node].reshape(right.shape)
+                if self.is_floating(node) and is_floating(right):
+                    self.erring.add(node)
         elif is_view(node) and node.name in self.seen.values:
             self.actual.entries[node] = entry_of(self.seen.values, node.name)
         elif is_view(node) or (touched and not self._is_seen_in_parts(node)):

@@ -96,11 +96,14 @@ def difference(actual: torch.Tensor, gold: torch.Tensor) -> torch.Tensor:
 PIECE = 1 << 16
 """Elements that are looked at at a time on the CPU, so that they stay in a core's cache."""
 
+LARGE = 1 << 22
+"""Elements that are looked at at a time on a device, which keep it busy and take little of its memory."""
+
 
 def pieces_of(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Tensors of one shape, flat; on the CPU in pieces."""
+    """Tensors of one shape, flat, in pieces."""
     flat = [tensor.detach().reshape(-1) for tensor in tensors]
-    size = PIECE if flat[0].device.type == "cpu" else max(flat[0].numel(), 1)
+    size = PIECE if flat[0].device.type == "cpu" else LARGE
     yield from zip(*(tensor.split(size) for tensor in flat), strict=True)
 
 
