@@ -15,7 +15,9 @@ exact for a matrix that differs by their rounding (Higham 2002, "Accuracy and St
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy
@@ -25,6 +27,9 @@ aten = torch.ops.aten
 
 ROUNDOFF = 2.0**-24
 """Unit roundoff of float32, in which sums are added up whatever the dtype."""
+
+UNLIKELY = 1e-6
+"""How seldom a draw of the noise may be smaller than is assumed."""
 
 PIECE = 1 << 22
 """Elements that a loop adds up at a time."""
@@ -46,12 +51,63 @@ def added(total: torch.Tensor, squares: torch.Tensor, count: Any, apart: torch.T
     Returns:
         In the shape of ``total``; 0 where the squares overflow.
     """
-    partial = squares.double() / 6 + total.square() / 3
-    variance = (ROUNDOFF**2 / 5.5) * (count - 1) * partial
-    deviation = variance.sqrt().nan_to_num(nan=0.0, posinf=0.0)
+    deviation = _variance_of(squares.double(), total.square(), count).sqrt().nan_to_num(nan=0.0, posinf=0.0)
     if apart is None:
         return deviation
     return deviation * (apart.norm() / deviation.norm()).nan_to_num(nan=1.0, posinf=1.0).clamp(min=1.0)
+
+
+def _variance_of(squares: Any, total_squared: Any, count: Any) -> Any:
+    return (ROUNDOFF**2 / 5.5) * (count - 1) * (squares / 6 + total_squared / 3)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The sums that a product of matrices is made of.
+
+    Attributes:
+        squares: the mean of their sums of squared terms.
+        largest: that of the row or column where it is largest.
+        count: terms of each.
+        elements: how many sums there are in all, and in a row or column at least.
+    """
+
+    squares: float
+    largest: float
+    count: int
+    elements: tuple[int, int]
+
+    def floors(self, total_squared: float) -> tuple[float, float]:
+        """RMS of the noise, and what the maximum of a draw of it is not below; 0 where squares overflow.
+
+        Args:
+            total_squared: the mean square of the sums.
+        """
+        rms, part = (float(_variance_of(*squares, self.count)) ** 0.5
+                     for squares in ((self.squares, total_squared), (self.largest, 0.0)))  # fmt: skip
+        most = max(size * _least_maximum(count) for size, count in zip((rms, part), self.elements, strict=True))
+        return (rms, most) if math.isfinite(rms + most) else (0.0, 0.0)
+
+
+def _least_maximum(count: int) -> float:
+    """Standard deviations that the largest of as many normal numbers has, but for once in a million; where they have
+    several, of the RMS of these: it is larger then."""
+    share = math.log(UNLIKELY) / -(2 * count)
+    return max(1.0, NormalDist().inv_cdf(1 - share)) if share < 1 else 1.0
+
+
+def sums_of(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sums | None:
+    """The sums of a product of matrices, or of batches of them, from its arguments; None of anything else."""
+    places = PRODUCTS.get(func)
+    if places is None or not all(args[place].numel() for place in places):
+        return None
+    left, right = _squares(*(args[place].detach() for place in places))
+    rows = (left @ right.mean(-1, keepdim=True)).double()
+    columns = (left.mean(-2, keepdim=True) @ right).double()
+    alpha = kwargs.get("alpha", 1) ** 2
+    each = rows.numel() * right.shape[-1], min(left.shape[-2], right.shape[-1])
+    largest = max(float(rows.max()), float(columns.max()))
+    return Sums(alpha * float(rows.mean()), alpha * largest, left.shape[-1], each)
 
 
 def _squares(*tensors: torch.Tensor) -> list[torch.Tensor]:
@@ -164,6 +220,9 @@ TERMS: dict[Any, Callable[..., Noise]] = {
     aten.convolution_backward.default: _convolution_backward,
 }
 """Operation → the squared terms of its sums, from its arguments in float64."""
+
+PRODUCTS = {aten.mm.default: (0, 1), aten.bmm.default: (0, 1), aten.addmm.default: (1, 2), aten.baddbmm.default: (1, 2)}
+"""Product → the places of the two that are multiplied."""
 
 FACTORIZATIONS = {
     *(aten._linalg_svd.default, aten._linalg_eigh.default, aten._linalg_eigvals.default, aten.linalg_eig.default),

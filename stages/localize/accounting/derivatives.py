@@ -1,7 +1,6 @@
-"""The derivative of one node of a graph, in float64."""
+"""The derivative of one node of a graph, in float64; of products, see :mod:`stages.localize.accounting.products`."""
 
 from collections.abc import Callable, Container, Mapping
-from functools import partial
 from typing import Any
 
 import torch
@@ -10,9 +9,10 @@ from torch import fx
 from inductor_debug.models import attention
 from inductor_debug.models.float64 import formulas
 from inductor_debug.models.torch_private import pytree
+from inductor_debug.stages.localize.accounting.products import PRODUCTS, gradients_of
 from inductor_debug.stages.localize.judging.evaluation import Unknown, exactly, is_floating, taken_by, value_of
 from inductor_debug.stages.localize.runs.regions import Seen
-from inductor_debug.stages.sides.rounded import MANTISSA, decompositions
+from inductor_debug.stages.sides.rounded import MANTISSA, decompositions, widened
 
 aten = torch.ops.aten
 
@@ -32,7 +32,7 @@ def derivative(
 
     Args:
         node: a call.
-        values: of the nodes that it takes, floating tensors in float64.
+        values: of the nodes that it takes.
         seen: the run that it is of.
         cotangents: by number of the result.
         asked: nodes whose cotangents are wanted.
@@ -44,12 +44,11 @@ def derivative(
         NoDerivative: torch has none, or it stops within the operation.
         Unknown: the operation can't be computed.
     """
-    product = PRODUCTS.get(node.target)
-    if product is not None and 0 in cotangents:
-        return _of_product(product, node, values, cotangents[0], asked)
-    leaves = {source: values[source].detach().requires_grad_() for source in taken_by(node)
-              if is_floating(values[source])}  # fmt: skip
-    given = {**{source: values[source] for source in taken_by(node)}, **leaves}
+    if node.target in PRODUCTS and 0 in cotangents:
+        return gradients_of(node, values, cotangents[0], asked)
+    given = {source: widened(values[source]) for source in taken_by(node)}
+    leaves = {source: value.detach().requires_grad_() for source, value in given.items() if is_floating(value)}
+    given |= leaves
     with torch.enable_grad():
         results = pytree.tree_leaves(value_of(node, given, seen.owner, _differentiably, seen.drawn))
     pairs = [(results[place], cotangent) for place, cotangent in cotangents.items() if is_floating(results[place])]
@@ -71,20 +70,6 @@ def derivative(
     except RuntimeError as error:
         raise NoDerivative(str(error).partition("\n")[0]) from error
     return {source: gradient for source, gradient in zip(wanted, gradients, strict=True) if gradient is not None}
-
-
-def _of_product(
-    factors: "Factors", node: fx.Node, values: Mapping[fx.Node, Any], cotangent: torch.Tensor, asked: Container[fx.Node]
-) -> dict[fx.Node, torch.Tensor]:
-    """The derivative of an operation that is linear in each of what it takes: it takes no forward."""
-    later: Any = lambda source: partial(values.__getitem__, source)  # noqa: E731
-    args, kwargs = fx.map_arg((node.args, node.kwargs), later)
-    found: dict[fx.Node, torch.Tensor] = {}
-    for place, gradient in factors(cotangent, *args, **kwargs).items():
-        source = node.args[place]
-        if isinstance(source, fx.Node) and source in asked:
-            found[source] = found[source] + gradient() if source in found else gradient()
-    return found
 
 
 CONSTANT = {
@@ -135,45 +120,6 @@ def _normalized(
     result = result if weight is None else result * weight.view(shape)
     return result if bias is None else result + bias.view(shape), x.new_empty(0), x.new_empty(0)
 
-
-Tensor = Callable[[], torch.Tensor]
-"""What gives a tensor, where it is needed."""
-
-Factors = Callable[..., Mapping[int, Tensor]]
-"""A cotangent and an operation's arguments → by the place of an argument, what gives its gradient."""
-
-
-def _product(cotangent: torch.Tensor, left: Tensor, right: Tensor) -> dict[int, Tensor]:
-    return {0: lambda: cotangent @ right().mT, 1: lambda: left().mT @ cotangent}
-
-
-def _product_and_more(
-    cotangent: torch.Tensor, added: Tensor, left: Tensor, right: Tensor, *, beta: Any = 1, alpha: Any = 1
-) -> dict[int, Tensor]:
-    scaled = cotangent if alpha == 1 else cotangent * alpha
-    first, second = (value for _, value in sorted(_product(scaled, left, right).items()))
-    return {0: lambda: (cotangent * beta).sum_to_size(added().shape), 1: first, 2: second}
-
-
-def _convolution(
-    cotangent: torch.Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
-) -> dict[int, Tensor]:
-    def of(place: int) -> torch.Tensor:
-        sizes = None if bias is None else list(bias().shape)
-        mask = [number == place for number in range(3)]
-        return aten.convolution_backward.default(cotangent, x(), weight(), sizes, *rest, mask)[place]
-
-    return {place: partial(of, place) for place in range(3)}
-
-
-PRODUCTS: dict[Any, Factors] = {
-    aten.mm.default: _product,
-    aten.bmm.default: _product,
-    aten.addmm.default: _product_and_more,
-    aten.baddbmm.default: _product_and_more,
-    aten.convolution.default: _convolution,
-}
-"""What makes most of a model's work, and is linear in each of what it takes."""
 
 FORMULAS: dict[Any, Callable[..., Any]] = {
     aten.detach.default: _itself,

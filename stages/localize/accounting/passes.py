@@ -12,6 +12,7 @@ import torch
 from torch import fx
 
 from inductor_debug.stages.localize.accounting.links import Place
+from inductor_debug.stages.localize.accounting.products import PRODUCTS, error_of
 from inductor_debug.stages.localize.judging.choices import settled
 from inductor_debug.stages.localize.judging.evaluation import (
     Unknown,
@@ -23,7 +24,7 @@ from inductor_debug.stages.localize.judging.evaluation import (
 )
 from inductor_debug.stages.localize.judging.noise import apart, difference, largest, squared
 from inductor_debug.stages.localize.runs.kept import Kept, Store, Stored, entry_of
-from inductor_debug.stages.localize.runs.regions import Seen, is_view
+from inductor_debug.stages.localize.runs.regions import Seen, is_view, looked_at
 
 SEGMENT = 64
 """Nodes of a graph that are computed at a time. Of what only they take, only what was seen is kept."""
@@ -86,11 +87,11 @@ class Pass:
         return squared(self.actual[node], self.error.get(node))
 
     def half_way(self, node: fx.Node) -> Any:
-        """A value half-way between the run and gold; of what is not floating, gold's."""
+        """A value half-way between the run and gold; of what is not floating, gold's. In a dtype that holds it."""
         actual = self.actual[node]
         if node not in self.error:
-            return wide(actual)
-        return torch.sub(actual, self.error[node], alpha=0.5).double() if is_floating(actual) else self.error[node]
+            return actual
+        return torch.sub(actual, self.error[node], alpha=0.5) if is_floating(actual) else self.error[node]
 
     def residual(self, node: fx.Node, values: Mapping[fx.Node, Any] | None = None) -> torch.Tensor:
         """What the operations since the last values that were seen did wrong, in float64 or float32.
@@ -104,6 +105,12 @@ class Pass:
             return residuals[node.name]
         computed = computed_of(node, self._taken(node) if values is None else values, self.seen)
         return difference(self.seen.values[node.name].reshape(computed.shape), computed.double())
+
+    def stand_in(self, node: fx.Node) -> torch.Tensor:
+        """A float64 tensor laid out like a value, which holds anything."""
+        like = self.actual.entries[node]
+        like = like.stand_in() if isinstance(like, Stored) else like
+        return torch.empty_strided(like.shape, like.stride(), dtype=torch.float64, device=like.device)
 
     def is_floating(self, node: fx.Node) -> bool:
         """Whether a node has a floating tensor."""
@@ -172,6 +179,8 @@ class Pass:
     def _fill_one(self, node: fx.Node, golds: Mapping[fx.Node, Any]) -> Any:
         """What gold has of a node; what the node had, and the difference, are kept."""
         touched = any(source in self.touched for source in taken_by(node))
+        if self._fill_view(node) or (touched and self._fill_product(node)):
+            return None
         given: Mapping[fx.Node, Any] = self.actual
         if touched:
             given = {source: golds[source] if source in golds else self.gold(source) for source in taken_by(node)}
@@ -184,8 +193,59 @@ class Pass:
             self.touched.add(node)  # its parts may have errors of their own
         elif touched or node in self.erring:
             self.touched.add(node)
-            _set_error(self, node, _of_equal_ones(self.actual[node], right))
+            self._compare(node, right)
         return right
+
+    def _compare(self, node: fx.Node, gold: Any) -> None:
+        """Keep how far a value is from gold, or gold's where it is not floating and another."""
+        actual = self.actual[node]
+        if not isinstance(actual, torch.Tensor) or not isinstance(gold, torch.Tensor) or actual.shape != gold.shape:
+            return
+        if is_floating(actual):
+            self._set_error(node, apart(actual, gold))
+            return
+        gold = settled(actual, gold)
+        if bool((actual != gold).any()):
+            self.error[node] = gold
+
+    def _fill_view(self, node: fx.Node) -> bool:
+        """The same for a view, of which nothing is computed; False where it has an error of its own, or is none."""
+        source = looked_at(node)
+        if source is None or (node.name in self.seen.values and not _repeats(node, self.seen)):
+            return False
+        if node not in self.actual:
+            self._set_actual(node, None, touched=True)
+        had, have = (getattr(self.actual.entries[each], "dtype", None) for each in (source, node))
+        if had != have or (source in self.error and isinstance(self.look(self.error, node), Unknown)):
+            return False
+        if source in self.touched:
+            self.touched.add(node)
+        return True
+
+    def _fill_product(self, node: fx.Node) -> bool:
+        """The same for a product, by its errors alone; False where its own is not known, or it is none."""
+        if node.target not in PRODUCTS or not all(map(self.is_floating, taken_by(node))):
+            return False
+        residuals = self.seen.residuals or {}
+        if node.name in self.seen.values and node.name not in residuals:
+            return False
+        own = residuals.get(node.name)
+        errors = {source: self.error[source] for source in taken_by(node) if source in self.error}
+        parts = [part for part in (own, error_of(node, self.actual, errors) if errors else None) if part is not None]
+        error = sum(parts[1:], parts[0]) if parts else None
+        if error is not None and not math.isfinite(float(error.sum())):
+            return False
+        if node not in self.actual:
+            self._set_actual(node, own, touched=True)
+        self.touched.add(node)
+        if error is not None:
+            self._set_error(node, error.expand(self.actual.entries[node].shape))
+        return True
+
+    def _set_error(self, node: fx.Node, error: torch.Tensor) -> None:
+        """Keep an error, laid out as the value is: a view of that is a view of both."""
+        if error.numel() and float(largest(error)):
+            self.error[node] = _laid_out_as(self.actual.entries[node], error)
 
     def _is_at_hand(self, node: fx.Node) -> bool:
         return self._is_kept(node) or (_has_several(node) and all(map(self._is_kept, node.users)))
@@ -216,14 +276,15 @@ class Pass:
 
     def look(self, values: Kept[fx.Node], node: fx.Node) -> Any:
         """Compute a node from values and keep that, as a view where it is one; among errors only what is known."""
-        taken = {source: values[source] for source in taken_by(node)}
-        found = computed_of(node, taken, self.seen)
-        if isinstance(found, Unknown) and values is self.error:
-            return found
-        if is_view(node) and isinstance(found, torch.Tensor) and len(taken) == 1:
-            ((source, tensor),) = taken.items()
-            values.look(node, found, source, tensor)
-        else:
+        source = looked_at(node)
+        entry = None if source is None else values.entries[source]
+        if source is not None and isinstance(entry, (Stored, torch.Tensor)):
+            tensor = entry.stand_in() if isinstance(entry, Stored) else entry
+            found = computed_of(node, {source: tensor}, self.seen)
+            if isinstance(found, torch.Tensor) and values.look(node, found, source, tensor):
+                return found
+        found = computed_of(node, {each: values[each] for each in taken_by(node)}, self.seen)
+        if not isinstance(found, Unknown) or values is not self.error:
             values[node] = found
         return found
 
@@ -271,29 +332,6 @@ def _laid_out_as(entry: Any, value: torch.Tensor) -> torch.Tensor:
     if getattr(entry, "shape", None) != value.shape or tuple(strides) == value.stride() or 0 in strides:
         return value
     return torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device).copy_(value)
-
-
-def _set_error(run: Pass, node: fx.Node, gold: Any) -> None:
-    actual = run.actual[node]
-    if not isinstance(actual, torch.Tensor) or not isinstance(gold, torch.Tensor) or actual.shape != gold.shape:
-        return
-    sources = taken_by(node)
-    looks = len(sources) == 1 and sources[0] in run.error and is_view(node) and node not in run.erring
-    if looks and not isinstance(run.look(run.error, node), Unknown):  # as where its strides do not allow that view
-        return
-    if not is_floating(actual):
-        if bool((actual != gold).any()):
-            run.error[node] = gold
-        return
-    error = apart(actual, gold)
-    if error.numel() and float(largest(error)):
-        run.error[node] = error
-
-
-def _of_equal_ones(actual: Any, gold: Any) -> Any:
-    """Gold's index, or that of the run where it points at an equal value."""
-    both = isinstance(actual, torch.Tensor) and isinstance(gold, torch.Tensor)
-    return settled(actual, gold) if both and not is_floating(actual) else gold
 
 
 def computed_of(node: fx.Node, values: Mapping[fx.Node, Any], seen: Seen) -> Any:

@@ -29,7 +29,7 @@ from inductor_debug.stages.localize.accounting.passes import Pass, computed_of
 from inductor_debug.stages.localize.judging.evaluation import Unknown, is_floating, taken_by
 from inductor_debug.stages.localize.judging.noise import narrow, pieces_of
 from inductor_debug.stages.localize.runs.kept import Kept
-from inductor_debug.stages.localize.runs.regions import is_view
+from inductor_debug.stages.localize.runs.regions import is_view, looked_at
 
 FEW = 64
 """Elements that are looked at first."""
@@ -150,6 +150,9 @@ def _differentiated(run: Pass, node: fx.Node, wanted: Mapping[int, torch.Tensor]
     An operation may decide by a number that it takes, as the gradient of ReLU does: it has no derivative by that.
     """
     taken = taken_by(node)
+    source = looked_at(node)
+    if source is not None and run.is_floating(source):
+        return derivative(node, {source: run.stand_in(source)}, run.seen, wanted, run.touched)
     between = _HalfWay(run)
     decided = [source for source in taken if source in run.error and not run.is_floating(source)]
     gradients = derivative(node, between, run.seen, wanted, run.touched)

@@ -3,7 +3,7 @@
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import fx
@@ -13,6 +13,7 @@ from inductor_debug.models.torch_private import OpOverload, pytree, schema_of
 from inductor_debug.stages.localize.judging.choices import noted
 from inductor_debug.stages.sides.rounded import MANTISSA, Rounded, in_float64, rounds_once, widened
 from inductor_debug.stages.sides.running import generator_state
+from inductor_debug.stages.sides.sum_noise import Sums, sums_of
 
 Evaluate = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
 """An operator, its arguments → what it gives."""
@@ -49,7 +50,7 @@ def taken_by(node: fx.Node) -> list[fx.Node]:
     return list(dict.fromkeys(found))
 
 
-def is_floating(value: Any) -> bool:
+def is_floating(value: object) -> TypeGuard[torch.Tensor]:
     """Whether a value is a tensor of floating numbers."""
     return isinstance(value, torch.Tensor) and value.is_floating_point()
 
@@ -124,6 +125,11 @@ class Both:
         if target is self._target and len(pytree.tree_leaves(found[2])) == len(self._dtypes):
             self._known = found
         return found[2]
+
+    @property
+    def sums(self) -> Sums | None:
+        """Those that the region is, where that is known."""
+        return None if self._known is None else sums_of(self._target, *self._known[:2])
 
     def rounded(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """See :func:`rounded_by`."""

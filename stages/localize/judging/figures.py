@@ -10,6 +10,7 @@ from inductor_debug.stages.numerics.formats import unit_roundoff
 from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.numerics.verdict import over_floors
 from inductor_debug.stages.sides.rounded import MANTISSA
+from inductor_debug.stages.sides.sum_noise import Sums
 
 
 @dataclass(frozen=True)
@@ -18,14 +19,51 @@ class Figures:
 
     Attributes:
         row: as :func:`~stages.numerics.comparison.compare_tensors` gives it, but for what it says of a failure.
-        slope, slope_noise: of the value and of the draw, see :func:`~stages.localize.judging.noise.slope`.
+        slope: of the value, see :func:`~stages.localize.judging.noise.slope`.
+        slope_noise: of the draw; None where none was needed.
         residual: the value less float64 of it, in float32.
     """
 
     row: TensorComparison
     slope: float | None
-    slope_noise: float
+    slope_noise: float | None
     residual: torch.Tensor
+
+
+def least_figures_of(
+    value: torch.Tensor, exact: torch.Tensor, sums: Sums | None, *, path: str, factor: float
+) -> Figures | None:
+    """Look a value over by the floor that it has in any draw of the noise: the format's rounding, and that of its sums.
+
+    A draw has about that RMS at least, and such a maximum. So what is right by that is right by a draw.
+
+    Args:
+        value: as it was seen.
+        exact: float64, in its shape.
+        sums: those that it is, where they are known.
+        path: of the row.
+        factor: error over floor up to which a value is right.
+
+    Returns:
+        None where it is not clearly right, or anything is not finite.
+    """
+    if value.dtype not in MANTISSA or not value.numel():
+        return None
+    residual = torch.empty(value.shape, dtype=torch.float32, device=value.device)
+    found = []
+    for into, mine, right in pieces_of(residual, value, exact):
+        error = mine.double() - right
+        into.copy_(error)
+        tops = [largest(item) for item in (error, right)]
+        found.append(torch.stack([*tops, error.dot(error), right.dot(right), error.dot(right)]))
+    each = torch.stack(found)
+    error_max, top = each[:, :2].amax(0).tolist()
+    squares, size, slope = each[:, 2:].sum(0).tolist()
+    if not math.isfinite(error_max + top + squares + size):
+        return None
+    floors = (0.0, 0.0) if sums is None else sums.floors(size / value.numel())
+    row = _row(value, path, factor, (squares, error_max), floors, (size, top))
+    return None if row is None else Figures(row, slope / size if size else None, None, residual)
 
 
 def figures_of(
@@ -55,14 +93,33 @@ def figures_of(
     squares, floor_squares, size, slope, slope_noise = each[:, 3:].sum(0).tolist()
     if not math.isfinite(error_max + floor_max + top + squares + floor_squares + size):
         return None
-    count, roundoff = value.numel(), unit_roundoff(value.dtype)
-    error_rms, rms = math.sqrt(squares / count), math.sqrt(size / count)
-    floor_rms = max(math.sqrt(floor_squares / count), roundoff * rms)
-    floor_max = max(floor_max, roundoff * top)
-    ratio, bound = over_floors(error_rms, error_max, floor_rms, floor_max)
-    if ratio > factor or (error_max == floor_max and torch.equal(value, rounded)):
+    if error_max == floor_max and torch.equal(value, rounded):
         return None
-    row = TensorComparison("output", path, list(value.shape), str(value.dtype).removeprefix("torch."), "within_floor",
-                           bound, elements=count, floor_rms=floor_rms, floor_max=floor_max, error_rms=error_rms,
-                           error_max=error_max, ratio=ratio, factor=factor, reference_rms=rms)  # fmt: skip
+    floors = math.sqrt(floor_squares / value.numel()), floor_max
+    row = _row(value, path, factor, (squares, error_max), floors, (size, top))
+    if row is None:
+        return None
     return Figures(row, slope / size if size else None, abs(slope_noise / size) if size else 0.0, residual)
+
+
+def _row(
+    value: torch.Tensor, path: str, factor: float, error: tuple[float, float], floors: tuple[float, float],
+    right: tuple[float, float],
+) -> TensorComparison | None:  # fmt: skip
+    """The row of a value that is within its floor; None where it is not.
+
+    Args:
+        value, path, factor: as in :func:`figures_of`.
+        error, right: the sum of squares, and the maximum, of the error and of the right value.
+        floors: RMS and maximum of the noise; neither is below the format's rounding.
+    """
+    count, roundoff = value.numel(), unit_roundoff(value.dtype)
+    error_rms, rms = (math.sqrt(squares / count) for squares, _ in (error, right))
+    floor_rms, floor_max = max(floors[0], roundoff * rms), max(floors[1], roundoff * right[1])
+    ratio, bound = over_floors(error_rms, error[1], floor_rms, floor_max)
+    if ratio > factor:
+        return None
+    verdict, bound = ("within_floor", bound) if error[1] else ("exact", "bits")
+    return TensorComparison("output", path, list(value.shape), str(value.dtype).removeprefix("torch."), verdict,
+                            bound, elements=count, floor_rms=floor_rms, floor_max=floor_max, error_rms=error_rms,
+                            error_max=error[1], ratio=ratio, factor=factor, reference_rms=rms)  # fmt: skip

@@ -26,9 +26,10 @@ from inductor_debug.stages.localize.judging.evaluation import (
     Unknown,
     as_it_is,
     exactly,
+    is_floating,
     rounded_by,
 )
-from inductor_debug.stages.localize.judging.figures import figures_of
+from inductor_debug.stages.localize.judging.figures import figures_of, least_figures_of
 from inductor_debug.stages.localize.judging.noise import Noise, difference, narrow, slope, slope_of
 from inductor_debug.stages.localize.judging.slopes import slope_limit
 from inductor_debug.stages.localize.judging.sweep import NOTHING, Deviation, Deviations, Sweep
@@ -58,7 +59,7 @@ class Local:
         row: the seen value (test) against one of other rounding (reference), with gold from float64; None where that
             could not be computed.
         slope: ⟨seen − exact, exact⟩ / ⟨exact, exact⟩; None where there is none.
-        slope_noise: the largest size of that of the other roundings.
+        slope_noise: the largest size of that of the other roundings; None where none was needed.
         slope_nearest: the larger of that of float64 rounded to nearest, and of torch's own kernels.
         unchecked: why there is no row; empty where there is one.
     """
@@ -191,7 +192,13 @@ class Replay:
                 found.append(self._same(region))
                 continue
             both.begin(region.operations)
-            local, value, gold = self._compared(region, exact.value(region), rounded.value(region))
+            right = exact.value(region)
+            clear = self._clearly_right(region, right, both)
+            if clear is not None:
+                rounded.skip(region)
+                found.append(clear)
+                continue
+            local, value, gold = self._compared(region, right, rounded.value(region))
             found.append(local)
             if not confirmed and local.wrong and self._all_compared:
                 break
@@ -221,6 +228,27 @@ class Replay:
         name = region.node.name
         return Local(region, compare_tensors(self.known[name], self.seen.values[name], path=name, worst=1))
 
+    def _clearly_right(self, region: Region, exact: object, both: Both) -> Local | None:
+        """The comparison of a value that is right whatever the draw; None where it takes one."""
+        node, value = region.node, self.seen.values[region.node.name]
+        own = getattr(node.meta.get("val"), "dtype", None)
+        if not is_floating(exact) or exact.numel() != value.numel() or own != value.dtype:
+            return None
+        value = value.reshape(exact.shape)
+        figures = least_figures_of(value, exact.double(), both.sums, path=node.name, factor=self.factor)
+        if figures is None:
+            return None
+        local = Local(region, figures.row, figures.slope)
+        if is_steady(local):
+            return None
+        self._keep(region, figures.residual)
+        return local
+
+    def _keep(self, region: Region, residual: torch.Tensor) -> None:
+        kept = self._residuals
+        if kept is not None and not kept.store.full and self._is_by_memory(region):
+            kept[region.node.name] = residual
+
     def _compared(self, region: Region, exact: object, rounded: object) -> tuple[Local, torch.Tensor, torch.Tensor]:
         """The comparison by one draw, the value, and float64 of it in its shape."""
         node, value = region.node, self.seen.values[region.node.name]
@@ -238,9 +266,8 @@ class Replay:
             error = difference(value, exact)
             local.slope, local.slope_noise = slope(error, exact), abs(slope_of(rounded, exact) or 0.0)
             residual = narrow(error)
-        kept = self._residuals
-        if residual is not None and kept is not None and not kept.store.full and self._is_by_memory(region):
-            kept[node.name] = residual
+        if residual is not None:
+            self._keep(region, residual)
         return local, value, exact
 
     def _redraw(self, doubtful: Sequence["_Doubtful"], deviations: Deviations) -> None:

@@ -63,9 +63,11 @@ class Sweep:
         self._seen, self._evaluate, self._deviations = seen, evaluate, deviations
         self._takes: dict[Key, list[tuple[fx.Node, Key | None]]] = {}
         self._waiting: Counter[Key] = Counter()
+        self._regions: Counter[Key] = Counter()  # that are still to come
         self._values: dict[Key, Any] = {}
         for region in regions:
             for key, sources in _keys(region, seen):
+                self._regions[key] += 1
                 if key not in self._takes:
                     self._takes[key] = sources
                     self._waiting.update(source for _, source in sources if source is not None)
@@ -74,12 +76,21 @@ class Sweep:
     def value(self, region: Region) -> Any:
         """The region's value, or :class:`Unknown` where it can't be computed."""
         for key, _ in _keys(region, self._seen):
+            self._regions[key] -= 1
             sources = self._takes.pop(key, None)
             if sources is not None:
                 self._values[key] = self._computed(key[0], sources)
         result = self._values[key]
         self._let_go(key)
         return result
+
+    def skip(self, region: Region) -> None:
+        """Go on without the region's value."""
+        for key, _ in _keys(region, self._seen):
+            self._regions[key] -= 1
+            if not self._regions[key]:
+                self._forget(self._takes.pop(key, []))
+        self._let_go(key)
 
     def _computed(self, node: fx.Node, sources: Sequence[tuple[fx.Node, Key | None]]) -> Any:
         values = {source: self._received(source) if key is None else self._values[key] for source, key in sources}
@@ -90,19 +101,23 @@ class Sweep:
         else:
             if node.name in self._deviations:
                 result = self._deviations[node.name].of(result)
-        for _, key in sources:
-            if key is not None:
-                self._let_go(key)
+        self._forget(sources)
         return result
 
     def _received(self, node: fx.Node) -> Any:
         known = self._seen.inputs if node.op == "placeholder" else self._seen.values
         return known[node.name] if node.name in known else Unknown(f"{node.name} was not seen")
 
+    def _forget(self, sources: Sequence[tuple[fx.Node, Key | None]]) -> None:
+        """An operation that takes these is computed, or not any more."""
+        for _, key in sources:
+            if key is not None:
+                self._let_go(key)
+
     def _let_go(self, key: Key) -> None:
         self._waiting[key] -= 1
         if not self._waiting[key]:
-            del self._values[key]
+            self._values.pop(key, None)
 
 
 def _keys(region: Region, seen: Seen) -> Iterator[tuple[Key, list[tuple[fx.Node, Key | None]]]]:

@@ -151,6 +151,10 @@ class Stored:
             memory = self.place[self.start : self.start + self.nbytes]
         return memory.view(self.dtype).to(self.device).as_strided(self.shape, self.strides)
 
+    def stand_in(self) -> torch.Tensor:
+        """A tensor laid out alike, which holds anything: to ask what a view of this would be, without reading it."""
+        return torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=self.device)
+
 
 def read(entry: Any) -> Any:
     """The value that an entry stands for."""
@@ -224,26 +228,30 @@ class Kept(MutableMapping[Key, Any]):
     def __len__(self) -> int:
         return len(self.entries)
 
-    def look(self, key: Key, view: torch.Tensor, of: Key, source: torch.Tensor) -> None:
-        """Keep a view, or what may be one, of a tensor that is kept.
+    def look(self, key: Key, view: torch.Tensor, of: Key, source: torch.Tensor) -> bool:
+        """Keep a view of a tensor that is kept, or what may be one.
 
         Args:
             key: whose value it is.
             view: any shape and dtype.
             of: key of the tensor that it may be a view of.
-            source: that tensor.
+            source: that tensor, or what stands in for it.
+
+        Returns:
+            Whether it is one.
         """
         entry = self.entries[of]
         if _is_plain(view) and _is_plain(source) and view.numel() and _share_memory(view, source):
             start, nbytes = view.data_ptr() - source.data_ptr(), _extent(view) * view.itemsize
             if source is entry:
                 self.entries[key] = view
-                return
+                return True
             if isinstance(entry, Stored) and 0 <= start <= entry.nbytes - nbytes:
                 self.entries[key] = replace(entry, start=entry.start + start, nbytes=nbytes, shape=view.shape,
                                             strides=view.stride(), dtype=view.dtype)  # fmt: skip
-                return
+                return True
         self[key] = view
+        return False
 
 
 def has_tensor(values: Mapping[Key, Any], key: Key) -> bool:

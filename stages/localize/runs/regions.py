@@ -114,6 +114,12 @@ def is_view(node: fx.Node) -> bool:
     return node.op == "call_function" and not computes(node) and node.target is not operator.getitem
 
 
+def looked_at(node: fx.Node) -> fx.Node | None:
+    """What a view is of, if it takes nothing else."""
+    taken = taken_by(node) if is_view(node) else []
+    return taken[0] if len(taken) == 1 else None
+
+
 def region_of(seen: Seen, node: fx.Node, order: Mapping[fx.Node, int], *, whole: bool) -> Region:
     """What made a seen value.
 

@@ -8,7 +8,8 @@ import torch
 from test_localize_shares import graph_of
 from torch import Tensor, fx, nn
 
-from inductor_debug.stages.localize.accounting.derivatives import FORMULAS, PRODUCTS, NoDerivative, derivative
+from inductor_debug.stages.localize.accounting.derivatives import FORMULAS, NoDerivative, derivative
+from inductor_debug.stages.localize.accounting.products import PRODUCTS, error_of, gradients_of
 from inductor_debug.stages.localize.runs.regions import Seen
 
 aten = torch.ops.aten
@@ -66,7 +67,7 @@ def test_products_have_the_derivative_that_autograd_has(target: Any, scaled: boo
     seen = Seen("g0.forward", graph, nn.Module())
     found = derivative(node, values, seen, {0: cotangent}, set(nodes))
     for source, expected in zip(nodes, right, strict=True):
-        torch.testing.assert_close(found[source], expected)
+        torch.testing.assert_close(found[source].double(), expected, rtol=1e-5, atol=1e-5)
     assert set(derivative(node, values, seen, {0: cotangent}, {nodes[1]})) == {nodes[1]}
 
 
@@ -76,7 +77,42 @@ def test_a_product_of_a_value_with_itself_has_both_parts_of_its_derivative() -> 
     value, cotangent = torch.randn(2, 4, 4, dtype=torch.float64)
     found = derivative(graph.call_function(aten.mm.default, (x, x)), {x: value}, Seen("g0.forward", graph, nn.Module()),
                        {0: cotangent}, {x})  # fmt: skip
-    torch.testing.assert_close(found[x], cotangent @ value.T + value.T @ cotangent)
+    torch.testing.assert_close(found[x].double(), cotangent @ value.T + value.T @ cotangent, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", PRODUCTS, ids=str)
+@pytest.mark.parametrize("which", [(0,), (1,), (2,), (0, 1), (0, 1, 2)], ids=str)
+def test_what_errors_make_of_a_product_is_what_it_would_be_without_them_less(
+    target: Any, which: tuple[int, ...]
+) -> None:
+    torch.manual_seed(0)
+    values = [torch.randn(shape, dtype=torch.float64) for shape in PRODUCTS_GIVEN[target]]
+    wrong = [1e-3 * torch.randn_like(value) for value in values]
+    rest: tuple[Any, ...] = CONVOLVED if target is aten.convolution.default else ()
+    options = {"beta": 0.5, "alpha": 3.0} if len(values) == 3 and not rest else {}
+    graph = fx.Graph()
+    nodes = [graph.placeholder(f"x{number}") for number in range(len(values))]
+    node = graph.call_function(target, (*nodes, *rest), options)
+    places = [place for place in which if place < len(values)]
+    if not places:
+        return
+    found = error_of(node, dict(zip(nodes, values, strict=True)), {nodes[place]: wrong[place] for place in places})
+    right = [value - wrong[place] if place in places else value for place, value in enumerate(values)]
+    expected = target(*values, *rest, **options) - target(*right, *rest, **options)
+    torch.testing.assert_close(found.double().expand(expected.shape), expected, rtol=1e-5, atol=1e-8)
+
+
+def test_products_of_what_float32_can_not_hold_are_made_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = fx.Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+    node = graph.call_function(aten.mm.default, (x, y))
+    large = {x: torch.full((2, 2), 1e200, dtype=torch.float64), y: torch.ones(2, 2)}
+    assert error_of(node, large, {y: torch.ones(2, 2)}).equal(torch.full((2, 2), 2e200, dtype=torch.float64))
+    assert gradients_of(node, large, torch.ones(2, 2), {x, y})[y].equal(torch.full((2, 2), 2e200, dtype=torch.float64))
+    small = {x: torch.ones(2, 2), y: torch.ones(2, 2)}
+    assert error_of(node, small, {y: torch.ones(2, 2)}).dtype == torch.float32
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")  # products of bfloat16, on some CPUs
+    assert error_of(node, small, {y: torch.ones(2, 2)}).dtype == torch.float64
 
 
 def test_what_has_no_derivative_is_told() -> None:

@@ -222,21 +222,20 @@ def test_a_fault_is_named_though_its_shares_can_not_be_told(monkeypatch: pytest.
     assert found.closure is None and "Not accounted for: shares of the final error: MemoryError" in found.message
 
 
-def test_an_error_whose_strides_do_not_allow_a_view_is_found_otherwise() -> None:
+def test_an_error_is_laid_out_as_its_value_is_so_that_a_view_is_one_of_both() -> None:
     def viewed(graph: fx.Graph, x: fx.Node) -> fx.Node:
         moved = named(graph, "sin", aten.sin.default, x)
         return named(graph, "tanh", aten.tanh.default, named(graph, "view", aten.view.default, moved, [12]))
 
     torch.manual_seed(0)
     graph, x = graph_of(viewed, 1), torch.randn(3, 4)
-    seen = seen_of(graph, [x], {"sin": 1e-3 * torch.randn(3, 4)})
-    (run,) = step_of(seen).passes
+    error = 1e-3 * torch.randn(3, 4)
+    (run,) = step_of(seen_of(graph, [x], {"sin": error})).passes
     moved, node = (next(item for item in graph.nodes if item.name == name) for name in ("sin", "view"))
-    run.error = {moved: run.error[moved].t().contiguous().t()} if moved in run.error else {
-        moved: run.residual(moved).float().t().contiguous().t()}  # fmt: skip
-    run.actual[node] = x.sin().reshape(12).double()
-    passes._set_error(run, node, run.actual[node] - 1e-3)
-    torch.testing.assert_close(run.error[node], torch.full((12,), 1e-3))
+    run._set_error(moved, error.t().contiguous().t())
+    assert run.error[moved].stride() == run.actual[moved].stride()
+    assert run._fill_view(node)
+    torch.testing.assert_close(run.error[node], error.reshape(12))
 
 
 def test_a_view_that_only_the_strides_of_the_run_allow_is_followed() -> None:
