@@ -126,7 +126,6 @@ class Both:
             self._known = found
         return found[2]
 
-    @property
     def sums(self) -> Sums | None:
         """Those that the region is, where that is known."""
         return None if self._known is None else sums_of(self._target, *self._known[:2])

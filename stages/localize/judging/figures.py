@@ -1,7 +1,9 @@
 """What of a value that is clearly right is told, without all that a comparison of outputs tells."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -31,7 +33,7 @@ class Figures:
 
 
 def least_figures_of(
-    value: torch.Tensor, exact: torch.Tensor, sums: Sums | None, *, path: str, factor: float
+    value: torch.Tensor, exact: torch.Tensor, sums: Callable[[], Sums | None], *, path: str, factor: float
 ) -> Figures | None:
     """Look a value over by the floor that it has in any draw of the noise: the format's rounding, and that of its sums.
 
@@ -40,7 +42,7 @@ def least_figures_of(
     Args:
         value: as it was seen.
         exact: float64, in its shape.
-        sums: those that it is, where they are known.
+        sums: gives those that it is, where they are known; asked where the format's rounding is less than the error.
         path: of the row.
         factor: error over floor up to which a value is right.
 
@@ -61,8 +63,10 @@ def least_figures_of(
     squares, size, slope = each[:, 2:].sum(0).tolist()
     if not math.isfinite(error_max + top + squares + size):
         return None
-    floors = (0.0, 0.0) if sums is None else sums.floors(size / value.numel())
-    row = _row(value, path, factor, (squares, error_max), floors, (size, top))
+    judged = partial(_row, value, path, factor, (squares, error_max), right=(size, top))
+    row = judged(floors=(0.0, 0.0))
+    if row is None and (noise := sums()) is not None:
+        row = judged(floors=noise.floors(size / value.numel()))
     return None if row is None else Figures(row, slope / size if size else None, None, residual)
 
 

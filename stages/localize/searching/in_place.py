@@ -104,6 +104,7 @@ class Search:
     misread: dict[fx.Node, Local] = field(default_factory=dict)
     _asked: set[fx.Node] = field(default_factory=set)
     _operations: list[fx.Node] = field(default_factory=list)
+    _hidden: bool = False
 
     @property
     def otherwise(self) -> list[str]:
@@ -121,11 +122,21 @@ class Search:
         while rest := [node for node in self._operations if node not in self._left_out]:
             refused = len(self.missing)
             if not self._look(rest) and not (self.found and len(self.missing) > refused and self._beginnings(rest)):
+                if self._hidden and self._leave_out():
+                    continue
                 if len(self.missing) == refused:
                     self.missing.clear()  # parts that could not be looked at by themselves are right in the whole
                     given = (self.compared.get(node.name) for node in self._part(rest).results)
                     self.right = not self.found and all(local and local.row is not None for local in given)
                 return
+
+    def _leave_out(self) -> bool:
+        """Leave operations out that are only together wrong and give values that are not finite: these hide what comes
+        after. Where none is known to give such values, all of them. False: there are none."""
+        inside = [item for item in self.found if item.known and item.known != item.operations]
+        chosen = [item for item in inside if not _is_finite(item.local)] or inside
+        self.found = [replace(item, known=item.operations) if item in chosen else item for item in self.found]
+        return bool(chosen)
 
     @property
     def _left_out(self) -> set[fx.Node]:
@@ -286,6 +297,8 @@ class Search:
             written = [pieces.differing(node, ran.inputs[node.name], ran.written[node.name]) for node in ran.graph.nodes
                        if node.name in ran.written]  # fmt: skip
             other = pieces.of_other_kind(ran, self.seen.values)
+            self._hidden = any(name in self.seen.values and _hides(value, self.seen.values[name])
+                               for name, value in ran.values.items())  # fmt: skip
             without = {node.name for node in self._given}
             replay = Replay(ran, factor=self.factor, known=self.seen.values, without=without)
             return other + written + replay.locals(confirmed=confirmed)
@@ -315,6 +328,18 @@ class Search:
         inputs = [(node, local) for node, local in found.items() if node.op == "placeholder"]
         self.found += [AtFault((node,), local, pieces.MISREAD) for node, local in inputs]
         return bool(found)
+
+
+def _hides(value: torch.Tensor, right: torch.Tensor) -> bool:
+    """Whether a value is not finite where torch's is: of what comes after nothing tells whether it is right."""
+    return value.is_floating_point() and not bool(value.isfinite().all()) and bool(right.isfinite().all())
+
+
+def _is_finite(local: Local) -> bool:
+    """Whether a value is finite as far as the right one is."""
+    row = local.row
+    pairs = [] if row is None else [(row.nan_test, row.nan_reference), (row.inf_test, row.inf_reference)]
+    return all((mine or 0) <= (right or 0) for mine, right in pairs)
 
 
 def _contiguous(node: fx.Node) -> bool:

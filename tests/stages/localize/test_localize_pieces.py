@@ -18,10 +18,11 @@ aten = torch.ops.aten
 
 
 class WrongAt(AotEagerAdapter):
-    """torch, but for a node, or several by spaces, whose result it doubles; ``as_traced`` it is not."""
+    """torch, but for a node, or several by spaces, whose result it multiplies, by 2 or as ``factors`` says."""
 
     def __init__(self, node: str) -> None:
         self.node, self.graphs = node, list[list[str]]()
+        self.factors: dict[str, float] = {}
 
     @property
     def as_traced(self) -> bool:
@@ -40,7 +41,8 @@ class WrongAt(AotEagerAdapter):
                     values[node] = next(given)
                     continue
                 values[node] = node.target(*fx.map_arg(node.args, values.__getitem__))
-                values[node] = values[node] * 2 if node.name in self.node.split() else values[node]
+                if node.name in self.node.split():
+                    values[node] = values[node] * self.factors.get(node.name, 2)
             raise AssertionError("a graph has an output")
 
         return run
@@ -144,6 +146,24 @@ def test_what_is_wrong_behind_values_that_are_so_because_of_what_was_found_is_fo
     search.run()
     found = [[node.name for node in item.operations] for item in search.found]
     assert found == [["mm_0", "mm_1"], ["mm_0", "mm_4"]] and not search.missing
+
+
+def test_what_nan_hides_in_the_whole_graph_is_found_without_what_makes_it() -> None:
+    """mm_0 and mm_1 give NaN together, and all behind them has it; of mm_2 and mm_3 each is in another half."""
+
+    class Hidden(WrongAt):
+        def compile(self, gm: fx.GraphModule, example_inputs: Any) -> Any:
+            names = {node.name for node in gm.graph.nodes if node.op == "call_function"}
+            self.node = "mm_3" if {"mm_2", "mm_3"} <= names else ""
+            if {"mm_0", "mm_1"} <= names:
+                self.node, self.factors = f"{self.node} mm_1", {"mm_1": float("nan")}
+            return super().compile(gm, example_inputs)
+
+    _, seen = squares(6)
+    search = Search(seen, Hidden(""), 4.0, lambda: False, lambda text: None)
+    search.run()
+    found = [[node.name for node in item.operations] for item in search.found]
+    assert found == [["mm_0", "mm_1"], ["mm_2", "mm_3"]] and not search.missing
 
 
 def test_of_a_device_that_takes_no_part_from_inside_a_graph_the_shortest_wrong_beginning_is_found() -> None:
