@@ -1,4 +1,4 @@
-"""The derivative of one node of a graph, in float64; of products, see :mod:`stages.localize.accounting.products`."""
+"""The derivative of one node of a graph, in float64; see :mod:`stages.localize.accounting.linear` for many."""
 
 from collections.abc import Callable, Container, Mapping
 from typing import Any
@@ -9,7 +9,6 @@ from torch import fx
 from inductor_debug.models import attention
 from inductor_debug.models.float64 import formulas
 from inductor_debug.models.torch_private import pytree
-from inductor_debug.stages.localize.accounting.products import PRODUCTS, gradients_of
 from inductor_debug.stages.localize.judging.evaluation import Unknown, exactly, is_floating, taken_by, value_of
 from inductor_debug.stages.localize.runs.regions import Seen
 from inductor_debug.stages.sides.rounded import MANTISSA, decompositions, widened
@@ -44,8 +43,6 @@ def derivative(
         NoDerivative: torch has none, or it stops within the operation.
         Unknown: the operation can't be computed.
     """
-    if node.target in PRODUCTS and 0 in cotangents:
-        return gradients_of(node, values, cotangents[0], asked)
     given = {source: widened(values[source]) for source in taken_by(node)}
     leaves = {source: value.detach().requires_grad_() for source, value in given.items() if is_floating(value)}
     given |= leaves

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from inductor_debug.stages.localize.accounting.linear import LINEAR
 from inductor_debug.stages.localize.accounting.links import Place
-from inductor_debug.stages.localize.accounting.products import PRODUCTS, error_of
 from inductor_debug.stages.localize.judging.choices import settled
 from inductor_debug.stages.localize.judging.evaluation import (
     Unknown,
@@ -112,6 +112,11 @@ class Pass:
         like = like.stand_in() if isinstance(like, Stored) else like
         return torch.empty_strided(like.shape, like.stride(), dtype=torch.float64, device=like.device)
 
+    def shape(self, node: fx.Node) -> torch.Size:
+        """Of a tensor."""
+        found: torch.Size = self.actual.entries[node].shape
+        return found
+
     def is_floating(self, node: fx.Node) -> bool:
         """Whether a node has a floating tensor."""
         dtype = getattr(self.actual.entries.get(node), "dtype", None)
@@ -179,7 +184,7 @@ class Pass:
     def _fill_one(self, node: fx.Node, golds: Mapping[fx.Node, Any]) -> Any:
         """What gold has of a node; what the node had, and the difference, are kept."""
         touched = any(source in self.touched for source in taken_by(node))
-        if self._fill_view(node) or (touched and self._fill_product(node)):
+        if self._fill_view(node) or (touched and self._fill_linear(node)):
             return None
         given: Mapping[fx.Node, Any] = self.actual
         if touched:
@@ -222,24 +227,28 @@ class Pass:
             self.touched.add(node)
         return True
 
-    def _fill_product(self, node: fx.Node) -> bool:
-        """The same for a product, by its errors alone; False where its own is not known, or it is none."""
-        if node.target not in PRODUCTS or not all(map(self.is_floating, taken_by(node))):
+    def _fill_linear(self, node: fx.Node) -> bool:
+        """The same for what is linear, by errors alone; False where its own is not known, or it is none."""
+        taken = taken_by(node)
+        if node.target not in LINEAR or not all(map(self.is_floating, taken)):
             return False
         residuals = self.seen.residuals or {}
         if node.name in self.seen.values and node.name not in residuals:
             return False
-        own = residuals.get(node.name)
-        errors = {source: self.error[source] for source in taken_by(node) if source in self.error}
-        parts = [part for part in (own, error_of(node, self.actual, errors) if errors else None) if part is not None]
-        error = sum(parts[1:], parts[0]) if parts else None
-        if error is not None and not math.isfinite(float(error.sum())):
-            return False
+        error = own = residuals.get(node.name)
+        errors = {source: self.error[source] for source in taken if source in self.error}
+        if errors:
+            made = LINEAR[node.target].error(node, self.actual, errors)
+            error = made if own is None else own + made
+        if error is not None:
+            error = error.float()
+            if not math.isfinite(float(error.sum())):
+                return False
         if node not in self.actual:
             self._set_actual(node, own, touched=True)
         self.touched.add(node)
         if error is not None:
-            self._set_error(node, error.expand(self.actual.entries[node].shape))
+            self._set_error(node, error.expand(self.shape(node)))
         return True
 
     def _set_error(self, node: fx.Node, error: torch.Tensor) -> None:

@@ -25,6 +25,7 @@ from torch import fx
 from inductor_debug.models.torch_private import pytree
 from inductor_debug.stages.localize.accounting.derivatives import NoDerivative, derivative
 from inductor_debug.stages.localize.accounting.frozen import Cotangents, Name, Step, add_to
+from inductor_debug.stages.localize.accounting.linear import LINEAR
 from inductor_debug.stages.localize.accounting.passes import Pass, computed_of
 from inductor_debug.stages.localize.judging.evaluation import Unknown, is_floating, taken_by
 from inductor_debug.stages.localize.judging.noise import narrow, pieces_of
@@ -154,6 +155,8 @@ def _differentiated(run: Pass, node: fx.Node, wanted: Mapping[int, torch.Tensor]
     if source is not None and run.is_floating(source):
         return derivative(node, {source: run.stand_in(source)}, run.seen, wanted, run.touched)
     between = _HalfWay(run)
+    if node.target in LINEAR and all(map(run.is_floating, taken)):
+        return LINEAR[node.target].gradients(node, between, run.shape, wanted[0], run.touched)
     decided = [source for source in taken if source in run.error and not run.is_floating(source)]
     gradients = derivative(node, between, run.seen, wanted, run.touched)
     jumping = [source for source in taken if source in run.error and source not in decided
