@@ -5,7 +5,7 @@
 
 import math
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -72,8 +72,7 @@ class Pass:
             if node in given:
                 self.error[node] = given[node].reshape(self.actual[node].shape)
         for segment in self._segments:
-            self._fill(segment)
-            self._drop(segment)
+            self._fill(segment, once=True)
 
     def gold(self, node: fx.Node) -> Any:
         """A value as it would be without any error."""
@@ -164,22 +163,29 @@ class Pass:
             found.setdefault(node, []).append(source)
         return found
 
-    def _fill(self, segment: Sequence[fx.Node]) -> None:
-        """Compute what is not at hand of a segment, and how far it is from gold."""
+    def _fill(self, segment: Sequence[fx.Node], *, once: bool = False) -> None:
+        """Compute what is not at hand of a segment, and how far it is from gold.
+
+        Args:
+            segment: nodes in the graph's order.
+            once: let go of what nothing of the segment takes any more.
+        """
         golds: dict[fx.Node, Any] = {}  # as long as something of the segment takes them
         place = {node: number for number, node in enumerate(segment)}
-        last = {source: number for node, number in place.items() for source in taken_by(node)}
+        last = place | {source: number for node, number in place.items() for source in taken_by(node)}
         for node, number in place.items():
             if not self._is_at_hand(node):
                 right = self._fill_one(node, golds)
-                if node in last and node in self.touched and isinstance(right, (tuple, list)):
+                if node in self.touched and isinstance(right, (tuple, list)):
                     golds[node] = right
-                elif node in last and node in self.touched and is_floating(right):
+                elif node in self.touched and is_floating(right):
                     golds[node] = _laid_out_as(self.actual.entries[node], right)
                 del right
-            for source in taken_by(node):
-                if last[source] == number:
-                    golds.pop(source, None)
+            done = [source for source in (node, *taken_by(node)) if last[source] == number]
+            for source in done:
+                golds.pop(source, None)
+            if once:
+                self._drop(source for source in done if source in place)
 
     def _fill_one(self, node: fx.Node, golds: Mapping[fx.Node, Any]) -> Any:
         """What gold has of a node; what the node had, and the difference, are kept."""
@@ -297,7 +303,7 @@ class Pass:
             values[node] = found
         return found
 
-    def _drop(self, segment: Sequence[fx.Node]) -> None:
+    def _drop(self, segment: Iterable[fx.Node]) -> None:
         for node in segment:
             if node not in self._kept:
                 self.error.entries.pop(node, None)

@@ -156,7 +156,8 @@ def _differentiated(run: Pass, node: fx.Node, wanted: Mapping[int, torch.Tensor]
         return derivative(node, {source: run.stand_in(source)}, run.seen, wanted, run.touched)
     between = _HalfWay(run)
     if node.target in LINEAR and all(map(run.is_floating, taken)):
-        return LINEAR[node.target].gradients(node, between, run.shape, wanted[0], run.touched)
+        cotangent = wanted[0].reshape(run.shape(node))  # of another graph's input it may have another shape
+        return LINEAR[node.target].gradients(node, between, run.shape, cotangent, run.touched)
     decided = [source for source in taken if source in run.error and not run.is_floating(source)]
     gradients = derivative(node, between, run.seen, wanted, run.touched)
     jumping = [source for source in taken if source in run.error and source not in decided
