@@ -23,7 +23,8 @@ class NodeRow:
             ``not_compared``: within a region, and told of for its share alone.
         ratio, bound: error over its own floor, and which bound that is.
         error_rms, floor_rms: of the value against float64.
-        slope, slope_noise: ⟨error, exact⟩ / ⟨exact, exact⟩, and how large that is in right computations.
+        slope, slope_noise: ⟨error, exact⟩ / ⟨exact, exact⟩, and how large that is in right computations; None where the
+            value is right by the least floor that a draw of these can have, which is then ``floor_rms``.
         message: why it was not checked.
         share: of the final error, what the value's own error makes to first order.
         decisions: what its being another mask or index than gold's makes.

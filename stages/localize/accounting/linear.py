@@ -50,7 +50,7 @@ class Linear(Protocol):
 
 
 @dataclass(frozen=True)
-class Product:
+class _Product:
     """An operation that multiplies two of its arguments, and perhaps adds a third.
 
     Attributes:
@@ -116,7 +116,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Sum:
+class _Sum:
     """The first argument and ``alpha`` times the second.
 
     Attributes:
@@ -205,13 +205,13 @@ def _of_elements(number: int, cotangent: torch.Tensor, left: Later, right: Later
 
 
 LINEAR: dict[Any, Linear] = {
-    aten.mm.default: Product((0, 1), None, _multiply, _of_matrices),
-    aten.bmm.default: Product((0, 1), None, _multiply, _of_matrices),
-    aten.addmm.default: Product((1, 2), 0, _multiply, _of_matrices),
-    aten.baddbmm.default: Product((1, 2), 0, _multiply, _of_matrices),
-    aten.convolution.default: Product((0, 1), 2, _convolve, _of_convolution, _by_channel),
-    aten.mul.Tensor: Product((0, 1), None, torch.mul, _of_elements),
-    aten.add.Tensor: Sum(),
-    aten.sub.Tensor: Sum(-1),
+    aten.mm.default: _Product((0, 1), None, _multiply, _of_matrices),
+    aten.bmm.default: _Product((0, 1), None, _multiply, _of_matrices),
+    aten.addmm.default: _Product((1, 2), 0, _multiply, _of_matrices),
+    aten.baddbmm.default: _Product((1, 2), 0, _multiply, _of_matrices),
+    aten.convolution.default: _Product((0, 1), 2, _convolve, _of_convolution, _by_channel),
+    aten.mul.Tensor: _Product((0, 1), None, torch.mul, _of_elements),
+    aten.add.Tensor: _Sum(),
+    aten.sub.Tensor: _Sum(-1),
 }
 """By operator."""

@@ -2,8 +2,9 @@
 
 δ = seen − float64 of what the value's region received is what an operation did wrong, whatever came in. To first order
 the error of the outputs is the sum of what the δ make of it. So the error itself, as a cotangent, goes back through the
-graph, and ⟨cotangent, δ⟩ / ⟨error, error⟩ is the share of that value. Each operation is differentiated by itself in
-float64, half-way between what it received and what it receives in gold. Autograd over the whole graph would stop in
+graph, and ⟨cotangent, δ⟩ / ⟨error, error⟩ is the share of that value. Each operation is differentiated by itself,
+half-way between what it received and what it receives in gold: in float64, but for products on a CPU, which multiply
+errors and cotangents in float32 (:mod:`stages.localize.accounting.linear`). Autograd over the whole graph would stop in
 silence at values that were detached, or that have no gradient.
 
 Masks and indices jump, and have no derivative. Where they are others than gold's, what that makes of the operation that
