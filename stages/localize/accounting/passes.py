@@ -252,6 +252,8 @@ class Pass:
                 return False
         if node not in self.actual:
             self._set_actual(node, own, touched=True)
+        if not self.is_floating(node):  # it could not be computed
+            return False
         self.touched.add(node)
         if error is not None:
             self._set_error(node, error.expand(self.shape(node)))
