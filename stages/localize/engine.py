@@ -230,7 +230,8 @@ class Engine:
         graph.locals = replay.locals(lambda: self._over)
         if len(graph.locals) < len(replay.regions):
             name = replay.regions[len(graph.locals)].node.name
-            self.missing.append(f"{graph.seen.id} from {name} on: {self._budget}")
+            graph.cut = self._budget
+            self.missing.append(f"{graph.seen.id} from {name} on: {graph.cut}")
         known: list[Found] = []
         for local in graph.locals:
             if local.wrong:

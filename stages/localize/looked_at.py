@@ -20,11 +20,16 @@ LARGEST = 8
 
 @dataclass
 class LookedAt:
-    """A run, where its nodes come from, and the comparison of each value that was seen."""
+    """A run, where its nodes come from, and the comparison of each value that was seen.
+
+    Attributes:
+        cut: why not all of them were compared; empty where they were.
+    """
 
     seen: Seen
     origins: dict[str, Origin]
     locals: list[Local] = field(default_factory=list)
+    cut: str = ""
 
     @property
     def operations(self) -> set[tuple[str, str]]:
@@ -103,7 +108,7 @@ def unchecked(graphs: Sequence[LookedAt]) -> dict[str, str]:
                    for node in local.region.operations}  # fmt: skip
         for node in filter(computes, graph.seen.graph.nodes):
             if (graph.seen.id, node.name) not in checked:
-                why = reasons.get(node, "no value that depends on it was seen")
+                why = reasons.get(node, graph.cut or "no value that depends on it was seen")
                 found.setdefault(str(node.target), Counter())[why] += 1
     return {target: "; ".join(f"{count}: {why}" for why, count in counts.items()) for target, counts in found.items()}
 

@@ -26,7 +26,7 @@ def told(found: Localization, *, failed: bool) -> Localization:
 
 def _head(found: Localization, *, failed: bool) -> str:
     if found.culprits:
-        names = [_culprit(item) for item in found.culprits[:FEW]]
+        names = [_culprit(item) for item in _foremost(found.culprits)]
         more = len(found.culprits) - FEW
         several = ""
         if found.kind == "systematic":
@@ -36,7 +36,7 @@ def _head(found: Localization, *, failed: bool) -> str:
             (most, count), *_ = Counter(item.place.target for item in found.culprits).most_common(1)
             alike = f", {count} of them {most}" if count > FEW else ""
             several += f"{counted(len(found.culprits), 'operation')} as far as was looked{alike}. "
-        return several + " ".join(names) + (f" {more} more are in diagnosis.json." if more > 0 else "")
+        return several + " ".join(names) + (f" {counted(more, 'further one')} in diagnosis.json." if more > 0 else "")
     if not found.checked:
         return "Which operation is wrong is not established: none could be checked."
     if found.kind == "probe_effect":
@@ -59,6 +59,13 @@ def _head(found: Localization, *, failed: bool) -> str:
             "pass over the graph before it was compiled, in what happens between calls, or in rounding that adds up."
         )
     return "No operation that was checked is wrong for what it received."
+
+
+def _foremost(culprits: Sequence[Culprit]) -> list[Culprit]:
+    """The first, and those without which the least of the final error remains; in the graph's order."""
+    others = sorted(culprits[1:], key=lambda item: 1.0 if item.remains is None else float(item.remains))
+    chosen = [*culprits[:1], *others[: FEW - 1]]
+    return [item for item in culprits if any(item is other for other in chosen)]
 
 
 def _culprit(item: Culprit) -> str:
@@ -135,7 +142,7 @@ def _accounted(found: Localization) -> str:
         (share(item.share), f"to {item.graph} {item.node} ({item.target})") for item in found.shares[:FEW]
     ]
     largest = [f"{first[0]} arises on the way {first[1]}", *map(" ".join, others)]
-    parts = [f"Of the final error {', '.join(largest)} (all shares add up to {closure:.4f})."]
+    parts = [f"Of the square of the final error {', '.join(largest)} (all shares add up to {closure:.4f})."]
     if found.few:
         parts.append(
             f"Computed in a wider format, {counted(len(found.few), 'value')} would bring it down to what the verdict "

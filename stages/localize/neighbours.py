@@ -50,16 +50,17 @@ def neighbours(seen: Seen, nodes: Sequence[fx.Node], adapter: AcceleratorAdapter
         factor: error over floor above which a value is wrong.
 
     Returns:
-        Empty where it is not wrong by itself, or could not be compiled.
+        Empty where it is not wrong by itself, or not under another name (then nothing is known of its neighbours, which
+        have other names too), or could not be compiled.
     """
     piece = pieces.attempted(lambda: _piece(seen, nodes))
     if not isinstance(piece, Piece):
         return []
     varied = list(_varied(piece))
-    variants = [piece, *(variant for _, variant in varied)]
+    variants = [piece, piece, *(variant for _, variant in varied)]
     together = pieces.attempted(lambda: _together(variants, adapter, factor))
-    own, *states = together if isinstance(together, list) else [_one(item, adapter, factor) for item in variants]
-    if own != "wrong":
+    own, again, *states = together if isinstance(together, list) else [_one(it, adapter, factor) for it in variants]
+    if own != "wrong" or again != "wrong":
         return []
     found = []
     for (change, _), state in zip(varied, states, strict=True):

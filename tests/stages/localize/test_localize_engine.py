@@ -161,6 +161,7 @@ def test_a_search_out_of_time_says_what_it_did_not_look_at() -> None:
     found = localize(module, (x,), config=LocalizeConfig(budget_s=1e-9))
     told = found.localization
     assert told.checked == 0 and "budget_s" in told.missing[0] and "0 of" in told.message
+    assert all("budget_s" in why for why in told.unchecked.values())
 
 
 def test_the_model_is_left_as_found() -> None:

@@ -1,6 +1,7 @@
 """At which other shapes an operation at fault is wrong, for faults whose condition is known."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ from torch import Tensor, fx, nn
 from torch._dynamo.backends.common import aot_autograd
 
 from inductor_debug import localize
-from inductor_debug.stages.artifacts.localization import Culprit, Neighbour
+from inductor_debug.stages.artifacts.localization import Culprit, Neighbour, Place
+from inductor_debug.stages.backends.planted import PlantedFault
 from inductor_debug.stages.localize.engine import Localized
+from inductor_debug.stages.localize.messages import told
 
 aten = torch.ops.aten
 Wrong = Callable[[Any, tuple[Any, ...], Any], Any]
@@ -111,3 +114,27 @@ def test_a_shape_that_the_backend_does_not_take_is_told_and_the_others_are_tried
     assert by_size[70, 64] == "right" and by_size[48, 64] == "wrong"
     if refused == 96:
         assert "no size 96" in by_size[70, 96]
+
+
+def test_a_fault_that_goes_by_its_nodes_name_says_nothing_of_other_shapes() -> None:
+    """The neighbours' nodes have other names: that they are right does not tell that the fault needs its shape."""
+    torch.manual_seed(0)
+    found = localize(Net(), (torch.randn(33, 70),), backend=PlantedFault("aot_eager", "mm", "scale", strength=0.1))
+    (item,) = found.localization.culprits
+    assert item.place.node == "mm" and not item.neighbours
+    assert "at this shape alone" not in found.localization.message
+
+
+PLACE = Place("g0.forward", "mm", "aten.mm.default", ["mm"])
+CULPRIT = Culprit(PLACE, "operation", 9.0, None, 0, shows=["alone"])
+
+
+def test_a_message_has_the_first_culprit_and_those_that_cost_most() -> None:
+    culprits = [
+        replace(CULPRIT, place=replace(CULPRIT.place, node=name), remains=remains)
+        for name, remains in (("a", 0.9), ("b", 0.95), ("c", None), ("d", 0.2), ("e", 0.5))
+    ]
+    localization = replace(localize(Net(), (torch.randn(33, 70),), backend="aot_eager").localization, culprits=culprits)
+    message = told(localization, failed=False).message
+    assert [name for name in "abcde" if f"(g0.forward {name})" in message] == ["a", "d", "e"]
+    assert "2 further ones in diagnosis.json" in message
