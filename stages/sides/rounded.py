@@ -29,6 +29,12 @@ from inductor_debug.stages.torch_internals.operators import normalizations
 MANTISSA = {torch.float32: 23, torch.bfloat16: 7, torch.float16: 10}
 """Stored bits of the formats that are rounded to."""
 
+WIDE = {
+    **dict.fromkeys(MANTISSA, torch.float64),
+    **dict.fromkeys((torch.complex32, torch.complex64), torch.complex128),
+}
+"""Format → the one that stands for exact numbers."""
+
 POOL = 1 << 18
 """Random numbers that are drawn once; elements take a run of them from a place that is drawn for it."""
 
@@ -221,10 +227,10 @@ def in_float64(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any] | None
 
 
 def widened(value: Any) -> Any:
-    """A copy of a floating tensor in float64, float64 for a floating dtype; anything else as it is."""
+    """A copy of a floating tensor in float64, float64 for a floating dtype, likewise complex128; the rest as it is."""
     if isinstance(value, torch.Tensor):
-        return value.to(torch.float64, copy=True) if value.dtype in MANTISSA else value
-    return torch.float64 if isinstance(value, torch.dtype) and value in MANTISSA else value
+        return value.to(WIDE[value.dtype], copy=True) if value.dtype in WIDE else value
+    return WIDE.get(value, value) if isinstance(value, torch.dtype) else value
 
 
 def rounds_once(func: Any) -> bool:

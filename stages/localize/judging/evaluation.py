@@ -122,7 +122,8 @@ class Both:
     def exactly(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """See :func:`exactly`."""
         found = _exactly(target, args, kwargs)
-        if target is self._target and len(pytree.tree_leaves(found[2])) == len(self._dtypes):
+        wide = [leaf.dtype if isinstance(leaf, torch.Tensor) else None for leaf in pytree.tree_leaves(found[2])]
+        if target is self._target and wide == [dtype and torch.float64 for dtype in self._dtypes]:
             self._known = found
         return found[2]
 

@@ -125,3 +125,19 @@ def test_what_float64_does_not_give_is_told_as_before() -> None:
     seen = Seen("g0.forward", graph(), torch.nn.Module(), {"x": inputs()["x"]}, {"h": torch.ones(64, 80)})
     (local,) = Replay(seen).locals()
     assert isinstance(local, Local) and local.row is None and "w was not seen" in local.unchecked
+
+
+@pytest.mark.parametrize("times", [1.0, 1.01])
+def test_what_is_computed_of_complex_numbers_is_judged_by_complex128(times: float) -> None:
+    made = fx.Graph()
+    x = made.placeholder("x")
+    made.call_function(aten._fft_c2r.default, (x, [1, 2], 1, 14), name="r").meta["val"] = torch.empty(6, 10, 14)
+    given = torch.randn(6, 10, 8, dtype=torch.complex64)
+    exact = aten._fft_c2r(given.to(torch.complex128), [1, 2], 1, 14)
+    seen = Seen("g0.forward", made, torch.nn.Module(), {"x": given}, {"r": (times * exact).float()})
+    (local,) = Replay(seen).locals()
+    assert local.row is not None and local.wrong is (times != 1)
+    assert local.row.floor_rms is None or local.row.floor_rms < 1e-5
+    if local.wrong:
+        rms = float((0.01 * exact).square().mean().sqrt())
+        assert local.row.error_rms == pytest.approx(rms, rel=1e-4)
