@@ -50,7 +50,8 @@ class LookedAt:
         """What was found, as it is stored."""
         local, seen = item.local, self.seen
         assert local.row is not None
-        kernel = next((seen.kernels[node.name] for node in reversed(item.nodes) if node.name in seen.kernels), "")
+        values = (*(node.name for node in reversed(item.nodes)), item.within)
+        kernel = next((seen.kernels[value] for value in values if value in seen.kernels), "")
         return Culprit(
             place=place_of(seen.id, item.nodes, self.origins, kernel),
             kind=item.kind,

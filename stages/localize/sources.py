@@ -43,7 +43,7 @@ def place_of(graph: str, nodes: list[fx.Node], origins: Mapping[str, Origin], ke
         graph: its id.
         nodes: in the graph's order; told of is the last.
         origins: of the graph's nodes, by name.
-        kernel: ``kernel:handle`` that made the last one's value, or "".
+        kernel: ``kernel:handle`` that made the last one's value, or the one that was seen after it, or "".
     """
     last, each = nodes[-1], [origins.get(node.name, Origin()) for node in nodes]
     names, sources, origin = [node.name for node in nodes], [item.source for item in each], each[-1]

@@ -28,6 +28,7 @@ class Found:
         kind: ``operation``, ``region`` or ``slope``.
         shows: how it shows, in words.
         deviation: of the last of ``nodes``; None where what else it makes wrong is not asked.
+        within: the value that was seen in whose region it was found, where its own was not.
     """
 
     nodes: list[fx.Node]
@@ -35,6 +36,7 @@ class Found:
     kind: str
     shows: list[str]
     deviation: Deviation | None = None
+    within: str = ""
 
 
 def narrowed(
@@ -128,7 +130,7 @@ def _named(
             named = [graph[node.name] for node in single.operations]
             kind = "operation" if len(named) == 1 else "region"
             shows = ["in the kernel that ran", _told(_alone(tapped, single, adapter, factor))]
-            item = Found(named, inner, kind, shows, replay.deviation(inner.region))
+            item = Found(named, inner, kind, shows, replay.deviation(inner.region), local.region.node.name)
             item = _or_view(item, tapped, single, adapter) if len(named) == 1 else item
             found.setdefault(_before_conversion(item).nodes[-1].name, item)
     needed = _needed(Replay(seen, factor=factor), local.region, list(found.values()))
