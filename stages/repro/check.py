@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-REPRODUCED, NOT_REPRODUCED, COULD_NOT_RUN = 1, 0, 3
+REPRODUCED, NOT_REPRODUCED, COULD_NOT_RUN = 0, 1, 3
 """A script's exit codes. 2 is argparse's own, for a wrong command line."""
 
 
