@@ -1,0 +1,1 @@
+"""The smallest program that shows a failure."""
