@@ -3,6 +3,7 @@
 The stages' own are in :mod:`stages.torch_internals`; both rooms are listed in ``docs/torch-versions.md``.
 
 - ``torch.utils._python_dispatch.TorchDispatchMode`` and ``torch.utils._pytree``, for which there are no public names;
+- ``torch._subclasses.fake_tensor.FakeTensorMode``;
 - ``torch._ops``: the classes of operators, their ``_schema`` and ``_can_decompose``;
 - ``torch.overrides._get_current_function_mode_stack``, ``_pop_mode_temporarily``;
 - ``torch._C._set_cudnn_allow_tf32``, ``_set_cublas_allow_tf32``, ``_set_cudnn_benchmark``,
@@ -15,12 +16,14 @@ from typing import Any
 
 import torch
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import _get_current_function_mode_stack as function_modes
 from torch.overrides import _pop_mode_temporarily as without_last_function_mode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = [
+    "FakeTensorMode",
     "HigherOrderOperator",
     "OpOverload",
     "OpOverloadPacket",
