@@ -66,3 +66,8 @@ def adapter_of(backend: AcceleratorAdapter | GivenBackend) -> AcceleratorAdapter
     adapter = backend if isinstance(backend, AcceleratorAdapter) else _Function(backend)
     check_adapter(adapter, type(adapter).__name__)
     return adapter
+
+
+def function_of(adapter: AcceleratorAdapter) -> GivenBackend | None:
+    """The callable for ``torch.compile`` that an adapter was made of, if it was."""
+    return adapter.function if isinstance(adapter, _Function) else None

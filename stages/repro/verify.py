@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,9 +30,17 @@ if sys.platform.startswith("linux"):
 def refuse(event, arguments):
     if event in ("socket.connect", "socket.sendto", "socket.getaddrinfo"):
         raise PermissionError(f"a reproduction must not use the network: {event}")
+sys.addaudithook(refuse)
+"""
+
+_ALONE = """
+def alone(event, arguments):
     if event == "import" and arguments[0].partition(".")[0] == "inductor_debug":
         raise ModuleNotFoundError(f"a reproduction must not need this tool: {arguments[0]}")
-sys.addaudithook(refuse)
+sys.addaudithook(alone)
+"""
+
+_SCRIPT = """
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
@@ -39,12 +48,23 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 @dataclass(frozen=True)
 class Script:
-    """A script to be run: its name, its text, the line that it must print, the bytes that its tensors take."""
+    """A script to be run.
+
+    Attributes:
+        name: of it.
+        text: of it.
+        line: that it must print.
+        nbytes: that its tensors take.
+        beside: files that it reads, by name.
+        packages: beside torch, those that it may import; they may need this tool.
+    """
 
     name: str
     text: str
     line: str
     nbytes: int = 0
+    beside: tuple[Path, ...] = ()
+    packages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,18 +105,20 @@ def _verified(item: Script, timeout_s: float, max_bytes: int) -> Verification:
         file = Path(folder) / "repro.py"
         file.write_text(item.text, encoding="utf-8")
         try:
-            code, output = _run(file, timeout_s)
+            for other in item.beside:
+                shutil.copy(other, folder)
+            code, output = _run(file, timeout_s, item.packages)
         except OSError as error:  # no process could be started, e.g. for want of memory
             return Verification(False, f"not run: {error}")
     seconds = time.perf_counter() - began
     return Verification((reason := _reason(code, output, item.line, timeout_s)) == "", reason, seconds)
 
 
-def _run(file: Path, timeout_s: float) -> tuple[int | None, str]:
+def _run(file: Path, timeout_s: float, packages: Sequence[str]) -> tuple[int | None, str]:
     """Exit code and output; None where time ran out."""
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", _OFFLINE, str(file)],
-        cwd=file.parent, env=_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        [sys.executable, "-P", "-c", _OFFLINE + (_ALONE if not packages else "") + _SCRIPT, str(file)],
+        cwd=file.parent, env=_environment(packages), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
     )  # fmt: skip
     try:
@@ -108,9 +130,12 @@ def _run(file: Path, timeout_s: float) -> tuple[int | None, str]:
     return process.returncode, output
 
 
-def _environment() -> dict[str, str]:
-    """This process's, but with torch alone on the path: a script that needs more must not seem to work."""
+def _environment(packages: Sequence[str] = ()) -> dict[str, str]:
+    """This process's, but with torch and some packages on the path: a script that needs more must not seem to work."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    if packages:
+        environment["PYTHONPATH"] = os.pathsep.join(item or os.getcwd() for item in sys.path)
+        return environment
     found = importlib.util.find_spec("torch")
     if found is not None and found.origin is not None:
         environment["PYTHONPATH"] = str(Path(found.origin).parents[1])
@@ -127,7 +152,7 @@ def _reason(code: int | None, output: str, line: str, timeout_s: float) -> str:
     if code == REPRODUCED:
         return f"it shows something else than the graph did: {last}"
     if code == NOT_REPRODUCED:
-        return f"the violation does not reproduce: {last}"
+        return f"it does not reproduce: {last}"
     if code == COULD_NOT_RUN:
         return f"it could not run: {last}"
     return f"it ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}: {last}"
