@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from inductor_debug.stages.guards.inspection import inspect_guards
     from inductor_debug.stages.kerneldiff.diff import diff
     from inductor_debug.stages.localize.api import localize
+    from inductor_debug.stages.minify.api import minify
     from inductor_debug.stages.numerics.comparison import assert_matches, compare, compare_tensors
     from inductor_debug.stages.numerics.metrics import Metric
     from inductor_debug.stages.report.sections import ReportedRun, ReportSection
@@ -71,6 +72,7 @@ _PLACES = {
     "inspect_guards": "stages.guards.inspection",
     "load_profile": "stages.accelerators.loading",
     "localize": "stages.localize.api",
+    "minify": "stages.minify.api",
     "mock_backend": "stages.backends.mock",
     "row": "stages.rules.checked_tensors",
     "validate_profile": "stages.accelerators.profile",
@@ -114,6 +116,7 @@ __all__ = [
     "inspect_guards",
     "load_profile",
     "localize",
+    "minify",
     "mock_backend",
     "row",
     "validate_profile",

@@ -1,0 +1,248 @@
+"""Some operations of a graph as a program of their own, and what it is given."""
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import torch
+from torch import fx
+
+from inductor_debug.stages.repro import NotReproducible
+
+ALIGNMENT = 64
+"""Bytes: torch's allocators align memory to at least as many, so that an offset counts modulo this."""
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Normal numbers of a mean and a standard deviation."""
+
+    mean: float = 0.0
+    deviation: float = 1.0
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Whole numbers from ``low`` up to, not including, ``high``."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The numbers that the graph had, under a name in a file of tensors."""
+
+    name: str
+
+
+Values = Normal | Whole | Stored
+
+
+@dataclass(frozen=True)
+class TensorGiven:
+    """A tensor that a program is given.
+
+    Attributes:
+        name: of the placeholder.
+        shape, stride, offset: in elements, of a storage of its own.
+        dtype, device: of it.
+        values: what it holds.
+        drawn: what stands for these numbers where they are not stored: as many, as large.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    device: str
+    offset: int
+    values: Values
+    drawn: Normal | Whole
+
+    @property
+    def length(self) -> int:
+        """Elements of its storage, from the first one on that it looks at."""
+        return 0 if 0 in self.shape else 1 + sum(
+            (size - 1) * stride for size, stride in zip(self.shape, self.stride, strict=True))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class NumberGiven:
+    """A number that a program is given, as a symbolic size is."""
+
+    name: str
+    number: int | float | bool
+
+
+Given = TensorGiven | NumberGiven
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A program.
+
+    Attributes:
+        graph: placeholders, calls, and an output that is a tuple of nodes. No two candidates share one.
+        given: what the placeholders are given, in their order.
+        dynamic: whether sizes are symbols to the compiler.
+    """
+
+    graph: fx.Graph
+    given: tuple[Given, ...]
+    dynamic: bool = False
+
+    @property
+    def calls(self) -> list[fx.Node]:
+        """The operations, in order."""
+        return [node for node in self.graph.nodes if node.op not in ("placeholder", "output")]
+
+    @property
+    def last(self) -> fx.Node:
+        """Its last operation."""
+        return next(node for node in reversed(self.calls) if node.target is not operator.getitem)
+
+    @property
+    def operations(self) -> int:
+        """How many operations it has; what takes apart several results of one is none."""
+        return sum(node.target is not operator.getitem for node in self.calls)
+
+    def giving(self, values: Mapping[str, Given]) -> "Candidate":
+        """The program given something else, by name."""
+        return replace(self, given=tuple(values.get(item.name, item) for item in self.given))
+
+
+class Recorded(Protocol):
+    """A run of a graph with every value: what it was given and what each node gave."""
+
+    @property
+    def graph(self) -> fx.Graph: ...
+
+    @property
+    def owner(self) -> torch.nn.Module: ...
+
+    @property
+    def inputs(self) -> Mapping[str, Any]: ...
+
+    @property
+    def values(self) -> Mapping[str, Any]: ...
+
+
+class Operations:
+    """A graph's operations as units that a search leaves out or keeps.
+
+    Any of them make a program: what they take of others is given, as it was when the graph ran.
+
+    Args:
+        run: of the graph, with what each node gave.
+        keep: stores a tensor under a name, for programs that are given its numbers.
+
+    Attributes:
+        units: each a call and what takes its several results apart, in the graph's order.
+    """
+
+    def __init__(self, run: Recorded, keep: "Keep") -> None:
+        self.run, self._keep = run, keep
+        self._given: dict[str, Given] = {}
+        self.units: list[list[fx.Node]] = []
+        unit_of: dict[fx.Node, list[fx.Node]] = {}
+        for node in run.graph.nodes:
+            if node.op in ("placeholder", "output", "get_attr"):
+                continue
+            if node.target is operator.getitem and node.args[0] in unit_of:
+                unit_of[node] = unit_of[node.args[0]]
+                unit_of[node].append(node)
+            else:
+                unit_of[node] = [node]
+                self.units.append(unit_of[node])
+        (self._output,) = (node for node in run.graph.nodes if node.op == "output")
+        self.dynamic = any(_is_symbolic(node.meta.get("val")) for node in run.graph.nodes)
+
+    def index(self, names: Iterable[str]) -> list[int]:
+        """The units that have one of the nodes."""
+        wanted = set(names)
+        return [place for place, unit in enumerate(self.units) if any(node.name in wanted for node in unit)]
+
+    def candidate(self, kept: Sequence[int]) -> Candidate:
+        """The program of some units.
+
+        Raises:
+            NotReproducible: what it would be given was not kept.
+        """
+        inside = [node for place in sorted(kept) for node in self.units[place]]
+        members, graph = set(inside), fx.Graph()
+        copies: dict[fx.Node, fx.Node] = {}
+        given: list[Given] = []
+        for node in inside:
+            for source in node.all_input_nodes:
+                if source not in members and source not in copies:
+                    item = self._what_is_given(source)
+                    copies[source] = graph.placeholder(item.name)
+                    copies[source].meta = dict(source.meta)
+                    given.append(item)
+        for node in inside:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+        results = [node for node in inside if not members.intersection(node.users) or self._output in node.users]
+        graph.output(tuple(copies[node] for node in results if _gives_numbers(node)))
+        return Candidate(graph, tuple(given), self.dynamic)
+
+    def _what_is_given(self, node: fx.Node) -> Given:
+        if node.name not in self._given:
+            self._given[node.name] = self._recorded(node)
+        return self._given[node.name]
+
+    def _recorded(self, node: fx.Node) -> Given:
+        found = self.run.inputs if node.op == "placeholder" else self.run.values
+        if node.op == "get_attr":
+            value = operator.attrgetter(str(node.target))(self.run.owner)
+        elif node.name in found:
+            value = found[node.name]
+        else:
+            raise NotReproducible(f"what {node.name} gave was not kept")
+        if isinstance(value, (bool, int, float)):
+            return NumberGiven(node.name, value)
+        if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+            raise NotReproducible(f"{node.name} is no strided tensor")
+        like = node.meta.get("val")
+        offset = like.storage_offset() if isinstance(like, torch.Tensor) else 0
+        offset = offset % (ALIGNMENT // value.element_size()) if type(offset) is int else 0
+        drawn = drawn_like(value)
+        self._keep(node.name, value)
+        return TensorGiven(node.name, tuple(value.shape), value.stride(), value.dtype, str(value.device), offset,
+                           Stored(node.name), drawn)  # fmt: skip
+
+
+class Keep(Protocol):
+    """Stores a tensor under a name."""
+
+    def __call__(self, name: str, value: torch.Tensor) -> None: ...
+
+
+def drawn_like(value: torch.Tensor) -> Normal | Whole:
+    """What stands for a tensor's numbers: whole ones of the same range, or normal ones of the same two moments."""
+    if not value.dtype.is_floating_point and not value.dtype.is_complex:
+        least, most = (int(value.min()), int(value.max())) if value.numel() else (0, 1)
+        return Whole(least, most + 1)
+    if not value.numel():
+        return Normal()
+    wide = torch.view_as_real(value) if value.is_complex() else value
+    finite = wide.double()[wide.isfinite()]
+    if finite.numel() < 2:
+        return Normal(float(finite.sum()), 0.0)
+    return Normal(_short(float(finite.mean())), _short(float(finite.std())))
+
+
+def _short(number: float) -> float:
+    return float(f"{number:.2g}")
+
+
+def _gives_numbers(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return value is None or isinstance(value, torch.Tensor)
+
+
+def _is_symbolic(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return any(isinstance(size, torch.SymInt) for size in value.shape)
+    return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))

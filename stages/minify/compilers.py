@@ -1,0 +1,60 @@
+"""What a script compiles with, of an adapter."""
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter
+from inductor_debug.stages.backends.eager import AotEagerAdapter, EagerAdapter
+from inductor_debug.stages.backends.given import function_of
+from inductor_debug.stages.backends.inductor import InductorAdapter
+from inductor_debug.stages.backends.registered import RegisteredAdapter
+from inductor_debug.stages.minify.script import Compiler
+from inductor_debug.stages.repro import NotReproducible
+from inductor_debug.stages.torch_internals.inductor_options import check_options
+
+OWN = "inductor_debug."
+"""Modules that no script imports but for what a user's package needs of them."""
+
+
+def compiler_of(adapter: AcceleratorAdapter, options: Mapping[str, Any] | None = None) -> Compiler:
+    """What ``torch.compile`` is to be given, as source.
+
+    Args:
+        adapter: of the backend.
+        options: that an adapter of a package was made with.
+
+    Raises:
+        NotReproducible: no module has the backend under its name.
+    """
+    if type(adapter) is InductorAdapter:
+        return Compiler("'inductor'", options=check_options(adapter.inductor))
+    if type(adapter) in (EagerAdapter, AotEagerAdapter):
+        return Compiler(repr(adapter.name))
+    if isinstance(adapter, RegisteredAdapter):
+        return Compiler(repr(adapter.name), options=adapter.options)
+    function = function_of(adapter)
+    if function is not None:
+        found = _home_of(function)
+        if found is None:
+            raise NotReproducible(f"no module that a script can import has the backend {adapter.name}")
+        return Compiler(found[1], (f"from {found[0]} import {found[1]}",), packages=(found[0],))
+    kind = type(adapter)
+    if getattr(importlib.import_module(kind.__module__), kind.__name__, None) is not kind:
+        raise NotReproducible(f"the backend {adapter.name} is no class of a module that a script can import")
+    if kind.__module__.startswith(OWN):
+        raise NotReproducible(f"the backend {adapter.name} is a part of this tool")
+    given = ", ".join(f"{key}={value!r}" for key, value in (options or {}).items())
+    return Compiler(f"{kind.__name__}({given}).dynamo_backend()", (f"from {kind.__module__} import {kind.__name__}",),
+                    packages=(kind.__module__,))  # fmt: skip
+
+
+def _home_of(function: Callable[..., Any]) -> tuple[str, str] | None:
+    """A module that has a function as a global, its own before others, and the name there."""
+    own = getattr(function, "__module__", "")
+    for name in sorted(set(sys.modules) - {"__main__"}, key=lambda name: (name != own, name)):
+        for key, value in list(vars(sys.modules[name]).items()) if sys.modules[name] is not None else ():
+            if value is function and key.isidentifier():
+                return name, key
+    return None

@@ -1,0 +1,96 @@
+"""A program at other sizes."""
+
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import torch
+from torch import fx
+
+from inductor_debug.models.torch_private import FakeTensorMode
+from inductor_debug.stages.minify.candidate import Candidate, Given, Stored, TensorGiven, Whole
+
+RESIDUES = (2, 4, 8, 16, 32, 64, 128)
+"""Sizes modulo these are kept where the smallest ones show nothing: of vectors, tiles and aligned memory."""
+
+
+def smaller(candidate: Candidate) -> list[tuple[int, list[int]]]:
+    """Sizes above 1, the largest first, and what to try in place of each, the smallest first."""
+    sizes = {size for item in candidate.given if isinstance(item, TensorGiven) for size in item.shape if size > 1}
+    return [(size, sorted(filter(size.__gt__, _tried(size)))) for size in sorted(sizes, reverse=True)]
+
+
+def _tried(size: int) -> set[int]:
+    alike = {size % residue + whole for residue in RESIDUES for whole in (0, residue)}
+    return {1, 2, 3, size // 8, size // 4, size // 2, *alike} - {0}
+
+
+def resized(candidate: Candidate, old: int, new: int) -> Candidate | None:
+    """The program with one size in place of another, wherever that stands; None where that is no program.
+
+    A number among the arguments follows if it is the size, or a multiple of it that is the size of something.
+    """
+    metas = [node.meta.get("val") for node in candidate.graph.nodes]
+    known = {size for value in metas if isinstance(value, torch.Tensor)
+             for shape in [tuple(value.shape)] for size in [*shape, prod(shape)] if type(size) is int}  # fmt: skip
+
+    def number(value: Any) -> Any:
+        follows = type(value) is int and value > 1 and value % old == 0 and (value == old or value in known)
+        return value // old * new if follows else value
+
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    for node in candidate.graph.nodes:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+        if node.op == "call_function":
+            copies[node].args = fx.node.map_aggregate(copies[node].args, number)
+            copies[node].kwargs = fx.node.map_aggregate(copies[node].kwargs, number)
+    given = tuple(_resized(item, old, new) for item in candidate.given)
+    return _inferred(replace(candidate, graph=graph, given=given))
+
+
+def _resized(item: Given, old: int, new: int) -> Given:
+    if not isinstance(item, TensorGiven):
+        return replace(item, number=new) if type(item.number) is int and item.number == old else item
+    shape = tuple(new if size == old else size for size in item.shape)
+    values, drawn = item.values, item.drawn
+    if isinstance(drawn, Whole) and drawn.high > new and drawn.high <= old:  # an index of what is smaller now
+        drawn = Whole(min(drawn.low, new - 1), new)
+        values = drawn if isinstance(values, Whole) else values
+    if shape == item.shape:
+        return replace(item, values=values, drawn=drawn)
+    values = drawn if isinstance(values, Stored) else values  # there are as many no more
+    return replace(item, shape=shape, stride=dense(shape, item.stride), values=values, drawn=drawn)
+
+
+def dense(shape: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides without gaps, in the order of others; what holds one element for many still does."""
+    strides, step = [0] * len(shape), 1
+    for place in sorted(range(len(shape)), key=lambda place: (like[place], -place)):
+        if like[place]:
+            strides[place] = step
+            step *= max(shape[place], 1)
+    return tuple(strides)
+
+
+def _inferred(candidate: Candidate) -> Candidate | None:
+    """The program with the shapes that its nodes have; None where torch refuses it."""
+    values: dict[fx.Node, Any] = {}
+    given = iter(candidate.given)
+    try:
+        with FakeTensorMode():
+            for node in candidate.graph.nodes:
+                if node.op == "output":
+                    break
+                if node.op == "placeholder":
+                    item = next(given)
+                    values[node] = (torch.empty_strided(item.shape, item.stride, dtype=item.dtype, device=item.device)
+                                    if isinstance(item, TensorGiven) else item.number)  # fmt: skip
+                else:
+                    args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
+                    call = getattr(args[0], str(node.target)) if node.op == "call_method" else node.target
+                    values[node] = call(*args[node.op == "call_method" :], **kwargs)
+                node.meta = {"val": values[node]}
+    except Exception:  # noqa: BLE001 - whatever torch raises of sizes that do not fit
+        return None
+    return candidate
