@@ -1,5 +1,6 @@
 """Some operations of a graph as a program of their own, and what it is given."""
 
+import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import fx
 
+from inductor_debug.models.torch_private import OpOverload
 from inductor_debug.stages.repro import NotReproducible
 
 ALIGNMENT = 64
@@ -36,6 +38,9 @@ class Stored:
 
     name: str
 
+
+SIZES = {operator.getitem, *(value for value in vars(operator).values() if callable(value)), math.ceil, math.floor}
+"""Functions in AOTAutograd's graphs that compute no tensor's numbers."""
 
 Values = Normal | Whole | Stored
 
@@ -101,12 +106,12 @@ class Candidate:
     @property
     def last(self) -> fx.Node:
         """Its last operation."""
-        return next(node for node in reversed(self.calls) if node.target is not operator.getitem)
+        return next(filter(_is_operation, reversed(self.calls)), self.calls[-1])
 
     @property
     def operations(self) -> int:
-        """How many operations it has; what takes apart several results of one is none."""
-        return sum(node.target is not operator.getitem for node in self.calls)
+        """How many operations it has; what takes apart several results of one, or computes sizes, is none."""
+        return sum(map(_is_operation, self.calls))
 
     def giving(self, values: Mapping[str, Given]) -> "Candidate":
         """The program given something else, by name."""
@@ -159,6 +164,11 @@ class Operations:
         (self._output,) = (node for node in run.graph.nodes if node.op == "output")
         self.dynamic = any(_is_symbolic(node.meta.get("val")) for node in run.graph.nodes)
 
+    @property
+    def count(self) -> int:
+        """How many operations there are, of those that :attr:`Candidate.operations` counts."""
+        return sum(_is_operation(unit[0]) for unit in self.units)
+
     def index(self, names: Iterable[str]) -> list[int]:
         """The units that have one of the nodes."""
         wanted = set(names)
@@ -173,19 +183,22 @@ class Operations:
         inside = [node for place in sorted(kept) for node in self.units[place]]
         members, graph = set(inside), fx.Graph()
         copies: dict[fx.Node, fx.Node] = {}
-        given: list[Given] = []
-        for node in inside:
-            for source in node.all_input_nodes:
-                if source not in members and source not in copies:
-                    item = self._what_is_given(source)
-                    copies[source] = graph.placeholder(item.name)
-                    copies[source].meta = dict(source.meta)
-                    given.append(item)
+        taken = dict.fromkeys(source for node in inside for source in node.all_input_nodes if source not in members)
+        items = {source: self._what_is_given(source) for source in taken}
+        sizes = {source: _size_of(source, items) for source in taken}
+        given = {source: item for source, item in items.items() if sizes[source] is None}
+        for source, item in given.items():
+            copies[source] = graph.placeholder(item.name)
+            copies[source].meta = dict(source.meta)
+        for source, size in sizes.items():
+            if size is not None:
+                copies[source] = graph.call_method("size", (copies[size[0]], size[1]))
+                copies[source].meta = dict(source.meta)
         for node in inside:
             copies[node] = graph.node_copy(node, copies.__getitem__)
         results = [node for node in inside if not members.intersection(node.users) or self._output in node.users]
         graph.output(tuple(copies[node] for node in results if _gives_numbers(node)))
-        return Candidate(graph, tuple(given), self.dynamic)
+        return Candidate(graph, tuple(given.values()), self.dynamic)
 
     def _what_is_given(self, node: fx.Node) -> Given:
         if node.name not in self._given:
@@ -235,6 +248,24 @@ def drawn_like(value: torch.Tensor) -> Normal | Whole:
 
 def _short(number: float) -> float:
     return float(f"{number:.2g}")
+
+
+def _size_of(node: fx.Node, items: Mapping[fx.Node, Given]) -> tuple[fx.Node, int] | None:
+    """Of which given tensor, and in which dimension, a symbolic number is the size."""
+    number = node.meta.get("val")
+    if isinstance(number, torch.SymInt):
+        for source, item in items.items():
+            like = source.meta.get("val")
+            if isinstance(item, TensorGiven) and isinstance(like, torch.Tensor):
+                for dimension, size in enumerate(like.shape):
+                    if isinstance(size, torch.SymInt) and size.node.expr == number.node.expr:
+                        return source, dimension
+    return None
+
+
+def _is_operation(node: fx.Node) -> bool:
+    return isinstance(node.target, OpOverload) or (node.op == "call_function" and node.target not in SIZES) or (
+        node.op == "call_method" and node.target != "size")  # fmt: skip
 
 
 def _gives_numbers(node: fx.Node) -> bool:

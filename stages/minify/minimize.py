@@ -90,7 +90,7 @@ def minimized(
     done = reduced(costs, failing, starts=[] if start == every else [start], over=over, progress=told)
     progress(f"{len(done.kept)} of {len(every)} operations; making the program simpler")
     candidate = simplified(operations.candidate(done.kept), shows, over)
-    return Minimized(candidate, failure, len(every), done.minimal, rate)
+    return Minimized(candidate, failure, operations.count, done.minimal, rate)
 
 
 def _found(operations: Operations, trials: Trials, kept: Sequence[int]) -> Failure | None:

@@ -29,10 +29,14 @@ def simplified(candidate: Candidate, shows: Shows, over: Callable[[], bool]) -> 
 def _static(candidate: Candidate, shows: Shows) -> Iterator[Candidate]:
     """Sizes that are no symbols, written where they are used."""
     numbers = {item.name: item.number for item in candidate.given if isinstance(item, NumberGiven)}
+    shapes = {item.name: item.shape for item in candidate.given if isinstance(item, TensorGiven)}
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     for node in candidate.graph.nodes:
         if node.op == "placeholder" and node.name in numbers:
+            continue
+        if node.op == "call_method" and node.target == "size":
+            numbers[node.name] = shapes[node.args[0].name][node.args[1]]
             continue
         copies[node] = graph.node_copy(node, lambda source: copies.get(source, numbers.get(source.name)))
     given = tuple(item for item in candidate.given if item.name not in numbers)

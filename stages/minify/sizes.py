@@ -1,14 +1,14 @@
 """A program at other sizes."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 import torch
 from torch import fx
 
 from inductor_debug.models.torch_private import FakeTensorMode
-from inductor_debug.stages.minify.candidate import Candidate, Given, Stored, TensorGiven, Whole
+from inductor_debug.stages.minify.candidate import Candidate, Stored, TensorGiven, Whole
 
 RESIDUES = (2, 4, 8, 16, 32, 64, 128)
 """Sizes modulo these are kept where the smallest ones show nothing: of vectors, tiles and aligned memory."""
@@ -28,14 +28,29 @@ def _tried(size: int) -> set[int]:
 def resized(candidate: Candidate, old: int, new: int) -> Candidate | None:
     """The program with one size in place of another, wherever that stands; None where that is no program.
 
-    A number among the arguments follows if it is the size, or a multiple of it that is the size of something.
+    What is a multiple of the size may follow it, or not: a product of sizes in an argument, then any in an argument,
+    then any size too. The first of these that torch takes is given.
     """
-    metas = [node.meta.get("val") for node in candidate.graph.nodes]
-    known = {size for value in metas if isinstance(value, torch.Tensor)
-             for shape in [tuple(value.shape)] for size in [*shape, prod(shape)] if type(size) is int}  # fmt: skip
+    sizes = {size for item in candidate.given if isinstance(item, TensorGiven) for size in item.shape}
+    ways: list[tuple[Follows, Follows]] = [
+        (lambda size: size % old == 0 and size not in sizes, lambda size: False),
+        (lambda size: size % old == 0, lambda size: False),
+        (lambda size: size % old == 0, lambda size: size % old == 0),
+    ]
+    for in_arguments, in_shapes in ways:
+        found = _put(candidate, old, new, in_arguments, in_shapes)
+        if found is not None:
+            return found
+    return None
 
+
+Follows = Callable[[int], bool]
+"""Whether a number that is not the size itself follows it."""
+
+
+def _put(candidate: Candidate, old: int, new: int, in_arguments: Follows, in_shapes: Follows) -> Candidate | None:
     def number(value: Any) -> Any:
-        follows = type(value) is int and value > 1 and value % old == 0 and (value == old or value in known)
+        follows = type(value) is int and value > 1 and (value == old or in_arguments(value))
         return value // old * new if follows else value
 
     graph = fx.Graph()
@@ -45,14 +60,17 @@ def resized(candidate: Candidate, old: int, new: int) -> Candidate | None:
         if node.op == "call_function":
             copies[node].args = fx.node.map_aggregate(copies[node].args, number)
             copies[node].kwargs = fx.node.map_aggregate(copies[node].kwargs, number)
-    given = tuple(_resized(item, old, new) for item in candidate.given)
-    return _inferred(replace(candidate, graph=graph, given=given))
+    given = tuple(
+        _resized(item, old, new, in_shapes)
+        if isinstance(item, TensorGiven)
+        else replace(item, number=number(item.number))
+        for item in candidate.given
+    )
+    return inferred(replace(candidate, graph=graph, given=given))
 
 
-def _resized(item: Given, old: int, new: int) -> Given:
-    if not isinstance(item, TensorGiven):
-        return replace(item, number=new) if type(item.number) is int and item.number == old else item
-    shape = tuple(new if size == old else size for size in item.shape)
+def _resized(item: TensorGiven, old: int, new: int, follows: Follows) -> TensorGiven:
+    shape = tuple(size // old * new if size == old or follows(size) else size for size in item.shape)
     values, drawn = item.values, item.drawn
     if isinstance(drawn, Whole) and drawn.high > new and drawn.high <= old:  # an index of what is smaller now
         drawn = Whole(min(drawn.low, new - 1), new)
@@ -73,7 +91,7 @@ def dense(shape: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def _inferred(candidate: Candidate) -> Candidate | None:
+def inferred(candidate: Candidate) -> Candidate | None:
     """The program with the shapes that its nodes have; None where torch refuses it."""
     values: dict[fx.Node, Any] = {}
     given = iter(candidate.given)

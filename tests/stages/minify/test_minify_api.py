@@ -74,7 +74,7 @@ def ran(found: Minified, folder: Path, *arguments: str, **environment: str) -> s
             "error NotImplementedError in minify_backends.py:compiler, minify_backends.py:refuse",
         ),
         (minify_backends.aborting, "signal 6"),
-        (minify_backends.hanging, "hang"),
+        pytest.param(minify_backends.hanging, "hang", marks=pytest.mark.slow),
     ],
 )
 def test_each_failure_gives_one_operation_that_fails_alike(backend: Any, failure: str, tmp_path: Path) -> None:
