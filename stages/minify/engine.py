@@ -22,10 +22,8 @@ from inductor_debug.stages.minify.script import Compiler, script
 from inductor_debug.stages.minify.trials import Trials
 from inductor_debug.stages.minify.workers import Workers
 from inductor_debug.stages.repro import Script, verify
+from inductor_debug.stages.repro.verify import TIMEOUT_S
 from inductor_debug.stages.torch_internals import dynamo
-
-SLOWER = 4
-"""How many times the seconds of a program its script may take, which imports torch too."""
 
 LARGE = 20 << 10
 """Bytes above which a message says how large a script is, and why."""
@@ -163,7 +161,7 @@ class _Search:
         (beside := self._folder(seen) / DATA).write_bytes(data)
         item = Script("repro", text, f"FOUND {failure.text}", beside=(beside,), packages=compiler.packages)
         for _ in range(self.trials.repeats):
-            [checked] = verify([item], timeout_s=SLOWER * self.trials.limit_s)
+            [checked] = verify([item], timeout_s=TIMEOUT_S + self.trials.limit_s)
             if checked.verified:
                 break
         size = counted(candidate.operations, "operation")

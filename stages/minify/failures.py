@@ -11,6 +11,9 @@ DEFECT, ERROR, CRASH, HANG = "defect", "error", "crash", "hang"
 CHILD = (CRASH, HANG)
 """Failures that the process which looks for them does not outlive."""
 
+RAN = "eager runs"
+"""What a script prints once torch itself has run the program."""
+
 _FOUND = re.compile(r"^FOUND (.+)$", re.MULTILINE)
 
 
@@ -42,7 +45,7 @@ class Failure:
         if outcome.code == COULD_NOT_RUN:
             return None
         if outcome.timed_out or outcome.signal is not None:
-            ran = "eager runs" in outcome.output
+            ran = RAN in outcome.output
             text = HANG if outcome.timed_out else f"signal {outcome.signal}"
             return cls(HANG if outcome.timed_out else CRASH, text) if ran else None
         text = said(outcome)

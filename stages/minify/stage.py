@@ -2,12 +2,16 @@
 
 from typing import Any
 
+from inductor_debug.models.input_draws import drawn_inputs
 from inductor_debug.models.options import check_declared
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.comparison import Diagnosis
 from inductor_debug.stages.artifacts.records import ReproRecord
+from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
+from inductor_debug.stages.minify.compilers import compiler_of
 from inductor_debug.stages.minify.declaration import DECLARATION
+from inductor_debug.stages.minify.engine import DATA, smallest
 from inductor_debug.stages.numerics.verdict import FAILING
 from inductor_debug.stages.repro import NotReproducible
 
@@ -19,8 +23,6 @@ class MinifyStage(Stage):
 
     def check(self, context: StageContext) -> None:
         """ConfigurationError for a backend that can't be built, or a number that an option does not take."""
-        from inductor_debug.stages.backends.registry import build_adapter
-
         check_declared(self.config, "stages.minify")
         build_adapter(context.settings).validate()
 
@@ -28,11 +30,6 @@ class MinifyStage(Stage):
         """Returns:
         ``passed`` where nothing fails or a script was verified that shows what does, ``failed`` where none was.
         """
-        from inductor_debug.models.input_draws import drawn_inputs
-        from inductor_debug.stages.backends.registry import build_adapter
-        from inductor_debug.stages.minify.compilers import compiler_of
-        from inductor_debug.stages.minify.engine import DATA, smallest
-
         diagnosis = files.DIAGNOSIS.read(context.artifacts)
         at = _place(diagnosis)
         if diagnosis is not None and diagnosis.verdict not in FAILING and at is None:

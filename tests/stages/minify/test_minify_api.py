@@ -12,6 +12,7 @@ import minify_backends
 import pytest
 import torch
 
+from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.artifacts.records import ReproRecord
@@ -161,8 +162,6 @@ def test_what_can_not_be_meant_is_told(options: dict[str, Any], message: str) ->
 
 
 def test_the_stage_leaves_a_verified_script() -> None:
-    from inductor_debug.models.case import Case
-
     case = Case.of(Net().eval(), (torch.randn(6, 16),), {}, "inference")
     backend = BackendConfig("inductor", inductor={"cpp": {"inject_relu_bug_TESTING_ONLY": "compile_error"}})
     context = StageContext(Settings(ModelConfig("net"), backend=backend), MemoryArtifacts(), {"case": case})
