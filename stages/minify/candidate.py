@@ -55,6 +55,7 @@ class TensorGiven:
         dtype, device: of it.
         values: what it holds.
         drawn: what stands for these numbers where they are not stored: as many, as large.
+        symbolic: dimensions whose sizes are symbols to the compiler, in a program that has some.
     """
 
     name: str
@@ -65,6 +66,7 @@ class TensorGiven:
     offset: int
     values: Values
     drawn: Normal | Whole
+    symbolic: tuple[int, ...] = ()
 
     @property
     def length(self) -> int:
@@ -221,9 +223,11 @@ class Operations:
         offset = like.storage_offset() if isinstance(like, torch.Tensor) else 0
         offset = offset % (ALIGNMENT // value.element_size()) if type(offset) is int else 0
         drawn = drawn_like(value)
+        sizes = like.shape if isinstance(like, torch.Tensor) else ()
+        symbolic = tuple(place for place, size in enumerate(sizes) if isinstance(size, torch.SymInt))
         self._keep(node.name, value)
         return TensorGiven(node.name, tuple(value.shape), value.stride(), value.dtype, str(value.device), offset,
-                           Stored(node.name), drawn)  # fmt: skip
+                           Stored(node.name), drawn, symbolic)  # fmt: skip
 
 
 class Keep(Protocol):

@@ -61,7 +61,9 @@ def script(
     child = kind in CHILD
     tensors = [item for item in candidate.given if isinstance(item, TensorGiven)]
     stored = any(isinstance(item.values, Stored) for item in tensors)
+    given = inputs_source(candidate)
     helpers = ["laid_out"] if tensors else []
+    helpers += ["fixed"] if " fixed(" in given else []
     helpers += [] if not stored else ["kept"] if failure is None else ["stored"]
     helpers += {DEFECT: ["exact", "off"], ERROR: ["where"], "any": ["exact", "off", "where"]}.get(kind, [])
     parts, program = _parts(), function_source(candidate)
@@ -88,7 +90,7 @@ def script(
         constants="".join([f"EXPECTED = {expected!r}\n" if failure is not None else "",
                            f"LIMIT_S = {limit_s:g}\n" if child else ""]),
         helpers="".join(Template(parts[name]).safe_substitute(values) + "\n\n\n" for name in helpers),
-        inputs=inputs_source(candidate), program=program, compile=compiler.arguments(candidate.dynamic),
+        inputs=given, program=program, compile=compiler.arguments(candidate.dynamic),
         found=Template(parts["found crash" if child else f"found {kind}"]).safe_substitute(values),
         main=Template(parts[f"main {'any' if failure is None else 'child' if child else 'here'}"]).substitute(values),
     )  # fmt: skip

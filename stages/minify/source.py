@@ -42,8 +42,17 @@ def inputs_source(candidate: Candidate) -> str:
     lines = ["def inputs():", "    torch.manual_seed(0)", "    return ["]
     names = _names(candidate)
     for node, item in zip(_placeholders(candidate), candidate.given, strict=True):
-        lines.append(f"        {_given(item)},  # {names[node]}")
+        fixed = _fixed(item) if candidate.dynamic else []
+        given = f"fixed({_given(item)}, {fixed})" if fixed else _given(item)
+        lines.append(f"        {given},  # {names[node]}")
     return "\n".join([*lines, "    ]"])
+
+
+def _fixed(item: Given) -> list[int]:
+    """The dimensions of a tensor whose sizes are known to the compiler."""
+    if isinstance(item, NumberGiven):
+        return []
+    return [place for place in range(len(item.shape)) if place not in item.symbolic]
 
 
 def _given(item: Given) -> str:

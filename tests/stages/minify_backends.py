@@ -54,6 +54,12 @@ def misalign(gm: fx.GraphModule, node: fx.Node) -> None:
         raise ValueError(f"{node.meta['val'].shape[-1]} columns")
 
 
+def specialize(gm: fx.GraphModule, node: fx.Node) -> None:
+    """A refusal of a last dimension that is a number."""
+    if isinstance(node.meta["val"].shape[-1], int):
+        raise ValueError("a known number of columns")
+
+
 def fuse(gm: fx.GraphModule, node: fx.Node) -> None:
     """A refusal of a ReLU whose input is normalized."""
     (source,) = node.all_input_nodes
@@ -72,5 +78,5 @@ def sometimes(gm: fx.GraphModule, node: fx.Node) -> None:
 
 refusing, aborting, hanging, blurred = failing(refuse), failing(abort), failing(wait), failing(blur)
 misaligned, fused = failing(misalign, aten.relu.default), failing(fuse, aten.relu.default)
-busy = failing(sometimes)
+busy, specialized = failing(sometimes), failing(specialize, aten.relu.default)
 failing_backward = failing(refuse, aten.threshold_backward.default)

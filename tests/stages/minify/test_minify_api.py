@@ -119,6 +119,12 @@ def test_what_takes_two_operations_keeps_both() -> None:
     assert operations(found) == ["native_layer_norm", "relu"] and found.verified and found.minimal
 
 
+def test_what_takes_known_sizes_beside_symbolic_ones_is_found() -> None:
+    with torch._dynamo.config.patch(assume_static_by_default=False):
+        found = smallest(minify_backends.specialized)
+    assert operations(found) == ["relu"] and found.verified and "dynamic=True" not in found.script
+
+
 def test_torchs_own_bug_is_one_operation_with_the_option_that_makes_it() -> None:
     found = smallest("inductor", inductor={"cpp": {"inject_relu_bug_TESTING_ONLY": "accuracy"}},
                      at=("g0.forward", ["relu"]))  # fmt: skip
