@@ -164,11 +164,12 @@ def drawn(models: Models, plant: Plant, numbers: random.Random) -> Plant | None:
     target = numbers.choice(targets)
     seen, node = numbers.choice([site for site in sites if str(site[1].target) == target])
     plant.targets = (target,)
+    names = [node.name]
     if plant.kind == "fused":
         before = numbers.choice([item for item in planted.sources(node) if computes(item) and is_aten(item)])
-        plant.targets = target, str(before.target)
+        plant.targets, names = (target, str(before.target)), [before.name, node.name]
     name = planted.name_of("wrong" if plant.kind == "fused" else plant.kind, *plant.targets)
-    plant.backend, plant.at = getattr(planted, name), (seen.id, [node.name])
+    plant.backend, plant.at = getattr(planted, name), (seen.id, names)
     return plant
 
 
