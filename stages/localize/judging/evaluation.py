@@ -35,6 +35,10 @@ UNSET = {
 }
 """Operators of which nothing says what their results hold."""
 
+AS_LAID_OUT = {aten.view.default: aten.reshape.default}
+"""Operators that refuse other strides than the graph has → those that give the same numbers of any: float64 of an
+operation may be laid out otherwise than its result."""
+
 _LEFT_OPEN = "_left_open"
 
 ORDERED = "control_deps"
@@ -201,7 +205,7 @@ def value_of(
             return evaluate(node.target, args, kwargs).zero_()  # an index that is read from it is one at least
         if schema_of(node.target).is_mutable:
             args, kwargs = pytree.tree_map_only(torch.Tensor, torch.Tensor.clone, (args, kwargs))
-        return evaluate(node.target, args, kwargs)
+        return evaluate(AS_LAID_OUT.get(node.target, node.target), args, kwargs)
     if ordered and isinstance(args[0], fx.GraphModule):
         masks = dict.fromkeys((inner.name for inner in args[0].graph.nodes), drawn[node.name]) if (
             drawn and node.name in drawn) else {}  # fmt: skip

@@ -141,3 +141,15 @@ def test_what_is_computed_of_complex_numbers_is_judged_by_complex128(times: floa
     if local.wrong:
         rms = float((0.01 * exact).square().mean().sqrt())
         assert local.row.error_rms == pytest.approx(rms, rel=1e-4)
+
+
+def test_a_view_of_what_float64_lays_out_otherwise_is_judged() -> None:
+    made = fx.Graph()
+    x = made.placeholder("x")
+    a = made.call_function(aten.mul.Tensor, (x, 3.0), name="a")
+    made.call_function(aten.view.default, (a, [12]), name="v")
+    given = torch.randn(3, 4).t()  # of which float64 of ``a`` takes the strides
+    for times in (1.0, 1.01):
+        seen = Seen("g0.forward", made, torch.nn.Module(), {"x": given}, {"v": (times * 3.0 * given).reshape(12)})
+        (local,) = Replay(seen).locals()
+        assert local.row is not None and local.wrong is (times != 1), local.unchecked
