@@ -338,12 +338,13 @@ class Table:
                   f"at most {max(item.operations for item in done)}; median "
                   f"{statistics.median(item.tried for item in done):g} executed, {sum(i.seconds for i in done):.0f} s "
                   f"in all, at most {max(len(item.script.encode()) for item in done):,} bytes")  # fmt: skip
-        ended = [(ours, theirs) for ours, theirs in self.pairs if not theirs.why]
+        ended = [(ours, theirs) for ours, theirs in self.pairs if not theirs.why and ours.minimal]
         if ended:
             more = sum(ours.operations > theirs.operations for ours, theirs in ended)
             fewer = sum(ours.operations < theirs.operations for ours, theirs in ended)
-            print(f"torch's minifier came to an end in {len(ended)} of {len(self.pairs)}; of these this one has more "
-                  f"operations in {more}, fewer in {fewer}; median executed "
+            print(f"both came to an end in {len(ended)} of {len(self.pairs)}, torch's minifier in "
+                  f"{sum(not theirs.why for _, theirs in self.pairs)}; of the former this one has more operations in "
+                  f"{more}, fewer in {fewer}; median executed "
                   f"{statistics.median(ours.tried for ours, _ in ended):g}, by torch's "
                   f"{statistics.median(theirs.queries for _, theirs in ended):g}")  # fmt: skip
 
