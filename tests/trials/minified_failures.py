@@ -339,12 +339,18 @@ class Table:
                   f"{statistics.median(item.tried for item in done):g} executed, {sum(i.seconds for i in done):.0f} s "
                   f"in all, at most {max(len(item.script.encode()) for item in done):,} bytes")  # fmt: skip
         ended = [(ours, theirs) for ours, theirs in self.pairs if not theirs.why and ours.minimal]
+        if self.pairs:
+            more = sum(ours.operations > theirs.operations for ours, theirs in self.pairs)
+            fewer = sum(ours.operations < theirs.operations for ours, theirs in self.pairs)
+            print(f"{len(self.pairs)} beside torch's minifier, whether they came to an end or not: more operations in "
+                  f"{more}, fewer in {fewer}; time was up for this one in "
+                  f"{sum(not ours.minimal for ours, _ in self.pairs)}, torch's ended without a result of its own in "
+                  f"{sum(bool(theirs.why) for _, theirs in self.pairs)}")  # fmt: skip
         if ended:
             more = sum(ours.operations > theirs.operations for ours, theirs in ended)
             fewer = sum(ours.operations < theirs.operations for ours, theirs in ended)
-            print(f"both came to an end in {len(ended)} of {len(self.pairs)}, torch's minifier in "
-                  f"{sum(not theirs.why for _, theirs in self.pairs)}; of the former this one has more operations in "
-                  f"{more}, fewer in {fewer}; median executed "
+            print(f"both came to an end in {len(ended)}; of these more operations in {more}, fewer in {fewer}; "
+                  f"median executed "
                   f"{statistics.median(ours.tried for ours, _ in ended):g}, by torch's "
                   f"{statistics.median(theirs.queries for _, theirs in ended):g}")  # fmt: skip
 
