@@ -6,13 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
-from inductor_debug.stages.backends.eager import AotEagerAdapter, EagerAdapter
 from inductor_debug.stages.backends.given import function_of
-from inductor_debug.stages.backends.inductor import InductorAdapter
-from inductor_debug.stages.backends.registered import RegisteredAdapter
+from inductor_debug.stages.backends.written import name_of
 from inductor_debug.stages.minify.script import Compiler
 from inductor_debug.stages.repro import NotReproducible
-from inductor_debug.stages.torch_internals.inductor_options import check_options
 
 OWN = "inductor_debug."
 """Modules that no script imports but for what a user's package needs of them."""
@@ -28,19 +25,16 @@ def compiler_of(adapter: AcceleratorAdapter, options: Mapping[str, Any] | None =
     Raises:
         NotReproducible: no module has the backend under its name.
     """
-    if type(adapter) is InductorAdapter:
-        return Compiler("'inductor'", options=check_options(adapter.inductor))
-    if type(adapter) in (EagerAdapter, AotEagerAdapter):
-        return Compiler(repr(adapter.name))
-    if isinstance(adapter, RegisteredAdapter):
-        return Compiler(repr(adapter.name), options=adapter.options)
+    known = name_of(adapter)
+    if known is not None:
+        return Compiler(repr(known[0]), options=known[1])
     function = function_of(adapter)
     if function is not None:
         found = _home_of(function)
         if found is None:
             raise NotReproducible(f"no module that a script can import has the backend {adapter.name}")
         return Compiler(found[1], (f"from {found[0]} import {found[1]}",), packages=(found[0],))
-    kind = type(adapter)
+    kind = adapter.__class__
     if getattr(importlib.import_module(kind.__module__), kind.__name__, None) is not kind:
         raise NotReproducible(f"the backend {adapter.name} is no class of a module that a script can import")
     if kind.__module__.startswith(OWN):

@@ -63,7 +63,18 @@ def test_what_a_declaration_names_is_there(stage: Declaration) -> None:
 
 
 def test_ours_are_in_the_order_in_which_they_run_and_claim_nothing_twice() -> None:
-    known = ["capture", "constrain", "lower", "kerneldiff", "minify", "bisect", "benchmark", "profile", "guards", "report"]
+    known = [
+        "capture",
+        "constrain",
+        "lower",
+        "kerneldiff",
+        "minify",
+        "bisect",
+        "benchmark",
+        "profile",
+        "guards",
+        "report",
+    ]
     assert [name for name in declared() if name in known] == known
     claims = [claim for stage in declared().values() for claim in stage.claims()]
     assert len(claims) == len(set(claims))
