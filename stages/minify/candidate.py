@@ -71,8 +71,12 @@ class TensorGiven:
     @property
     def length(self) -> int:
         """Elements of its storage, from the first one on that it looks at."""
-        return 0 if 0 in self.shape else 1 + sum(
-            (size - 1) * stride for size, stride in zip(self.shape, self.stride, strict=True))  # fmt: skip
+        return span(self.shape, self.stride)
+
+
+def span(shape: Sequence[int], stride: Sequence[int]) -> int:
+    """Elements of memory from a tensor's first to its last."""
+    return 0 if 0 in shape else 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,6 @@ def minimized(
     trials: Trials,
     *,
     starts: Iterable[Sequence[int]] = (),
-    wanted: Failure | None = None,
     over: Callable[[], bool] = lambda: False,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Minimized | None:
@@ -58,18 +57,18 @@ def minimized(
         operations: of the graph.
         trials: executes programs.
         starts: parts that are tried first, as where an operation at fault is known.
-        wanted: what is to be shown; None for whatever the first part that fails shows, or the graph.
         over: whether time is up; the best so far is given then.
         progress: told of each step.
 
     Returns:
-        None where neither a start nor the whole graph shows it as a program of its own.
+        None where neither a start nor the whole graph shows one as a program of its own. The first that does says which
+        failure it is.
     """
     every = tuple(range(len(operations.units)))
     for start in (*starts, every):
         trials.repeats = AGAIN if start == every else 1
         found = _found(operations, trials, start)
-        if found is not None and (wanted is None or found == wanted):
+        if found is not None:
             break
     else:
         return None

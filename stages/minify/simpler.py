@@ -16,13 +16,15 @@ def simplified(candidate: Candidate, shows: Shows, over: Callable[[], bool]) -> 
     Args:
         candidate: one that shows the failure.
         shows: executes a program.
-        over: whether time is up.
+        over: whether time is up; nothing more is executed then.
     """
+
+    def in_time(other: Candidate) -> bool:
+        return not over() and shows(other)
+
     for step in (_static, _numbers, _results, _sizes, _layouts):
-        for simpler in step(candidate, shows):
+        for simpler in step(candidate, in_time):
             candidate = simpler
-            if over():
-                return candidate
     return candidate
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from inductor_debug.stages.minify.candidate import Candidate
+from inductor_debug.stages.minify.candidate import Candidate, Stored, TensorGiven, span
 from inductor_debug.stages.minify.failures import Failure, said
 from inductor_debug.stages.minify.script import Compiler, script
 from inductor_debug.stages.minify.workers import Workers
@@ -17,7 +17,8 @@ from inductor_debug.stages.repro import NotReproducible
 class Trials:
     """What programs show.
 
-    What is known of a program is stored, by its source: a search that was ended goes on from there.
+    What is known of a program is stored, by its source, the numbers that it reads and torch's version: a search that
+    was ended goes on from there.
 
     Args:
         workers: run the scripts.
@@ -36,10 +37,11 @@ class Trials:
         self.executed, self.repeats, self.refused = 0, 1, ""
         self._workers, self._folder = workers, Path()
         self._known: dict[str, str | None] = {}
+        self._digests: dict[str, str] = {}
 
     def move(self, folder: Path) -> None:
         """Go on to a graph, whose tensors and programs have a folder of their own."""
-        self._folder, self._known, self.repeats = folder, {}, 1
+        self._folder, self._known, self._digests, self.repeats = folder, {}, {}, 1
         if self._store.is_file():
             for line in self._store.read_text(encoding="utf-8").splitlines():
                 entry = json.loads(line)
@@ -51,9 +53,9 @@ class Trials:
 
     def keep(self, name: str, value: torch.Tensor) -> None:
         """Store a tensor's numbers for programs that are given them."""
-        file = self._folder / f"{name}.pt"
-        if not file.is_file():
-            torch.save(numbers(value), file)
+        flat = numbers(value)
+        torch.save(flat, self._folder / f"{name}.pt")
+        self._digests[name] = hashlib.sha256(memoryview(flat.view(torch.uint8).numpy())).hexdigest()
 
     def kept(self, name: str) -> torch.Tensor:
         """A tensor's numbers, as :func:`numbers` gives them."""
@@ -67,7 +69,9 @@ class Trials:
         except NotReproducible as error:
             self.refused = str(error)
             return None
-        key = hashlib.sha256(text.encode()).hexdigest()
+        read = [self._digests[item.values.name] for item in candidate.given
+                if isinstance(item, TensorGiven) and isinstance(item.values, Stored)]  # fmt: skip
+        key = hashlib.sha256("\n".join([torch.__version__, *read, text]).encode()).hexdigest()
         if key not in self._known:
             self._known[key] = self._run(text, key)
             with self._store.open("a", encoding="utf-8") as file:
@@ -106,8 +110,7 @@ def numbers(value: torch.Tensor) -> torch.Tensor:
     for dimension, stride in enumerate(value.stride()):
         if stride == 0 and value.shape[dimension]:
             value = value.narrow(dimension, 0, 1)
-    length = 0 if 0 in value.shape else 1 + sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True))
-    flat = torch.zeros(length, dtype=value.dtype)
+    flat = torch.zeros(span(value.shape, value.stride()), dtype=value.dtype)
     flat.as_strided(value.shape, value.stride()).copy_(value)
     return flat
 

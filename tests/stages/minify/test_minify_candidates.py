@@ -164,3 +164,21 @@ def test_what_stands_for_numbers_has_their_size() -> None:
     assert drawn_like(torch.zeros(0)) == Normal()
     alike = drawn_like(torch.randn(10000) * 5 + 100)
     assert isinstance(alike, Normal) and abs(alike.mean - 100) < 1 and abs(alike.deviation - 5) < 0.2
+
+
+def test_what_is_known_of_a_program_is_not_told_of_other_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same source, of a model with other weights: it runs again."""
+    ran: list[str] = []
+    monkeypatch.setattr(Trials, "_run", lambda self, text, key: ran.append(text))
+    graph = fx.Graph()
+    graph.output((graph.call_function(aten.relu.default, (graph.placeholder("x"),)),))
+    given = TensorGiven("x", (2,), (1,), torch.float32, "cpu", 0, Stored("x"), Normal())
+    for value in (1.0, 1.0, 2.0):
+        trials = Trials(Workers(), Compiler("'eager'"))
+        trials.move(tmp_path)
+        trials.keep("x", torch.full((2,), value))
+        trials.found(Candidate(graph, (given,)))
+        assert torch.equal(trials.kept("x"), torch.full((2,), value))
+    assert len(ran) == 2 and ran[0] == ran[1]
