@@ -55,7 +55,7 @@ class Trials:
         """Store a tensor's numbers for programs that are given them."""
         flat = numbers(value)
         torch.save(flat, self._folder / f"{name}.pt")
-        self._digests[name] = hashlib.sha256(memoryview(flat.view(torch.uint8).numpy())).hexdigest()
+        self._digests[name] = hashlib.sha256(flat.view(torch.uint8).numpy().data).hexdigest()
 
     def kept(self, name: str) -> torch.Tensor:
         """A tensor's numbers, as :func:`numbers` gives them."""
