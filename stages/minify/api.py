@@ -12,9 +12,10 @@ from inductor_debug.models.errors import ConfigurationError, invalid_choice
 from inductor_debug.models.options import check_declared
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.given import GivenBackend, maker_of, named
-from inductor_debug.stages.minify.compilers import compiler_of
+from inductor_debug.stages.minify.compilers import compiler_of, predicate_of
 from inductor_debug.stages.minify.config import MinifyConfig
 from inductor_debug.stages.minify.engine import Minified, smallest
+from inductor_debug.stages.minify.judges import Asked, Compiled, Judge
 from inductor_debug.stages.minify.workers import Workers
 from inductor_debug.stages.settings import Settings
 
@@ -23,10 +24,12 @@ def minify(
     module: torch.nn.Module,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
+    failing: Callable[..., bool] | None = None,
     *,
     backend: str | AcceleratorAdapter | GivenBackend = "inductor",
     inductor: Mapping[str, Any] | None = None,
     mode: str = "inference",
+    dynamic: bool | None = None,
     at: tuple[str, Sequence[str]] | None = None,
     factor: float = 4.0,
     config: MinifyConfig | None = None,
@@ -34,19 +37,23 @@ def minify(
     workers: Workers | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Minified:
-    """The smallest program that shows what goes wrong when a model is compiled.
+    """The smallest program that shows what goes wrong when a model is compiled, or of which a function says yes.
 
-    The model's AOT graphs are recorded as torch runs them. Each part of them that is tried is a script, run in a
-    process of its own: what it shows is what the script shows that is given in the end.
+    The model's graphs are recorded as torch runs them. Each part of them that is tried is a script, run in a process of
+    its own: what it shows is what the script shows that is given in the end.
 
     Args:
         module: the model, in ``train()`` or ``eval()``. It, its inputs and the random generators are left as found;
             all that Dynamo compiled in this process is forgotten (``torch._dynamo.reset``).
         args, kwargs: its inputs; tensors of any shape and dtype.
+        failing: a function that a script can import: ``failing(program, inputs)`` says whether a program, a function of
+            the inputs, shows what is looked for. It is called without gradients; what it raises is no yes. None: a
+            failure of ``torch.compile`` is looked for.
         backend: a name that ``backend=`` of a run or of ``torch.compile`` takes, a function or a class of adapters that
             a script can import, or an adapter.
         inductor: options of TorchInductor, for ``backend="inductor"``.
         mode: ``inference``, or ``training`` to look at the backward graphs too.
+        dynamic: as ``torch.compile`` takes it.
         at: graph and nodes at which the failure is known to be, as ``localize()`` names them.
         factor: error over that of eager above which a result is wrong.
         config: ``MinifyConfig(budget_s=…)`` of ``stages.minify.config``: for how long to look.
@@ -60,17 +67,20 @@ def minify(
 
     Raises:
         ConfigurationError: no such backend or mode.
-        NotReproducible: no script can import the backend.
+        NotReproducible: no script can import the backend, or ``failing``.
     """
     if mode not in MODES:
         raise invalid_choice("mode", mode, MODES)
     if isinstance(args, torch.Tensor):
         raise ConfigurationError("args: got a tensor; valid: a tuple of the module's inputs.\nTry: (x,)")
     case = Case.of(module, args, kwargs or {}, mode)
-    settings = Settings(ModelConfig(case.name), backend=named(backend, inductor or {}), mode=mode)
-    adapter = maker_of(settings, backend)()
-    adapter.validate()
     options = MinifyConfig() if config is None else config
     check_declared(options, "stages.minify")
-    return smallest(case, compiler_of(adapter), options, at=at, factor=factor, folder=folder, workers=workers,
-                    progress=progress)  # fmt: skip
+    if failing is not None:
+        judge: Judge = Asked(predicate_of(failing))
+    else:
+        settings = Settings(ModelConfig(case.name), backend=named(backend, inductor or {}), mode=mode)
+        adapter = maker_of(settings, backend)()
+        adapter.validate()
+        judge = Compiled(compiler_of(adapter), factor)
+    return smallest(case, judge, options, at=at, dynamic=dynamic, folder=folder, workers=workers, progress=progress)

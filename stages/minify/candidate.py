@@ -56,6 +56,7 @@ class TensorGiven:
         values: what it holds.
         drawn: what stands for these numbers where they are not stored: as many, as large.
         symbolic: dimensions whose sizes are symbols to the compiler, in a program that has some.
+        requires_grad: whether a gradient is taken with respect to it.
     """
 
     name: str
@@ -67,6 +68,7 @@ class TensorGiven:
     values: Values
     drawn: Normal | Whole
     symbolic: tuple[int, ...] = ()
+    requires_grad: bool = False
 
     @property
     def length(self) -> int:
@@ -98,11 +100,18 @@ class Candidate:
         graph: placeholders, calls, and an output that is a tuple of nodes. No two candidates share one.
         given: what the placeholders are given, in their order.
         dynamic: whether sizes are symbols to the compiler.
+        times: how often it is called, on the same inputs.
     """
 
     graph: fx.Graph
     given: tuple[Given, ...]
     dynamic: bool = False
+    times: int = 1
+
+    @property
+    def training(self) -> bool:
+        """Whether gradients are taken too."""
+        return any(isinstance(item, TensorGiven) and item.requires_grad for item in self.given)
 
     @property
     def calls(self) -> list[fx.Node]:
@@ -148,13 +157,14 @@ class Operations:
     Args:
         run: of the graph, with what each node gave.
         keep: stores a tensor under a name, for programs that are given its numbers.
+        training: whether programs take gradients, with respect to what is given that asked for one.
 
     Attributes:
         units: each a call and what takes its several results apart, in the graph's order.
     """
 
-    def __init__(self, run: Recorded, keep: "Keep") -> None:
-        self.run, self._keep = run, keep
+    def __init__(self, run: Recorded, keep: "Keep", *, training: bool = False) -> None:
+        self.run, self._keep, self._training = run, keep, training
         self._given: dict[str, Given] = {}
         self.units: list[list[fx.Node]] = []
         unit_of: dict[fx.Node, list[fx.Node]] = {}
@@ -231,7 +241,7 @@ class Operations:
         symbolic = tuple(place for place, size in enumerate(sizes) if isinstance(size, torch.SymInt))
         self._keep(node.name, value)
         return TensorGiven(node.name, tuple(value.shape), value.stride(), value.dtype, str(value.device), offset,
-                           Stored(node.name), drawn, symbolic)  # fmt: skip
+                           Stored(node.name), drawn, symbolic, self._training and value.requires_grad)  # fmt: skip
 
 
 class Keep(Protocol):
@@ -247,7 +257,7 @@ def drawn_like(value: torch.Tensor) -> Normal | Whole:
         return Whole(least, most + 1)
     if not value.numel():
         return Normal()
-    wide = torch.view_as_real(value) if value.is_complex() else value
+    wide = torch.view_as_real(value) if value.is_complex() else value.detach()
     finite = wide.double()[wide.isfinite()]
     if finite.numel() < 2:
         return Normal(float(finite.sum()), 0.0)

@@ -1,4 +1,4 @@
-"""What a script compiles with, of an adapter."""
+"""What a script compiles with, or asks: of an adapter, or of a function."""
 
 import importlib
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.given import function_of
 from inductor_debug.stages.backends.written import name_of
-from inductor_debug.stages.minify.script import Compiler
+from inductor_debug.stages.minify.script import Compiler, Predicate
 from inductor_debug.stages.repro import NotReproducible
 
 OWN = "inductor_debug."
@@ -42,6 +42,23 @@ def compiler_of(adapter: AcceleratorAdapter, options: Mapping[str, Any] | None =
     given = ", ".join(f"{key}={value!r}" for key, value in (options or {}).items())
     return Compiler(f"{kind.__name__}({given}).dynamo_backend()", (f"from {kind.__module__} import {kind.__name__}",),
                     packages=(kind.__module__,))  # fmt: skip
+
+
+def predicate_of(function: Callable[..., bool]) -> Predicate:
+    """A function that a script asks.
+
+    Raises:
+        NotReproducible: no module that a script can import has it under a name.
+    """
+    found = _home_of(function)
+    if found is None or found[0].startswith(OWN):
+        raise NotReproducible(f"no module that a script can import has the function {function!r}")
+    module, name = found
+    source = (
+        f"def failing(program, inputs):\n    from {module} import {name}\n\n"
+        f"    with torch.no_grad():\n        return {name}(program, inputs)"
+    )
+    return Predicate(name, source, (module,))
 
 
 def _home_of(function: Callable[..., Any]) -> tuple[str, str] | None:

@@ -1,7 +1,7 @@
 """Looks for the smallest program in the graphs of a case."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,17 +12,19 @@ from safetensors.torch import save
 
 from inductor_debug.models.case import Case
 from inductor_debug.stages.formatting import counted
-from inductor_debug.stages.localize.runs.reference import ReferenceRun, reference_run
-from inductor_debug.stages.localize.runs.regions import Seen
-from inductor_debug.stages.minify.candidate import Operations, Stored, TensorGiven
+from inductor_debug.stages.localize.runs.reference import reference_run
+from inductor_debug.stages.localize.sources import Origin
+from inductor_debug.stages.minify.candidate import Operations, Recorded, Stored, TensorGiven
 from inductor_debug.stages.minify.config import MinifyConfig
-from inductor_debug.stages.minify.failures import DEFECT
+from inductor_debug.stages.minify.dynamo_graphs import dynamo_graphs
+from inductor_debug.stages.minify.failures import Failure
+from inductor_debug.stages.minify.judges import Judge
 from inductor_debug.stages.minify.minimize import Minimized, minimized
-from inductor_debug.stages.minify.script import Compiler, script
+from inductor_debug.stages.minify.script import About
+from inductor_debug.stages.minify.source import target_of
 from inductor_debug.stages.minify.trials import Trials
 from inductor_debug.stages.minify.workers import Workers
-from inductor_debug.stages.repro import Script, verify
-from inductor_debug.stages.repro.verify import TIMEOUT_S
+from inductor_debug.stages.repro import NotReproducible
 from inductor_debug.stages.torch_internals import dynamo
 
 LARGE = 20 << 10
@@ -40,13 +42,14 @@ class Minified:
         message: what was found, in words.
         script: its text; empty where nothing was found.
         data: the safetensors file that it reads beside it; empty where all inputs are drawn.
-        failure: what it shows: ``defect``, ``error TYPE in …``, ``signal NUMBER``, ``hang``; empty if nothing.
+        failure: what it shows, as the text of a :class:`~stages.minify.failures.Failure`; empty if nothing.
         graph, node, target: id of the graph that it is a part of, and its last operation.
         operations, before: how many it has, and the graph had.
         minimal: whether the failure is gone as soon as any one of them is left out.
         verified: whether a fresh process showed the failure; ``reason`` says why not.
         tried: programs that were executed.
         seconds: wall clock.
+        rate: the share of its runs that showed it.
     """
 
     message: str
@@ -63,6 +66,7 @@ class Minified:
     reason: str = ""
     tried: int = 0
     seconds: float = 0.0
+    rate: float = 1.0
 
     def __str__(self) -> str:
         return self.message
@@ -81,87 +85,151 @@ DATA = "repro.safetensors"
 
 def smallest(
     case: Case,
-    compiler: Compiler,
+    judge: Judge,
     options: MinifyConfig,
     *,
     at: Place | None = None,
-    factor: float = 4.0,
+    dynamic: bool | None = None,
+    wanted: Callable[[Failure], bool] = lambda failure: True,
     folder: Path | None = None,
     workers: Workers | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Minified:
-    """The smallest program of the AOT graphs of a case.
+    """The smallest program of the graphs of a case.
+
+    AOTAutograd's graphs are looked at first, forward and backward, and then Dynamo's: where AOTAutograd's show no
+    failure as programs of their own, or another one than Dynamo's.
 
     Args:
         case: left as found.
-        compiler: what programs are compiled with.
+        judge: says of programs whether they show the failure.
         options: how long to look.
         at: where the failure is known to be.
-        factor: error over that of eager above which a result is wrong.
+        dynamic: as ``torch.compile`` takes it.
+        wanted: which failures are looked for.
         folder: where programs and what is known of them stay; None for nowhere.
-        workers: run the programs, with the compiler's packages; None starts some.
+        workers: run the programs, with the judge's packages; None starts some.
         progress: told of each step.
     """
     began = time.monotonic()
-    progress("running each operation by torch, to know what it receives")
-    dynamo.reset()
-    try:
-        run = reference_run(case, None)
-    finally:
-        dynamo.reset()
     with TemporaryDirectory(prefix="minify-") as temporary:
-        place = folder or Path(temporary)
-        with nullcontext(workers) if workers else Workers(packages=compiler.packages) as running:
-            trials = Trials(running, compiler, factor=factor, limit_s=options.limit_s)
-            search = _Search(run, trials, place, lambda: time.monotonic() - began > options.budget_s, progress)
+        with nullcontext(workers) if workers else Workers(packages=judge.packages) as running:
+            trials = Trials(running, judge, limit_s=options.limit_s, budget_s=options.budget_s)
+            search = _Search(case, dynamic, trials, folder or Path(temporary), wanted, progress)
             found = search.look(at)
-        if found is None:
-            why = f" The last that could not run: {trials.refused}" if trials.refused else ""
-            told = Minified(f"No failure: of {counted(len(run.seen), 'graph')} none shows one as a program of its own."
-                            f"{why}")  # fmt: skip
-        else:
-            progress("running the script in a fresh process")
-            told = search.told(*found)
+            if found is None:
+                told = Minified(_nothing(search))
+            else:
+                progress("running the script in a fresh process")
+                told = search.told(*found)
         told.tried, told.seconds = trials.executed, time.monotonic() - began
         return told
 
 
+def _nothing(search: "_Search") -> str:
+    """Why there is no script."""
+    trials = search.trials
+    if trials.cut:
+        return "Not established: the budget was spent before the first program came to an end. Try: a larger budget_s"
+    why = f" The last that could not run: {trials.refused}" if trials.refused else ""
+    return f"No failure: of {counted(search.graphs, 'graph')} none shows one as a program of its own.{why}"
+
+
+@dataclass(frozen=True)
+class _Graph:
+    """A graph with what it was given and gave, where its nodes are from, and whether its programs take gradients."""
+
+    id: str
+    call: int
+    run: Recorded
+    origins: Mapping[str, Origin]
+    training: bool = False
+
+
 @dataclass
 class _Search:
-    """A search through the graphs of a run."""
+    """A search through the graphs of a case."""
 
-    run: ReferenceRun
+    case: Case
+    dynamic: bool | None
     trials: Trials
     folder: Path
-    over: Callable[[], bool]
+    wanted: Callable[[Failure], bool]
     progress: Callable[[str], None]
+    graphs: int = 0
 
-    def look(self, at: Place | None) -> tuple[Seen, Minimized] | None:
+    def look(self, at: Place | None) -> tuple[_Graph, Minimized] | None:
         """The first graph that shows a failure, and the smallest part of it that does."""
-        for seen in sorted(self.run.seen, key=lambda item: at is not None and item.id != at[0]):
-            self.trials.move(self._folder(seen))
-            operations = Operations(seen, self.trials.keep)
-            start = operations.index(at[1]) if at is not None and seen.id == at[0] else []
-            found = minimized(operations, self.trials, starts=[start] if start else [], over=self.over,
-                              progress=self.progress)  # fmt: skip
-            if found is not None:
-                return seen, found
+        self.progress("running each operation by torch, to know what it receives")
+        lower = self._recorded(self._aot_graphs)
+        self.graphs = len(lower)
+        if at is not None:
+            for graph in (item for item in lower if item.id == at[0]):
+                if found := self._minimized(graph, at[1], whole=False):
+                    return graph, found
+        upper, wanted = list[_Graph](), self.wanted
+        if self.trials.judge.packages:  # its backend may take Dynamo's graphs, whose failure is not that of others
+            upper = self._recorded(self._dynamo_graphs)
+            for graph in upper:
+                failure = self._shown(graph)
+                if failure is not None and wanted(failure):
+                    self.wanted = failure.__eq__
+                    break
+        for graph in sorted(lower, key=lambda item: at is not None and item.id != at[0]):
+            if found := self._minimized(graph):
+                return graph, found
+        upper = upper or self._recorded(self._dynamo_graphs)
+        for graph in upper:
+            if found := self._minimized(graph):
+                return graph, found
         return None
 
-    def told(self, seen: Seen, found: Minimized) -> Minified:
+    def _recorded(self, record: Callable[[], list[_Graph]]) -> list[_Graph]:
+        dynamo.reset()
+        try:
+            with dynamo.dynamic_shapes(self.dynamic):
+                return record()
+        finally:
+            dynamo.reset()
+
+    def _aot_graphs(self) -> list[_Graph]:
+        run = reference_run(self.case, None)
+        return [_Graph(seen.id, seen.call, seen, run.origins[seen.id]) for seen in run.seen]
+
+    def _dynamo_graphs(self) -> list[_Graph]:
+        return [_Graph(item.id.removesuffix(".dynamo"), item.call, item, item.origins, item.training)
+                for item in dynamo_graphs(self.case)]  # fmt: skip
+
+    def _shown(self, graph: _Graph) -> Failure | None:
+        """What a whole graph shows as a program."""
+        operations = self._operations(graph)
+        try:
+            return self.trials.found(operations.candidate(range(len(operations.units))))
+        except NotReproducible:
+            return None
+
+    def _operations(self, graph: _Graph) -> Operations:
+        self.trials.move(self._folder(graph))
+        return Operations(graph.run, self.trials.keep, training=graph.training)
+
+    def _minimized(self, graph: _Graph, names: Sequence[str] = (), whole: bool = True) -> Minimized | None:
+        operations = self._operations(graph)
+        start = operations.index(names)
+        return minimized(operations, self.trials, starts=[start] if start else [], whole=whole, wanted=self.wanted,
+                         progress=self.progress)  # fmt: skip
+
+    def told(self, graph: _Graph, found: Minimized) -> Minified:
         """The script of what was found, run in a fresh process."""
-        candidate, failure, compiler = found.candidate, found.failure, self.trials.compiler
+        candidate, failure, judge = found.candidate, found.failure, self.trials.judge
         names = [item.values.name for item in candidate.given
                  if isinstance(item, TensorGiven) and isinstance(item.values, Stored)]  # fmt: skip
         tensors = {name: self.trials.kept(name) for name in names}
-        title, notes = self._words(seen, found)
-        text = script(candidate, compiler, failure, data=DATA, title=title, notes=notes, factor=self.trials.factor,
-                      limit_s=self.trials.limit_s)  # fmt: skip
+        title = judge.what(failure, target_of(candidate.last))
+        text = judge.final(candidate, failure, About(DATA, title, self._notes(graph, found), self.trials.limit_s))
         data = save(tensors) if tensors else b""
-        (beside := self._folder(seen) / DATA).write_bytes(data)
-        item = Script("repro", text, f"FOUND {failure.text}", beside=(beside,), packages=compiler.packages)
+        (beside := self._folder(graph) / DATA).write_bytes(data)
         for _ in range(self.trials.repeats):
-            [checked] = verify([item], timeout_s=TIMEOUT_S + self.trials.limit_s)
+            checked = judge.verified(text, failure, [beside], self.trials.limit_s)
             if checked.verified:
                 break
         size = counted(candidate.operations, "operation")
@@ -169,24 +237,22 @@ class _Search:
         message += "" if found.minimal else ", the fewest that were found in time"
         message += "; verified" if checked.verified else f"; not verified: {checked.reason}"
         message += f"; the script has {len(text):,} bytes, for {size}" if len(text) > LARGE else ""
-        return Minified(f"{message}.", text, data, failure.text, seen.id, candidate.last.name,
-                        str(candidate.last.target), candidate.operations, found.before, found.minimal,
-                        checked.verified, checked.reason)  # fmt: skip
+        return Minified(f"{message}.", text, data, failure.text, graph.id, candidate.last.name,
+                        target_of(candidate.last), candidate.operations, found.before, found.minimal,
+                        checked.verified, checked.reason, rate=found.rate)  # fmt: skip
 
-    def _folder(self, seen: Seen) -> Path:
-        folder = self.folder / f"{seen.id}.{seen.call}"
+    def _folder(self, graph: _Graph) -> Path:
+        folder = self.folder / f"{graph.id}.{graph.call}"
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def _words(self, seen: Seen, found: Minimized) -> tuple[str, list[str]]:
-        """The first line of the script, and those that follow."""
+    def _notes(self, graph: _Graph, found: Minimized) -> list[str]:
+        """What the script says below its first line."""
         last = found.candidate.last
-        what = {DEFECT: "computes wrong numbers of"}.get(found.failure.kind, f"gives {found.failure.text} on")
-        title = f"torch.compile with {self.trials.compiler.backend} {what} {last.target}."
-        origin = self.run.origins[seen.id].get(last.name)
+        origin = graph.origins.get(last.name)
         where = f", {last.name} at {origin.source}" if origin is not None and origin.source else ""
-        notes = [f"{counted(found.candidate.operations, 'operation')} of the {found.before} of {seen.id}{where}.",
+        notes = [f"{counted(found.candidate.operations, 'operation')} of the {found.before} of {graph.id}{where}.",
                  f"Found with torch {torch.__version__}."]  # fmt: skip
         if found.rate < 1:
             notes.append(f"It does not show each time: in {found.rate:.0%} of the runs.")
-        return title, notes
+        return notes

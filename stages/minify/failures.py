@@ -8,6 +8,9 @@ from inductor_debug.stages.repro.check import COULD_NOT_RUN
 
 DEFECT, ERROR, CRASH, HANG = "defect", "error", "crash", "hang"
 
+ASKED = "asked"
+"""The failure that a user's predicate or program says is there."""
+
 CHILD = (CRASH, HANG)
 """Failures that the process which looks for them does not outlive."""
 
@@ -28,9 +31,9 @@ class Failure:
     """What was found.
 
     Attributes:
-        kind: ``defect``, ``error``, ``crash`` or ``hang``.
+        kind: ``defect``, ``error``, ``crash``, ``hang`` or ``asked``.
         text: the same for the same failure: ``defect``; ``error TYPE in file:function, file:function``, the innermost
-            ones; ``signal NUMBER``; ``hang``.
+            ones; ``signal NUMBER``; ``hang``; ``asked``.
     """
 
     kind: str

@@ -1,27 +1,31 @@
 """The smallest part of a graph that shows what the graph shows."""
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import fx
 
 from inductor_debug.stages.minify.candidate import Candidate, Operations
-from inductor_debug.stages.minify.failures import Failure
+from inductor_debug.stages.minify.failures import ERROR, HANG, Failure
 from inductor_debug.stages.minify.search import reduced
 from inductor_debug.stages.minify.simpler import simplified
 from inductor_debug.stages.minify.trials import Trials
 from inductor_debug.stages.repro import NotReproducible
 
-AGAIN = 3
-"""How often the whole graph runs before it is said to show nothing."""
+AGAIN = 4
+"""How often the whole graph is called before it is said to show nothing."""
 
 MISSED = 0.05
 """How likely it may be that a failure which does not show each time is missed in one program."""
 
 MOST = 16
 """How often one program runs at most."""
+
+NAMED = 4
+"""Kinds of operations that an error names, of which the first operations are tried on their own."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Minimized:
         failure: what it shows.
         before: operations of the graph.
         minimal: whether the failure is gone as soon as any one of its operations is left out.
-        rate: the share of runs of the first program that showed it.
+        rate: the share of runs of a smallest program that showed it.
     """
 
     candidate: Candidate
@@ -48,55 +52,81 @@ def minimized(
     trials: Trials,
     *,
     starts: Iterable[Sequence[int]] = (),
-    over: Callable[[], bool] = lambda: False,
+    whole: bool = True,
+    wanted: Callable[[Failure], bool] = lambda failure: True,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Minimized | None:
     """Reduce a graph to a smallest program that shows the same failure.
 
     Args:
         operations: of the graph.
-        trials: executes programs.
+        trials: executes programs, until their time is over; the best so far is given then.
         starts: parts that are tried first, as where an operation at fault is known.
-        over: whether time is up; the best so far is given then.
+        whole: whether the whole graph is tried where none of these shows a failure.
+        wanted: which failures are looked for.
         progress: told of each step.
 
     Returns:
-        None where neither a start nor the whole graph shows one as a program of its own. The first that does says which
-        failure it is.
+        None where nothing that was tried shows one as a program of its own. The first that does says which failure it
+        is.
     """
     every = tuple(range(len(operations.units)))
-    for start in (*starts, every):
-        trials.repeats = AGAIN if start == every else 1
-        found = _found(operations, trials, start)
-        if found is not None:
+    tries = [(tuple(start), 1) for start in starts]
+    tries += [(every, times) for times in (1, AGAIN)] if whole and every else []
+    for start, times in tries:
+        failure = _found(operations, trials, start, times)
+        if failure is not None and wanted(failure):
             break
     else:
         return None
-    failure, first = found, operations.candidate(start)
-    rate = 1.0 if trials.rate(first, failure, 1) == 1 else trials.rate(first, failure, 8)
-    trials.repeats = 1 if rate in (0, 1) else min(math.ceil(math.log(MISSED) / math.log(1 - rate)), MOST)
-
-    def shows(candidate: Candidate) -> bool:
-        return trials.found(candidate) == failure
+    trials.hangs = failure.kind == HANG
+    costs = [cost(operations.units[place]) for place in every]
 
     def failing(kept: Sequence[int]) -> bool:
-        return _found(operations, trials, kept) == failure
+        return _found(operations, trials, kept, times) == failure
 
     def told(left: int, tried: int) -> None:
         progress(f"{left} of {len(every)} operations left, {trials.executed} programs tried")
 
-    costs = [cost(operations.units[place]) for place in every]
-    done = reduced(costs, failing, starts=[] if start == every else [start], over=over, progress=told)
+    first: list[Sequence[int]] = [start] if start != every else []
+    if start == every and failure.kind == ERROR:
+        first = hinted(operations, trials.output)
+    done = reduced(costs, failing, starts=first, over=trials.over, progress=told)
+    smallest = operations.candidate(done.kept)
+    rate = 1.0 if trials.over() else trials.rate(replace(smallest, times=times), failure, 2)
+    if rate < 1:
+        rate = trials.rate(replace(smallest, times=times), failure, 8)
+        trials.repeats = min(math.ceil(math.log(MISSED) / math.log(1 - rate)), MOST) if 0 < rate < 1 else 1
+        if trials.repeats > 1:
+            done = reduced(costs, failing, starts=[done.kept], over=trials.over, progress=told)
     progress(f"{len(done.kept)} of {len(every)} operations; making the program simpler")
-    candidate = simplified(operations.candidate(done.kept), shows, over)
+    candidate = simplified(replace(operations.candidate(done.kept), times=times),
+                           lambda other: trials.found(other) == failure, trials.over)  # fmt: skip
     return Minimized(candidate, failure, operations.count, done.minimal, rate)
 
 
-def _found(operations: Operations, trials: Trials, kept: Sequence[int]) -> Failure | None:
+def _found(operations: Operations, trials: Trials, kept: Sequence[int], times: int) -> Failure | None:
     try:
-        return trials.found(operations.candidate(kept))
-    except NotReproducible:
+        return trials.found(replace(operations.candidate(kept), times=times))
+    except NotReproducible as error:
+        trials.refused = str(error)
         return None
+
+
+def hinted(operations: Operations, output: str) -> list[Sequence[int]]:
+    """The operations whose kinds an error names, each by itself: the rarest kinds first, of each the first."""
+    words = set(re.findall(r"\w+", output))
+    places: dict[str, list[int]] = {}
+    for place, unit in enumerate(operations.units):
+        places.setdefault(str(unit[0].target), []).append(place)
+    named = [found for target, found in places.items() if words.issuperset(_name_of(target))]
+    return [[found[0]] for found in sorted(named, key=len)[:NAMED]]
+
+
+def _name_of(target: str) -> set[str]:
+    """The words by which an operation is told from others: of ``aten.relu.default`` ``relu``."""
+    parts = re.findall(r"\w+", target.removeprefix("aten.").removesuffix(".default"))
+    return set(parts)
 
 
 def cost(unit: Sequence[fx.Node]) -> float:

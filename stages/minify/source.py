@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from inductor_debug.models.torch_private import OpOverload
-from inductor_debug.stages.minify.candidate import Candidate, Given, Normal, NumberGiven, Stored, Whole
+from inductor_debug.stages.minify.candidate import Candidate, Given, Normal, NumberGiven, Stored, TensorGiven, Whole
 from inductor_debug.stages.repro import NotReproducible
 
 RESERVED = {"torch", "operator", "math", "inputs", "program", "main", *keyword.kwlist, *dir(builtins)}
@@ -44,6 +44,7 @@ def inputs_source(candidate: Candidate) -> str:
     for node, item in zip(_placeholders(candidate), candidate.given, strict=True):
         fixed = _fixed(item) if candidate.dynamic else []
         given = f"fixed({_given(item)}, {fixed})" if fixed else _given(item)
+        given += ".requires_grad_()" if isinstance(item, TensorGiven) and item.requires_grad else ""
         lines.append(f"        {given},  # {names[node]}")
     return "\n".join([*lines, "    ]"])
 
@@ -94,6 +95,16 @@ def _call(node: fx.Node, names: Mapping[fx.Node, str]) -> str:
     if node.op != "call_function":
         raise NotReproducible(f"{node.op} {node.target} can't be called from a script")
     return f"{_function(node.target)}({', '.join([*given, *keywords])})"
+
+
+def target_of(node: fx.Node) -> str:
+    """What a node calls, as a person would write it: ``aten.relu.default``, ``torch.tanh``, ``view``."""
+    if node.op == "call_function":
+        try:
+            return _function(node.target).removeprefix("torch.ops.")
+        except NotReproducible:
+            pass
+    return str(node.target)
 
 
 def _function(target: Callable[..., Any] | str) -> str:

@@ -12,6 +12,7 @@ from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.minify.compilers import compiler_of
 from inductor_debug.stages.minify.declaration import DECLARATION
 from inductor_debug.stages.minify.engine import DATA, smallest
+from inductor_debug.stages.minify.judges import Compiled
 from inductor_debug.stages.numerics.verdict import FAILING
 from inductor_debug.stages.repro import NotReproducible
 
@@ -41,7 +42,7 @@ class MinifyStage(Stage):
         except NotReproducible as error:
             return StageResult("failed", f"no script: {error}")
         with drawn_inputs(context.case, 0 if diagnosis is None or diagnosis.draw <= 1 else diagnosis.draw):
-            found = smallest(context.case, compiler, self.config, at=at, progress=context.progress)
+            found = smallest(context.case, Compiled(compiler), self.config, at=at, progress=context.progress)
         if not found.script:
             return StageResult("failed" if diagnosis is not None else "passed", found.message)
         path = files.REPRO.at(f"minified-{found.graph}-{found.node}.py")

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import math
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,9 +11,18 @@ import torch
 
 from inductor_debug.stages.minify.candidate import Candidate, Stored, TensorGiven, span
 from inductor_debug.stages.minify.failures import Failure, said
-from inductor_debug.stages.minify.script import Compiler, script
+from inductor_debug.stages.minify.judges import Judge
 from inductor_debug.stages.minify.workers import Workers
 from inductor_debug.stages.repro import NotReproducible
+
+OPERATIONS = 100
+"""So many operations may take ``limit_s`` to be compiled and run, and more operations as much longer."""
+
+LEAST_S = 10.0
+"""Seconds below which no program is taken to hang."""
+
+LONGER = 4
+"""Once a failure is known to be a hang, what takes so many times as long as any program that came to an end hangs."""
 
 
 class Trials:
@@ -22,22 +33,33 @@ class Trials:
 
     Args:
         workers: run the scripts.
-        compiler: what programs are compiled with.
-        factor: error over that of eager above which a result is wrong.
+        judge: decides of each.
         limit_s: seconds after which a program is taken to hang.
+        budget_s: seconds from now after which nothing more is to be run.
 
     Attributes:
         executed: how many programs ran.
         refused: why the last program was none that torch itself runs.
+        output: what the last one that showed a failure printed.
+        cut: whether a program was ended by the budget, before it could be said to hang.
         repeats: how often one runs at most until it shows a failure that does not show each time.
+        hangs: whether the failure that is looked for is a hang.
     """
 
-    def __init__(self, workers: Workers, compiler: Compiler, *, factor: float = 4.0, limit_s: float = 60.0) -> None:
-        self.compiler, self.factor, self.limit_s = compiler, factor, limit_s
-        self.executed, self.repeats, self.refused = 0, 1, ""
+    def __init__(
+        self, workers: Workers, judge: Judge, *, limit_s: float = 60.0, budget_s: float = math.inf
+    ) -> None:  # fmt: skip
+        self.judge, self.limit_s = judge, limit_s
+        self.executed, self.repeats, self.refused, self.output = 0, 1, "", ""
+        self.cut = self.hangs = False
+        self._until, self._slowest = time.monotonic() + budget_s, 0.0
         self._workers, self._folder = workers, Path()
-        self._known: dict[str, str | None] = {}
+        self._known: dict[str, tuple[str | None, int]] = {}
         self._digests: dict[str, str] = {}
+
+    def over(self) -> bool:
+        """Whether time is up."""
+        return time.monotonic() > self._until
 
     def move(self, folder: Path) -> None:
         """Go on to a graph, whose tensors and programs have a folder of their own."""
@@ -45,7 +67,7 @@ class Trials:
         if self._store.is_file():
             for line in self._store.read_text(encoding="utf-8").splitlines():
                 entry = json.loads(line)
-                self._known[entry["program"]] = entry["found"]
+                self._known[entry["program"]] = entry["found"], entry["times"]
 
     @property
     def _store(self) -> Path:
@@ -65,43 +87,52 @@ class Trials:
     def found(self, candidate: Candidate) -> Failure | None:
         """What a program shows; None also for one that can't be written or that torch itself does not run."""
         try:
-            text = script(candidate, self.compiler, data=str(self._folder), factor=self.factor)
+            text = self.judge.text(candidate, str(self._folder))
         except NotReproducible as error:
             self.refused = str(error)
             return None
         read = [self._digests[item.values.name] for item in candidate.given
                 if isinstance(item, TensorGiven) and isinstance(item.values, Stored)]  # fmt: skip
         key = hashlib.sha256("\n".join([torch.__version__, *read, text]).encode()).hexdigest()
-        if key not in self._known:
-            self._known[key] = self._run(text, key)
+        known, times = self._known.get(key, (None, 0))
+        while known is None and times < self.repeats:
+            known, done = self._once(text, candidate.operations)
+            if not done:
+                return None
+            times += 1
+            self._known[key] = known, times
             with self._store.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"program": key, "found": self._known[key]}) + "\n")
-        said = self._known[key]
-        return None if said is None else Failure.named(said)
+                file.write(json.dumps({"program": key, "found": known, "times": times}) + "\n")
+        return None if known is None else Failure.named(known)
 
     def rate(self, candidate: Candidate, failure: Failure, times: int) -> float:
         """The share of so many further runs that show the failure."""
-        text = script(candidate, self.compiler, data=str(self._folder), factor=self.factor)
-        return sum(self._once(text, "again") == failure.text for _ in range(times)) / times
+        text = self.judge.text(candidate, str(self._folder))
+        return sum(self._once(text, candidate.operations)[0] == failure.text for _ in range(times)) / times
 
-    def _run(self, text: str, key: str) -> str | None:
-        said: str | None = None
-        for _ in range(self.repeats):
-            said = said or self._once(text, key)
-        return said
-
-    def _once(self, text: str, key: str) -> str | None:
+    def _once(self, text: str, operations: int) -> tuple[str | None, bool]:
+        """What one run shows, and whether it came to an end or to its limit."""
         self.executed += 1
-        path = self._folder / f"{key[:16]}.py"
+        path = self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
         path.write_text(text, encoding="utf-8")
+        limit_s = self.limit_s * max(1.0, operations / OPERATIONS)
+        if self.hangs and self._slowest:
+            limit_s = min(limit_s, max(LEAST_S, LONGER * self._slowest))
+        allowed_s = min(limit_s, max(self._until - time.monotonic(), self.limit_s))
         try:
-            outcome = self._workers.run(path, timeout_s=self.limit_s)
+            outcome = self.judge.outcome(self._workers, path, allowed_s)
         finally:
             path.unlink()
-        found = Failure.of(outcome)
-        if found is None and not said(outcome):
+        if outcome.timed_out and allowed_s < limit_s:
+            self.cut = True
+            return None, False
+        self._slowest = self._slowest if outcome.timed_out else max(self._slowest, outcome.seconds)
+        found = self.judge.failure(outcome)
+        if found is not None:
+            self.output = outcome.output
+        elif not said(outcome):
             self.refused = (outcome.output.strip().splitlines() or ["it printed nothing"])[-1]
-        return None if found is None else found.text
+        return None if found is None else found.text, True
 
 
 def numbers(value: torch.Tensor) -> torch.Tensor:

@@ -110,13 +110,14 @@ class Workers:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self, script: Path, *arguments: str, timeout_s: float | None = None) -> Outcome:
+    def run(self, script: Path, *arguments: str, timeout_s: float | None = None, compiles_cpp: bool = True) -> Outcome:
         """Run a script to its end, and end what it started.
 
         Args:
             script: a Python file.
             arguments: its ``sys.argv`` after its name.
             timeout_s: instead of that of all.
+            compiles_cpp: whether it compiles C++ by TorchInductor, whose headers are made ready then.
 
         Returns:
             how it ended, whatever it did.
@@ -127,18 +128,19 @@ class Workers:
         with self._lock:
             if not self._folder.is_dir():
                 raise WorkersError("these workers are closed")
-            return self._run(script.absolute(), arguments, self._timeout_s if timeout_s is None else timeout_s)
+            limit_s = self._timeout_s if timeout_s is None else timeout_s
+            return self._run(script.absolute(), arguments, limit_s, compiles_cpp)
 
     def close(self) -> None:
         """End what runs, and remove the files."""
         self._drop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _run(self, script: Path, arguments: Sequence[str], timeout_s: float) -> Outcome:
+    def _run(self, script: Path, arguments: Sequence[str], timeout_s: float, compiles_cpp: bool) -> Outcome:
         deaths: list[str] = []
         while self._forks and len(deaths) < 2:
             try:
-                zygote = self._ready()
+                zygote = self._ready(compiles_cpp)
                 if zygote is not None:
                     return self._forked(zygote, script, arguments, timeout_s)
             except _Died as death:
@@ -153,7 +155,7 @@ class Workers:
             )
         return self._fresh(script, arguments, timeout_s)
 
-    def _ready(self) -> "_Zygote | None":
+    def _ready(self, compiles_cpp: bool) -> "_Zygote | None":
         """The zygote, started if need be; None where it turns out that it can't be forked."""
         if self._zygote is None:
             home = self._folder / "zygote"
@@ -164,7 +166,7 @@ class Workers:
                 self._forks = False
                 self._drop()
                 return None
-        if not self._headers_ready:
+        if compiles_cpp and not self._headers_ready:
             script = self._folder / "headers.py"
             script.write_text(_HEADERS, encoding="utf-8")
             self._forked(self._zygote, script, (), _PREPARE_S)

@@ -94,6 +94,16 @@ def reset() -> None:
     torch._dynamo.reset()
 
 
+def dynamic_shapes(dynamic: bool | None) -> contextlib.AbstractContextManager[None]:
+    """What ``torch.compile(dynamic=dynamic)`` sets while it compiles, for what is compiled without saying so."""
+    if dynamic is None:
+        return contextlib.nullcontext()
+    found: contextlib.AbstractContextManager[None] = torch._dynamo.config.patch(
+        assume_static_by_default=not dynamic, automatic_dynamic_shapes=dynamic
+    )
+    return found
+
+
 def compile_recorded(
     module: torch.nn.Module,
     backend: Callable[[fx.GraphModule, list[Any]], Callable[..., Any]],

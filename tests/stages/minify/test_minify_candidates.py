@@ -21,6 +21,7 @@ from inductor_debug.stages.minify.candidate import (
     Whole,
     drawn_like,
 )
+from inductor_debug.stages.minify.judges import Compiled
 from inductor_debug.stages.minify.minimize import cost
 from inductor_debug.stages.minify.script import Compiler, script
 from inductor_debug.stages.minify.source import expression, function_source
@@ -29,6 +30,8 @@ from inductor_debug.stages.minify.workers import Workers
 from inductor_debug.stages.repro import NotReproducible
 
 aten = torch.ops.aten
+
+EAGER = Compiler("'eager'")
 
 
 class Mixed(torch.nn.Module):
@@ -51,7 +54,7 @@ def recorded(tmp_path: Path) -> tuple[Operations, Trials]:
     torch.manual_seed(0)
     torch.compiler.reset()
     case = Case.of(Mixed().eval(), (torch.randint(0, 20, (3, 5)), torch.randn(12, 8).t()), {}, "inference")
-    trials = Trials(Workers(), Compiler("'eager'"))
+    trials = Trials(Workers(), Compiled(EAGER))
     trials.move(tmp_path)
     return Operations(reference_run(case, None).seen[0], trials.keep), trials
 
@@ -66,11 +69,11 @@ def executed(text: str) -> dict[str, Any]:
 def test_the_source_of_any_operations_computes_what_they_gave(
     recorded: tuple[Operations, Trials], tmp_path: Path, seed: int
 ) -> None:
-    operations, trials = recorded
+    operations, _ = recorded
     draw = random.Random(seed)
     kept = sorted(draw.sample(range(len(operations.units)), draw.randint(1, len(operations.units))))
     candidate = operations.candidate(kept)
-    names = executed(script(candidate, trials.compiler, data=str(tmp_path)))
+    names = executed(script(candidate, EAGER, data=str(tmp_path)))
     (output,) = (node for node in candidate.graph.nodes if node.op == "output")
     results = names["program"](*names["inputs"]())
     assert len(results) == len(output.args[0]) > 0
@@ -171,12 +174,12 @@ def test_what_is_known_of_a_program_is_not_told_of_other_numbers(
 ) -> None:
     """The same source, of a model with other weights: it runs again."""
     ran: list[str] = []
-    monkeypatch.setattr(Trials, "_run", lambda self, text, key: ran.append(text))
+    monkeypatch.setattr(Trials, "_once", lambda self, text, operations: (ran.append(text), True))
     graph = fx.Graph()
     graph.output((graph.call_function(aten.relu.default, (graph.placeholder("x"),)),))
     given = TensorGiven("x", (2,), (1,), torch.float32, "cpu", 0, Stored("x"), Normal())
     for value in (1.0, 1.0, 2.0):
-        trials = Trials(Workers(), Compiler("'eager'"))
+        trials = Trials(Workers(), Compiled(EAGER))
         trials.move(tmp_path)
         trials.keep("x", torch.full((2,), value))
         trials.found(Candidate(graph, (given,)))
