@@ -26,6 +26,7 @@ from inductor_debug.stages.minify.trials import Trials
 from inductor_debug.stages.minify.workers import Workers
 from inductor_debug.stages.repro import NotReproducible
 from inductor_debug.stages.torch_internals import dynamo
+from inductor_debug.stages.torch_internals.generated_source import SCRIPT, kernels_printed
 
 LARGE = 20 << 10
 """Bytes above which a message says how large a script is, and why."""
@@ -50,6 +51,7 @@ class Minified:
         tried: programs that were executed.
         seconds: wall clock.
         rate: the share of its runs that showed it.
+        kernel: the kernels that TorchInductor generates for it; empty for another backend, or where it generates none.
     """
 
     message: str
@@ -67,6 +69,7 @@ class Minified:
     tried: int = 0
     seconds: float = 0.0
     rate: float = 1.0
+    kernel: str = ""
 
     def __str__(self) -> str:
         return self.message
@@ -228,6 +231,7 @@ class _Search:
         text = judge.final(candidate, failure, About(DATA, title, self._notes(graph, found), self.trials.limit_s))
         data = save(tensors) if tensors else b""
         (beside := self._folder(graph) / DATA).write_bytes(data)
+        kernel = kernels_printed(self.trials.printed(SCRIPT, text, beside)) if judge.backend == "'inductor'" else ""
         for _ in range(self.trials.repeats):
             checked = judge.verified(text, failure, [beside], self.trials.limit_s)
             if checked.verified:
@@ -239,7 +243,7 @@ class _Search:
         message += f"; the script has {len(text):,} bytes, for {size}" if len(text) > LARGE else ""
         return Minified(f"{message}.", text, data, failure.text, graph.id, candidate.last.name,
                         target_of(candidate.last), candidate.operations, found.before, found.minimal,
-                        checked.verified, checked.reason, rate=found.rate)  # fmt: skip
+                        checked.verified, checked.reason, rate=found.rate, kernel=kernel)  # fmt: skip
 
     def _folder(self, graph: _Graph) -> Path:
         folder = self.folder / f"{graph.id}.{graph.call}"

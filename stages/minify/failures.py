@@ -33,7 +33,7 @@ class Failure:
     Attributes:
         kind: ``defect``, ``error``, ``crash``, ``hang`` or ``asked``.
         text: the same for the same failure: ``defect``; ``error TYPE in file:function, file:function``, the innermost
-            ones; ``signal NUMBER``; ``hang``; ``asked``.
+            ones, and after ``says`` the first error of a C++ compiler; ``signal NUMBER``; ``hang``; ``asked``.
     """
 
     kind: str

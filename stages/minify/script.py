@@ -116,7 +116,7 @@ def script(
     }  # fmt: skip
     imports = {"operator": "operator." in program, "math": "math." in program or "off" in helpers,
                "json": "stored" in helpers, "os": stored or "where" in helpers,
-               "subprocess": child}  # fmt: skip
+               "re": "where" in helpers, "subprocess": child}  # fmt: skip
     dispatch = [
         "from torch.utils._python_dispatch import TorchDispatchMode",
         "from torch.utils._pytree import tree_map",

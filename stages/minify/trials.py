@@ -3,9 +3,11 @@
 import hashlib
 import json
 import math
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 
@@ -109,6 +111,15 @@ class Trials:
         """The share of so many further runs that show the failure."""
         text = self.judge.text(candidate, str(self._folder))
         return sum(self._once(text, candidate.operations)[0] == failure.text for _ in range(times)) / times
+
+    def printed(self, program: str, script: str, beside: Path) -> str:
+        """What a program prints that is given the path of a script; ``beside`` is the file that the script reads."""
+        with TemporaryDirectory(dir=self._folder) as folder:
+            paths = [Path(folder) / name for name in ("program.py", "repro.py")]
+            for path, text in zip(paths, (program, script), strict=True):
+                path.write_text(text, encoding="utf-8")
+            shutil.copy(beside, folder)
+            return self._workers.run(paths[0], str(paths[1]), timeout_s=self.limit_s).output
 
     def _once(self, text: str, operations: int) -> tuple[str | None, bool]:
         """What one run shows, and whether it came to an end or to its limit."""
