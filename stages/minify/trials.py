@@ -6,6 +6,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,6 +28,19 @@ LONGER = 4
 """Once a failure is known to be a hang, what takes so many times as long as any program that came to an end hangs."""
 
 
+WORDS = 8 << 10
+"""Characters kept of what a program printed that shows a failure."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of a program: the text of its failure, how often it was run, the end of what it printed."""
+
+    found: str | None
+    times: int
+    output: str = ""
+
+
 class Trials:
     """What programs show.
 
@@ -42,7 +56,7 @@ class Trials:
     Attributes:
         executed: how many programs ran.
         refused: why the last program was none that torch itself runs.
-        output: what the last one that showed a failure printed.
+        output: what the last one printed if it showed a failure, the end of it.
         cut: whether a program was ended by the budget, before it could be said to hang.
         repeats: how often one runs at most until it shows a failure that does not show each time.
         hangs: whether the failure that is looked for is a hang.
@@ -56,7 +70,7 @@ class Trials:
         self.cut = self.hangs = False
         self._until, self._slowest = time.monotonic() + budget_s, 0.0
         self._workers, self._folder = workers, Path()
-        self._known: dict[str, tuple[str | None, int]] = {}
+        self._known: dict[str, _Known] = {}
         self._digests: dict[str, str] = {}
 
     def over(self) -> bool:
@@ -69,7 +83,7 @@ class Trials:
         if self._store.is_file():
             for line in self._store.read_text(encoding="utf-8").splitlines():
                 entry = json.loads(line)
-                self._known[entry["program"]] = entry["found"], entry["times"]
+                self._known[entry.pop("program")] = _Known(**entry)
 
     @property
     def _store(self) -> Path:
@@ -96,16 +110,16 @@ class Trials:
         read = [self._digests[item.values.name] for item in candidate.given
                 if isinstance(item, TensorGiven) and isinstance(item.values, Stored)]  # fmt: skip
         key = hashlib.sha256("\n".join([torch.__version__, *read, text]).encode()).hexdigest()
-        known, times = self._known.get(key, (None, 0))
-        while known is None and times < self.repeats:
-            known, done = self._once(text, candidate.operations)
+        known = self._known.get(key, _Known(None, 0))
+        while known.found is None and known.times < self.repeats:
+            found, done = self._once(text, candidate.operations)
             if not done:
                 return None
-            times += 1
-            self._known[key] = known, times
+            known = self._known[key] = _Known(found, known.times + 1, self.output[-WORDS:] if found else "")
             with self._store.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"program": key, "found": known, "times": times}) + "\n")
-        return None if known is None else Failure.named(known)
+                file.write(json.dumps({"program": key, **vars(known)}) + "\n")
+        self.output = known.output
+        return None if known.found is None else Failure.named(known.found)
 
     def rate(self, candidate: Candidate, failure: Failure, times: int) -> float:
         """The share of so many further runs that show the failure."""

@@ -131,7 +131,7 @@ def test_torchs_own_bug_is_one_operation_with_the_option_that_makes_it() -> None
     assert operations(found) == ["relu"] and found.verified and found.failure == "defect"
     assert "options={'cpp.inject_relu_bug_TESTING_ONLY': 'accuracy'}" in found.script
     assert found.tried <= 8
-    assert "cpp_fused_relu" in found.kernel and "at::vec" in found.kernel
+    assert "cpp_fused_relu" in found.kernel and "out_ptr0" in found.kernel
 
 
 def test_nothing_wrong_gives_no_script() -> None:
@@ -149,7 +149,7 @@ def test_a_search_goes_on_from_what_is_known(tmp_path: Path) -> None:
     first = smallest(minify_backends.refusing, folder=tmp_path)
     again = smallest(minify_backends.refusing, folder=tmp_path)
     assert (again.script, again.verified) == (first.script, True)
-    assert first.tried > again.tried <= 1  # whether it shows each time is asked anew
+    assert first.tried > again.tried == 2  # whether it shows each time is asked anew
 
 
 def test_when_time_is_up_the_best_so_far_is_told() -> None:
