@@ -171,7 +171,7 @@ class Operations:
         for node in run.graph.nodes:
             if node.op in ("placeholder", "output", "get_attr"):
                 continue
-            if node.target is operator.getitem and node.args[0] in unit_of:
+            if _takes_apart(node) and node.args[0] in unit_of:
                 unit_of[node] = unit_of[node.args[0]]
                 unit_of[node].append(node)
             else:
@@ -281,7 +281,15 @@ def _size_of(node: fx.Node, items: Mapping[fx.Node, Given]) -> tuple[fx.Node, in
     return None
 
 
+def _takes_apart(node: fx.Node) -> bool:
+    """Whether it is one of several results of an operation; a part of a tensor is an operation of its own."""
+    source = node.args[0] if node.target is operator.getitem else None
+    return isinstance(source, fx.Node) and not isinstance(source.meta.get("val"), torch.Tensor)
+
+
 def _is_operation(node: fx.Node) -> bool:
+    if node.target is operator.getitem:
+        return not _takes_apart(node)
     return isinstance(node.target, OpOverload) or (node.op == "call_function" and node.target not in SIZES) or (
         node.op == "call_method" and node.target != "size")  # fmt: skip
 

@@ -17,9 +17,9 @@ from inductor_debug.stages.localize.sources import Origin
 from inductor_debug.stages.minify.candidate import Operations, Recorded, Stored, TensorGiven
 from inductor_debug.stages.minify.config import MinifyConfig
 from inductor_debug.stages.minify.dynamo_graphs import dynamo_graphs
-from inductor_debug.stages.minify.failures import Failure
+from inductor_debug.stages.minify.failures import HANG, Failure
 from inductor_debug.stages.minify.judges import Judge
-from inductor_debug.stages.minify.minimize import Minimized, minimized
+from inductor_debug.stages.minify.minimize import AGAIN, Minimized, minimized
 from inductor_debug.stages.minify.script import About
 from inductor_debug.stages.minify.source import target_of
 from inductor_debug.stages.minify.trials import Trials
@@ -165,27 +165,35 @@ class _Search:
         """The first graph that shows a failure, and the smallest part of it that does."""
         self.progress("running each operation by torch, to know what it receives")
         lower = self._recorded(self._aot_graphs)
-        self.graphs = len(lower)
         if at is not None:
             for graph in (item for item in lower if item.id == at[0]):
-                if found := self._minimized(graph, at[1], whole=False):
+                if found := self._minimized(graph, 0, at[1]):
                     return graph, found
-        upper, wanted = list[_Graph](), self.wanted
-        if self.trials.judge.packages:  # its backend may take Dynamo's graphs, whose failure is not that of others
-            upper = self._recorded(self._dynamo_graphs)
-            for graph in upper:
-                failure = self._shown(graph)
-                if failure is not None and wanted(failure):
-                    self.wanted = failure.__eq__
-                    break
-        for graph in sorted(lower, key=lambda item: at is not None and item.id != at[0]):
-            if found := self._minimized(graph):
-                return graph, found
-        upper = upper or self._recorded(self._dynamo_graphs)
-        for graph in upper:
-            if found := self._minimized(graph):
-                return graph, found
+        upper = self._recorded(self._dynamo_graphs)
+        self.graphs = len(lower)
+        known = self._known_of(upper) if self.trials.judge.packages else False
+        for times in (1,) if known else (1, AGAIN):
+            for graph in [*lower, *upper]:
+                if found := self._minimized(graph, times):
+                    return graph, found
         return None
+
+    def _known_of(self, graphs: Sequence[_Graph]) -> bool:
+        """Whether one of Dynamo's graphs shows the failure, which is then looked for in AOTAutograd's.
+
+        A backend that takes Dynamo's graphs may refuse AOTAutograd's for another reason. What takes too long may do so
+        for any.
+        """
+        for graph in graphs:
+            operations = self._operations(graph)
+            try:
+                failure = self.trials.found(operations.candidate(range(len(operations.units))))
+            except NotReproducible:
+                continue
+            if failure is not None and failure.kind != HANG and self.wanted(failure):
+                self.wanted = failure.__eq__
+                return True
+        return False
 
     def _recorded(self, record: Callable[[], list[_Graph]]) -> list[_Graph]:
         dynamo.reset()
@@ -203,23 +211,16 @@ class _Search:
         return [_Graph(item.id.removesuffix(".dynamo"), item.call, item, item.origins, item.training)
                 for item in dynamo_graphs(self.case)]  # fmt: skip
 
-    def _shown(self, graph: _Graph) -> Failure | None:
-        """What a whole graph shows as a program."""
-        operations = self._operations(graph)
-        try:
-            return self.trials.found(operations.candidate(range(len(operations.units))))
-        except NotReproducible:
-            return None
-
     def _operations(self, graph: _Graph) -> Operations:
         self.trials.move(self._folder(graph))
         return Operations(graph.run, self.trials.keep, training=graph.training)
 
-    def _minimized(self, graph: _Graph, names: Sequence[str] = (), whole: bool = True) -> Minimized | None:
+    def _minimized(self, graph: _Graph, times: int, names: Sequence[str] = ()) -> Minimized | None:
+        """The smallest part of a graph: that of some nodes, or of all where it is called so often, if at all."""
         operations = self._operations(graph)
         start = operations.index(names)
-        return minimized(operations, self.trials, starts=[start] if start else [], whole=whole, wanted=self.wanted,
-                         progress=self.progress)  # fmt: skip
+        return minimized(operations, self.trials, starts=[start] if start else [], calls=[times] if times else [],
+                         wanted=self.wanted, progress=self.progress)  # fmt: skip
 
     def told(self, graph: _Graph, found: Minimized) -> Minified:
         """The script of what was found, run in a fresh process."""

@@ -24,6 +24,9 @@ MISSED = 0.05
 MOST = 16
 """How often one program runs at most."""
 
+PART = 16
+"""What takes too long is compared with so small a part of it."""
+
 NAMED = 4
 """Kinds of operations that an error names, of which the first operations are tried on their own."""
 
@@ -52,7 +55,7 @@ def minimized(
     trials: Trials,
     *,
     starts: Iterable[Sequence[int]] = (),
-    whole: bool = True,
+    calls: Sequence[int] = (1, AGAIN),
     wanted: Callable[[Failure], bool] = lambda failure: True,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Minimized | None:
@@ -62,7 +65,7 @@ def minimized(
         operations: of the graph.
         trials: executes programs, until their time is over; the best so far is given then.
         starts: parts that are tried first, as where an operation at fault is known.
-        whole: whether the whole graph is tried where none of these shows a failure.
+        calls: how often the whole graph is called, one after the other, where none of these shows a failure.
         wanted: which failures are looked for.
         progress: told of each step.
 
@@ -72,9 +75,11 @@ def minimized(
     """
     every = tuple(range(len(operations.units)))
     tries = [(tuple(start), 1) for start in starts]
-    tries += [(every, times) for times in (1, AGAIN)] if whole and every else []
+    tries += [(every, times) for times in calls] if every else []
     for start, times in tries:
         failure = _found(operations, trials, start, times)
+        if failure is not None and failure.kind == HANG:
+            start, failure = _hanging(operations, trials, start, times)
         if failure is not None and wanted(failure):
             break
     else:
@@ -105,9 +110,34 @@ def minimized(
     return Minimized(candidate, failure, operations.count, done.minimal, rate)
 
 
-def _found(operations: Operations, trials: Trials, kept: Sequence[int], times: int) -> Failure | None:
+def _hanging(
+    operations: Operations, trials: Trials, kept: Sequence[int], times: int
+) -> tuple[tuple[int, ...], Failure | None]:
+    """The part that hangs, and what it shows: what took too long may be slow, which a part of it tells.
+
+    A part may hang as well; it is then the part. Else all gets the time that it needs if it takes as long, by the
+    number of operations.
+    """
+    kept = tuple(kept)
+    while len(kept) > 1 and trials.usual_s(len(kept)) is None:
+        middle = len(kept) // 2
+        part = kept[middle : middle + max(1, len(kept) // PART)]
+        failure = _found(operations, trials, part, times)
+        if failure is None or failure.kind != HANG:
+            break
+        kept = part
+    usual_s = trials.usual_s(len(kept))
+    if usual_s is None or usual_s <= trials.limit_s:
+        return kept, Failure.named(HANG)
+    trials.limit_s = usual_s
+    return kept, _found(operations, trials, kept, times, anew=True)
+
+
+def _found(
+    operations: Operations, trials: Trials, kept: Sequence[int], times: int, *, anew: bool = False
+) -> Failure | None:
     try:
-        return trials.found(replace(operations.candidate(kept), times=times))
+        return trials.found(replace(operations.candidate(kept), times=times), anew=anew)
     except NotReproducible as error:
         trials.refused = str(error)
         return None

@@ -18,14 +18,11 @@ from inductor_debug.stages.minify.judges import Judge
 from inductor_debug.stages.minify.workers import Workers
 from inductor_debug.stages.repro import NotReproducible
 
-OPERATIONS = 100
-"""So many operations may take ``limit_s`` to be compiled and run, and more operations as much longer."""
+LEAST_S = 5.0
+"""Seconds below which no program is taken to hang, once a failure is known to be a hang."""
 
-LEAST_S = 10.0
-"""Seconds below which no program is taken to hang."""
-
-LONGER = 4
-"""Once a failure is known to be a hang, what takes so many times as long as any program that came to an end hangs."""
+LONGER = 6
+"""What takes so many times as long as a program that came to an end, by the number of operations, hangs then."""
 
 
 WORDS = 8 << 10
@@ -59,7 +56,7 @@ class Trials:
         output: what the last one printed if it showed a failure, the end of it.
         cut: whether a program was ended by the budget, before it could be said to hang.
         repeats: how often one runs at most until it shows a failure that does not show each time.
-        hangs: whether the failure that is looked for is a hang.
+        hangs: whether the failure that is looked for is a hang: see :meth:`usual_s`.
     """
 
     def __init__(
@@ -68,10 +65,15 @@ class Trials:
         self.judge, self.limit_s = judge, limit_s
         self.executed, self.repeats, self.refused, self.output = 0, 1, "", ""
         self.cut = self.hangs = False
-        self._until, self._slowest = time.monotonic() + budget_s, 0.0
+        self._until, self._ended = time.monotonic() + budget_s, (0, 0.0)
         self._workers, self._folder = workers, Path()
         self._known: dict[str, _Known] = {}
         self._digests: dict[str, str] = {}
+
+    def usual_s(self, operations: int) -> float | None:
+        """Seconds above which so many operations take unusually long; None where no program came to an end yet."""
+        largest, seconds = self._ended
+        return None if not largest else LEAST_S + LONGER * seconds * max(1.0, operations / largest)
 
     def over(self) -> bool:
         """Whether time is up."""
@@ -100,8 +102,13 @@ class Trials:
         found: torch.Tensor = torch.load(self._folder / f"{name}.pt")
         return found
 
-    def found(self, candidate: Candidate) -> Failure | None:
-        """What a program shows; None also for one that can't be written or that torch itself does not run."""
+    def found(self, candidate: Candidate, *, anew: bool = False) -> Failure | None:
+        """What a program shows; None also for one that can't be written or that torch itself does not run.
+
+        Args:
+            candidate: the program.
+            anew: whether what is known of it does not count.
+        """
         try:
             text = self.judge.text(candidate, str(self._folder))
         except NotReproducible as error:
@@ -110,7 +117,7 @@ class Trials:
         read = [self._digests[item.values.name] for item in candidate.given
                 if isinstance(item, TensorGiven) and isinstance(item.values, Stored)]  # fmt: skip
         key = hashlib.sha256("\n".join([torch.__version__, *read, text]).encode()).hexdigest()
-        known = self._known.get(key, _Known(None, 0))
+        known = _Known(None, 0) if anew else self._known.get(key, _Known(None, 0))
         while known.found is None and known.times < self.repeats:
             found, done = self._once(text, candidate.operations)
             if not done:
@@ -140,9 +147,8 @@ class Trials:
         self.executed += 1
         path = self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
         path.write_text(text, encoding="utf-8")
-        limit_s = self.limit_s * max(1.0, operations / OPERATIONS)
-        if self.hangs and self._slowest:
-            limit_s = min(limit_s, max(LEAST_S, LONGER * self._slowest))
+        usual_s = self.usual_s(operations) if self.hangs else None
+        limit_s = self.limit_s if usual_s is None else usual_s
         allowed_s = min(limit_s, max(self._until - time.monotonic(), self.limit_s))
         try:
             outcome = self.judge.outcome(self._workers, path, allowed_s)
@@ -151,7 +157,8 @@ class Trials:
         if outcome.timed_out and allowed_s < limit_s:
             self.cut = True
             return None, False
-        self._slowest = self._slowest if outcome.timed_out else max(self._slowest, outcome.seconds)
+        if said(outcome) and operations >= self._ended[0]:
+            self._ended = operations, outcome.seconds
         found = self.judge.failure(outcome)
         if found is not None:
             self.output = outcome.output
