@@ -175,6 +175,11 @@ class ReproRecord:
     Attributes:
         reason: why it is not verified.
         violations: how many it stands for.
+        failure: what it shows: ``defect``, ``error TYPE in FILE:FUNCTION, FILE:FUNCTION``, ``signal NUMBER``, ``hang``,
+            or the rule, what breaks it and the effect.
+        fingerprint: the same for the same failure (:mod:`stages.repro.fingerprint`); "" where an earlier version wrote
+            the run.
+        met_in: id of the first run of the same output directory that met it; None where none did before.
     """
 
     path: str
@@ -187,6 +192,9 @@ class ReproRecord:
     node: str = ""
     source: str = ""
     violations: int = 0
+    failure: str = ""
+    fingerprint: str = ""
+    met_in: str | None = field(default=None, metadata=OMITTED)
 
 
 @dataclass(frozen=True)

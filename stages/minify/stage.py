@@ -15,6 +15,7 @@ from inductor_debug.stages.minify.engine import DATA, smallest
 from inductor_debug.stages.minify.judges import Compiled
 from inductor_debug.stages.numerics.verdict import FAILING
 from inductor_debug.stages.repro import NotReproducible
+from inductor_debug.stages.repro.fingerprint import fingerprint, operations_of
 
 
 class MinifyStage(Stage):
@@ -46,8 +47,10 @@ class MinifyStage(Stage):
         if not found.script:
             return StageResult("failed" if diagnosis is not None else "passed", found.message)
         path = files.REPRO.at(f"minified-{found.graph}-{found.node}.py")
+        same = fingerprint(found.failure, context.settings.backend.shown, *operations_of(found.script))
         record = ReproRecord(path, found.failure.partition(" ")[0], found.operations, found.verified, found.reason,
-                             found.target, found.graph, found.node)  # fmt: skip
+                             found.target, found.graph, found.node, failure=found.failure,
+                             fingerprint=same)  # fmt: skip
         artifacts: dict[str, Any] = {path: found.script}
         if found.data:
             artifacts[files.REPRO.at(DATA)] = found.data

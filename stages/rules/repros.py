@@ -22,6 +22,7 @@ from inductor_debug.stages.repro import (
     script,
     verify,
 )
+from inductor_debug.stages.repro.fingerprint import fingerprint
 from inductor_debug.stages.rules.checked_tensors import operands_of
 from inductor_debug.stages.rules.measures import measure_of
 from inductor_debug.stages.rules.operations import allow_list
@@ -70,6 +71,8 @@ class Repro:
             path=REPRO.at(self.name), failure_class=f"violation:{first.rule}", nodes=self.nodes,
             verified=self.verification.verified, reason=self.verification.reason, target=first.target,
             graph=first.graph, node=first.node, source=first.source, violations=len(self.rows),
+            failure=f"{first.rule} of {first.target} ({first.effect})",
+            fingerprint=fingerprint(first.rule, first.target, first.effect),
         )  # fmt: skip
 
 
