@@ -11,15 +11,16 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from inductor_debug.models.errors import ConfigurationError, UserError, is_out_of_memory, mistake_in, root_cause
 from inductor_debug.models.torch_text import is_about_dtype
 from inductor_debug.models.units import format_bytes
 from inductor_debug.pipeline.config.imports import arrange_path
+from inductor_debug.pipeline.directory.met import told_of, with_met
 from inductor_debug.pipeline.directory.names import MANIFEST, SUMMARY
 from inductor_debug.pipeline.directory.rundir import FULL, DiskFull, RunDirectory, is_no_space
-from inductor_debug.pipeline.directory.summary import CRASHED, FAILED, PASSED, SKIPPED, build_summary
+from inductor_debug.pipeline.directory.summary import CRASHED, FAILED, PASSED, REPROS, SKIPPED, build_summary
 from inductor_debug.pipeline.run import compiled_by
 from inductor_debug.pipeline.run.events import (
     PREFLIGHT,
@@ -46,7 +47,7 @@ from inductor_debug.pipeline.run.process import (
 )
 from inductor_debug.pipeline.run.restoring import Expected
 from inductor_debug.stages.artifacts.compiled_by import CompiledBy
-from inductor_debug.stages.artifacts.records import StageRecord
+from inductor_debug.stages.artifacts.records import ReproRecord, StageRecord
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import in_one_line
 from inductor_debug.stages.process_end import leave
@@ -266,12 +267,13 @@ class Worker:
     ) -> None:
         """Store a stage's record and tell of it; ``mistake``: one in the configuration that only running could tell."""
         result = result or StageResult("skipped")
+        summary, message = self._recognized(result.summary, message)
         record = StageRecord(
             name=name,
             status=status,
             seconds=round(seconds, 3),
             message=message,
-            summary=result.summary,
+            summary=summary,
             digest=result.digest,
             artifacts=sorted(result.artifacts),
             mistake=None if mistake is None else str(mistake),
@@ -283,6 +285,15 @@ class Worker:
                 raise DiskFull(f"{FULL} ({error.strerror}, {self.directory.path})") from error
             raise
         self.emit(Finished(name, status, record.seconds, message))
+
+    def _recognized(self, summary: dict[str, Any], message: str) -> tuple[dict[str, Any], str]:
+        """A stage's part of the summary and its message, with what earlier runs have met of its failures."""
+        repros = summary.get(REPROS)
+        if not repros or not all(isinstance(item, ReproRecord) for item in repros):  # none, or a package's own
+            return summary, message
+        repros = with_met(repros, self.directory.path, self.plan.run.started)
+        met = told_of(repros)
+        return summary | {REPROS: repros}, f"{message.removesuffix('.')}; {met}" if met else message
 
     def _crash(self, name: str, error: BaseException) -> str:
         logger.error("stage %s raised", name, exc_info=error)

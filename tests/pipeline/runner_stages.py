@@ -12,8 +12,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.artifacts.records import ReproRecord
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.declaration import Declaration
+from inductor_debug.stages.repro.fingerprint import fingerprint
 
 
 def _declared(name: str, needs: tuple[str, ...] = ()) -> Declaration:
@@ -31,6 +33,17 @@ class Plain(Stage):
             "passed", "all is well", {"plain/numbers.json": table, "plain/rows.json": [{"a": 1, "t": time.time()}]},
             {"graphs": {"dynamo": 1, "nodes": 7}}, {"plain/numbers.json": ["value"], "plain/rows.json": ["a"]},
         )  # fmt: skip
+
+
+class LeavesARepro(Stage):
+    """Fails, and leaves a reproduction of a failure that depends on the run's seed."""
+
+    declaration = _declared("leaves_a_repro")
+
+    def run(self, context: StageContext) -> StageResult:
+        failure = f"error ValueError in net.py:forward, net.py:scale{context.settings.seed}"
+        record = ReproRecord("repros/one.py", "error", failure=failure, fingerprint=fingerprint(failure))
+        return StageResult("failed", "it fails.", {record.path: "raise SystemExit(0)"}, {"repros": [record]})
 
 
 class After(Stage):
@@ -351,7 +364,8 @@ class FillsTheDisk(Stage):
 
 CLASSES = {
     cls.declaration.name: f"runner_stages:{cls.__name__}"
-    for cls in (Plain, After, Raises, RaisesWrapped, RaisesForADtype, Announces, Exits, Segfaults, Killed, Hangs,
+    for cls in (Plain, LeavesARepro, After, Raises, RaisesWrapped, RaisesForADtype, Announces, Exits, Segfaults,
+                Killed, Hangs,
                 HangsPlainly, HangsInItsCheck, Allocates, AllocatesInChildren, Needy,
                 NeedsPlain, Constrain, Lower, Benchmark, Bisect,
                 Profile, Rejects, Refuses, KernelDiff, Report, Prints, WritesEverywhere, ClosesEverything,
