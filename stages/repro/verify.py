@@ -76,6 +76,39 @@ class Verification:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True)
+class Ending:
+    """How a script ended.
+
+    Attributes:
+        code: its exit code, the negative number of a signal, or None where time ran out or it could not be started.
+        output: what it printed, errors too.
+        not_started: why it could not be started; empty where it was.
+    """
+
+    code: int | None
+    output: str
+    not_started: str = ""
+
+
+def ran(item: Script, *, timeout_s: float = TIMEOUT_S) -> Ending:
+    """Run a script as :func:`verify` does, without a judgement; its line and its tensors' bytes are not looked at.
+
+    Args:
+        item: the script.
+        timeout_s: seconds after which it is killed, with the processes that it started.
+    """
+    with tempfile.TemporaryDirectory(prefix="repro-") as folder:
+        file = Path(folder) / "repro.py"
+        file.write_text(item.text, encoding="utf-8")
+        try:
+            for other in item.beside:
+                shutil.copy(other, folder)
+            return Ending(*_run(file, timeout_s, item.packages))
+        except OSError as error:  # no process could be started, e.g. for want of memory
+            return Ending(None, "", f"not run: {error}")
+
+
 def verify(
     scripts: Sequence[Script], *, timeout_s: float = TIMEOUT_S, jobs: int = JOBS, max_bytes: int = MAX_BYTES
 ) -> list[Verification]:
@@ -101,17 +134,9 @@ def _verified(item: Script, timeout_s: float, max_bytes: int) -> Verification:
     if item.nbytes > max_bytes:
         return Verification(False, f"not run: its tensors take {item.nbytes:,} bytes, more than {max_bytes:,}")
     began = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="repro-") as folder:
-        file = Path(folder) / "repro.py"
-        file.write_text(item.text, encoding="utf-8")
-        try:
-            for other in item.beside:
-                shutil.copy(other, folder)
-            code, output = _run(file, timeout_s, item.packages)
-        except OSError as error:  # no process could be started, e.g. for want of memory
-            return Verification(False, f"not run: {error}")
+    ending = ran(item, timeout_s=timeout_s)
     seconds = time.perf_counter() - began
-    return Verification((reason := _reason(code, output, item.line, timeout_s)) == "", reason, seconds)
+    return Verification((reason := _reason(ending, item.line, timeout_s)) == "", reason, seconds)
 
 
 def _run(file: Path, timeout_s: float, packages: Sequence[str]) -> tuple[int | None, str]:
@@ -142,10 +167,11 @@ def _environment(packages: Sequence[str] = ()) -> dict[str, str]:
     return environment
 
 
-def _reason(code: int | None, output: str, line: str, timeout_s: float) -> str:
+def _reason(ending: Ending, line: str, timeout_s: float) -> str:
+    code = ending.code
     if code is None:
-        return f"timed out after {timeout_s:g} s"
-    lines = [text.strip() for text in output.splitlines() if text.strip()]
+        return ending.not_started or f"timed out after {timeout_s:g} s"
+    lines = [text.strip() for text in ending.output.splitlines() if text.strip()]
     last = (lines[-1] if lines else "it printed nothing")[:_SAID]
     if code == REPRODUCED and line in lines:
         return ""
