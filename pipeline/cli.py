@@ -18,7 +18,7 @@ from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.folder import StoredFolder
 from inductor_debug.pipeline.directory.summary import parts_of
 from inductor_debug.pipeline.query import check_command as checks
-from inductor_debug.pipeline.query import comparison, trust
+from inductor_debug.pipeline.query import comparison, repro_command, trust
 from inductor_debug.pipeline.run import entry, restoring
 from inductor_debug.pipeline.run.compiled_by import flat, made_with_missing
 from inductor_debug.pipeline.streams import steady_streams
@@ -278,6 +278,28 @@ def compare_command(
     found = comparison.compare(comparison.runs_of(runs))
     _print_analysis(found, {}, rows, output)
     return 0
+
+
+@app.command(
+    "repro",
+    help="List the scripts that show a run's failures, or a sweep's by failure; print one, run it, tell whose failure "
+    "it is, or write a test or a bug report. Exit code of --run: 0 it shows, 1 it does not, 3 it could not run.",
+)
+def repro_command_(
+    run: Annotated[Path, typer.Argument(help="a run's folder, or one that holds runs")],
+    name: Annotated[str, typer.Argument(help="path, file name, or start of the fingerprint of a script")] = "",
+    execute: Annotated[bool, typer.Option("--run", help="run the script in a fresh process; asks first")] = False,
+    owner: Annotated[
+        bool,
+        typer.Option("--owner", help="run its program through each layer of the compiler; asks first"),
+    ] = False,
+    export: Annotated[repro_command.Export | None, typer.Option("--export", help="a test, or a bug report")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="file for --export; by default it is printed")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="don't ask before the script is executed")] = False,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    asked = repro_command.Asked(run, name, execute, owner, export, out, yes, output is Format.JSON)
+    return repro_command.answer(asked)
 
 
 def _print_analysis(found: analysis.Analysis, about: dict[str, str], rows: int | None, output: Format) -> None:

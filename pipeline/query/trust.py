@@ -34,16 +34,30 @@ def confirm(run: str, named: Sequence[str], yes: bool) -> None:
         yes: True where the command line has ``--yes``.
     """
     what = f"executes what its configuration names: {', '.join(named)}" if named else "names no callable"
-    sys.stderr.write(f"{run}: {what}.\n")
+    ask(f"{run}: {what}.", "Run it again?", f"rerun {run}", yes)
+
+
+def ask(told: str, question: str, command: str, yes: bool) -> None:
+    """Say what is about to be executed, and ask; UserError where the answer is no, or nobody is there.
+
+    Args:
+        told: what is executed.
+        question: what is asked.
+        command: of ``inductor-debug``, without ``--yes``.
+        yes: True where the command line has ``--yes``.
+    """
+    sys.stderr.write(f"{told}\n")
     if yes:
         return
-    again = f"Try: inductor-debug rerun {run} --yes"
+    name, again = command.partition(" ")[0], f"Try: inductor-debug {command} --yes"
     if sys.stdin is None or not sys.stdin.isatty():
-        raise UserError(f"rerun: got no answer, for this is no terminal; valid: --yes, if you trust this run.\n{again}")
-    sys.stderr.write("Run it again? [y/N] ")
+        raise UserError(
+            f"{name}: got no answer, for this is no terminal; valid: --yes, if you trust this run.\n{again}"
+        )
+    sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UserError(f"rerun: nothing was run; valid: the answer yes.\n{again}")
+        raise UserError(f"{name}: nothing was run; valid: the answer yes.\n{again}")
 
 
 def _targets(node: Any, key: str) -> Iterator[tuple[str, str]]:

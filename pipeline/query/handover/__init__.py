@@ -1,0 +1,1 @@
+"""A stored reproduction handed over: who owns the failure, a test of it, a bug report."""
