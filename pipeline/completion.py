@@ -21,6 +21,7 @@ from inductor_debug.pipeline.config.help import GROUPS, options
 from inductor_debug.pipeline.config.keys import selected_stages
 from inductor_debug.pipeline.config.schema_fields import field_of, leaves
 from inductor_debug.pipeline.directory import store
+from inductor_debug.stages.artifacts.files import REPRO
 from inductor_debug.stages.backends.plugins import installed_adapters
 from inductor_debug.stages.registry import declared
 from inductor_debug.stages.settings import BUILT_IN
@@ -130,12 +131,19 @@ def _commands(words: Sequence[str], current: str, app: "Typer") -> list[str]:
         return ["--help", *(name for parameter in parameters for name in parameter.options)]
     if command == "rerun" and given:
         return overrides(given[1:], current)
+    if command == "repro" and given:
+        return _scripts(given[0])
     found = [choice for parameter in parameters if not parameter.options for choice in parameter.choices]
     if any(parameter.runs for parameter in parameters):
         found += _runs(given)
     if command == "check":
         found += [word for word in overrides(given, current) if word.startswith(("accel=", "accel."))]
     return found
+
+
+def _scripts(run: str) -> list[str]:
+    """The file names of a run's reproductions."""
+    return [path.name for path in (store.locate(Path(run)) / REPRO.folder).glob("*.py")]
 
 
 def _runs(given: Sequence[str]) -> list[str]:

@@ -35,6 +35,7 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
     "one's own YAML": ("inductor-debug run --config-dir my_conf accel=my_", ["my_chip "], []),
     "a stored run": ("inductor-debug show outputs/2026", ["outputs/2026-01-02/one-run "], []),
     "overrides of a rerun": ("inductor-debug rerun outputs/2026-01-02/one-run accel=warn1", ["warn16 "], []),
+    "a run's script": ("inductor-debug repro outputs/2026-01-02/one-run mini", ["minified-g0.forward-relu.py "], []),
     "a profile to check against": ("inductor-debug check RUN accel=strict", ["strict16 ", "strict8 "], []),
     "an option's value": ("inductor-debug analyze --type kern", ["kernels "], ["json "]),
     "an open quote": ("inductor-debug run 'model=res", ["model=resnet18 "], []),
@@ -50,6 +51,8 @@ def workplace(tmp_path: Path) -> Path:
     run.mkdir(parents=True)
     (run / "run.log").touch()
     (run / "summary.json").write_text("{}")
+    (run / "repros").mkdir()
+    (run / "repros/minified-g0.forward-relu.py").touch()
     return tmp_path
 
 
