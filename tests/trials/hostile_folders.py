@@ -63,6 +63,7 @@ def commands(run: Path, good: Path, out: Path) -> list[list[str]]:
     found += [["analyze", str(run), "--type", "kernels", "--line", "nets.py:5"]]
     found += [check, [*check, "accel=strict8"], [*check, "max_rank=1"], [*check, "--models"]]
     found += [[*check, "--grid", "alignment=7:9"], [*check, "--format", "json"]]
+    found += [["repro", str(run)], ["repro", str(run.parent), "--format", "json"]]
     return [*found, ["compare", str(run), str(good)], ["compare", str(good), str(run), "--format", "json"]]
 
 

@@ -40,11 +40,19 @@ COLUMNS = (
     "graph,node,target,operand,module,source,rule,effect,severity,measured,limit,cost_bytes,cost_share,message,"
     "suggestion"
 )
+REPRO = '''"""It is wrong."""
+import torch
+
+
+def compiled():
+    return torch.compile(program, backend="inductor")
+'''
 ASKED = [
     ["list", "RUNS"], ["list", "RUNS", "--format", "json"], ["show", "RUN"], ["analyze", "RUN"],
     *(["analyze", "RUN", "--type", kind] for kind in ("constraints", "numerics", "fusion", "kernels", "guards")),
     ["check", "RUN", "--out", "OUT"], ["check", "RUN", "max_rank=1", "--out", "OUT"],
     ["check", "RUN", "--models", "--out", "OUT"], ["compare", "GOOD", "RUN"],
+    ["repro", "RUN"], ["repro", "RUNS", "--format", "json"], ["repro", "RUN", "x.py", "--export", "markdown"],
 ]  # fmt: skip
 
 
@@ -66,9 +74,12 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
              "device": "cpu", "mode": "inference", "overrides": [], "seconds": 4.0}  # fmt: skip
     summary = {"schema": 1, "run": about, "verdict": "passed", "stages": stages, "violations": {"total": 1},
                "numerics": {"compared": 1, "failed": 0, "verdict": "exact"},
-               "benchmark": {"speedup": 1.5, "speedup_ci95": [1.4, 1.6]}}  # fmt: skip
+               "benchmark": {"speedup": 1.5, "speedup_ci95": [1.4, 1.6]},
+               "repros": [{"path": "repros/x.py", "failure_class": "defect", "failure": "defect", "verified": True,
+                           "fingerprint": "a1b2c3d4e5f6", "nodes": 1}]}  # fmt: skip
     write(run, {
-        **FILES, "summary.json": summary, ".hydra/config.yaml": CONFIG, "manifest.json": {"environment": {}},
+        "repros/x.py": REPRO, **FILES,
+        "summary.json": summary, ".hydra/config.yaml": CONFIG, "manifest.json": {"environment": {}},
         "capture/graphs/g0.forward.json": GraphRecord("g0.forward", "forward", nodes).to_json(),
         "capture/breaks.json": [], "capture/recompiles.json": [], "capture/guards.json": [],
         "constrain/violations.csv": f"{COLUMNS}\n{VIOLATION}\n",
