@@ -275,6 +275,16 @@ def test_a_failure_of_dynamo_is_seen_with_eager_already(run: Path) -> None:
     assert str(owner_of(stored(broken), made)) == DYNAMO
 
 
+def test_another_backend_takes_the_programs_arguments_and_not_the_backends_options(run: Path) -> None:
+    text = normalizes(INDUCTOR, "defect").replace("backend='inductor'", "backend='inductor', dynamic=True, mode='x'")
+    made = StoredRepro(open_run(run), record("plain.py", text, "defect"))
+    (run / "repros/plain.py").write_text(text)
+    changed = made.through("aot_eager")
+    assert "    return torch.compile(program, backend='aot_eager', dynamic=True)\n" in changed
+    line = next(line for line in text.splitlines() if "torch.compile(" in line)
+    assert changed == text.replace(line, "    return torch.compile(program, backend='aot_eager', dynamic=True)")
+
+
 @pytest.mark.slow
 def test_a_vendors_failure_shows_in_none_of_torchs_backends(run: Path, capsys: Capture) -> None:
     told = said(capsys, run, "plain.py", "--owner", "--yes")

@@ -22,6 +22,7 @@ from inductor_debug.stages.minify.config import MinifyConfig
 from inductor_debug.stages.minify.engine import Minified
 from inductor_debug.stages.minify.stage import MinifyStage
 from inductor_debug.stages.minify.workers import Workers
+from inductor_debug.stages.repro.fingerprint import fingerprint
 from inductor_debug.stages.settings import BackendConfig, Settings
 
 COLUMNS = 36
@@ -178,3 +179,5 @@ def test_the_stage_leaves_a_verified_script() -> None:
     assert record.path == "repros/minified-g0.forward-relu.py" and record.nodes == 1
     assert record.failure_class == "error" and record.target == "aten.relu.default"
     assert "inject_relu_bug" in result.artifacts[record.path]
+    assert record.failure.startswith("error ") and record.failure in result.artifacts[record.path]
+    assert record.fingerprint == fingerprint(record.failure, "inductor", "torch.ops.aten.relu.default")
