@@ -85,7 +85,8 @@ class Trials:
         if self._store.is_file():
             for line in self._store.read_text(encoding="utf-8").splitlines():
                 entry = json.loads(line)
-                self._known[entry.pop("program")] = _Known(**entry)
+                key = entry.pop("program")
+                self._known[key] = _Known(**entry)
 
     @property
     def _store(self) -> Path:
