@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from inductor_debug.models.stored import parse_csv
+from inductor_debug.stages.artifacts.records import StageRecord
 from inductor_debug.stages.declaration import Declaration
 from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.settings import Settings
@@ -56,6 +57,10 @@ class StageContext:
             (``stages.torch_internals.compiler_options.CompilationOptions``).
         children: environment variables for processes in which a stage measures, without those that the run set only for
             bit reproduction. None where a stage must do all in this process (a debugger, a notebook).
+        earlier: the run's selected stages before this one, with how each ended; empty where there is none.
+        time_s: seconds after which the runner ends a stage; None where it does not.
+        unfinished: a folder that outlives a run which was cut short, for the same configuration started again in the
+            same directory. The runner keeps ``.jsonl`` files of it alone. None where nothing outlives.
     """
 
     settings: Settings
@@ -65,6 +70,9 @@ class StageContext:
     left: "list[StageResult]" = field(default_factory=list)
     compiled_with: "Callable[[CompilationOptions], None]" = lambda options: None
     children: Mapping[str, str] | None = None
+    earlier: Mapping[str, StageRecord] = field(default_factory=dict)
+    time_s: float | None = None
+    unfinished: Path | None = None
 
     def leave(self, artifacts: dict[str, Any], summary: dict[str, Any]) -> None:
         """Store what a failure left, whether the stage then raises or makes a result of it; once an artifact's path.

@@ -63,7 +63,8 @@ class Declaration:
             before them, is a configuration error: a run that checked nothing must not pass.
         by_default: whether it is in the default list, which ``conf/config.yaml`` spells out.
         uses_torch: False for a stage that must run without importing torch.
-        timed: True where its results are times: it runs without what a run sets for bit reproduction alone.
+        timed: True where its results are times: it runs without what a run sets for bit reproduction alone; None where
+            it may run either way, in the process of its neighbours.
         skipped_by_violation: whether a violation of a strict profile skips it.
         summary: its parts of ``summary.json``: key → the record or mapping that stands there before it has run.
         if_broken: what stands in those parts where it crashed, timed out or met a mistake, and said nothing itself.
@@ -80,7 +81,7 @@ class Declaration:
     needs: tuple[str, ...] = ()
     by_default: bool = False
     uses_torch: bool = True
-    timed: bool = False
+    timed: bool | None = False
     skipped_by_violation: bool = False
     summary: Mapping[str, Any] = field(default_factory=dict)
     if_broken: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

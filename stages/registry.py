@@ -39,10 +39,10 @@ def is_ours(stage: Declaration) -> bool:
     return stage.stage.startswith("inductor_debug.stages.")
 
 
-def is_timed(name: str) -> bool:
-    """Whether a stage's results are times; False for one that is not declared here."""
+def is_timed(name: str) -> bool | None:
+    """Whether a stage's results are times; None where either will do, False for one that is not declared here."""
     stage = declared().get(name)
-    return stage is not None and stage.timed
+    return False if stage is None else stage.timed
 
 
 def build_stage(name: str, config: Any, more: Mapping[str, str] = _NONE) -> Stage:

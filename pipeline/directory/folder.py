@@ -11,7 +11,7 @@ from typing import Any
 from inductor_debug.models import stored
 from inductor_debug.models.errors import DamagedError
 from inductor_debug.models.visible import visible
-from inductor_debug.pipeline.directory.names import CACHE_PREFIX, MANIFEST, STAGES
+from inductor_debug.pipeline.directory.names import CACHE_PREFIX, MANIFEST, STAGES, UNFINISHED
 from inductor_debug.stages.artifacts.files import shape_of, table_of
 from inductor_debug.stages.artifacts.records import Manifest
 
@@ -107,4 +107,4 @@ class StoredFolder:
             yield from ((folder / file).relative_to(self.path).as_posix() for file in files)
 
 
-_BOOKKEEPING = (STAGES + "/", CACHE_PREFIX)
+_BOOKKEEPING = (STAGES + "/", CACHE_PREFIX, UNFINISHED + "/")

@@ -8,6 +8,8 @@ STAGES = files.STAGE_RECORD.folder.rstrip("/")
 """Folder of each stage's stored result, from which a new worker and the parent process go on."""
 CACHE_PREFIX = ".cache-"
 """Start of the private cache folder's name; the folder lives as long as the run does."""
+UNFINISHED = ".unfinished"
+"""Folder of what stages know of work that was cut short: the same configuration started again goes on from it."""
 RESERVE = ".reserve"
 HYDRA = ".hydra"
 LOG = "run.log"
@@ -19,4 +21,4 @@ MARKS = (HYDRA, STAGES, LOG, SUMMARY, MANIFEST, CONFIGURATION_ERROR)
 
 def own_names() -> tuple[str, ...]:
     """Files and folders that a run writes; what else is there is the user's."""
-    return (OWNER, RESERVE, *MARKS, files.REPRO.folder.rstrip("/"), *declared())
+    return (OWNER, RESERVE, UNFINISHED, *MARKS, files.REPRO.folder.rstrip("/"), *declared())

@@ -37,6 +37,7 @@ from inductor_debug.pipeline.directory.names import (
     STAGES,
     SUMMARY,
     SWEEP_OWNER,
+    UNFINISHED,
     own_names,
 )
 from inductor_debug.pipeline.directory.removal import files_below, others_below, remove_files, remove_trees
@@ -147,8 +148,8 @@ def claim_run(directory: Path, configuration: str, *, overwrite: bool = False, s
             known = stored_fingerprint(path) if before is None else before.configuration
             if not overwrite and known != configuration:
                 raise _holds_another(path, "run", "hydra.run.dir", known)
-            _remove_run(path, before, listed=not overwrite)
-        left = sorted(name for name in files_below(path, own) if name != OWNER)
+            _remove_run(path, before, listed=not overwrite, same=known == configuration)
+        left = sorted(name for name in files_below(path, own) if name.split("/")[0] not in (OWNER, UNFINISHED))
         owner = dataclasses.replace(Owner.now(configuration), not_ours=left)
         _write_owner(lock, owner)
     return Claim(path, owner, lock, own)
@@ -294,17 +295,21 @@ def _write_owner(lock: int, owner: Owner) -> None:
         raise
 
 
-def _remove_run(path: Path, before: Owner | None, *, listed: bool = False) -> None:
+def _remove_run(path: Path, before: Owner | None, *, listed: bool = False, same: bool = False) -> None:
     """Remove what an earlier run wrote. What lists its files goes last, so that a removal cut short can be repeated.
 
     Args:
         listed: of a run without an owner's record, which does not tell the user's files from its own, remove only what
             its manifest lists, where it left one.
+        same: the configuration is the same: what is known of work that was cut short stays.
     """
     remove_trees(path, CACHE_PREFIX)
+    unfinished = set(files_below(path, (UNFINISHED,)))
+    if not same:
+        remove_files(path, sorted(unfinished))
     records = [name for name in files_below(path, (STAGES,)) if name.endswith(".json")]
     always = [RESERVE, LOG, SUMMARY, CONFIGURATION_ERROR, *(f"{HYDRA}/{name}.yaml" for name in _HYDRA_FILES)]
-    last = {*records, OWNER, MANIFEST}
+    last = {*records, OWNER, MANIFEST, *unfinished}
     remove_files(path, [name for name in [*_written(path, before, listed), *always] if name not in last])
     remove_files(path, [*records, MANIFEST])
 

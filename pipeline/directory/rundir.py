@@ -22,6 +22,7 @@ from inductor_debug.pipeline.directory.names import (
     OWNER,
     RESERVE,
     STAGES,
+    UNFINISHED,
     own_names,
 )
 from inductor_debug.pipeline.directory.ownership import Claim, holds_run, read_owner
@@ -103,7 +104,7 @@ class RunDirectory:
     def names(self, prefix: str = "") -> list[str]:
         """Stored paths that start with ``prefix``, sorted; the runner's own bookkeeping is left out, and so is what was
         there before the run."""
-        own = (STAGES + "/", CACHE_PREFIX, OWNER, RESERVE)
+        own = (STAGES + "/", CACHE_PREFIX, UNFINISHED + "/", OWNER, RESERVE)
         stored = {name for name in self._files() if not name.startswith(own)} - self._not_ours
         return sorted(name for name in stored | set(self.overlay) if name.startswith(prefix))
 
@@ -146,11 +147,20 @@ class RunDirectory:
         found = set(files_below(self.path, tops)) - self._not_ours
         remove_files(self.path, [name for name in found if re.fullmatch(r"\..*\.tmp", PurePosixPath(name).name)])
 
+    @property
+    def unfinished(self) -> Path:
+        """Folder of what stages know of work that was cut short."""
+        return self.path / UNFINISHED
+
+    def tidy_unfinished(self) -> None:
+        """Of work that was cut short, keep what is known: the ``.jsonl`` files."""
+        remove_files(self.path, [name for name in files_below(self.path, (UNFINISHED,)) if not name.endswith(".jsonl")])
+
     def sha256(self) -> dict[str, str]:
         """Relative path → SHA-256 of every file of the run but the manifest, sorted by path."""
         stored = (name for record in self.stage_records().values() for name in record.artifacts)
         names = {*files_below(self.path, self._own), *files_below(self.path, stored)}
-        names -= {MANIFEST, RESERVE} | self._not_ours
+        names -= {MANIFEST, RESERVE, *files_below(self.path, (UNFINISHED,))} | self._not_ours
         return {name: _file_sha256(self.path / name) for name in sorted(names)}
 
     def discard(self) -> None:

@@ -34,6 +34,7 @@ class Plan:
         stage_classes: stages beyond the registry's, name → ``"module:Class"``.
         memory_limit: bytes of private writable memory the process may have, or None.
         log_limit: bytes that the run's log may have, or None.
+        timeout_s: seconds that a stage may take, or None.
         began: when the run started, seconds since the epoch.
         described: what the manifest is to say, as far as it is known.
         compiled_by: what compiles it, as far as it is known.
@@ -51,6 +52,7 @@ class Plan:
     stage_classes: dict[str, str] = field(default_factory=dict)
     memory_limit: int | None = None
     log_limit: int | None = None
+    timeout_s: float | None = None
     began: float = field(default_factory=time.time)
     described: RunDescription | None = None
     compiled_by: CompiledBy = field(default_factory=CompiledBy)
@@ -78,11 +80,12 @@ _RECORDS = {"run": Run, "described": RunDescription | None, "compiled_by": Compi
 
 def batch_of(remaining: list[str], reproduction: typing.Sequence[str]) -> list[str]:
     """The stages at the head of ``remaining`` that can share a process: timed ones take none with variables that a run
-    sets for bit reproduction alone. The report does not care."""
+    sets for bit reproduction alone. Some stages do not care."""
     if not reproduction:
         return list(remaining)
-    timed = is_timed(remaining[0])
-    others = [index for index, name in enumerate(remaining) if name != ALWAYS_LAST and is_timed(name) != timed]
+    kinds = [is_timed(name) for name in remaining]
+    timed = next((kind for kind in kinds if kind is not None), None)
+    others = [index for index, kind in enumerate(kinds) if kind not in (timed, None)]
     return remaining[: others[0]] if others else list(remaining)
 
 

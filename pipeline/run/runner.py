@@ -190,6 +190,7 @@ class Runner:
             stage_classes=dict(stage_classes or {}),
             memory_limit=self.memory_limit,
             log_limit=self.log_limit,
+            timeout_s=self.options.timeout_s,
             reproduction=list(self.reproduction),
             began=began,
             expected=expected,
@@ -215,6 +216,7 @@ class Runner:
         finally:
             self.interruption.at_once = False
             self.rundir.remove_caches()
+            self.rundir.tidy_unfinished()
         code = self._finish()
         if interrupted is not None:
             raise interrupted
@@ -228,7 +230,7 @@ class Runner:
             self.interruption.check()
             before = len(self.plan.remaining)
             self.plan.batch = batch_of(self.plan.remaining, self.plan.reproduction)
-            self._run_worker(self.environment | ({} if is_timed(self.plan.batch[0]) else self.reproduction))
+            self._run_worker(self.environment | ({} if any(map(is_timed, self.plan.batch)) else self.reproduction))
             self._forget_finished()
             self.plan.preflight = False
             assert len(self.plan.remaining) < before, "every worker finishes a stage or is blamed for one"
@@ -272,12 +274,12 @@ class Runner:
         if session.ending is not None:
             self._blame(session.stage, session.stage_seconds, *session.ending)
 
-    def _blame(self, stage: str, seconds: float, status: str, message: str) -> None:
+    def _blame(self, stage: str, seconds: float, status: str, message: str, cause: str) -> None:
         """Record a worker's end with the stage that ran; one that ended between two stages costs none of them."""
         records = self.rundir.stage_records()
         unfinished = [name for name in self.plan.remaining if name not in records]
         if stage in unfinished:
-            self._record(stage, status, seconds, message)
+            self._record(stage, status, seconds, message, cause)
         elif unfinished == self.plan.remaining:
             when = "while the stages were being checked" if stage == PREFLIGHT else "before the stage started"
             self._record(unfinished[0], status, seconds, f"{when}: {message}")
@@ -288,8 +290,8 @@ class Runner:
         records = self.rundir.stage_records()
         self.plan.remaining = [name for name in self.plan.remaining if name not in records]
 
-    def _record(self, name: str, status: str, seconds: float, message: str) -> None:
-        self.rundir.store_stage(StageRecord(name, status, round(seconds, 3), message))
+    def _record(self, name: str, status: str, seconds: float, message: str, cause: str = "") -> None:
+        self.rundir.store_stage(StageRecord(name, status, round(seconds, 3), message, cause=cause))
         logger.error("%s %s: %s", name, status, message)
 
     def _record_rest(self, message: str, rest: str) -> None:

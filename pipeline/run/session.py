@@ -6,6 +6,7 @@ import logging
 import os
 import secrets
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -59,7 +60,7 @@ class WorkerSession:
     Attributes:
         stage: the stage that runs, or "preflight", or "" between stages.
         stage_seconds: how long it has run.
-        ending: (status, message) where the worker did not end well, for the stage that ran.
+        ending: (status, message, cause) where the worker did not end well, for the record of the stage that ran.
         rejected: the message of a configuration error.
         devices: what torch found.
         compiled_by: what the worker told of it, or None.
@@ -72,7 +73,7 @@ class WorkerSession:
         self.stage = PREFLIGHT
         self.stage_began = time.monotonic()
         self.stage_seconds = 0.0
-        self.ending: tuple[str, str] | None = None
+        self.ending: tuple[str, str, str] | None = None
         self.rejected: str | None = None
         self.devices: TorchFound | None = None
         self.compiled_by: CompiledBy | None = None
@@ -138,8 +139,10 @@ class WorkerSession:
 
     def _note_exit(self) -> None:
         if not self._over:
-            death = describe_death(self.process.returncode, memory_limit=self.memory_limit, peak=self.watch.peak)
-            self.ending = (summary.CRASHED, death)
+            code = self.process.returncode
+            death = describe_death(code, memory_limit=self.memory_limit, peak=self.watch.peak)
+            outside = code >= 0 or -code == signal.SIGKILL
+            self.ending = (summary.CRASHED, death, "" if outside else f"signal {-code}")
 
     def _stopped_for_time(self) -> bool:
         if self.stage_seconds < self.timeout_s:
@@ -147,7 +150,7 @@ class WorkerSession:
         self.watch.end(dump_stacks=True)
         self._receive(0.0)
         text = f"timed out: still running after runner.timeout_s={self.timeout_s:g}; the stacks are in run.log"
-        self.ending = (summary.TIMED_OUT, text)
+        self.ending = (summary.TIMED_OUT, text, "hang")
         return True
 
     def _stopped_for_memory(self) -> bool:
@@ -157,7 +160,7 @@ class WorkerSession:
         self.watch.end()
         limit = format_bytes(self.memory_limit)
         text = f"ran out of memory: the worker used {format_bytes(used)}, runner.memory_limit is {limit}"
-        self.ending = (summary.CRASHED, text)
+        self.ending = (summary.CRASHED, text, "")
         return True
 
     def _receive(self, timeout: float) -> bool:

@@ -13,7 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inductor_debug.models.errors import ConfigurationError, UserError, is_out_of_memory, mistake_in, root_cause
+from inductor_debug.models.errors import (
+    ConfigurationError,
+    UserError,
+    is_out_of_memory,
+    mistake_in,
+    root_cause,
+    wrapped,
+)
 from inductor_debug.models.torch_text import is_about_dtype
 from inductor_debug.models.units import format_bytes
 from inductor_debug.pipeline.config.imports import arrange_path
@@ -79,6 +86,8 @@ class Worker:
             progress=lambda text: self.emit(Progress(self.current, text)),
             compiled_with=self._tell_options,
             children={key: os.environ[key] for key in os.environ if key not in plan.reproduction} if isolated else None,
+            time_s=plan.timeout_s if isolated else None,
+            unfinished=self.directory.unfinished,
         )
         self.stages: dict[str, Stage] = {}
         self.current = ""
@@ -216,6 +225,9 @@ class Worker:
             return
         if name == ALWAYS_LAST:
             self._show_preliminary_summary()
+        records = self.directory.stage_records()
+        order = list(self.plan.stages)
+        self.context.earlier = {before: records[before] for before in order[: order.index(name)] if before in records}
         began, told = time.perf_counter(), len(self.context.left)
         try:
             result = stage.run(self.context)
@@ -225,7 +237,8 @@ class Worker:
             message = self._crash(name, error) if mistake is None else f"not established: {mistake}"
             result = self._with_left(StageResult("failed"), told)
             status = CRASHED if mistake is None else FAILED
-            self._record(name, status, time.perf_counter() - began, message, result, mistake)
+            cause = "" if mistake is not None or is_no_resource(error) else cause_of(error)
+            self._record(name, status, time.perf_counter() - began, message, result, mistake, cause)
         else:
             result = self._with_left(result, told)
             self._record(name, result.status, time.perf_counter() - began, result.message, result)
@@ -264,8 +277,9 @@ class Worker:
         message: str,
         result: StageResult | None = None,
         mistake: UserError | None = None,
+        cause: str = "",
     ) -> None:
-        """Store a stage's record and tell of it; ``mistake``: one in the configuration that only running could tell."""
+        """Store a stage's record and tell of it; ``mistake`` and ``cause`` as of :class:`StageRecord`."""
         result = result or StageResult("skipped")
         summary, message = self._recognized(result.summary, message)
         record = StageRecord(
@@ -277,6 +291,7 @@ class Worker:
             digest=result.digest,
             artifacts=sorted(result.artifacts),
             mistake=None if mistake is None else str(mistake),
+            cause=cause,
         )
         try:
             self.directory.store_stage(record)
@@ -313,6 +328,16 @@ class Worker:
         summary = build_summary(self.plan.run, self.plan.stages, records, seconds, self.plan.compiled_by)
         overlay = {SUMMARY: summary, MANIFEST: self.plan.described}
         self.context.artifacts = RunDirectory(self.directory.path, overlay, identity=self.directory.identity)
+
+
+def cause_of(error: BaseException) -> str:
+    """``error TYPE…``: types of the error and of what it wraps, as :class:`StageRecord` has them."""
+    return " ".join(["error", *(type(item).__name__ for item in wrapped(error))])
+
+
+def is_no_resource(error: BaseException) -> bool:
+    """Whether memory or the disk ran out."""
+    return is_out_of_memory(error) or is_no_space(error)
 
 
 def headline(error: BaseException) -> str:

@@ -58,6 +58,9 @@ class StageRecord:
         digest: artifact → its columns or keys that must repeat; empty for all.
         artifacts: relative paths.
         mistake: one in the configuration that only running could tell.
+        cause: what ended it where it came to no result: ``error TYPE…`` (of the exception, then of what it wraps),
+            ``signal NUMBER`` or ``hang``; empty where it came to one, and where memory, the disk, a mistake or an
+            interruption ended it.
         identity: of the run.
     """
 
@@ -69,6 +72,7 @@ class StageRecord:
     digest: dict[str, list[str]] = field(default_factory=dict)
     artifacts: list[str] = field(default_factory=list)
     mistake: str | None = None
+    cause: str = ""
     identity: str = ""
 
     def entry(self) -> StageEntry:

@@ -10,4 +10,5 @@ DECLARATION = Declaration(
     order=100,
     by_default=True,
     uses_torch=False,
+    timed=None,
 )

@@ -233,6 +233,23 @@ class Profile(Surroundings):
     declaration = _declared("profile")
 
 
+class Recalls(Stage):
+    """Says how the stages before it ended, and what an earlier run left it; is killed where it was left nothing."""
+
+    declaration = _declared("recalls")
+
+    def run(self, context: StageContext) -> StageResult:
+        told = {name: [record.status, record.cause] for name, record in context.earlier.items()}
+        assert context.unfinished is not None
+        folder = context.unfinished / "recalls"
+        left = sorted(path.name for path in folder.rglob("*"))
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("known.jsonl", "large.pt"):
+            (folder / name).write_text("1")
+        (folder / "known.jsonl").unlink() if left else None
+        return StageResult("passed", "", {"recalls/told.json": {"told": told, "left": left, "time_s": context.time_s}})
+
+
 class Rejects(Stage):
     declaration = _declared("rejects")
 
@@ -367,7 +384,7 @@ CLASSES = {
     for cls in (Plain, LeavesARepro, After, Raises, RaisesWrapped, RaisesForADtype, Announces, Exits, Segfaults,
                 Killed, Hangs,
                 HangsPlainly, HangsInItsCheck, Allocates, AllocatesInChildren, Needy,
-                NeedsPlain, Constrain, Lower, Benchmark, Bisect,
+                NeedsPlain, Recalls, Constrain, Lower, Benchmark, Bisect,
                 Profile, Rejects, Refuses, KernelDiff, Report, Prints, WritesEverywhere, ClosesEverything,
                 LowersRecursionLimit, LeavesADaemon, FillsTheDisk)
 }  # fmt: skip
