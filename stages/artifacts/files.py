@@ -13,6 +13,7 @@ from inductor_debug.stages.artifacts.kinds import File, Json, RecordTable, Table
 from inductor_debug.stages.artifacts.localization import NodeRow
 from inductor_debug.stages.artifacts.lowering import EmulationFacts, Lowering, MappedNodes, Provenance
 from inductor_debug.stages.artifacts.measurements import Machine, ProfileFacts
+from inductor_debug.stages.artifacts.minimization import MinifiedRecord
 from inductor_debug.stages.artifacts.records import (
     BreakRecord,
     CapturedGuard,
@@ -103,6 +104,8 @@ MACHINE = Json("benchmark/environment.json", Machine)
 
 BISECTION = Json("bisect/bisect.json", BisectionRecord)
 PROBES = Table("bisect/probes.csv", ProbeRow)
+
+MINIFIED = Json("minify/minified.json", MinifiedRecord)
 
 PROFILE = Json("profile/summary.json", ProfileFacts)
 PROFILE_TABLES = {

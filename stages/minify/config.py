@@ -14,5 +14,5 @@ class MinifyConfig:
         limit_s: seconds that one program may take to be compiled and run before it is taken to hang.
     """
 
-    budget_s: float = real(600.0, above=0)
+    budget_s: float = real(120.0, above=0)
     limit_s: float = real(60.0, above=0)

@@ -1,12 +1,15 @@
 """What the minify stage declares of itself."""
 
-from inductor_debug.stages.declaration import Declaration
+from inductor_debug.stages.declaration import Declaration, Section
 from inductor_debug.stages.minify.config import MinifyConfig
 
 DECLARATION = Declaration(
     name="minify",
     stage="inductor_debug.stages.minify.stage:MinifyStage",
     options=MinifyConfig,
-    order=45,
+    order=90,
+    by_default=True,
+    timed=None,
     skipped_by_violation=True,
+    sections=(Section("minified", "inductor_debug.stages.minify.section:MinifiedSection", place=45),),
 )

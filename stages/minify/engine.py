@@ -135,7 +135,8 @@ def _nothing(search: "_Search") -> str:
     if trials.cut:
         return "Not established: the budget was spent before the first program came to an end. Try: a larger budget_s"
     why = f" The last that could not run: {trials.refused}" if trials.refused else ""
-    return f"No failure: of {counted(search.graphs, 'graph')} none shows one as a program of its own.{why}"
+    other = f" One shows another than was met: {trials.other}." if trials.other else ""
+    return f"No failure: of {counted(search.graphs, 'graph')} none shows it as a program of its own.{other}{why}"
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,7 @@ def minimized(
             start, failure = _hanging(operations, trials, start, times)
         if failure is not None and wanted(failure):
             break
+        trials.other = failure.text if failure is not None else trials.other
     else:
         return None
     trials.hangs = failure.kind == HANG

@@ -54,6 +54,7 @@ class Trials:
         executed: how many programs ran.
         refused: why the last program was none that torch itself runs.
         output: what the last one printed if it showed a failure, the end of it.
+        other: a failure that is not looked for, which a whole graph shows.
         cut: whether a program was ended by the budget, before it could be said to hang.
         repeats: how often one runs at most until it shows a failure that does not show each time.
         hangs: whether the failure that is looked for is a hang: see :meth:`usual_s`.
@@ -63,7 +64,7 @@ class Trials:
         self, workers: Workers, judge: Judge, *, limit_s: float = 60.0, budget_s: float = math.inf
     ) -> None:  # fmt: skip
         self.judge, self.limit_s = judge, limit_s
-        self.executed, self.repeats, self.refused, self.output = 0, 1, "", ""
+        self.executed, self.repeats, self.refused, self.output, self.other = 0, 1, "", "", ""
         self.cut = self.hangs = False
         self._until, self._ended = time.monotonic() + budget_s, (0, 0.0)
         self._workers, self._folder = workers, Path()

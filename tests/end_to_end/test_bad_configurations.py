@@ -21,7 +21,7 @@ USER_YAML = {
     "backend/wrong_type.yaml": "name: mine\ninductor: fast\n",
     "experiment/broken.yaml": "# @package _global_\ndtypo: float16\n",
 }
-STAGES = ["capture", "constrain", "lower", "kerneldiff", "benchmark", "report"]
+STAGES = ["capture", "constrain", "lower", "kerneldiff", "benchmark", "minify", "report"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 MODELS = ["bert", "resnet18", "ssm", "huggingface", "torchvision", "custom"]
 

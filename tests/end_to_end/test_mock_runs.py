@@ -101,7 +101,7 @@ def test_a_strict_violation_leaves_repros_that_run_anywhere(
     finished = run(*SMALL, "accel=mock", "accel.denied=[aten.convolution]", "stages.constrain.verified_repros=1")
     assert finished.code == 1
     skipped = [name for name, status in finished.statuses().items() if status == "skipped"]
-    assert skipped == ["lower", "kerneldiff", "benchmark"]
+    assert skipped == ["lower", "kerneldiff", "benchmark", "minify"]
     repros = finished.summary["repros"]
     assert [(row["target"], row["verified"]) for row in repros] == [("torch.nn.functional.conv1d", True)]
     for row in repros:
@@ -111,7 +111,7 @@ def test_a_strict_violation_leaves_repros_that_run_anywhere(
     done = subprocess.run(
         [sys.executable, "-P", file], cwd=tmp_path, env={}, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == 0, done.stderr
     assert done.stdout == "VIOLATION operation measured=torch.nn.functional.conv1d limit=aten.convolution\n"
     page = (finished.directory / "report/report.html").read_text()
     assert all(row["path"] in page for row in repros) and "violation:operation" in page

@@ -166,7 +166,7 @@ def test_strict_violation_fails_and_skips_the_rest(run: Callable[..., Finished])
     assert finished.code == 1
     statuses = finished.statuses()
     assert statuses["constrain"] == "failed"
-    assert {statuses[name] for name in ("lower", "kerneldiff", "benchmark")} == {"skipped"}
+    assert {statuses[name] for name in ("lower", "kerneldiff", "benchmark", "minify")} == {"skipped"}
     assert statuses["report"] == "passed" and (finished.directory / "report/report.html").exists()
 
 

@@ -68,11 +68,11 @@ def test_ours_are_in_the_order_in_which_they_run_and_claim_nothing_twice() -> No
         "constrain",
         "lower",
         "kerneldiff",
-        "minify",
         "bisect",
         "benchmark",
         "profile",
         "guards",
+        "minify",
         "report",
     ]
     assert [name for name in declared() if name in known] == known

@@ -30,7 +30,7 @@ def test_defaults_are_those_of_the_contract() -> None:
     assert (config.model.name, config.accel.name, config.backend.name) == ("resnet18", "none", "inductor")
     assert (config.dtype, config.device, config.mode, config.seed) == ("float32", "cpu", "inference", 0)
     assert (config.model.batch_size, config.model.sequence_length, config.model.image_size) == (1, 128, 224)
-    assert list(config.stages) == ["capture", "constrain", "lower", "kerneldiff", "benchmark", "report"]
+    assert list(config.stages) == ["capture", "constrain", "lower", "kerneldiff", "benchmark", "minify", "report"]
     defaults = {name: stage.options for name, stage in declared().items() if stage.by_default}
     assert {name: type(options) for name, options in config.stages.items()} == defaults
 
@@ -40,7 +40,7 @@ def test_defaults_are_those_of_the_contract() -> None:
     [
         (["stages=[report,capture]"], ["report", "capture"]),
         (["stages=[capture]", "+stages=benchmark"], ["capture", "benchmark"]),
-        (["~stages.benchmark"], ["capture", "constrain", "lower", "kerneldiff", "report"]),
+        (["~stages.benchmark"], ["capture", "constrain", "lower", "kerneldiff", "minify", "report"]),
     ],
 )
 def test_the_stage_list_is_selected_ordered_appended_and_removed(overrides: list[str], selected: list[str]) -> None:

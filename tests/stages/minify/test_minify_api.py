@@ -15,7 +15,7 @@ import torch
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.stages.artifacts.records import ReproRecord
+from inductor_debug.stages.artifacts.records import ReproRecord, StageRecord
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.minify.api import minify
 from inductor_debug.stages.minify.config import MinifyConfig
@@ -169,10 +169,12 @@ def test_what_can_not_be_meant_is_told(options: dict[str, Any], message: str) ->
         minify(Net().eval(), (torch.randn(6, 16),), **options)
 
 
-def test_the_stage_leaves_a_verified_script() -> None:
+def test_the_stage_leaves_a_verified_script_and_nothing_unfinished(tmp_path: Path) -> None:
     case = Case.of(Net().eval(), (torch.randn(6, 16),), {}, "inference")
     backend = BackendConfig("inductor", inductor={"cpp": {"inject_relu_bug_TESTING_ONLY": "compile_error"}})
-    context = StageContext(Settings(ModelConfig("net"), backend=backend), MemoryArtifacts(), {"case": case})
+    met = {"lower": StageRecord("lower", "crashed", 1.0, "", cause="error InductorError CppCompileError")}
+    settings = Settings(ModelConfig("net"), backend=backend)
+    context = StageContext(settings, MemoryArtifacts(), {"case": case}, earlier=met, unfinished=tmp_path / "unfinished")
     result = MinifyStage(MinifyConfig()).run(context)
     (record,) = result.summary["repros"]
     assert result.status == "passed" and isinstance(record, ReproRecord) and record.verified, result.message
@@ -181,3 +183,6 @@ def test_the_stage_leaves_a_verified_script() -> None:
     assert "inject_relu_bug" in result.artifacts[record.path]
     assert record.failure.startswith("error ") and record.failure in result.artifacts[record.path]
     assert record.fingerprint == fingerprint(record.failure, "inductor", "torch.ops.aten.relu.default")
+    stored = result.artifacts["minify/minified.json"]
+    assert (stored.stage, stored.expected, stored.verified) == ("lower", "error CppCompileError", True)
+    assert not (tmp_path / "unfinished").exists()
