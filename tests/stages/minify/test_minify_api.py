@@ -172,7 +172,7 @@ def test_what_can_not_be_meant_is_told(options: dict[str, Any], message: str) ->
 def test_the_stage_leaves_a_verified_script_and_nothing_unfinished(tmp_path: Path) -> None:
     case = Case.of(Net().eval(), (torch.randn(6, 16),), {}, "inference")
     backend = BackendConfig("inductor", inductor={"cpp": {"inject_relu_bug_TESTING_ONLY": "compile_error"}})
-    met = {"lower": StageRecord("lower", "crashed", 1.0, "", cause="error InductorError CppCompileError")}
+    met = {"lower": StageRecord("lower", "crashed", 1.0, "", cause="error CppCompileError CalledProcessError")}
     settings = Settings(ModelConfig("net"), backend=backend)
     context = StageContext(settings, MemoryArtifacts(), {"case": case}, earlier=met, unfinished=tmp_path / "unfinished")
     result = MinifyStage(MinifyConfig()).run(context)
@@ -184,5 +184,5 @@ def test_the_stage_leaves_a_verified_script_and_nothing_unfinished(tmp_path: Pat
     assert record.failure.startswith("error ") and record.failure in result.artifacts[record.path]
     assert record.fingerprint == fingerprint(record.failure, "inductor", "torch.ops.aten.relu.default")
     stored = result.artifacts["minify/minified.json"]
-    assert (stored.stage, stored.expected, stored.verified) == ("lower", "error CppCompileError", True)
+    assert (stored.stage, stored.expected, stored.verified) == ("lower", "error CalledProcessError", True)
     assert not (tmp_path / "unfinished").exists()
