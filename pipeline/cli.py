@@ -11,16 +11,15 @@ from typing import Annotated, Any
 import typer
 
 from inductor_debug.models.errors import UserError
-from inductor_debug.models.visible import visible
 from inductor_debug.pipeline import completion
 from inductor_debug.pipeline import query as analysis
 from inductor_debug.pipeline.directory import store
-from inductor_debug.pipeline.directory.folder import StoredFolder
 from inductor_debug.pipeline.directory.summary import parts_of
 from inductor_debug.pipeline.query import check_command as checks
-from inductor_debug.pipeline.query import comparison, repro_command, trust
-from inductor_debug.pipeline.run import entry, restoring
-from inductor_debug.pipeline.run.compiled_by import flat, made_with_missing
+from inductor_debug.pipeline.query import comparison, repro_command
+from inductor_debug.pipeline.query.rerun_command import minify_overrides, rerun
+from inductor_debug.pipeline.run import entry
+from inductor_debug.pipeline.run.compiled_by import flat
 from inductor_debug.pipeline.streams import steady_streams
 from inductor_debug.pipeline.terminal import cell, print_json, print_table, say, tell
 from inductor_debug.stages.formatting import counted
@@ -79,8 +78,9 @@ def _main(arguments: list[str]) -> int:
         after = f" after {arguments[blank - 1]}" if blank else ""
         tell(f"command line: got {arguments[blank]!r}{after}; valid: no blank word.\nTry: inductor-debug --help")
         return entry.EXIT_CONFIGURATION
+    asked = arguments.index("--") if arguments[:1] == ["minify"] and "--" in arguments else len(arguments)
     try:
-        code = app(arguments, prog_name="inductor-debug", standalone_mode=False)
+        code = app(arguments[:asked], prog_name="inductor-debug", standalone_mode=False, obj=arguments[asked + 1 :])
     except UserError as error:
         tell(str(error))
         return entry.EXIT_CONFIGURATION
@@ -164,30 +164,22 @@ def rerun_command(
         bool, typer.Option("--anyway", help="also where versions, device or code are others: what differs is told")
     ] = False,
 ) -> int:
-    run = store.locate(run)
-    try:
-        config = StoredFolder(run).read_yaml(store.HYDRA, dict[str, Any])
-    except FileNotFoundError:
-        store.read_summary(run)  # says that it is no run, where it is none
-        shown = visible(str(run))
-        raise UserError(
-            f"{shown}: holds no {store.HYDRA}, so it can't be run again.\nTry: inductor-debug list"
-        ) from None
-    trust.confirm(visible(str(run)), trust.callables_in(config, context.args), yes)
-    arguments = ["--config-path", str(run / ".hydra"), "--config-name", "config", *context.args]
-    record = restoring.recorded(run)
-    gone = made_with_missing(record)
-    if gone and not anyway:
-        raise UserError(
-            f"rerun: {visible(str(run))} was {gone}; valid: an environment that has it.\n"
-            f"Try: inductor-debug rerun {visible(str(run))} --anyway"
-        )
-    if gone:
-        tell(f"{visible(str(run))} was {gone}")
-    with restoring.restored(record) as told:
-        if told:
-            tell(f"as in {run}: {', '.join(told)}")
-        return entry.main(arguments, refuse=not anyway)
+    return rerun(run, context.args, yes=yes, anyway=anyway)
+
+
+@app.command(
+    "minify",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    help="Look for the smallest script of a stored run's failure, in a new run: minify RUN [KEY=VALUE...] "
+    "[-- COMMAND]. COMMAND is given the path of each script that is tried, and says by exit code 0 that it shows.",
+)
+def minify_command(
+    context: typer.Context,
+    run: Annotated[Path, typer.Argument(help="the run's folder")],
+    yes: Annotated[bool, typer.Option("--yes", help="don't ask before what the run names is executed")] = False,
+    anyway: Annotated[bool, typer.Option("--anyway", help="also where versions, device or code are others")] = False,
+) -> int:
+    return rerun(run, [*context.args, *minify_overrides(context.obj)], yes=yes, anyway=anyway, command="minify")
 
 
 @app.command(

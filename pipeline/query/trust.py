@@ -1,5 +1,6 @@
 """What a stored run names that would be executed, told before anything of it is."""
 
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,28 +14,29 @@ GROUPS = ("model", "accel", "backend", "stages")
 
 
 def callables_in(config: Mapping[str, Any], overrides: Sequence[str] = ()) -> list[str]:
-    """``KEY=TARGET`` of every callable that a stored configuration names.
+    """``KEY=TARGET`` of every callable and program that a stored configuration names.
 
     Args:
         config: as it was read.
         overrides: words of the command line; what they replace is not the run's.
     """
     replaced = {word.lstrip("+").partition("=")[0] for word in overrides} | overridden_groups(overrides, GROUPS)
-    found = [*_targets(config, ""), *_adapter(config.get("backend"))]
+    found = [*_targets(config, ""), *_adapter(config.get("backend")), *_command(config.get("stages"))]
     told = [(key, target) for key, target in found if not any(_holds(other, key) for other in replaced)]
     return [f"{key}={visible(target)}" for key, target in dict(told).items()]
 
 
-def confirm(run: str, named: Sequence[str], yes: bool) -> None:
+def confirm(run: str, named: Sequence[str], yes: bool, command: str = "rerun") -> None:
     """Say what running a stored run again executes, and ask; UserError where the answer is no, or nobody is there.
 
     Args:
         run: its folder, as it is shown.
         named: from :func:`callables_in`.
         yes: True where the command line has ``--yes``.
+        command: of ``inductor-debug``.
     """
     what = f"executes what its configuration names: {', '.join(named)}" if named else "names no callable"
-    ask(f"{run}: {what}.", "Run it again?", f"rerun {run}", yes)
+    ask(f"{run}: {what}.", "Run it again?", f"{command} {run}", yes)
 
 
 def ask(told: str, question: str, command: str, yes: bool) -> None:
@@ -81,6 +83,14 @@ def _adapter(backend: Any) -> Iterator[tuple[str, str]]:
             yield "backend.adapter", str(adapter)
         elif adapter == "dynamo":
             yield "backend.name", str(backend.get("name"))
+
+
+def _command(stages: Any) -> Iterator[tuple[str, str]]:
+    """The program that minify asks of each script."""
+    minify = stages.get("minify") if isinstance(stages, Mapping) else None
+    words = minify.get("command") if isinstance(minify, Mapping) else None
+    if words:
+        yield "stages.minify.command", shlex.join(map(str, words)) if isinstance(words, list) else str(words)
 
 
 def _holds(outer: str, key: str) -> bool:

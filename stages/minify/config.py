@@ -1,6 +1,6 @@
 """Options of the minify stage."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from inductor_debug.models.options import real
 
@@ -12,7 +12,10 @@ class MinifyConfig:
     Attributes:
         budget_s: wall seconds after which no further program is tried; the smallest one by then is told.
         limit_s: seconds that one program may take to be compiled and run before it is taken to hang.
+        command: words of a program that decides instead of a comparison: it is given the path of each script that is
+            tried, as its last word or for ``{}``, and says by exit code 0 that the failure shows.
     """
 
     budget_s: float = real(120.0, above=0)
     limit_s: float = real(60.0, above=0)
+    command: list[str] = field(default_factory=list)

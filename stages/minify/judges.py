@@ -1,6 +1,7 @@
 """What decides whether a program shows the failure: what a compiler makes of it, a function, or any command."""
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -117,6 +118,15 @@ class Asked(Judge):
         return f"{self.predicate.name} says yes of {target}."
 
 
+def check_command(words: Sequence[str]) -> None:
+    """ConfigurationError for words of which the first is no program."""
+    if not words or shutil.which(words[0]) is None:
+        raise ConfigurationError(
+            shlex.join(words), key="stages.minify.command", valid="a program that can be run, and its arguments",
+            hint="inductor-debug minify RUN -- sh -c 'python {} 2>&1 | grep -q \"what the failure prints\"'",
+        )  # fmt: skip
+
+
 class Command(Judge):
     """Runs a command with the path of each script, which compiles the program; exit code 0 says that it is the failure.
 
@@ -131,11 +141,7 @@ class Command(Judge):
     compiles_cpp = False  # the workers run torch's own kernels alone
 
     def __init__(self, words: Sequence[str], compiled: Compiled) -> None:
-        if not words or shutil.which(words[0]) is None:
-            raise ConfigurationError(
-                f"command: got {' '.join(words)!r}; valid: a program that can be run, and its arguments.\n"
-                "Try: -- sh -c 'python {} 2>&1 | grep -q \"what the failure prints\"'"
-            )
+        check_command(words)
         self.words, self._compiled = tuple(words), compiled
         self.packages, self.backend = compiled.packages, compiled.backend
 
@@ -156,7 +162,7 @@ class Command(Judge):
         return script(candidate, self._compiled.compiler, None, about=about, factor=self._compiled.factor)
 
     def what(self, failure: Failure, target: str) -> str:
-        return f"{' '.join(self.words)} ends with exit code 0 on {target}."
+        return f"{shlex.join(self.words)} ends with exit code 0 on {target}."
 
     def verified(self, text: str, failure: Failure, beside: Sequence[Path], limit_s: float) -> Verification:
         with tempfile.TemporaryDirectory(prefix="repro-") as folder:

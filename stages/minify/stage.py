@@ -21,7 +21,7 @@ from inductor_debug.stages.minify.config import MinifyConfig
 from inductor_debug.stages.minify.declaration import DECLARATION
 from inductor_debug.stages.minify.engine import DATA, Minified, smallest
 from inductor_debug.stages.minify.failures import Failure
-from inductor_debug.stages.minify.judges import Compiled
+from inductor_debug.stages.minify.judges import Command, Compiled, Judge, check_command
 from inductor_debug.stages.minify.known import Known, Nothing, known_failure
 from inductor_debug.stages.repro.fingerprint import fingerprint, operations_of
 
@@ -37,6 +37,8 @@ class MinifyStage(Stage):
         """ConfigurationError for a backend that can't be built, or a number that an option does not take."""
         check_declared(self.config, "stages.minify")
         build_adapter(context.settings).validate()
+        if self.config.command:
+            check_command(self.config.command)
 
     def run(self, context: StageContext) -> StageResult:
         """Look for the failure that earlier stages met; for any, where none of them compiles with the backend.
@@ -46,7 +48,7 @@ class MinifyStage(Stage):
             such script was found, or where this stage itself found the failure. ``skipped`` where it can't look, and
             where a run that passes has an operation at fault that no script shows.
         """
-        known = known_failure(context.artifacts, context.earlier)
+        known = Known() if self.config.command else known_failure(context.artifacts, context.earlier)
         if isinstance(known, Nothing):
             return StageResult(known.status, known.message)
         try:
@@ -64,13 +66,16 @@ class MinifyStage(Stage):
 
     def _search(self, context: StageContext, known: Known) -> Minified:
         compiler = compiler_of(build_adapter(context.settings), context.settings.backend.options)
+        judge: Judge = Compiled(compiler)
+        if self.config.command:
+            judge = Command(self.config.command, Compiled(compiler))
         options = _in_time(self.config, context.time_s)
 
         def wanted(failure: Failure) -> bool:
             return known.is_it(failure.text)
 
         with drawn_inputs(context.case, known.draw), _kept(context.unfinished) as folder:
-            found = smallest(context.case, Compiled(compiler), options, at=known.at, wanted=wanted, folder=folder,
+            found = smallest(context.case, judge, options, at=known.at, wanted=wanted, folder=folder,
                              progress=context.progress)  # fmt: skip
             if folder is not None and (found.minimal or not found.script):
                 shutil.rmtree(folder)

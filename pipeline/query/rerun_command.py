@@ -1,0 +1,73 @@
+"""A stored run made again, in a new directory: as it was, or to look for its failure's smallest script."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from inductor_debug.models.errors import UserError
+from inductor_debug.models.visible import visible
+from inductor_debug.pipeline.directory import store
+from inductor_debug.pipeline.directory.folder import StoredFolder
+from inductor_debug.pipeline.query import trust
+from inductor_debug.pipeline.run import entry, restoring
+from inductor_debug.pipeline.run.compiled_by import made_with_missing
+from inductor_debug.pipeline.terminal import tell
+
+STAGES = "stages=[minify,report]"
+
+
+def rerun(run: Path, overrides: Sequence[str], *, yes: bool, anyway: bool, command: str = "rerun") -> int:
+    """Run a stored run again with the variables that it had.
+
+    Args:
+        run: its folder.
+        overrides: ``KEY=VALUE`` words that change its configuration.
+        yes: don't ask before what the run names is executed.
+        anyway: also where versions, device or code are others: what differs is told.
+        command: of ``inductor-debug``, for messages.
+
+    Returns:
+        the exit code of the new run.
+
+    Raises:
+        UserError: it can't be run again, or must not be.
+    """
+    run = store.locate(run)
+    shown = visible(str(run))
+    try:
+        config = StoredFolder(run).read_yaml(store.HYDRA, dict[str, Any])
+    except FileNotFoundError:
+        store.read_summary(run)  # says that it is no run, where it is none
+        raise UserError(
+            f"{shown}: holds no {store.HYDRA}, so it can't be run again.\nTry: inductor-debug list"
+        ) from None
+    trust.confirm(shown, trust.callables_in(config, overrides), yes, command)
+    arguments = ["--config-path", str(run / ".hydra"), "--config-name", "config", *overrides]
+    record = restoring.recorded(run)
+    gone = made_with_missing(record)
+    if gone and not anyway:
+        raise UserError(
+            f"{command}: {shown} was {gone}; valid: an environment that has it.\n"
+            f"Try: inductor-debug {command} {shown} --anyway"
+        )
+    if gone:
+        tell(f"{shown} was {gone}")
+    with restoring.restored(record) as told:
+        if told:
+            tell(f"as in {run}: {', '.join(told)}")
+        return entry.main(arguments, refuse=not anyway)
+
+
+def minify_overrides(command: Sequence[str] | None) -> list[str]:
+    """The words with which a run looks for a smallest script: of any failure, or of what a command says yes of."""
+    words = ",".join(map(_quoted, command or ()))
+    return [STAGES, f"stages.minify.command=[{words}]"] if words else [STAGES]
+
+
+def _quoted(word: str) -> str:
+    """A word as Hydra's grammar takes any text, and OmegaConf as no interpolation."""
+    plain = re.sub(r"\\*\$\{", lambda found: "\\" * (2 * (len(found[0]) - 2)) + "\\${", word)
+    escaped = re.sub(r"(\\*)'", lambda found: found[1] * 2 + "\\'", plain)
+    ending = len(escaped) - len(escaped.rstrip("\\"))
+    return f"'{escaped}{escaped[len(escaped) - ending :]}'"
