@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import functools
 import importlib.util
 import inspect
 import math
@@ -14,7 +15,7 @@ from typing import Any
 
 import torch
 
-from inductor_debug.stages.minify.modules.names import Resolver, Scope, free_names, plain
+from inductor_debug.stages.minify.modules.names import Resolver, Scope, attributes_of_first, free_names, plain
 from inductor_debug.stages.minify.modules.values import Values
 from inductor_debug.stages.repro import NotReproducible
 
@@ -23,6 +24,9 @@ _ROOMS = (torch, torch.nn, torch.nn.functional, math, operator, builtins)
 _OF_TORCH = {"torch", "torch.nn", "torch.nn.functional", "torch.nn.init", "torch.compiler", "torch.linalg", "torch.fft"}
 _REFERENCES = (types.FunctionType, types.BuiltinFunctionType, type, types.ModuleType)
 _CONSTANTS = (bool, int, float, str, bytes, tuple, type(None), torch.dtype, torch.device)
+MOST = 200
+"""Methods from which on a model's source is no script."""
+
 _METHODS = (types.FunctionType, property, staticmethod, classmethod)
 
 
@@ -30,7 +34,8 @@ class Inliner:
     """Collects definitions.
 
     Args:
-        whole: whether decorators that are no part of torch are kept, and ``__call__`` of a class.
+        whole: whether decorators that are no part of torch are kept, ``__call__`` of a class, and methods that are read
+            of anything but a method's own object.
 
     Attributes:
         attributes: names of attributes that the collected source reads.
@@ -46,6 +51,7 @@ class Inliner:
         self.values = Values(lambda value: self.reference(value), self.attributes.__contains__, stored=False)
         self._whole = whole
         self._names: dict[int, tuple[str, Any]] = {}  # the objects too, so that an address means one of them
+        self._of_self: set[str] = set()
         self._imports: set[str] = set()
         self._definitions: list[ast.stmt] = []
         self._classes: dict[type, dict[str, ast.stmt]] = {}
@@ -62,11 +68,14 @@ class Inliner:
             for name in ("forward", *(["__call__"] if self._whole else [])):
                 self._method(cls, cls.__mro__, name)
         before = -1
-        while before != len(self.attributes):
-            before = len(self.attributes)
+        read = self.attributes if self._whole else self._of_self
+        while before != len(read):
+            before = len(read)
             for cls in concrete:
-                for name in sorted(self.attributes):
+                for name in sorted(read):
                     self._method(cls, cls.__mro__, name)
+            if sum(map(len, self._classes.values())) > MOST:
+                raise NotReproducible(f"the methods that it may call are over {MOST}")
 
     def class_name(self, cls: type) -> str:
         """Source of the class that instances are made of: without ``__init__``, and without what no method needs."""
@@ -215,6 +224,7 @@ class Inliner:
                 tree.name = name
                 known[name] = tree
                 self._resolve(tree, Scope(inner.__globals__, inner))
+                self._of_self |= attributes_of_first(tree)
                 if any(isinstance(node, ast.Name) and node.id == "super" for node in ast.walk(tree)):
                     self._method(cls, mro[place + 1 :], name)
             elif not name.startswith("__") and not isinstance(value, types.MemberDescriptorType):
@@ -297,9 +307,14 @@ def is_torchs(cls: type) -> bool:
 
 def _parsed(value: Any) -> ast.stmt:
     try:
-        return ast.parse(textwrap.dedent(inspect.getsource(value))).body[0]
+        return ast.parse(_source_of(value)).body[0]
     except (OSError, TypeError, SyntaxError) as error:
         raise NotReproducible(f"the source of {getattr(value, '__qualname__', value)} is not there: {error}") from error
+
+
+@functools.cache
+def _source_of(value: Any) -> str:
+    return textwrap.dedent(inspect.getsource(value))
 
 
 def _is_users(module: types.ModuleType) -> bool:

@@ -30,7 +30,7 @@ class Scope:
 
     def get(self, name: str) -> Any:
         """The value of a variable; None where there is none."""
-        return self[name] if name in self else None
+        return self[name] if name in self else None  # noqa: SIM401 - it is what get does
 
     @property
     def module(self) -> str:
@@ -107,6 +107,21 @@ def free_names(tree: ast.stmt) -> set[str]:
     if isinstance(tree, ast.FunctionDef):
         outer |= {name for node in tree.body if isinstance(node, ast.Nonlocal) for name in node.names}
     return (read - own) | outer
+
+
+def attributes_of_first(tree: ast.FunctionDef) -> set[str]:
+    """Names that a method reads of its own object, or of what that holds: ``self.block.norm``."""
+    first = tree.args.args[0].arg if tree.args.args else ""
+    found = set()
+    for node in ast.walk(tree):
+        chain: list[str] = []
+        inner: ast.AST = node
+        while isinstance(inner, ast.Attribute):
+            chain.append(inner.attr)
+            inner = inner.value
+        if isinstance(inner, ast.Name) and inner.id == first:
+            found |= set(chain)
+    return found
 
 
 class Resolver(ast.NodeTransformer):

@@ -1,6 +1,7 @@
 """A program as a tree of Python: definitions, ``def model()``, ``def calls()``."""
 
 import ast
+import collections
 import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -159,9 +160,16 @@ def _plain(kind: str, classes: dict[str, ast.ClassDef]) -> bool:
 
 def _read(tree: ast.Module) -> set[str]:
     """Names, names of attributes and texts that its functions read."""
+    found: set[str] = set()
+    for item in tree.body:
+        if not (isinstance(item, Function) and item.name in MADE):
+            found |= _names_in(item)
+    return found
+
+
+def _names_in(tree: ast.AST) -> set[str]:
     found = set()
-    for node in (node for item in tree.body if not (isinstance(item, Function) and item.name in MADE)
-                 for node in ast.walk(item)):  # fmt: skip
+    for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             found.add(node.attr)
         elif isinstance(node, ast.Name):
@@ -172,21 +180,25 @@ def _read(tree: ast.Module) -> set[str]:
 
 
 def _drop_methods(tree: ast.Module) -> None:
+    uses = collections.Counter(name for function in functions(tree) for name in _names_in(function))
+    uses.update(name for node in tree.body if not isinstance(node, Function) for name in _read(ast.Module([node], []))
+                if not isinstance(node, ast.ClassDef))  # fmt: skip
     for cls in (node for node in tree.body if isinstance(node, ast.ClassDef)):
         for item in list(cls.body):
             name = item.name if isinstance(item, Function) else ast.unparse(item.targets[0]) if (
                 isinstance(item, ast.Assign)) else ""  # fmt: skip
             if not name or name in KEPT or name.startswith("__"):
                 continue
-            place = cls.body.index(item)
-            del cls.body[place]
-            if name in _read(tree):
-                cls.body.insert(place, item)
+            if uses[name] == (name in _names_in(item)):
+                cls.body.remove(item)
         cls.body = cls.body or [ast.Pass()]
 
 
 def _drop_names(tree: ast.Module) -> None:
-    for node in list(tree.body):
+    read = [{ast.unparse(item) for item in ast.walk(node) if isinstance(item, ast.Name | ast.Attribute)}
+            for node in tree.body]  # fmt: skip
+    uses = collections.Counter(name for names in read for name in names)
+    for node, own in zip(list(tree.body), read, strict=True):
         match node:
             case ast.Import():
                 names = {node.names[0].name}
@@ -196,9 +208,7 @@ def _drop_names(tree: ast.Module) -> None:
                 names = {node.name} - set(MADE)
             case _:
                 continue
-        rest = ast.Module([item for item in tree.body if item is not node], [])
-        used = {ast.unparse(item) for item in ast.walk(rest) if isinstance(item, ast.Name | ast.Attribute)}
-        if names and not names & used and names != {"torch"}:
+        if names and names != {"torch"} and all(uses[name] == (name in own) for name in names):
             tree.body.remove(node)
 
 

@@ -64,9 +64,8 @@ def without_handed_on(tree: ast.Module) -> Iterator[Callable[[], ast.Module]]:
     """Each call without its ``*given`` and keywords."""
     for index, function in enumerate(functions(tree)):
         for place, node in enumerate(ast.walk(function)):
-            if isinstance(node, ast.Call) and node.keywords + [
-                item for item in node.args if isinstance(item, ast.Starred)
-            ]:
+            starred = isinstance(node, ast.Call) and any(isinstance(item, ast.Starred) for item in node.args)
+            if starred or (isinstance(node, ast.Call) and node.keywords):
                 yield partial(_without_handed_on, tree, index, place)
 
 

@@ -21,8 +21,8 @@ EAGER = Compiler("'eager'")
 
 _HERE = Path(__file__).parent
 _NEEDS = {
-    STORM: ["cause", "again"], DEFECT: ["exact", "off", "compared"], ERROR: ["where"],
-    "any": ["exact", "off", "compared", "where", "cause", "again"],
+    STORM: ["cause", "again"], DEFECT: ["off", "compared"], ERROR: ["where"],
+    "any": ["off", "compared", "where", "cause", "again"],
 }  # fmt: skip
 
 
@@ -88,8 +88,7 @@ def script(
     lines = {name for name, wanted in needed.items() if wanted} | {name for name in own if not name.startswith("torch")}
     more = [f"import {name}" for name in own if name.startswith("torch")]
     more += ["from torch._dynamo.utils import guard_failures"] if "again" in helpers else []
-    more += ["from torch.utils._python_dispatch import TorchDispatchMode"] if "exact" in helpers else []
-    more += [f"from torch.utils._pytree import {'tree_leaves, tree_map' if 'exact' in helpers else 'tree_leaves'}"]
+    more += [f"from torch.utils._pytree import {'tree_leaves, tree_map' if 'off' in helpers else 'tree_leaves'}"]
     expected = "" if failure is None else failure.text
     main = "any" if failure is None else "child" if child else "here"
     return Template((_HERE / "script.template").read_text(encoding="utf-8")).substitute(
