@@ -58,7 +58,8 @@ class Cuts:
             self._calls()
             self._sizes()
         self.minimal = self.minimal and not self._over()
-        self._adopts(readable.with_plain_numbers(self.tree))
+        for change in (readable.with_drawn_weights, readable.with_drawn_inputs, readable.with_plain_numbers):
+            self._adopts(change(self.tree))
         self._each(readable.with_returned_values)
         self._adopts(readable.with_one_class(self.tree))
         self._adopts(readable.with_constructors(self.tree))

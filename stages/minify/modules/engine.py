@@ -1,7 +1,6 @@
 """Looks for the smallest module of a model, and the smallest program of it, that shows what goes wrong."""
 
 import ast
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -195,7 +194,7 @@ class _Search:
             made.append(Part(path, type(item).__qualname__, tree, tensors, way, tuple(sorted(inliner.packages))))
         likely = self.expected.text.rpartition(" ")[2] if self.expected is not None else ""
         likely = likely if self.expected is not None and self.expected.kind == STORM else ""
-        made.sort(key=lambda part: (not re.search(rf"\b{re.escape(likely)}\b", text(part.tree)), sizes[part.path]))
+        made.sort(key=lambda part: (likely not in text(part.tree), sizes[part.path]))
         yield from made
 
     def _inliner(self, path: str, *, whole: bool, stored: bool) -> Inliner | None:

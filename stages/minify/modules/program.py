@@ -96,10 +96,9 @@ def target(node: ast.stmt) -> ast.expr | None:
     """What a statement of ``def model()`` completes: an attribute, or the module of a buffer."""
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
         return node.targets[0]
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
-        function, first = node.value.func, node.value.args[0]
-        assert isinstance(first, ast.Constant)
-        return ast.Attribute(function.value, str(first.value), ast.Store())
+    match node:
+        case ast.Expr(ast.Call(func=ast.Attribute(value=owner, attr="register_buffer"), args=[ast.Constant(name), *_])):
+            return ast.Attribute(owner, str(name), ast.Store())
     return None
 
 
@@ -189,7 +188,7 @@ def _drop_methods(tree: ast.Module) -> None:
                 isinstance(item, ast.Assign)) else ""  # fmt: skip
             if not name or name in KEPT or name.startswith("__"):
                 continue
-            if uses[name] == (name in _names_in(item)):
+            if uses[name] == (isinstance(item, Function) and name in _names_in(item)):
                 cls.body.remove(item)
         cls.body = cls.body or [ast.Pass()]
 

@@ -46,7 +46,12 @@ class Builder:
             end = "model"
         device = next((item.device for item in [*module.parameters(), *module.buffers()]), torch.device("cpu"))
         end += f".to({str(device)!r})" if device.type != "cpu" else ""
-        self._lines += ["torch.manual_seed(0)", f"model = {made}", *inner, f"return filled({end})" if self._stored else f"return {end}"]
+        self._lines += [
+            "torch.manual_seed(0)",
+            f"model = {made}",
+            *inner,
+            f"return filled({end})" if self._stored else f"return {end}",
+        ]
         return ast.parse("def model():\n" + "\n".join(f"    {line}" for line in self._lines)).body[0]
 
     def _each(self, module: MODULE) -> list[tuple[str, MODULE]]:
