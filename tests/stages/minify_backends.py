@@ -1,9 +1,10 @@
 """Backends that fail in several ways where a graph normalizes a layer."""
 
+import operator
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -16,17 +17,31 @@ COUNTER = "MINIFY_BACKENDS_COUNTER"
 """Environment variable with the path of a file of one byte a call."""
 
 
-def failing(act: Callable[[fx.GraphModule, fx.Node], None], when: Any = aten.native_layer_norm.default) -> Any:
-    """A backend that runs a graph by torch, after ``act`` was called for each node of a target."""
+def failing(
+    act: Callable[[fx.GraphModule, fx.Node], None], when: Any = aten.native_layer_norm.default, after: Any = None
+) -> Any:
+    """A backend that runs a graph by torch, after ``act`` was called for each node of a target.
+
+    Args:
+        act: makes something else of the graph, or does not come back.
+        when: the target.
+        after: the target of an operation whose result the node must take; None for any.
+    """
 
     def compiler(gm: fx.GraphModule, inputs: Any) -> Any:
         for node in list(gm.graph.nodes):
-            if node.target is when:
+            if node.target is when and (after is None or any(item.target is after for item in sources(node))):
                 act(gm, node)
         gm.recompile()
         return gm.forward
 
     return aot_autograd(fw_compiler=compiler, bw_compiler=compiler)
+
+
+def sources(node: fx.Node) -> Iterator[fx.Node]:
+    """The operations that a node takes something of."""
+    for source in node.all_input_nodes:
+        yield source.all_input_nodes[0] if source.target is operator.getitem else source
 
 
 def refuse(gm: fx.GraphModule, node: fx.Node) -> None:
@@ -50,8 +65,16 @@ def blur(gm: fx.GraphModule, node: fx.Node) -> None:
 
 def misalign(gm: fx.GraphModule, node: fx.Node) -> None:
     """A refusal of last dimensions that are no multiple of 8."""
-    if node.meta["val"].shape[-1] % 8:
-        raise ValueError(f"{node.meta['val'].shape[-1]} columns")
+    if is_misaligned(node):
+        raise ValueError(f"{node.target} is not lowered for such columns")
+
+
+def is_misaligned(node: fx.Node) -> bool:
+    """Whether the last dimension of what a node gives is a number, and no multiple of 8."""
+    value = node.meta["val"]
+    value = value[0] if isinstance(value, (tuple, list)) else value
+    columns = value.shape[-1] if isinstance(value, torch.Tensor) and value.dim() else 8
+    return type(columns) is int and columns % 8 > 0
 
 
 def specialize(gm: fx.GraphModule, node: fx.Node) -> None:
@@ -61,10 +84,8 @@ def specialize(gm: fx.GraphModule, node: fx.Node) -> None:
 
 
 def fuse(gm: fx.GraphModule, node: fx.Node) -> None:
-    """A refusal of a ReLU whose input is normalized."""
-    (source,) = node.all_input_nodes
-    if any(item.target is aten.native_layer_norm.default for item in source.all_input_nodes):
-        raise RuntimeError("no kernel for a normalized ReLU")
+    """A refusal of a ReLU, for a backend that asks what comes before it."""
+    raise RuntimeError("no kernel for a normalized ReLU")
 
 
 def sometimes(gm: fx.GraphModule, node: fx.Node) -> None:
@@ -77,6 +98,7 @@ def sometimes(gm: fx.GraphModule, node: fx.Node) -> None:
 
 
 refusing, aborting, hanging, blurred = failing(refuse), failing(abort), failing(wait), failing(blur)
-misaligned, fused = failing(misalign, aten.relu.default), failing(fuse, aten.relu.default)
+misaligned = failing(misalign, aten.relu.default)
+fused = failing(fuse, aten.relu.default, aten.native_layer_norm.default)
 busy, specialized = failing(sometimes), failing(specialize, aten.relu.default)
 failing_backward = failing(refuse, aten.threshold_backward.default)
