@@ -280,7 +280,13 @@ def numbers(tree: ast.Module) -> list[int]:
 
 
 def with_number(tree: ast.Module, old: int, new: int, within: str = "") -> ast.Module:
-    """A whole number replaced by another everywhere, or in one of the functions that make what the program runs on."""
+    """A whole number replaced by another.
+
+    Args:
+        tree: the program.
+        old, new: numbers.
+        within: ``model`` or ``calls`` for that function alone; empty for everywhere.
+    """
     tree = copy.deepcopy(tree)
     for node in ast.walk(made(tree, within) if within else tree):
         if isinstance(node, ast.Constant) and type(node.value) is int and node.value == old:

@@ -78,7 +78,16 @@ def received(module: MODULE, calls: Sequence[Arguments], path: str) -> list[Rece
 
 
 def call_source(args: Sequence[Any], kwargs: Mapping[str, Any], values: Values, name: str) -> str:
-    """Source of a call's arguments, ``((x,), {"mask": None})``."""
+    """Source of a call's arguments, ``((x,), {"mask": None})``.
+
+    Args:
+        args, kwargs: the arguments.
+        values: writes them.
+        name: of tensors' numbers, where they are stored.
+
+    Raises:
+        NotReproducible: one of them can't be written.
+    """
     plain = values.source(tuple(args), name)
     named = ", ".join(f"{key!r}: {values.source(item, f'{name}.{key}')}" for key, item in kwargs.items())
     return f"({plain}, {{{named}}})"
