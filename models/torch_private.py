@@ -3,7 +3,7 @@
 The stages' own are in :mod:`stages.torch_internals`; both rooms are listed in ``docs/torch-versions.md``.
 
 - ``torch.utils._python_dispatch.TorchDispatchMode`` and ``torch.utils._pytree``, for which there are no public names;
-- ``torch._subclasses.fake_tensor.FakeTensorMode``;
+- ``torch._subclasses.fake_tensor.FakeTensorMode``, and the module's logger;
 - ``torch._ops``: the classes of operators, their ``_schema`` and ``_can_decompose``;
 - ``torch.overrides._get_current_function_mode_stack``, ``_pop_mode_temporarily``;
 - ``torch._C._set_cudnn_allow_tf32``, ``_set_cublas_allow_tf32``, ``_set_cudnn_benchmark``,
@@ -12,6 +12,9 @@ The stages' own are in :mod:`stages.torch_internals`; both rooms are listed in `
 - ``torch.autograd._get_sequence_nr``, ``torch._C._current_autograd_node``, and ``_sequence_nr`` of a node.
 """
 
+import contextlib
+import logging
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -40,6 +43,7 @@ __all__ = [
     "set_cudnn_benchmark",
     "set_cudnn_deterministic",
     "storage_identity",
+    "unlogged_shape_errors",
     "without_last_function_mode",
 ]
 
@@ -114,3 +118,14 @@ def storage_identity(storage: torch.UntypedStorage) -> int:
 def coo_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Indices and values of a sparse COO tensor; the public methods refuse one that is not coalesced."""
     return tensor._indices(), tensor._values()
+
+
+@contextlib.contextmanager
+def unlogged_shape_errors() -> Iterator[None]:
+    """Fake tensors log each operation that refuses its arguments, with a traceback; here that is an answer."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    was, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = was

@@ -140,7 +140,6 @@ READS = {
     "models.units": "a user's number of bytes",
     "models.visible": "characters that do not print",
     "models.yaml_limits": "YAML's numbers",
-    "pipeline.query.rerun_command": "what Hydra and OmegaConf take apart",
     "stages.minify.minimize": "the words of an error, of which some name operations",
     "stages.accelerators.number_formats": "names of formats in a profile",
     "stages.accelerators.profile": "numbers in environment variables",

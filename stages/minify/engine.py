@@ -117,6 +117,8 @@ def smallest(
     began = time.monotonic()
     with TemporaryDirectory(prefix="minify-") as temporary:
         with nullcontext(workers) if workers else Workers(packages=judge.packages) as running:
+            progress("starting a process that has torch imported, for programs to be forked from")
+            running.start(compiles_cpp=judge.compiles_cpp)
             trials = Trials(running, judge, limit_s=options.limit_s, budget_s=options.budget_s)
             search = _Search(case, dynamic, trials, folder or Path(temporary), wanted, progress)
             found = search.look(at)

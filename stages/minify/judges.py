@@ -67,7 +67,14 @@ class Judge(ABC):
         return Failure.of(outcome)
 
     def verified(self, text: str, failure: Failure, beside: Sequence[Path], limit_s: float) -> Verification:
-        """Whether a fresh process shows the failure, of the script that is handed over."""
+        """Whether a fresh process shows the failure.
+
+        Args:
+            text: the script that is handed over.
+            failure: what it is to show.
+            beside: files that it reads.
+            limit_s: seconds after which it is taken to hang.
+        """
         item = Script("repro", text, f"FOUND {failure.text}", beside=tuple(beside), packages=self.packages)
         [found] = verify([item], timeout_s=TIMEOUT_S + limit_s)
         return found
@@ -118,7 +125,7 @@ class Asked(Judge):
         return f"{self.predicate.name} says yes of {target}."
 
 
-def check_command(words: Sequence[str]) -> None:
+def check_words(words: Sequence[str]) -> None:
     """ConfigurationError for words of which the first is no program."""
     if not words or shutil.which(words[0]) is None:
         raise ConfigurationError(
@@ -141,7 +148,7 @@ class Command(Judge):
     compiles_cpp = False  # the workers run torch's own kernels alone
 
     def __init__(self, words: Sequence[str], compiled: Compiled) -> None:
-        check_command(words)
+        check_words(words)
         self.words, self._compiled = tuple(words), compiled
         self.packages, self.backend = compiled.packages, compiled.backend
 
@@ -165,6 +172,10 @@ class Command(Judge):
         return f"{shlex.join(self.words)} ends with exit code 0 on {target}."
 
     def verified(self, text: str, failure: Failure, beside: Sequence[Path], limit_s: float) -> Verification:
+        """Whether the command says yes; ``text``, ``failure``, ``beside`` and ``limit_s`` as of :class:`Judge`.
+
+        Attributes: text, failure, beside, limit_s
+        """
         with tempfile.TemporaryDirectory(prefix="repro-") as folder:
             path = Path(folder) / "repro.py"
             path.write_text(text, encoding="utf-8")

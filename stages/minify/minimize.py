@@ -24,7 +24,7 @@ MISSED = 0.05
 MOST = 16
 """How often one program runs at most."""
 
-PART = 16
+PART = 4
 """What takes too long is compared with so small a part of it."""
 
 NAMED = 4

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from inductor_debug.models.torch_private import FakeTensorMode
+from inductor_debug.models.torch_private import FakeTensorMode, unlogged_shape_errors
 from inductor_debug.stages.minify.candidate import Candidate, Stored, TensorGiven, Whole
 
 RESIDUES = (2, 4, 8, 16, 32, 64, 128)
@@ -96,7 +96,7 @@ def inferred(candidate: Candidate) -> Candidate | None:
     values: dict[fx.Node, Any] = {}
     given = iter(candidate.given)
     try:
-        with FakeTensorMode():
+        with unlogged_shape_errors(), FakeTensorMode():
             for node in candidate.graph.nodes:
                 if node.op == "output":
                     break

@@ -21,7 +21,7 @@ from inductor_debug.stages.minify.config import MinifyConfig
 from inductor_debug.stages.minify.declaration import DECLARATION
 from inductor_debug.stages.minify.engine import DATA, Minified, smallest
 from inductor_debug.stages.minify.failures import Failure
-from inductor_debug.stages.minify.judges import Command, Compiled, Judge, check_command
+from inductor_debug.stages.minify.judges import Command, Compiled, Judge, check_words
 from inductor_debug.stages.minify.known import Known, Nothing, known_failure
 from inductor_debug.stages.repro.fingerprint import fingerprint, operations_of
 
@@ -38,7 +38,7 @@ class MinifyStage(Stage):
         check_declared(self.config, "stages.minify")
         build_adapter(context.settings).validate()
         if self.config.command:
-            check_command(self.config.command)
+            check_words(self.config.command)
 
     def run(self, context: StageContext) -> StageResult:
         """Look for the failure that earlier stages met; for any, where none of them compiles with the backend.

@@ -18,10 +18,10 @@ from inductor_debug.stages.minify.judges import Judge
 from inductor_debug.stages.minify.workers import Workers
 from inductor_debug.stages.repro import NotReproducible
 
-LEAST_S = 5.0
+LEAST_S = 3.0
 """Seconds below which no program is taken to hang, once a failure is known to be a hang."""
 
-LONGER = 6
+LONGER = 3
 """What takes so many times as long as a program that came to an end, by the number of operations, hangs then."""
 
 
@@ -66,6 +66,7 @@ class Trials:
         self.judge, self.limit_s = judge, limit_s
         self.executed, self.repeats, self.refused, self.output, self.other = 0, 1, "", "", ""
         self.cut = self.hangs = False
+        self._least_s = limit_s
         self._until, self._ended = time.monotonic() + budget_s, (0, 0.0)
         self._workers, self._folder = workers, Path()
         self._known: dict[str, _Known] = {}
@@ -151,7 +152,7 @@ class Trials:
         path.write_text(text, encoding="utf-8")
         usual_s = self.usual_s(operations) if self.hangs else None
         limit_s = self.limit_s if usual_s is None else usual_s
-        allowed_s = min(limit_s, max(self._until - time.monotonic(), self.limit_s))
+        allowed_s = min(limit_s, max(self._until - time.monotonic(), self._least_s))
         try:
             outcome = self.judge.outcome(self._workers, path, allowed_s)
         finally:

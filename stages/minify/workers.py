@@ -131,6 +131,15 @@ class Workers:
             limit_s = self._timeout_s if timeout_s is None else timeout_s
             return self._run(script.absolute(), arguments, limit_s, compiles_cpp)
 
+    def start(self, *, compiles_cpp: bool = True) -> None:
+        """Start what runs the scripts, which else the first run does; ``compiles_cpp`` as of :meth:`run`."""
+        with self._lock:
+            if self._forks:
+                try:
+                    self._ready(compiles_cpp)
+                except _Died:  # the first run tries again, and tells
+                    self._drop()
+
     def close(self) -> None:
         """End what runs, and remove the files."""
         self._drop()

@@ -15,7 +15,7 @@ from inductor_debug.stages.artifacts.records import ReproRecord
 from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.minify.candidate import Candidate, Normal, Stored, TensorGiven
 from inductor_debug.stages.minify.failures import Failure
-from inductor_debug.stages.minify.script import Compiler, script
+from inductor_debug.stages.minify.script import About, Compiler, script
 from inductor_debug.stages.repro.fingerprint import fingerprint, operations_of
 from inductor_debug.stages.rules.engine import check
 from inductor_debug.stages.rules.repros import write_repros
@@ -39,8 +39,8 @@ def normalizes(compiler: Compiler, failure: str = REFUSED, *, stored: bool = Fal
     values = Stored("x") if stored else Normal()
     given = TensorGiven("x", (2, columns), (columns, 1), torch.float32, "cpu", 0, values, Normal())
     notes = ["1 operation of the 9 of g0.forward."]
-    return script(Candidate(made, (given,)), compiler, Failure.named(failure), data="repro.safetensors",
-                  title="torch.compile refuses a layer norm.", notes=notes)  # fmt: skip
+    about = About("repro.safetensors", "torch.compile refuses a layer norm.", notes)
+    return script(Candidate(made, (given,)), compiler, Failure.named(failure), about=about)
 
 
 def record(name: str, text: str, failure: str = REFUSED, **more: Any) -> ReproRecord:

@@ -169,6 +169,8 @@ def test_what_is_completed_of_a_key_composes() -> None:
     from inductor_debug.pipeline.config.schema_fields import leaves
 
     found = set(completion.candidates("inductor-debug run stages.", app))
-    assert found == {f"stages.{name}." for name in ("constrain", "kerneldiff", "benchmark", "report", "capture")}
+    assert found == {
+        f"stages.{name}." for name in ("constrain", "kerneldiff", "benchmark", "report", "capture", "minify")
+    }
     for key in leaves(()):
         assert f"{key}=" in completion.candidates(f"inductor-debug run {key}", app)

@@ -1,6 +1,5 @@
 """One failure of the corpus: what the tool makes of it, and torch's minifier."""
 
-import importlib
 import tempfile
 import time
 from collections.abc import Iterator
@@ -26,6 +25,8 @@ from inductor_debug.stages.localize.runs.regions import Seen
 from inductor_debug.stages.minify.compilers import compiler_of
 from inductor_debug.stages.minify.config import MinifyConfig
 from inductor_debug.stages.minify.engine import Minified
+from inductor_debug.stages.minify.judges import Compiled
+from inductor_debug.stages.minify.modules.engine import smallest_module
 from inductor_debug.stages.minify.script import Compiler
 from inductor_debug.stages.minify.trials import Trials
 from inductor_debug.stages.minify.workers import Workers
@@ -92,7 +93,7 @@ class Trial:
         if self.plant.of == "violation":
             return self._compared(TorchMinifier(seen, self._broken.test(), accepts, self.budget_s).run())
         with TemporaryDirectory(prefix="minified-") as folder:
-            trials = Trials(self.workers, self._compiler(), limit_s=self.plant.limit_s)
+            trials = Trials(self.workers, Compiled(self._compiler()), limit_s=self.plant.limit_s)
             trials.move(Path(folder))
             row = self._compared(TorchMinifier(seen, Programs(seen, trials), accepts, self.budget_s).run())
             return row | {"executed": trials.executed}
@@ -133,13 +134,12 @@ class Trial:
         }  # fmt: skip
 
     def _storm(self) -> Minified:
-        found = importlib.import_module("inductor_debug.stages.minify.modules")
         module, calls = storms.planted(self.plant.kind, self.plant.targets, self._built())
         module.train(self.plant.mode == "training")
         until = time.monotonic() + self.budget_s
         config = MinifyConfig(budget_s=self.budget_s, limit_s=LIMIT_S)
         with Workers(packages=[storms.__name__]) as workers:
-            result: Minified | None = found.smallest_module(
+            result: Minified | None = smallest_module(
                 module, calls, Compiler("'eager'"), config, dynamic=False, workers=workers,
                 over=lambda: time.monotonic() > until, progress=lambda text: None,
             )  # fmt: skip
