@@ -131,14 +131,12 @@ def _hanging(
     if usual_s is None or usual_s <= trials.limit_s:
         return kept, Failure.named(HANG)
     trials.limit_s = usual_s
-    return kept, _found(operations, trials, kept, times, anew=True)
+    return kept, _found(operations, trials, kept, times)
 
 
-def _found(
-    operations: Operations, trials: Trials, kept: Sequence[int], times: int, *, anew: bool = False
-) -> Failure | None:
+def _found(operations: Operations, trials: Trials, kept: Sequence[int], times: int) -> Failure | None:
     try:
-        return trials.found(replace(operations.candidate(kept), times=times), anew=anew)
+        return trials.found(replace(operations.candidate(kept), times=times))
     except NotReproducible as error:
         trials.refused = str(error)
         return None

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from inductor_debug.stages.minify.candidate import Candidate, Stored, TensorGiven, span
-from inductor_debug.stages.minify.failures import Failure, said
+from inductor_debug.stages.minify.failures import HANG, Failure, said
 from inductor_debug.stages.minify.judges import Judge
 from inductor_debug.stages.minify.workers import Workers
 from inductor_debug.stages.repro import NotReproducible
@@ -31,11 +31,13 @@ WORDS = 8 << 10
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known of a program: the text of its failure, how often it was run, the end of what it printed."""
+    """What is known of a program: the text of its failure, how often it was run, the end of what it printed, and how
+    long it was allowed to take."""
 
     found: str | None
     times: int
     output: str = ""
+    limit_s: float = 0.0
 
 
 class Trials:
@@ -105,13 +107,13 @@ class Trials:
         found: torch.Tensor = torch.load(self._folder / f"{name}.pt")
         return found
 
-    def found(self, candidate: Candidate, *, anew: bool = False) -> Failure | None:
-        """What a program shows; None also for one that can't be written or that torch itself does not run.
+    def _limit_s(self, operations: int) -> float:
+        """Seconds that a program may take."""
+        usual_s = self.usual_s(operations) if self.hangs else None
+        return self.limit_s if usual_s is None else usual_s
 
-        Args:
-            candidate: the program.
-            anew: whether what is known of it does not count.
-        """
+    def found(self, candidate: Candidate) -> Failure | None:
+        """What a program shows; None also for one that can't be written or that torch itself does not run."""
         try:
             text = self.judge.text(candidate, str(self._folder))
         except NotReproducible as error:
@@ -120,12 +122,16 @@ class Trials:
         read = [self._digests[item.values.name] for item in candidate.given
                 if isinstance(item, TensorGiven) and isinstance(item.values, Stored)]  # fmt: skip
         key = hashlib.sha256("\n".join([torch.__version__, *read, text]).encode()).hexdigest()
-        known = _Known(None, 0) if anew else self._known.get(key, _Known(None, 0))
+        limit_s = self._limit_s(candidate.operations)
+        known = self._known.get(key, _Known(None, 0))
+        if known.found == HANG and known.limit_s < limit_s:  # it may have been slow
+            known = _Known(None, 0)
         while known.found is None and known.times < self.repeats:
             found, done = self._once(text, candidate.operations)
             if not done:
                 return None
-            known = self._known[key] = _Known(found, known.times + 1, self.output[-WORDS:] if found else "")
+            output = self.output[-WORDS:] if found else ""
+            known = self._known[key] = _Known(found, known.times + 1, output, limit_s)
             with self._store.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"program": key, **vars(known)}) + "\n")
         self.output = known.output
@@ -150,8 +156,7 @@ class Trials:
         self.executed += 1
         path = self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
         path.write_text(text, encoding="utf-8")
-        usual_s = self.usual_s(operations) if self.hangs else None
-        limit_s = self.limit_s if usual_s is None else usual_s
+        limit_s = self._limit_s(operations)
         allowed_s = min(limit_s, max(self._until - time.monotonic(), self._least_s))
         try:
             outcome = self.judge.outcome(self._workers, path, allowed_s)
