@@ -20,7 +20,6 @@ from inductor_debug.stages.rules.violations import Violations
 
 RULES = {
     "denied": "operation", "dtype": "dtype", "alignment": "alignment", "memory": "memory_tensor", "rank": "rank",
-    "dynamic_shape": "dynamic_shape",
 }  # fmt: skip
 """Kind of violation → the rule that is broken."""
 
@@ -43,8 +42,8 @@ def can_have(kind: str, node: fx.Node) -> bool:
     value = _tensor(node)
     if value is None:
         return False
-    if kind == "dynamic_shape" or _is_symbolic(value):
-        return _is_symbolic(value) and kind in ("denied", "dynamic_shape", "rank")
+    if _is_symbolic(value):
+        return kind in ("denied", "rank")
     match kind:
         case "dtype":
             return value.dtype != torch.float32
@@ -90,7 +89,6 @@ def profile(kind: str, target: str, value: str) -> AccelConfig:
         "alignment": lambda: {"alignment": int(value)},
         "memory": lambda: {"max_tensor_bytes": int(value)},
         "rank": lambda: {"max_rank": int(value)},
-        "dynamic_shape": lambda: {"dynamic_shapes": "static"},
     }[kind]()
     return AccelConfig(name=kind, strict=True, **fields)
 
