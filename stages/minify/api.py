@@ -12,10 +12,11 @@ from inductor_debug.models.errors import ConfigurationError, invalid_choice
 from inductor_debug.models.options import check_declared
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.given import GivenBackend, maker_of, named
+from inductor_debug.stages.minify.anywhere import smallest_anywhere
 from inductor_debug.stages.minify.compilers import compiler_of, predicate_of
 from inductor_debug.stages.minify.config import MinifyConfig
 from inductor_debug.stages.minify.engine import Minified, smallest
-from inductor_debug.stages.minify.judges import Asked, Compiled, Judge
+from inductor_debug.stages.minify.judges import Asked, Compiled
 from inductor_debug.stages.minify.workers import Workers
 from inductor_debug.stages.settings import Settings
 
@@ -29,6 +30,7 @@ def minify(
     backend: str | AcceleratorAdapter | GivenBackend = "inductor",
     inductor: Mapping[str, Any] | None = None,
     mode: str = "inference",
+    calls: Sequence[tuple[Sequence[Any], Mapping[str, Any]]] = (),
     dynamic: bool | None = None,
     at: tuple[str, Sequence[str]] | None = None,
     factor: float = 4.0,
@@ -53,6 +55,8 @@ def minify(
             a script can import, or an adapter.
         inductor: options of TorchInductor, for ``backend="inductor"``.
         mode: ``inference``, or ``training`` to look at the backward graphs too.
+        calls: positional and keyword arguments of further calls of the module, where a failure needs them: a storm of
+            recompilations, or state that one call leaves to the next.
         dynamic: as ``torch.compile`` takes it.
         at: graph and nodes at which the failure is known to be, as ``localize()`` names them.
         factor: error over that of eager above which a result is wrong.
@@ -76,11 +80,12 @@ def minify(
     case = Case.of(module, args, kwargs or {}, mode)
     options = MinifyConfig() if config is None else config
     check_declared(options, "stages.minify")
+    shared: dict[str, Any] = {"dynamic": dynamic, "folder": folder, "workers": workers, "progress": progress}
     if failing is not None:
-        judge: Judge = Asked(predicate_of(failing))
-    else:
-        settings = Settings(ModelConfig(case.name), backend=named(backend, inductor or {}), mode=mode)
-        adapter = maker_of(settings, backend)()
-        adapter.validate()
-        judge = Compiled(compiler_of(adapter), factor)
-    return smallest(case, judge, options, at=at, dynamic=dynamic, folder=folder, workers=workers, progress=progress)
+        return smallest(case, Asked(predicate_of(failing)), options, at=at, **shared)
+    settings = Settings(ModelConfig(case.name), backend=named(backend, inductor or {}), mode=mode)
+    adapter = maker_of(settings, backend)()
+    adapter.validate()
+    judge = Compiled(compiler_of(adapter), factor)
+    further = [(tuple(given), dict(named_ones)) for given, named_ones in calls]
+    return smallest_anywhere(case, judge, options, at=at, calls=further, **shared)

@@ -42,7 +42,9 @@ class Known:
     def is_it(self, failure: str) -> bool:
         """Whether a failure that was found, as :class:`~stages.minify.failures.Failure` words it, is this one."""
         kind, *rest = failure.split()
-        return (kind == ERROR and rest[0] in self.types) or self.expected in ("", failure)
+        if kind == ERROR and rest[0] in self.types:
+            return True
+        return self.expected in ("", failure, kind if kind == DEFECT else failure)
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,13 @@ from inductor_debug.stages.artifacts.records import ReproRecord
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.contract import Artifacts, Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import in_one_line
+from inductor_debug.stages.minify.anywhere import smallest_anywhere
 from inductor_debug.stages.minify.compilers import compiler_of
 from inductor_debug.stages.minify.config import MinifyConfig
 from inductor_debug.stages.minify.declaration import DECLARATION
 from inductor_debug.stages.minify.engine import DATA, Minified, smallest
 from inductor_debug.stages.minify.failures import Failure
-from inductor_debug.stages.minify.judges import Command, Compiled, Judge, check_words
+from inductor_debug.stages.minify.judges import Command, Compiled, check_words
 from inductor_debug.stages.minify.known import Known, Nothing, known_failure
 from inductor_debug.stages.repro.fingerprint import fingerprint, operations_of
 
@@ -66,17 +67,19 @@ class MinifyStage(Stage):
 
     def _search(self, context: StageContext, known: Known) -> Minified:
         compiler = compiler_of(build_adapter(context.settings), context.settings.backend.options)
-        judge: Judge = Compiled(compiler)
-        if self.config.command:
-            judge = Command(self.config.command, Compiled(compiler))
+        compiled = Compiled(compiler)
         options = _in_time(self.config, context.time_s)
 
         def wanted(failure: Failure) -> bool:
             return known.is_it(failure.text)
 
         with drawn_inputs(context.case, known.draw), _kept(context.unfinished) as folder:
-            found = smallest(context.case, judge, options, at=known.at, wanted=wanted, folder=folder,
-                             progress=context.progress)  # fmt: skip
+            if self.config.command:
+                judge = Command(self.config.command, compiled)
+                found = smallest(context.case, judge, options, folder=folder, progress=context.progress)
+            else:
+                found = smallest_anywhere(context.case, compiled, options, at=known.at, wanted=wanted, folder=folder,
+                                          progress=context.progress)  # fmt: skip
             if folder is not None and (found.minimal or not found.script):
                 shutil.rmtree(folder)
         return found
@@ -116,8 +119,8 @@ def _without_script(known: Known, message: str) -> StageResult:
 
 
 def _result(context: StageContext, known: Known, found: Minified) -> StageResult:
-    path = files.REPRO.at(f"minified-{found.graph}-{found.node}.py")
-    kernel = files.REPRO.at(f"minified-{found.graph}-{found.node}.kernel.py") if found.kernel else ""
+    name = f"minified-{found.graph or 'module'}-{found.node or 'model'}"
+    path, kernel = files.REPRO.at(f"{name}.py"), files.REPRO.at(f"{name}.kernel.py") if found.kernel else ""
     source = _source(context.artifacts, found.graph, found.node)
     same = fingerprint(found.failure, context.settings.backend.shown, *operations_of(found.script))
     repro = ReproRecord(path, found.failure.partition(" ")[0], found.operations, found.verified, found.reason,

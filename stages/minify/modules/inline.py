@@ -144,6 +144,9 @@ class Inliner:
             name = getattr(value, "__name__", "")
             if name and getattr(room, name, None) is value:
                 return name if room is builtins else f"{self.imported(room.__name__)}.{name}"
+        for name, known in vars(types).items():  # the interpreter's own types have no other home
+            if known is value and isinstance(value, type):
+                return f"{self.imported('types')}.{name}"
         home, name = getattr(value, "__module__", None) or "", getattr(value, "__qualname__", "")
         root = home.partition(".")[0]
         if not name or (root != "torch" and root not in sys.stdlib_module_names) or root in ("__main__", "builtins"):
