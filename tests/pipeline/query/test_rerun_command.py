@@ -1,0 +1,42 @@
+"""A stored run made again: what a command decides stands in its configuration, and is told before it is executed."""
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
+
+from inductor_debug.pipeline import cli
+from inductor_debug.pipeline.query import rerun_command, trust
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["sh", "-c", "python {} 2>&1 | grep -q 'a b'"],
+        ["a\\", "b\\'c", "${x}", "\\${y}", "x\\\\${z}", "a,b=[]{}", "", " ", "é", 'q"q', "1", "null"],
+    ],
+)
+def test_any_words_are_the_commands(words: list[str]) -> None:
+    stages, command = rerun_command.minify_overrides(words)
+    assert stages == "stages=[minify,report]"
+    (parsed,) = OverridesParser.create().parse_overrides([command])
+    assert parsed.key_or_group == "stages.minify.command"
+    assert OmegaConf.to_container(OmegaConf.create({"words": parsed.value()}), resolve=True) == {"words": words}
+
+
+def test_without_a_command_any_failure_is_looked_for() -> None:
+    assert rerun_command.minify_overrides([]) == ["stages=[minify,report]"]
+
+
+def test_a_stored_command_is_told_before_the_run_is_made_again() -> None:
+    config = {"stages": {"minify": {"command": ["rm", "-r", "a b"]}}}
+    assert trust.callables_in(config) == ["stages.minify.command=rm -r 'a b'"]
+    assert trust.callables_in(config, ["stages.minify.command=[true]"]) == []
+
+
+def test_what_follows_two_dashes_is_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[object, ...]] = []
+    monkeypatch.setattr(cli, "rerun", lambda *args, **options: asked.append((*args, options["command"])) or 0)
+    assert cli.main(["minify", "outputs/run", "seed=1", "--yes", "--", "grep", "--yes", "x"]) == 0
+    ((run, words, command),) = asked
+    assert str(run) == "outputs/run" and command == "minify"
+    assert words == ["seed=1", "stages=[minify,report]", "stages.minify.command=['grep','--yes','x']"]
