@@ -52,6 +52,7 @@ class Minified:
         seconds: wall clock.
         rate: the share of its runs that showed it.
         kernel: the kernels that TorchInductor generates for it; empty for another backend, or where it generates none.
+        looked: whether the search came to an answer; without one, nothing that was found says nothing.
     """
 
     message: str
@@ -70,6 +71,7 @@ class Minified:
     seconds: float = 0.0
     rate: float = 1.0
     kernel: str = ""
+    looked: bool = True
 
     def __str__(self) -> str:
         return self.message
@@ -123,7 +125,7 @@ def smallest(
             search = _Search(case, dynamic, trials, folder or Path(temporary), wanted, progress)
             found = search.look(at)
             if found is None:
-                told = Minified(_nothing(search))
+                told = Minified(_nothing(search), looked=not trials.cut)
             else:
                 progress("running the script in a fresh process")
                 told = search.told(*found)

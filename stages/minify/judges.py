@@ -157,7 +157,7 @@ class Command(Judge):
 
     def outcome(self, workers: Workers, path: Path, limit_s: float) -> Outcome:
         """The command's; what torch itself does not run is not given to it."""
-        eager = workers.run(path, EAGER, timeout_s=limit_s)
+        eager = workers.run(path, EAGER, timeout_s=limit_s, compiles_cpp=False)
         if eager.code is None or eager.code == COULD_NOT_RUN:
             return replace(eager, code=COULD_NOT_RUN)
         return self._ran(path, limit_s)
@@ -172,9 +172,13 @@ class Command(Judge):
         return f"{shlex.join(self.words)} ends with exit code 0 on {target}."
 
     def verified(self, text: str, failure: Failure, beside: Sequence[Path], limit_s: float) -> Verification:
-        """Whether the command says yes; ``text``, ``failure``, ``beside`` and ``limit_s`` as of :class:`Judge`.
+        """Whether the command says yes.
 
-        Attributes: text, failure, beside, limit_s
+        Args:
+            text: the script that is handed over.
+            failure: what the command says yes of.
+            beside: files that the script reads.
+            limit_s: seconds that the command may take beyond the usual.
         """
         with tempfile.TemporaryDirectory(prefix="repro-") as folder:
             path = Path(folder) / "repro.py"

@@ -46,8 +46,8 @@ class MinifyStage(Stage):
 
         Returns:
             ``passed`` where nothing failed, or a verified script shows what did; ``failed`` where the run fails and no
-            such script was found, or where this stage itself found the failure. ``skipped`` where it can't look, and
-            where a run that passes has an operation at fault that no script shows.
+            such script was found, or where this stage itself found the failure. ``skipped`` where it can't look or came
+            to no answer in time, and where a run that passes has an operation at fault that no script shows.
         """
         known = Known() if self.config.command else known_failure(context.artifacts, context.earlier)
         if isinstance(known, Nothing):
@@ -58,7 +58,7 @@ class MinifyStage(Stage):
             log.exception("no script was found")
             return _without_script(known, f"not established: the search ended with {in_one_line(error, 2)}")
         if not found.script and not known.stage:
-            return StageResult("passed", found.message)
+            return StageResult("passed" if found.looked else "skipped", found.message)
         if not found.script:
             return _without_script(
                 known, f"not established: what {known.stage} met ({known.expected}). {found.message}"

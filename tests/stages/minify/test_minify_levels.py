@@ -129,6 +129,7 @@ def test_what_is_slow_is_no_hang(budget_s: float, message: str) -> None:
     found = minify(many.eval(), (torch.randn(2, 4),), backend=minify_asked.slow, workers=WORKERS,
                    config=MinifyConfig(budget_s=budget_s, limit_s=3))  # fmt: skip
     assert found.failure == "" and found.message.startswith(message), found.message
+    assert found.looked is (message == "No failure")
 
 
 def test_dynamos_graphs_are_recorded_before_they_are_written_into() -> None:
