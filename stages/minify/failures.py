@@ -11,6 +11,9 @@ DEFECT, ERROR, CRASH, HANG = "defect", "error", "crash", "hang"
 ASKED = "asked"
 """The failure that a user's predicate or program says is there."""
 
+STORM = "storm"
+"""Compilations of one frame again and again, which modules and calls show."""
+
 CHILD = (CRASH, HANG)
 """Failures that the process which looks for them does not outlive."""
 

@@ -8,12 +8,15 @@ from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.comparison import Diagnosis
 from inductor_debug.stages.artifacts.records import StageRecord
 from inductor_debug.stages.contract import Artifacts
+from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.formatting import counted
-from inductor_debug.stages.minify.failures import DEFECT, ERROR
+from inductor_debug.stages.minify.failures import DEFECT, ERROR, STORM
 from inductor_debug.stages.numerics.verdict import FAILING
 
 COMPILING = ("kerneldiff", "lower", "benchmark")
 """Stages that compile the case with the run's backend, the one that tells most first."""
+CALLS = 5
+"""Calls that bring a storm of recompilations, where the same inputs are compiled again."""
 DIED = ("crashed", "timed_out")
 REFERENCE = "reference"
 """Side of kerneldiff that the failure is not looked for in."""
@@ -25,11 +28,12 @@ class Known:
 
     Attributes:
         stage: that met it; empty where none of :data:`COMPILING` was selected, so that any failure counts.
-        expected: ``defect``, ``error TYPE``, ``signal NUMBER``, ``hang``; empty for any.
+        expected: ``defect``, ``error TYPE``, ``signal NUMBER``, ``hang``, ``storm``; empty for any.
         types: of an exception, and of those that it wraps.
         at: graph and nodes of the first operation at fault, where that is known.
         draw: of the inputs, the first that fails.
         fails: whether the run fails by it: kerneldiff may name an operation at fault and pass.
+        calls: of the model that bring it, on the same inputs.
     """
 
     stage: str = ""
@@ -38,13 +42,14 @@ class Known:
     at: tuple[str, list[str]] | None = None
     draw: int = 0
     fails: bool = True
+    calls: int = 1
 
     def is_it(self, failure: str) -> bool:
         """Whether a failure that was found, as :class:`~stages.minify.failures.Failure` words it, is this one."""
         kind, *rest = failure.split()
         if kind == ERROR and rest[0] in self.types:
             return True
-        return self.expected in ("", failure, kind if kind == DEFECT else failure)
+        return self.expected in ("", failure, kind)
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,20 @@ def known_failure(artifacts: Artifacts, earlier: Mapping[str, StageRecord]) -> K
         artifacts: of the run.
         earlier: the stages before this one, by name.
     """
+    found = _compiled(artifacts, earlier)
+    return (
+        Known("guards", STORM, fails=False, calls=CALLS) if isinstance(found, Nothing) and _storms(earlier) else found
+    )
+
+
+def _storms(earlier: Mapping[str, StageRecord]) -> bool:
+    """Whether the stage guards saw the same inputs compiled again."""
+    counts = jsonable(earlier["guards"].summary.get("guards")) if "guards" in earlier else None
+    return bool(counts and (counts.get("recompiling") or {}).get("repeat"))
+
+
+def _compiled(artifacts: Artifacts, earlier: Mapping[str, StageRecord]) -> Known | Nothing:
+    """What the stages met that compile the case."""
     selected = [name for name in COMPILING if name in earlier]
     diagnosis = files.DIAGNOSIS.read(artifacts)
     if not selected and diagnosis is None:

@@ -78,8 +78,9 @@ class MinifyStage(Stage):
                 judge = Command(self.config.command, compiled)
                 found = smallest(context.case, judge, options, folder=folder, progress=context.progress)
             else:
-                found = smallest_anywhere(context.case, compiled, options, at=known.at, wanted=wanted, folder=folder,
-                                          progress=context.progress)  # fmt: skip
+                further = [(context.case.args, context.case.kwargs)] * (known.calls - 1)
+                found = smallest_anywhere(context.case, compiled, options, at=known.at, calls=further, wanted=wanted,
+                                          folder=folder, progress=context.progress)  # fmt: skip
             if folder is not None and (found.minimal or not found.script):
                 shutil.rmtree(folder)
         return found

@@ -15,14 +15,14 @@ from safetensors.torch import save
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.minify.config import MinifyConfig
 from inductor_debug.stages.minify.engine import DATA, LARGE, Minified
-from inductor_debug.stages.minify.failures import DEFECT, HANG, Failure
+from inductor_debug.stages.minify.failures import DEFECT, HANG, STORM, Failure
 from inductor_debug.stages.minify.modules.cuts import Cuts
 from inductor_debug.stages.minify.modules.inline import Inliner, is_torchs
 from inductor_debug.stages.minify.modules.program import calls_of, program, statements, strange, text
 from inductor_debug.stages.minify.modules.readable import with_plain_numbers
 from inductor_debug.stages.minify.modules.rebuild import Builder
 from inductor_debug.stages.minify.modules.recorded import Arguments, call_source, described, received
-from inductor_debug.stages.minify.modules.script import EAGER, STORM, Way, script
+from inductor_debug.stages.minify.modules.script import EAGER, Way, script
 from inductor_debug.stages.minify.modules.trials import Trials
 from inductor_debug.stages.minify.script import Compiler
 from inductor_debug.stages.minify.workers import Workers

@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
-from inductor_debug.stages.minify.failures import CHILD, DEFECT, ERROR, Failure
+from inductor_debug.stages.minify.failures import CHILD, DEFECT, ERROR, STORM, Failure
 from inductor_debug.stages.minify.modules.program import imports, text
 from inductor_debug.stages.minify.script import Compiler
 from inductor_debug.stages.repro.check import COULD_NOT_RUN, NOT_REPRODUCED, REPRODUCED
 from inductor_debug.stages.torch_internals.recompile_cause import recompile_cause
-
-STORM = "storm"
-"""A frame that is compiled again call after call, due to one cause."""
 
 EAGER = Compiler("'eager'")
 """Dynamo alone: what shows with it is Dynamo's."""

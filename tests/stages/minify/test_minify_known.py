@@ -6,7 +6,7 @@ import pytest
 
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.stages.artifacts import files
-from inductor_debug.stages.artifacts.records import StageRecord
+from inductor_debug.stages.artifacts.records import GuardCounts, StageRecord
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.minify import stage as module
 from inductor_debug.stages.minify.config import MinifyConfig
@@ -48,6 +48,19 @@ def test_a_failure_that_is_known_is_looked_for(
 ) -> None:
     found = looked_at(diagnosis, earlier)
     assert isinstance(found, Known) and (found.stage, found.expected, found.at) == (stage, expected, None)
+
+
+def test_the_same_inputs_that_are_compiled_again_are_a_storm() -> None:
+    guards = StageRecord(
+        "guards", "passed", 1.0, "", summary={"guards": GuardCounts(recompiling={"repeat": ["static"]})}
+    )
+    passed = {name: StageRecord(name, "passed", 1.0, "") for name in PASSED}
+    exact = MemoryArtifacts({files.DIAGNOSIS.path: {"verdict": "exact"}})
+    found = known_failure(exact, passed | {"guards": guards})
+    assert isinstance(found, Known) and (found.stage, found.expected, found.fails) == ("guards", "storm", False)
+    assert found.calls > 2 and found.is_it("storm on attribute calls") and not found.is_it("defect")
+    other = StageRecord("guards", "passed", 1.0, "", summary={"guards": {"recompiling": {"batch": ["static"]}}})
+    assert not isinstance(known_failure(exact, passed | {"guards": other}), Known)
 
 
 def test_the_operation_at_fault_and_the_draw_that_shows_it_are_known() -> None:
