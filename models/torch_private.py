@@ -8,6 +8,7 @@ The stages' own are in :mod:`stages.torch_internals`; both rooms are listed in `
 - ``torch.overrides._get_current_function_mode_stack``, ``_pop_mode_temporarily``;
 - ``torch._C._set_cudnn_allow_tf32``, ``_set_cublas_allow_tf32``, ``_set_cudnn_benchmark``,
   ``_set_cudnn_deterministic``;
+- ``torch.nn.Module._parameters``, ``_buffers``, ``_modules``, ``_non_persistent_buffers_set``;
 - ``UntypedStorage._cdata``; ``Tensor._indices``, ``_values``;
 - ``torch.autograd._get_sequence_nr``, ``torch._C._current_autograd_node``, and ``_sequence_nr`` of a node.
 """
@@ -15,6 +16,7 @@ The stages' own are in :mod:`stages.torch_internals`; both rooms are listed in `
 import contextlib
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -30,6 +32,7 @@ __all__ = [
     "HigherOrderOperator",
     "OpOverload",
     "OpOverloadPacket",
+    "OwnParts",
     "TorchDispatchMode",
     "UnseenMode",
     "allow_tf32",
@@ -38,6 +41,7 @@ __all__ = [
     "has_decomposition",
     "number_of_last_node",
     "number_of_running_node",
+    "own_parts",
     "pytree",
     "schema_of",
     "set_cudnn_benchmark",
@@ -87,6 +91,26 @@ def set_cudnn_benchmark(value: bool) -> None:
 def set_cudnn_deterministic(value: bool) -> None:
     """``torch.backends.cudnn.deterministic``, also where torch's own test utilities froze the attribute."""
     torch._C._set_cudnn_deterministic(value)
+
+
+@dataclass(frozen=True)
+class OwnParts:
+    """What a module itself holds, by name: None where it has registered that there is nothing.
+
+    Attributes:
+        parameters, buffers, modules: the module's own dicts.
+        passing: names of buffers that its state dict leaves out.
+    """
+
+    parameters: dict[str, torch.nn.Parameter | None]
+    buffers: dict[str, torch.Tensor | None]
+    modules: dict[str, torch.nn.Module | None]
+    passing: set[str]
+
+
+def own_parts(module: torch.nn.Module) -> OwnParts:
+    """What a module itself holds, without what its children do."""
+    return OwnParts(module._parameters, module._buffers, module._modules, module._non_persistent_buffers_set)
 
 
 def schema_of(operator: OpOverload) -> Any:

@@ -52,10 +52,11 @@ def smallest_anywhere(
     left_s = options.budget_s - (time.monotonic() - began)
     if found.failure or left_s <= 0:
         return found
+    left = replace(options, budget_s=left_s, limit_s=max(options.limit_s, found.limit_s))
     try:
         other = smallest_module(
-            case.module, [(case.args, case.kwargs), *calls], judge.compiler, replace(options, budget_s=left_s),
-            factor=judge.factor, dynamic=dynamic, folder=folder, workers=workers, progress=progress,
+            case.module, [(case.args, case.kwargs), *calls], judge.compiler, left, factor=judge.factor,
+            dynamic=dynamic, folder=folder, workers=workers, progress=progress,
         )  # fmt: skip
     except NotReproducible as error:
         return replace(found, message=f"{found.message} Of modules: {error}")

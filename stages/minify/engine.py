@@ -52,6 +52,7 @@ class Minified:
         seconds: wall clock.
         rate: the share of its runs that showed it.
         kernel: the kernels that TorchInductor generates for it; empty for another backend, or where it generates none.
+        limit_s: seconds after which a program was taken to hang in the end; 0 where none was tried.
         looked: whether the search came to an answer; without one, nothing that was found says nothing.
     """
 
@@ -72,6 +73,7 @@ class Minified:
     rate: float = 1.0
     kernel: str = ""
     looked: bool = True
+    limit_s: float = 0.0
 
     def __str__(self) -> str:
         return self.message
@@ -125,7 +127,7 @@ def smallest(
             search = _Search(case, dynamic, trials, folder or Path(temporary), wanted, progress)
             found = search.look(at)
             if found is None:
-                told = Minified(_nothing(search), looked=not trials.cut)
+                told = Minified(_nothing(search), looked=not trials.cut, limit_s=trials.limit_s)
             else:
                 progress("running the script in a fresh process")
                 told = search.told(*found)

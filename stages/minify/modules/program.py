@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
+from inductor_debug.models.torch_private import pytree
 from inductor_debug.stages.minify.modules.recorded import EXACT, Received, copied, kept_generator
 
 MADE = ("model", "calls")
@@ -240,7 +240,9 @@ def strange(tree: ast.Module, tensors: dict[str, torch.Tensor], original: torch.
 
 
 def _alike(got: Any, wanted: Any) -> bool:
-    one, other = ([item for item in tree_leaves(value) if isinstance(item, torch.Tensor)] for value in (got, wanted))
+    one, other = (
+        [item for item in pytree.tree_leaves(value) if isinstance(item, torch.Tensor)] for value in (got, wanted)
+    )
     return len(one) == len(other) and all(_close(x, y) for x, y in zip(one, other, strict=True))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from inductor_debug.models.torch_private import own_parts
 from inductor_debug.stages.minify.modules.inline import MODULE, Inliner, is_torchs
 from inductor_debug.stages.repro import NotReproducible
 
@@ -65,7 +66,7 @@ class Builder:
         cls, children = type(module), dict(module.named_children())
         room = next(base for base in cls.__mro__ if is_torchs(base))
         name = self._inliner.class_name(cls)
-        if issubclass(room, _LISTS + _DICTS) and set(map(str, children)) == set(module._modules):
+        if issubclass(room, _LISTS + _DICTS) and set(map(str, children)) == set(own_parts(module).modules):
             return self._container(module, path, name, isinstance(module, _DICTS))
         if room is MODULE:
             self._attributes(module, path)
@@ -83,7 +84,7 @@ class Builder:
 
     def _container(self, module: MODULE, path: str, name: str, keyed: bool) -> str:
         made = {key: self._made(child, f"{path}[{key!r}]" if keyed else f"{path}[{int(key)}]")
-                for key, child in module._modules.items() if child is not None}  # fmt: skip
+                for key, child in own_parts(module).modules.items() if child is not None}  # fmt: skip
         if not is_torchs(type(module)):
             self._attributes(module, path, children=False)
         if keyed:
@@ -93,7 +94,7 @@ class Builder:
 
     def _same(self, module: MODULE, path: str) -> None:
         """Parameters that other modules have too."""
-        for key, value in module._parameters.items():
+        for key, value in own_parts(module).parameters.items():
             if value is None:
                 continue
             known = self._paths.setdefault(id(value), f"{path}.{key}")
@@ -103,7 +104,7 @@ class Builder:
     def _attributes(self, module: MODULE, path: str, *, children: bool = True) -> None:
         wanted, values = self._inliner.attributes, self._inliner.values
         self._plain(module, path, {})
-        for key, value in module._parameters.items():
+        for key, value in own_parts(module).parameters.items():
             if key not in wanted:
                 continue
             source = self._paths.get(id(value)) or "None"
@@ -111,12 +112,12 @@ class Builder:
                 self._paths[id(value)] = f"{path}.{key}"
                 source = f"torch.nn.Parameter({values.source(value, f'{path}.{key}')})"
             self._lines.append(f"{path}.{key} = {source}")
-        for key, buffer in module._buffers.items():
+        for key, buffer in own_parts(module).buffers.items():
             if key in wanted:
-                kept = "" if key not in module._non_persistent_buffers_set else ", persistent=False"
+                kept = "" if key not in own_parts(module).passing else ", persistent=False"
                 source = values.source(buffer, f"{path}.{key}")
                 self._lines.append(f"{path}.register_buffer({key!r}, {source}{kept})")
-        for key, child in module._modules.items() if children else ():
+        for key, child in own_parts(module).modules.items() if children else ():
             if child is None:
                 self._lines.append(f"{path}.{key} = None")
             elif key.isidentifier():

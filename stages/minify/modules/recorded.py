@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
 
+from inductor_debug.models.torch_private import pytree
 from inductor_debug.stages.minify.modules.inline import MODULE
 from inductor_debug.stages.minify.modules.values import Values
 from inductor_debug.stages.repro import NotReproducible
@@ -95,7 +95,7 @@ def call_source(args: Sequence[Any], kwargs: Mapping[str, Any], values: Values, 
 
 def copied(value: Any) -> Any:
     """A value whose tensors are copies, of the same layout where no elements share memory."""
-    return tree_map(lambda item: item.detach().clone() if isinstance(item, torch.Tensor) else item, value)
+    return pytree.tree_map(lambda item: item.detach().clone() if isinstance(item, torch.Tensor) else item, value)
 
 
 @contextmanager
