@@ -13,8 +13,8 @@ class MinifyConfig:
         budget_s: wall seconds after which no further program is tried; the smallest one by then is told. They begin
             once the process is ready that programs are forked from.
         limit_s: seconds that one program may take to be compiled and run before it is taken to hang.
-        command: words of a program that decides instead of a comparison: it is given the path of each script that is
-            tried, as its last word or for ``{}``, and says by exit code 0 that the failure shows.
+        command: words of a program that decides instead of a comparison. It is given the path of each script that is
+            tried, as its last word or for ``{}``. It says by exit code 0 that the failure shows.
     """
 
     budget_s: float = real(120.0, above=0)

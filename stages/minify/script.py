@@ -12,7 +12,7 @@ from inductor_debug.stages.minify.source import function_source, inputs_source
 from inductor_debug.stages.repro.check import COULD_NOT_RUN, NOT_REPRODUCED, REPRODUCED
 
 _SKELETON = Path(__file__).with_name("script.template")
-_PARTS = Path(__file__).with_name("script_parts.template")
+PARTS = Path(__file__).with_name("script_parts.template")
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def script(
     helpers += [run] if run else []
     compared = ["exact", "wide", "off"] if run else ["exact", "off"]
     helpers += {DEFECT: compared, ERROR: ["where"], "any": [*compared, "where"]}.get(kind, [])
-    parts, program = _parts(), function_source(candidate)
+    parts, program = parts_of(PARTS), function_source(candidate)
     values = {
         "data": repr(said.data), "factor": f"{factor:g}", "times": str(candidate.times),
         "share": "0.0" if candidate.operations == 1 else "0.01", "reproduced": str(REPRODUCED),
@@ -126,8 +126,8 @@ def script(
     return Template(_SKELETON.read_text(encoding="utf-8")).substitute(
         values | {"found": Template(parts["found crash" if child else f"found {kind}"]).safe_substitute(values),
                   "main": Template(parts[f"main {main}"]).substitute(values)},
-        title=_plain(said.title), notes="\n".join(map(_plain, said.notes)) or "Part of a graph.",
-        expected=_plain(expected), here=parts["usage child"] if child else "",
+        title=plain(said.title), notes="\n".join(map(plain, said.notes)) or "Part of a graph.",
+        expected=plain(expected), here=parts["usage child"] if child else "",
         imports="".join(f"import {name}\n" for name in sorted(imports) if imports[name]),
         more_imports="".join(f"{line}\n" for line in (dispatch if "exact" in helpers else [])),
         constants="".join([f"EXPECTED = {expected!r}\n" if main != "any" else "",
@@ -148,15 +148,15 @@ def _compiled(compiler: Compiler, dynamic: bool) -> str:
     return f"def compiled():\n{imports}    return torch.compile(program, {compiler.arguments(dynamic)})"
 
 
-def _parts() -> dict[str, str]:
-    """The sections of the file of parts, by their titles."""
+def parts_of(file: Path) -> dict[str, str]:
+    """The sections of a file of parts, by their titles."""
     parts: dict[str, str] = {}
-    for section in _PARTS.read_text(encoding="utf-8").split("#= ")[1:]:
+    for section in file.read_text(encoding="utf-8").split("#= ")[1:]:
         title, _, text = section.partition("\n")
         parts[title.strip()] = text.strip("\n")
     return parts
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text that can stand in a docstring."""
     return text.replace("\\", "/").replace('"""', "'''").strip()

@@ -99,12 +99,10 @@ def _call(node: fx.Node, names: Mapping[fx.Node, str]) -> str:
 
 def target_of(node: fx.Node) -> str:
     """What a node calls, as a person would write it: ``aten.relu.default``, ``torch.tanh``, ``view``."""
-    if node.op == "call_function":
-        try:
-            return _function(node.target).removeprefix("torch.ops.")
-        except NotReproducible:
-            pass
-    return str(node.target)
+    try:
+        return _function(node.target).removeprefix("torch.ops.") if node.op == "call_function" else str(node.target)
+    except NotReproducible:
+        return str(node.target)
 
 
 def _function(target: Callable[..., Any] | str) -> str:

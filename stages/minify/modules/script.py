@@ -9,7 +9,7 @@ from string import Template
 
 from inductor_debug.stages.minify.failures import CHILD, DEFECT, ERROR, STORM, Failure
 from inductor_debug.stages.minify.modules.program import imports, text
-from inductor_debug.stages.minify.script import Compiler
+from inductor_debug.stages.minify.script import PARTS, Compiler, parts_of, plain
 from inductor_debug.stages.repro.check import COULD_NOT_RUN, NOT_REPRODUCED, REPRODUCED
 from inductor_debug.stages.torch_internals.recompile_cause import recompile_cause
 
@@ -89,8 +89,8 @@ def script(
     expected = "" if failure is None else failure.text
     main = "any" if failure is None else "child" if child else "here"
     return Template((_HERE / "script.template").read_text(encoding="utf-8")).substitute(
-        values, title=_plain(title or "A module that a compiler gets wrong."),
-        notes="\n".join(map(_plain, notes)) or "Part of a model.", expected=_plain(expected),
+        values, title=plain(title or "A module that a compiler gets wrong."),
+        notes="\n".join(map(plain, notes)) or "Part of a model.", expected=plain(expected),
         here=parts["usage child"] if child else "",
         imports="".join(f"import {name}\n" for name in sorted(lines - {"argparse", "sys", "traceback"})),
         more_imports="".join(f"{line}\n" for line in more),
@@ -106,14 +106,4 @@ def script(
 
 def _parts() -> dict[str, str]:
     """The sections of the files of parts, by their titles; those of modules before those of graphs."""
-    parts: dict[str, str] = {"cause": inspect.getsource(recompile_cause).strip()}
-    for file in (_HERE.parent / "script_parts.template", _HERE / "parts.template"):
-        for section in file.read_text(encoding="utf-8").split("#= ")[1:]:
-            title, _, content = section.partition("\n")
-            parts[title.strip()] = content.strip("\n")
-    return parts
-
-
-def _plain(value: str) -> str:
-    """Text that can stand in a docstring."""
-    return value.replace("\\", "/").replace('"""', "'''").strip()
+    return {"cause": inspect.getsource(recompile_cause).strip()} | parts_of(PARTS) | parts_of(_HERE / "parts.template")
